@@ -1,0 +1,102 @@
+//! A map from every point of the ring to a value, kept as few intervals as possible.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{KeyRange, Point};
+
+/// Gives every point of the ring a value; neighbouring points of equal value share one entry.
+///
+/// Invariant: `starts` holds point zero, and no two neighbouring entries have equal values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntervalMap<V> {
+    starts: BTreeMap<Point, V>,
+}
+
+impl<V: Clone + PartialEq> IntervalMap<V> {
+    /// The same value everywhere.
+    pub fn new(value: V) -> Self {
+        IntervalMap { starts: BTreeMap::from([(Point(0), value)]) }
+    }
+
+    /// The value at a point.
+    pub fn get(&self, point: Point) -> &V {
+        let (_, value) = self.starts.range(..=point).next_back().expect("point zero always has an entry");
+        value
+    }
+
+    /// How many intervals it takes.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Never: every point has a value.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Sets the value of every point of the range.
+    pub fn set(&mut self, range: KeyRange, value: V) {
+        self.update(range, |_| value.clone());
+    }
+
+    /// Replaces the value of every point of the range by `change` of it.
+    pub fn update(&mut self, range: KeyRange, mut change: impl FnMut(&V) -> V) {
+        for (first, last) in range.segments().into_iter().flatten() {
+            self.split_at(Point(first));
+            if let Some(next) = last.checked_add(1) {
+                self.split_at(Point(next));
+            }
+            for (_, value) in self.starts.range_mut(Point(first)..=Point(last)) {
+                *value = change(value);
+            }
+            self.join_around(first, last);
+        }
+    }
+
+    /// The pieces of `range` with their values, in ring order from its start; a piece never runs across point zero.
+    pub fn pieces(&self, range: KeyRange) -> Vec<(KeyRange, V)> {
+        let mut pieces = Vec::new();
+        let mut segments = range.segments();
+        if segments[1].is_some() {
+            segments.swap(0, 1);
+        }
+        for (first, last) in segments.into_iter().flatten() {
+            let mut from = first;
+            let mut value = self.get(Point(first)).clone();
+            for (next, next_value) in self.starts.range(Point(first)..=Point(last)) {
+                if next.0 > from {
+                    pieces.push((KeyRange::new(Point(from), *next), value));
+                }
+                from = next.0;
+                value = next_value.clone();
+            }
+            pieces.push((KeyRange::new(Point(from), Point(last.wrapping_add(1))), value));
+        }
+        pieces
+    }
+
+    fn split_at(&mut self, at: Point) {
+        if !self.starts.contains_key(&at) {
+            let value = self.get(at).clone();
+            self.starts.insert(at, value);
+        }
+    }
+
+    fn join_around(&mut self, first: u128, last: u128) {
+        let end = last.checked_add(1).map(Point);
+        let mut starts: Vec<Point> = self.starts.range(Point(first)..=Point(last)).map(|(p, _)| *p).collect();
+        starts.extend(end.filter(|end| self.starts.contains_key(end)));
+        for start in starts {
+            if start.0 == 0 {
+                continue;
+            }
+            let before = self.get(Point(start.0 - 1));
+            if *before == self.starts[&start] {
+                self.starts.remove(&start);
+            }
+        }
+    }
+}

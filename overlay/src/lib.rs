@@ -1,0 +1,17 @@
+//! The ring as data (Scatter §3.2): points, ranges, ids and maps over the ring.
+//!
+//! Nothing here acts or suspends. Everything is exact, wrapping arithmetic on 128-bit points, and no other crate
+//! compares raw points of the ring by itself.
+#![no_std]
+
+extern crate alloc;
+
+mod id;
+mod interval_map;
+mod point;
+mod range;
+
+pub use id::{Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
+pub use interval_map::IntervalMap;
+pub use point::{Key, KeyError, Point, KEY_BYTES_MAX};
+pub use range::KeyRange;

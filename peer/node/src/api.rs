@@ -1,0 +1,181 @@
+//! What goes into a [`Node`](crate::Node) and what comes out.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+use group::op::{Answer, Op, OpError, ReadMode};
+use group::time::Time;
+use overlay::{Key, PeerKey};
+use serde::{Deserialize, Serialize};
+
+/// A client connection of this peer; ids are never used again while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// A client operation of this peer; chosen by the driver, never used again while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// One operation as a client of this peer asks it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Echoed in the answer.
+    pub id: RequestId,
+    /// Operations of one connection on one key take effect in the order in which they are handed in.
+    pub connection: ConnectionId,
+    /// The key.
+    pub key: Key,
+    /// What to do with it.
+    pub op: Op,
+    /// How reads are served.
+    pub mode: ReadMode,
+    /// How long the client waits; then it is answered with an error. At most 3 s.
+    pub patience: Duration,
+    /// The client's own id (`SCATTER.ONCE`): repeated with the same id, the operation takes effect once.
+    pub once: Option<Bytes>,
+}
+
+/// Which stream a frame travels on. Classes do not wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Class {
+    /// Heartbeats, elections, the group's log. Small, first.
+    Control,
+    /// Client operations and their replication.
+    Data,
+    /// Bulk state, throttled.
+    Bulk,
+}
+
+/// What the outside world tells a node.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A frame arrived. `from` is proven by the transport; what it says is a claim.
+    Frame {
+        /// The peer at the other end.
+        from: PeerKey,
+        /// What it said; decoded here, counted and dropped where it is nonsense.
+        frame: Bytes,
+    },
+    /// A connection to this peer is up (sent once, however many there are).
+    PeerUp(PeerKey),
+    /// The last connection to this peer is gone. A hint, never a proof.
+    PeerDown(PeerKey),
+    /// A client asks; answered by exactly one [`Output::Reply`] with the same id.
+    Request(Request),
+    /// The batch of this token, and all before it, are durable.
+    Persisted(u64),
+    /// The store failed: nothing that was not yet [`Input::Persisted`] can be relied on, and nothing more is written.
+    StoreFailed(String),
+    /// How much room the store has left: below its low mark new writes are refused, above it they are taken again.
+    DiskLow(bool),
+    /// Answers [`Output::Load`]: the stored record, or `None` where there is none.
+    Loaded {
+        /// As asked.
+        record_key: Bytes,
+        /// As last persisted by this node.
+        record: Option<Bytes>,
+    },
+    /// Answers [`Output::Scan`].
+    Scanned {
+        /// As asked.
+        token: u64,
+        /// Records in order of their keys, all that there are from the first key asked up to the last given here.
+        records: Vec<(Bytes, Bytes)>,
+        /// There are no more behind the last one.
+        done: bool,
+    },
+    /// [`Output::WakeAt`] has come. Early or repeated ticks are harmless.
+    Tick,
+    /// Addresses under which others can reach this peer, as the transport now has them (multiaddresses as text).
+    Addresses(Vec<String>),
+    /// Stop politely: hand primaries over, then [`Event::Stopped`].
+    Stop,
+}
+
+/// One change to the store. Changes of a batch are atomic; batches are durable in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// Sets a small entry: protocol state. All of them are kept in memory and given back at start.
+    PutMeta(Bytes, Bytes),
+    /// Drops the small entries from the first key up to, but without, the second.
+    DropMeta(Bytes, Bytes),
+    /// Sets a record: a key's state. There may be more of them than memory.
+    PutRecord(Bytes, Bytes),
+    /// Drops a record.
+    DropRecord(Bytes),
+}
+
+/// What a node wants done, in this order.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Output {
+    /// May be lost, repeated or reordered on the way: the protocol allows for it.
+    Send {
+        /// To whom. The driver knows or finds the address; a peer that cannot be reached is silence.
+        to: PeerKey,
+        /// On which stream.
+        class: Class,
+        /// What to say.
+        frame: Bytes,
+    },
+    /// Make these changes durable, then say [`Input::Persisted`]. Tokens rise.
+    Persist {
+        /// Named by [`Input::Persisted`].
+        token: u64,
+        /// All or nothing.
+        changes: Vec<Change>,
+    },
+    /// Look a record up, as of all batches handed out before; answered by [`Input::Loaded`].
+    Load {
+        /// Which.
+        record_key: Bytes,
+    },
+    /// List records, as of all batches handed out before; answered by [`Input::Scanned`].
+    Scan {
+        /// Named by [`Input::Scanned`].
+        token: u64,
+        /// The first key of interest.
+        from: Bytes,
+        /// Stop after about so many bytes (at least one record).
+        bytes_max: usize,
+    },
+    /// The answer to a client.
+    Reply {
+        /// The request it answers.
+        id: RequestId,
+        /// What came of it.
+        result: Result<Answer, OpError>,
+    },
+    /// Call [`Input::Tick`] then; replaces the time said before.
+    WakeAt(Time),
+    /// These addresses belong to this peer: connect where not connected.
+    Dial {
+        /// Whom.
+        peer: PeerKey,
+        /// Where it was last known (multiaddresses as text), best first.
+        addresses: Vec<String>,
+    },
+    /// Something a person may want to know.
+    Event(Event),
+}
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A client operation sent now will be answered.
+    Ready,
+    /// No longer so.
+    NotReady,
+    /// Primaries are handed over: the driver seals the store and ends the process.
+    Stopped,
+    /// The node cannot go on with this store; the text says what to do.
+    Fatal(String),
+    /// This node's incarnation ended (it lost state, or its group has forgotten it): the driver starts it anew with an
+    /// empty store as a new incarnation.
+    Reincarnate(String),
+    /// Anything else: a line for the log.
+    Note(String),
+}

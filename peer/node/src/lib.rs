@@ -1,0 +1,13 @@
+//! One whole peer as a value: its group, its clients' sessions, the wire format.
+//!
+//! Inputs are handed in with the time, outputs are pulled ([`Node::handle`], [`Node::poll_output`]); the same compiled
+//! node runs on a real network and in simulation.
+#![no_std]
+
+extern crate alloc;
+
+mod api;
+mod node;
+
+pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
+pub use node::{Durability, Node, NodeConfig, Restored, Tail, Timing};

@@ -1,0 +1,1 @@
+//! The real world around a node: network, store, clients, command line.

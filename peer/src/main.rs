@@ -1,0 +1,3 @@
+//! `scatter`: the daemon and the client commands.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Whole networks under test: in simulation, on this machine, over ssh.

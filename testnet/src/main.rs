@@ -1,0 +1,3 @@
+//! `scatter-testnet`: experiments and checks from the command line.
+
+fn main() {}
