@@ -101,6 +101,18 @@ pub enum Change {
     PutMeta(Bytes, Bytes),
     /// Drops the small entries from the first key up to, but without, the second.
     DropMeta(Bytes, Bytes),
+    /// Moves values from small entries into records, without writing them again: for each small entry with a key
+    /// in `[from, to)` and a value that is not empty, in ascending order, the record whose key is the entry's key without
+    /// its first `strip` bytes takes the value, and the entry stays with an empty value. This is how an accepted write
+    /// becomes a chosen one: the journal holds its value once, and a later entry of the same record wins.
+    Promote {
+        /// The first entry.
+        from: Bytes,
+        /// Behind the last entry.
+        to: Bytes,
+        /// How many bytes stand before the record's key in the entry's; entries with shorter keys are left alone.
+        strip: usize,
+    },
     /// Sets a record: a key's state. There may be more of them than memory.
     PutRecord(Bytes, Bytes),
     /// Drops a record.
