@@ -84,8 +84,7 @@ impl Duties {
 impl Group {
     /// Somebody asks to become a member, here or through another member.
     pub(crate) fn on_join(&mut self, joiner: Member) {
-        let known = self.state.members.iter().chain(&self.state.learners).find(|m| m.node.peer == joiner.node.peer);
-        if known.is_some_and(|known| known.node.incarnation >= joiner.node.incarnation) {
+        if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
             // Told already, or an older life than the group knows: its state tells it all.
             let state = Message::State(alloc::boxed::Box::new(self.state.clone()));
             self.out.send(&[joiner.node], state);
@@ -157,6 +156,7 @@ impl Group {
             .or_else(|| self.drop_learner())
             .or_else(|| self.raise_horizon());
         if let Some(entry) = entry {
+            self.out.push(crate::outbox::GroupOutput::Note(alloc::format!("propose {entry:?}").into()));
             self.log.propose(&mut context!(self), entry);
         }
     }

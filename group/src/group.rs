@@ -231,6 +231,16 @@ impl Group {
         self.primaries.values()
     }
 
+    /// Is everything durable that this node has decided so far?
+    pub fn is_durable(&self) -> bool {
+        self.out.batches_waiting() == 0 && !self.out.has_changes()
+    }
+
+    /// Notes what is chosen and what is accepted from now on, for checks; returns what was noted so far.
+    pub fn watch(&mut self) -> (Vec<(Key, Arc<Record>)>, Vec<Write>) {
+        (self.table.watch(), self.out.watch())
+    }
+
     /// Chosen records in memory.
     pub fn table(&self) -> &Table {
         &self.table
@@ -412,6 +422,7 @@ impl Group {
             horizon: operation.horizon,
             deadline: self.now.time + patience,
             op: operation.op,
+            run: operation.run,
             serial: operation.serial,
             retired_below: operation.retired_below,
             retired_except: operation.retired_except,

@@ -341,11 +341,13 @@ pub enum ClientMessage {
 /// One attempt to have an operation executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// The origin's count of attempts; echoed.
+    /// The attempt's name, unique to its origin; echoed.
     pub attempt: u64,
     /// The ballot it is meant for; `None` for relaxed reads, which any member serves.
     pub ballot: Option<TermBallot>,
-    /// The origin's count of attempts under that ballot, from 1: a copy on the way is told from a new attempt.
+    /// Which run of the origin's process this is; drawn by chance at its start.
+    pub run: u64,
+    /// That run's count of attempts under that ballot, from 1: a copy on the way is told from a new attempt.
     pub serial: u64,
     /// The origin will never again send an operation on this key with a sequence number below this …
     pub retired_below: u64,

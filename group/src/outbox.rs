@@ -106,6 +106,8 @@ pub struct Outbox {
     next_token: u64,
     /// The highest token that is durable.
     persisted: u64,
+    /// What was accepted since somebody last looked, if anybody looks.
+    watched: Option<Vec<Write>>,
 }
 
 impl Outbox {
@@ -121,6 +123,7 @@ impl Outbox {
             waiting: VecDeque::new(),
             next_token: 1,
             persisted: 0,
+            watched: None,
         }
     }
 
@@ -145,6 +148,19 @@ impl Outbox {
         if self.durable {
             self.changes.push(change);
         }
+    }
+
+    /// A write is accepted: remembered.
+    pub fn accept(&mut self, write: &Write) {
+        if let Some(watched) = &mut self.watched {
+            watched.push(write.clone());
+        }
+        self.persist(Durable::Accepted(write.clone()));
+    }
+
+    /// Notes what is accepted from now on, for checks; returns what was noted so far.
+    pub fn watch(&mut self) -> Vec<Write> {
+        self.watched.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Wants something done that needs no waiting.
@@ -186,6 +202,11 @@ impl Outbox {
     /// How many batches are not durable yet.
     pub fn batches_waiting(&self) -> u64 {
         self.next_token - 1 - self.persisted
+    }
+
+    /// Are there changes that the store has not been given yet?
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
     }
 
     /// Hands the changes collected so far to the store; was there anything to do?

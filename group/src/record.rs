@@ -22,6 +22,8 @@ pub enum OpId {
     Origin {
         /// That peer, in that life.
         node: NodeId,
+        /// Which run of its process: a life may have several, and each counts from the start.
+        run: u64,
         /// Its count of operations.
         sequence: u64,
     },

@@ -8,7 +8,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overlay::{Epoch, GroupId, KeyRange, NodeId, Point, RingId};
+use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Slot, Term, TermBallot};
@@ -158,6 +158,12 @@ impl GroupState {
         self.learners.iter().any(|member| member.node == node)
     }
 
+    /// The last life of a peer that the group knows, as member or learner.
+    pub fn last_life(&self, peer: PeerKey) -> Option<NodeId> {
+        let all = self.members.iter().chain(&self.learners).map(|member| member.node);
+        all.filter(|node| node.peer == peer).max()
+    }
+
     /// The members' nodes, in order.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.members.iter().map(|member| member.node).collect()
@@ -295,7 +301,7 @@ impl GroupState {
 
 #[cfg(test)]
 mod tests {
-    use overlay::{Incarnation, PeerKey};
+    use overlay::Incarnation;
 
     use super::*;
 

@@ -45,12 +45,14 @@ pub struct Table {
     alone: bool,
     /// Where the next look for victims begins.
     hand: Option<Key>,
+    /// What was chosen since somebody last looked, if anybody looks.
+    watched: Option<Vec<(Key, Arc<Record>)>>,
 }
 
 impl Table {
     /// An empty table. `whole`: the store behind it is empty too, or there is none (`alone`).
     pub fn new(bytes_max: usize, whole: bool, alone: bool) -> Table {
-        Table { held: BTreeMap::new(), loading: BTreeSet::new(), bytes: 0, bytes_max, whole, alone, hand: None }
+        Table { held: BTreeMap::new(), loading: BTreeSet::new(), bytes: 0, bytes_max, whole, alone, hand: None, watched: None }
     }
 
     /// Is every record in memory?
@@ -105,7 +107,20 @@ impl Table {
 
     /// A newly chosen record; kept in memory until [`Table::unpin`] says that the store has it. Older ones are ignored.
     pub fn put(&mut self, key: &Key, record: Arc<Record>) {
+        if let Some(watched) = &mut self.watched {
+            watched.push((key.clone(), record.clone()));
+        }
         self.insert(key, Some(record), true);
+    }
+
+    /// Notes what is chosen from now on, for checks; returns what was noted so far.
+    pub fn watch(&mut self) -> Vec<(Key, Arc<Record>)> {
+        self.watched.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Everything in memory, for checks.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
+        self.held.iter().filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
     }
 
     /// The store has, or was told to take, this very record.

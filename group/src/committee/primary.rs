@@ -51,7 +51,9 @@ pub struct Pending {
     pub deadline: Time,
     /// What to do.
     pub op: Op,
-    /// Its origin's count of attempts under this ballot.
+    /// Which run of its origin's process.
+    pub run: u64,
+    /// That run's count of attempts under this ballot.
     pub serial: u64,
     /// Of its origin's operations on this key those below are never sent again, but for the exceptions.
     pub retired_below: u64,
@@ -63,8 +65,9 @@ impl Pending {
     /// Will this operation never be sent again, by what the origin of this one says?
     pub(super) fn retires(&self, id: &OpId) -> bool {
         match id {
-            OpId::Origin { node, sequence } => {
+            OpId::Origin { node, run, sequence } => {
                 *node == self.attempt.origin
+                    && *run == self.run
                     && *sequence < self.retired_below
                     && !self.retired_except.contains(sequence)
             }
@@ -134,7 +137,7 @@ pub struct Primary {
     /// Keys of missing pieces that are known by a quorum read.
     pub(super) known: BTreeSet<Key>,
     /// Attempts that came, by origin: a copy that comes later is not executed, although its id may be forgotten.
-    pub(super) seen: BTreeMap<NodeId, NumberSet>,
+    pub(super) seen: BTreeMap<(NodeId, u64), NumberSet>,
     /// Where the look for expired keys goes on.
     pub(super) sweep: Option<Key>,
     pub(super) swept: Time,
@@ -322,7 +325,7 @@ impl Primary {
     }
 
     fn is_first(&mut self, pending: &Pending) -> bool {
-        let seen = self.seen.entry(pending.attempt.origin).or_default();
+        let seen = self.seen.entry((pending.attempt.origin, pending.run)).or_default();
         let first = seen.insert(pending.serial);
         if seen.gaps() > GAPS_MAX {
             // What never came by now will not be taken any more: its origin hears nothing, and asks anew.

@@ -228,7 +228,13 @@ impl Primary {
             return;
         }
         let read = self.quorum_reads.remove(&key).expect("just seen");
+        if self.keys.get(&key).is_none_or(|queue| queue.in_flight > 0) {
+            return; // Catching up was faster, and its next write is on its way already.
+        }
         let mine = local.table.peek(&key).flatten();
+        if mine.as_ref().is_some_and(|record| record.number.term == self.ballot.term) {
+            return self.run(ctx, local, &key); // The same, and that write is chosen.
+        }
         let newest = read.answers.values().flatten().chain(&mine).max_by_key(|record| record.number).cloned();
         if let Some(newest) = newest {
             let write = Write { key: key.clone(), record: newest.clone() };

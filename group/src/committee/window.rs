@@ -148,7 +148,7 @@ impl Committee {
         }
         self.received.insert(number.n);
         self.progress_changed = true;
-        out.persist(Durable::Accepted(write.clone()));
+        out.accept(&write);
         self.keep(write);
         true
     }

@@ -3,14 +3,16 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
 use group::config::{Defects, GroupConfig};
-use group::message::{Message, Sender};
+use group::message::{Message, Sender, Write};
 use group::op::{Op, Read, ReadMode};
 use group::outbox::GroupOutput;
+use group::record::Record;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
@@ -136,6 +138,11 @@ impl Restored {
     }
 }
 
+/// What was chosen, as [`Group::watch`] notes it.
+pub type WatchedChosen = Vec<(Key, Arc<Record>)>;
+/// What was accepted, as [`Group::watch`] notes it.
+pub type WatchedAccepted = Vec<Write>;
+
 /// One peer.
 pub struct Node {
     config: NodeConfig,
@@ -173,9 +180,9 @@ impl Node {
             ring: config.ring,
             config,
             now,
+            sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
             group: None,
-            sessions: Sessions::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
             addresses: Vec::new(),
@@ -284,6 +291,14 @@ impl Node {
     /// Its group, for checks.
     pub fn group(&self) -> Option<&Group> {
         self.group.as_ref()
+    }
+
+    /// As [`Group::watch`], for checks; nothing while something is on its way to the store.
+    pub fn watch_group(&mut self) -> Option<(&Group, WatchedChosen, WatchedAccepted)> {
+        // What is not durable yet may be gone with a crash, and nobody was told of it.
+        let group = self.group.as_mut().filter(|group| group.is_durable())?;
+        let (chosen, accepted) = group.watch();
+        Some((group, chosen, accepted))
     }
 
     /// Takes one input; `now` never goes backwards. Outputs queue for [`Node::poll_output`]: hand in all that waits,
@@ -488,18 +503,17 @@ impl Node {
 
     /// A group's state came to a node outside: it is in, or learns which incarnation would be.
     fn on_invitation(&mut self, state: GroupState) {
-        let named = state.members.iter().chain(&state.learners).find(|member| member.node.peer == self.me.peer);
-        match named {
-            Some(member) if member.node == self.me => {
+        match state.last_life(self.me.peer) {
+            Some(node) if node == self.me => {
                 let seed = self.rng.draw();
                 let group = Group::join(self.group_config(), self.me, state, self.now, seed);
                 self.enter(group);
                 let addresses = self.addresses.clone();
                 self.with_group(|group| group.set_addresses(addresses));
             }
-            Some(member) if member.node.incarnation > self.me.incarnation => {
+            Some(node) if node > self.me => {
                 // It has lived there before, with a later incarnation than its clock gave it now.
-                self.me.incarnation = Incarnation(member.node.incarnation.0 + 1 + self.rng.below(1 << 16));
+                self.me.incarnation = Incarnation(node.incarnation.0 + 1 + self.rng.below(1 << 16));
                 self.join_due = self.now.time;
             }
             _ => {}

@@ -59,6 +59,8 @@ struct KeyUse {
 /// All operations of this node's clients.
 #[derive(Debug, Default)]
 pub struct Sessions {
+    /// This run of the process: a life may have several.
+    run: u64,
     next_sequence: u64,
     next_attempt: u64,
     sessions: BTreeMap<u64, Session>,
@@ -85,6 +87,11 @@ pub struct SessionContext<'a> {
 }
 
 impl Sessions {
+    /// None yet. `run` tells this run of the process from all others, and so must the names of its attempts.
+    pub fn new(run: u64) -> Sessions {
+        Sessions { run, next_attempt: run, ..Sessions::default() }
+    }
+
     /// How many operations are under way.
     pub fn len(&self) -> usize {
         self.sessions.len()
@@ -111,7 +118,7 @@ impl Sessions {
         let sequence = self.next_sequence;
         let id = match &request.once {
             Some(id) => OpId::Client(id.clone()),
-            None => OpId::Origin { node: ctx.me, sequence },
+            None => OpId::Origin { node: ctx.me, run: self.run, sequence },
         };
         let deadline = ctx.now.time + request.patience.min(PATIENCE_MAX);
         let horizon = ctx.group.as_ref().map_or(0, |group| group.state().horizon);
@@ -249,7 +256,7 @@ impl Sessions {
         if session.horizon == 0 {
             session.horizon = group.state().horizon;
         }
-        self.next_attempt += 1;
+        self.next_attempt = self.next_attempt.wrapping_add(1);
         let attempt = self.next_attempt;
         let relaxed = session.request.mode == ReadMode::Relaxed && session.is_read() && !session.ask_primary;
         let ballot = if relaxed { None } else { group.primary_of(session.request.key.point()) };
@@ -269,6 +276,7 @@ impl Sessions {
         let operation = Operation {
             attempt,
             ballot,
+            run: self.run,
             serial,
             retired_below,
             retired_except,
