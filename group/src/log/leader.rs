@@ -67,9 +67,9 @@ impl Leadership {
     pub(super) fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Slot {
         let slot = self.next;
         self.next = slot.next();
-        let chosen = self.chosen(ctx.state.applied);
         let entries = alloc::vec![(slot, entry.clone())];
         self.open.insert(slot, Open { entry, votes: BTreeSet::new(), sent: ctx.now.time });
+        let chosen = self.chosen(ctx.state.applied);
         let nodes = ctx.state.nodes();
         ctx.out.send(&nodes, Message::Log(LogMessage::Accept { ballot: self.ballot, entries, chosen }));
         slot
@@ -112,6 +112,7 @@ impl Leadership {
         }
     }
 
+    /// All slots up to this one are chosen: it lies before everything that is still open.
     fn chosen(&self, applied: Slot) -> Slot {
         self.open.first_key_value().map_or(Slot(self.next.0 - 1), |(slot, _)| Slot(slot.0 - 1)).max(applied)
     }
