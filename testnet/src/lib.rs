@@ -1,1 +1,12 @@
 //! Whole networks under test: in simulation, on this machine, over ssh.
+//!
+//! - [`sim`]: nodes in a world of virtual time, made by one seed.
+//! - [`checkers`]: what must always hold; a table of properties.
+//! - [`history`]: what clients asked and were answered; [`file`] reads and writes it.
+//! - [`live`]: real daemons on loopback.
+
+pub mod checkers;
+pub mod history;
+pub mod marks;
+pub mod rng;
+pub mod sim;

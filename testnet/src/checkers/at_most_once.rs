@@ -1,0 +1,95 @@
+//! One operation id changes the key at most one time, and exactly one time if it was acknowledged (I6).
+//!
+//! Seen on keys that are only ever appended to, where every addition is unique, and on counters, where every summand is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use group::op::{Answer, Op, Read, ReadMode};
+
+use crate::history::{Operation, Outcome};
+
+/// Checks one key's operations.
+pub fn check(operations: &[&Operation]) -> Result<(), String> {
+    if operations.iter().all(|operation| matches!(operation.op, Op::Append { max: None, .. } | Op::Read(_))) {
+        return check_list(operations);
+    }
+    if operations.iter().all(|operation| matches!(operation.op, Op::Add(_) | Op::Read(_))) {
+        return check_counter(operations);
+    }
+    Ok(())
+}
+
+fn check_list(operations: &[&Operation]) -> Result<(), String> {
+    let mut acknowledged: BTreeMap<&Bytes, u64> = BTreeMap::new();
+    let mut refused: BTreeMap<&[u8], bool> = BTreeMap::new();
+    for operation in operations {
+        let Op::Append { value, .. } = &operation.op else { continue };
+        if let (Outcome::Answered(_), Some(completed)) = (&operation.outcome, operation.completed) {
+            let first = acknowledged.entry(value).or_insert(completed.order);
+            *first = (*first).min(completed.order);
+        }
+        // Refused is what every attempt was.
+        *refused.entry(&value[..]).or_insert(true) &= !operation.outcome.may_have_effect();
+    }
+    for read in operations.iter().filter(|operation| matches!(operation.op, Op::Read(Read::Value))) {
+        let Some(Answer::Value(value)) = read.outcome.answer() else { continue };
+        let list = value.clone().unwrap_or_default();
+        let mut present = BTreeSet::new();
+        for item in list.split_inclusive(|byte| *byte == b';') {
+            if !present.insert(item) {
+                return Err(format!("{:?} has {} twice: {list:?}", read.key, item.escape_ascii()));
+            }
+            match refused.get(item) {
+                Some(false) => {}
+                Some(true) => {
+                    return Err(format!("{:?} has {}, whose client was told that nothing was done", read.key, item.escape_ascii()));
+                }
+                None => return Err(format!("{:?} has {}, which nobody added", read.key, item.escape_ascii())),
+            }
+        }
+        if read.mode == ReadMode::Relaxed {
+            continue;
+        }
+        let missing = acknowledged.iter().find(|(item, order)| **order < read.invoked.order && !present.contains(&item[..]));
+        if let Some((item, _)) = missing {
+            return Err(format!("{:?} lacks {item:?}, which was acknowledged before it was read as {list:?}", read.key));
+        }
+    }
+    Ok(())
+}
+
+fn check_counter(operations: &[&Operation]) -> Result<(), String> {
+    // All that can have been added, and what must have been, by the time of a read.
+    let mut attempts: BTreeMap<(Option<&Bytes>, u64), (i64, u64, Option<u64>)> = BTreeMap::new();
+    for operation in operations {
+        let Op::Add(delta) = operation.op else { continue };
+        if delta < 0 {
+            return Ok(());
+        }
+        if !operation.outcome.may_have_effect() {
+            continue;
+        }
+        let apart = if operation.once.is_some() { 0 } else { operation.invoked.order };
+        let answered = operation.outcome.answer().and(operation.completed).map(|moment| moment.order);
+        let entry =
+            attempts.entry((operation.once.as_ref(), apart)).or_insert((delta, operation.invoked.order, answered));
+        entry.2 = entry.2.into_iter().chain(answered).min();
+    }
+    for read in operations.iter().filter(|operation| operation.mode == ReadMode::Linearizable) {
+        let (Op::Read(Read::Value), Some(Answer::Value(value))) = (&read.op, read.outcome.answer()) else { continue };
+        let Some(completed) = read.completed else { continue };
+        let text = value.clone().unwrap_or_else(|| Bytes::from_static(b"0"));
+        let sum: i64 = std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| format!("the counter {:?} reads {text:?}", read.key))?;
+        let least: i64 =
+            attempts.values().filter(|(_, _, done)| done.is_some_and(|done| done < read.invoked.order)).map(|a| a.0).sum();
+        let most: i64 = attempts.values().filter(|(_, asked, _)| *asked < completed.order).map(|a| a.0).sum();
+        if sum < least || sum > most {
+            return Err(format!("{:?} reads {sum}, but {least} was acknowledged and {most} was ever asked", read.key));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! No value of an operation that was reported as not applied is ever returned, nor one that nobody wrote (I7).
+//!
+//! Holds for relaxed reads too: they may be old, but rest on a chosen state. Seen where values are unique and set whole.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use group::op::{Answer, Op};
+
+use crate::history::Operation;
+
+/// Checks one key's operations.
+pub fn check(operations: &[&Operation]) -> Result<(), String> {
+    // For each value: when it was first asked to be set with effect, if ever.
+    let mut written: BTreeMap<&Bytes, Option<u64>> = BTreeMap::new();
+    for operation in operations {
+        match &operation.op {
+            Op::Set { value, .. } => {
+                let entry = written.entry(value).or_default();
+                if operation.outcome.may_have_effect() && entry.is_none() {
+                    *entry = Some(operation.invoked.order);
+                }
+            }
+            // Values that are made up from several are the search's affair.
+            Op::Append { .. } | Op::Add(_) => return Ok(()),
+            _ => {}
+        }
+    }
+    for operation in operations {
+        let (value, completed) = match (operation.outcome.answer(), operation.completed) {
+            (Some(Answer::Value(Some(value)) | Answer::Versioned(Some((value, _)))), Some(completed)) => (value, completed),
+            _ => continue,
+        };
+        match written.get(value) {
+            Some(Some(asked)) if *asked < completed.order => {}
+            Some(Some(_)) => return Err(format!("{:?} reads {value:?} before it was written", operation.key)),
+            Some(None) => {
+                return Err(format!("{:?} reads {value:?}, whose writer was told that nothing was done", operation.key));
+            }
+            None => return Err(format!("{:?} reads {value:?}, which nobody wrote", operation.key)),
+        }
+    }
+    Ok(())
+}

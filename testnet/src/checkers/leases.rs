@@ -1,0 +1,40 @@
+//! No two nodes may answer reads alone for the same point at the same true time (I13).
+
+use group::time::Time;
+use overlay::KeyRange;
+
+use super::observation::Ballot;
+
+/// Who holds what.
+#[derive(Debug, Default)]
+pub struct Leases {
+    held: Vec<Lease>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    host: usize,
+    range: KeyRange,
+    ballot: Ballot,
+    until: Time,
+}
+
+impl Leases {
+    /// A machine's node holds a lease until this true time; one that is in the past was given up.
+    pub fn on_held(&mut self, host: usize, now: Time, range: KeyRange, ballot: Ballot, until: Time) -> Result<(), String> {
+        self.held.retain(|lease| lease.until > now && !(lease.host == host && lease.range.overlaps(range)));
+        if until <= now {
+            return Ok(());
+        }
+        if let Some(other) = self.held.iter().find(|lease| lease.host != host && lease.range.overlaps(range)) {
+            return Err(format!("{host} holds a lease for {range:?} under {ballot:?} until {until:?} beside {other:?}"));
+        }
+        self.held.push(Lease { host, range, ballot, until });
+        Ok(())
+    }
+
+    /// The machine's process is gone, and its leases with it.
+    pub fn forget(&mut self, host: usize) {
+        self.held.retain(|lease| lease.host != host);
+    }
+}

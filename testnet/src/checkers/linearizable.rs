@@ -1,0 +1,265 @@
+//! Whether the operations on one key have an order in which each could have been answered as it was (I4).
+//!
+//! Just-in-time linearization (Wing and Gong; Lowe, "Testing for linearizability"): the search walks through the
+//! history and keeps every *configuration*, a state together with the operations that were given their place early. Nothing
+//! is given a place before some answer needs it. Two configurations that differ only in operations with unknown outcome
+//! are one: whoever has used fewer of them can do all that the other can. Keys are independent of each other, so each is
+//! searched alone.
+
+use std::collections::BTreeMap;
+
+use group::time::Time;
+
+use super::calls::{CallOf, Growth, calls_of};
+use super::model::{Call, Limits, State};
+use crate::history::Operation;
+
+/// So many configurations are looked at for one key; after that the search has failed to decide.
+pub const EFFORT_MAX: u64 = 3_000_000;
+
+/// So many operations of one key may be open at once.
+const OPEN_MAX: usize = 128;
+
+/// What came of the search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is an order.
+    Linearizable,
+    /// There is none; the text shows where the search ended.
+    Impossible(String),
+    /// The search gave up. That is a failure, too: of the checker.
+    Undecided(String),
+}
+
+/// Searches an order of one key's operations. `settled` tells, for an operation with unknown outcome, the moment after
+/// which it must not take effect any more; `u64::MAX` if it always may.
+pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, limits: &Limits) -> Verdict {
+    let calls = calls_of(operations);
+    Search::new(&calls, limits).run(settled)
+}
+
+/// What happens to the search at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Return(usize),
+    /// An operation of unknown outcome can no longer take effect.
+    Close(usize),
+    Invoke(usize),
+}
+
+/// Operations that have been given their place although their answer was still to come, by slot.
+type Slots = u128;
+
+/// For each state and set of answered operations: the smallest sets of unanswered ones that lead there.
+#[derive(Clone, Debug, Default)]
+struct Configurations(BTreeMap<(State, Slots), Vec<Slots>>);
+
+impl Configurations {
+    /// Adds one unless there is a better one; whether it is new.
+    fn insert(&mut self, state: State, answered: Slots, unknown: Slots) -> bool {
+        let sets = self.0.entry((state, answered)).or_default();
+        if sets.iter().any(|set| set & !unknown == 0) {
+            return false;
+        }
+        sets.retain(|set| unknown & !set != 0);
+        sets.push(unknown);
+        true
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&State, Slots, Slots)> {
+        self.0
+            .iter()
+            .flat_map(|((state, answered), sets)| sets.iter().map(move |unknown| (state, *answered, *unknown)))
+    }
+}
+
+struct Search<'a> {
+    calls: &'a [CallOf<'a>],
+    limits: &'a Limits,
+    /// Open operations, by slot.
+    open: Vec<Option<usize>>,
+    slot: Vec<usize>,
+    now: Configurations,
+    effort: u64,
+}
+
+impl<'a> Search<'a> {
+    fn new(calls: &'a [CallOf<'a>], limits: &'a Limits) -> Search<'a> {
+        let mut now = Configurations::default();
+        now.insert(State::default(), 0, 0);
+        Search { calls, limits, open: Vec::new(), slot: vec![usize::MAX; calls.len()], now, effort: 0 }
+    }
+
+    fn run(mut self, settled: &dyn Fn(&CallOf<'_>) -> u64) -> Verdict {
+        let mut steps = Vec::new();
+        for (index, call) in self.calls.iter().enumerate() {
+            steps.push((call.invoked, Step::Invoke(index)));
+            match call.completed {
+                Some(completed) => steps.push((completed, Step::Return(index))),
+                None => steps.push((settled(call), Step::Close(index))),
+            }
+        }
+        steps.sort_unstable();
+        for (order, step) in steps {
+            match step {
+                Step::Invoke(index) => {
+                    let Some(slot) = self.free_slot() else {
+                        return Verdict::Undecided(format!("more than {OPEN_MAX} operations are open at once"));
+                    };
+                    self.open[slot] = Some(index);
+                    self.slot[index] = slot;
+                }
+                Step::Close(_) if order == u64::MAX => break,
+                Step::Close(index) => self.close(index),
+                Step::Return(index) => {
+                    let Some(next) = self.take_place(index) else {
+                        return Verdict::Undecided(format!("{} configurations were not enough", self.effort));
+                    };
+                    if next.0.is_empty() {
+                        return Verdict::Impossible(self.story(index));
+                    }
+                    self.now = next;
+                    self.open[self.slot[index]] = None;
+                }
+            }
+        }
+        Verdict::Linearizable
+    }
+
+    fn free_slot(&mut self) -> Option<usize> {
+        if let Some(free) = self.open.iter().position(Option::is_none) {
+            return Some(free);
+        }
+        (self.open.len() < OPEN_MAX).then(|| {
+            self.open.push(None);
+            self.open.len() - 1
+        })
+    }
+
+    fn close(&mut self, index: usize) {
+        let slot = self.slot[index];
+        self.open[slot] = None;
+        let before = std::mem::take(&mut self.now);
+        for (state, answered, unknown) in before.iter() {
+            self.now.insert(state.clone(), answered, unknown & !(1 << slot));
+        }
+    }
+
+    /// Every configuration in which the operation has its place, at the moment of its answer; `None` if the effort is
+    /// too great.
+    fn take_place(&mut self, index: usize) -> Option<Configurations> {
+        let bit: Slots = 1 << self.slot[index];
+        let mut found = Configurations::default();
+        let mut seen = Configurations::default();
+        let mut stack: Vec<(State, Slots, Slots)> =
+            self.now.iter().map(|(state, answered, unknown)| (state.clone(), answered, unknown)).collect();
+        let growth = Growth::of(self.open.iter().flatten().map(|open| self.calls[*open].op));
+        while let Some((state, answered, unknown)) = stack.pop() {
+            self.effort += 1;
+            if self.effort > EFFORT_MAX {
+                return None;
+            }
+            let answered = self.absorb(&state, answered, unknown);
+            if answered & bit != 0 {
+                found.insert(state, answered & !bit, unknown);
+                continue;
+            }
+            if !seen.insert(state.clone(), answered, unknown) {
+                continue;
+            }
+            if growth.out_of_reach(&state, &self.calls[index]) {
+                continue;
+            }
+            for slot in 0..self.open.len() {
+                let Some(open) = self.open[slot] else { continue };
+                let mark: Slots = 1 << slot;
+                if (answered | unknown) & mark != 0 || !self.may_come_next(open, answered, unknown) {
+                    continue;
+                }
+                let call = &self.calls[open];
+                for next in state.after(&self.call(open), self.limits) {
+                    if call.completed.is_some() {
+                        stack.push((next, answered | mark, unknown));
+                    } else if next != state {
+                        stack.push((next, answered, unknown | mark));
+                    }
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// Gives a place to every open operation that fits the state as it is and leaves it so: nothing is lost by it.
+    fn absorb(&self, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
+        for (slot, open) in self.open.iter().enumerate() {
+            let Some(open) = *open else { continue };
+            let call = &self.calls[open];
+            if answered & (1 << slot) == 0
+                && call.completed.is_some()
+                && call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown))
+                && state.deadline.is_none()
+                && state.after(&self.call(open), self.limits).iter().any(|next| next == state)
+            {
+                answered |= 1 << slot;
+            }
+        }
+        answered
+    }
+
+    /// Operations of one connection keep their order: none comes after a later one has its place, and none before one
+    /// that was answered.
+    fn may_come_next(&self, open: usize, answered: Slots, unknown: Slots) -> bool {
+        let call = &self.calls[open];
+        let behind = call.predecessor.is_none_or(|before| {
+            self.calls[before].completed.is_none() || self.has_place(before, answered, unknown)
+        });
+        behind && call.successors.iter().all(|after| !self.has_place(*after, answered, unknown))
+    }
+
+    fn has_place(&self, index: usize, answered: Slots, unknown: Slots) -> bool {
+        let slot = self.slot[index];
+        if slot == usize::MAX {
+            return false;
+        }
+        if self.open[slot] != Some(index) {
+            return true;
+        }
+        (answered | unknown) & (1 << slot) != 0
+    }
+
+    fn call(&self, index: usize) -> Call<'a> {
+        let call = &self.calls[index];
+        Call {
+            op: call.op,
+            answer: call.answer,
+            from: call.invoked_at,
+            until: call.completed_at.unwrap_or(Time::NEVER),
+        }
+    }
+
+    /// Where the search ended, for a person.
+    fn story(&self, index: usize) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        let _ = writeln!(text, "no order explains\n  {}", self.calls[index]);
+        let _ = writeln!(text, "beside these, whose place was open:");
+        for open in self.open.iter().flatten().filter(|open| **open != index) {
+            let _ = writeln!(text, "  {}", self.calls[*open]);
+        }
+        let _ = writeln!(text, "where the key could be:");
+        for (state, answered, unknown) in self.now.iter().take(8) {
+            let _ = writeln!(text, "  {state:?} with {answered:b} and {unknown:b} in place");
+        }
+        let _ = writeln!(text, "after these, the last ones before it:");
+        let before: Vec<_> =
+            self.calls.iter().filter(|call| call.completed.is_some_and(|c| c < self.calls[index].completed.unwrap_or(0))).collect();
+        for call in before.iter().rev().take(12).rev() {
+            let _ = writeln!(text, "  {call}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+#[path = "linearizable_test.rs"]
+mod tests;

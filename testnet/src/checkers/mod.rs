@@ -1,0 +1,113 @@
+//! What must always hold, and the check of each.
+//!
+//! | property | where it comes from | seen in | file |
+//! | --- | --- | --- | --- |
+//! | I1 one value is chosen | fRSM §3.3.1, Scatter §4.1 | state | [`one_value`] |
+//! | I2 one configuration of an epoch | Harmony §3.3 | state | [`one_configuration`] |
+//! | I3 one owner serves | Scatter §3.2, §4.1 | state | [`ownership`] |
+//! | I4 each key is linearizable | Scatter §5 | history | [`linearizable`], with [`model`] and [`calls`] |
+//! | I5 what was acknowledged is there | Scatter §5 | history | [`durable`], and I4 with the last reads of a run |
+//! | I6 at most once | fRSM §3.4, RECODE PTO5 | history | [`at_most_once`] |
+//! | I7 nothing but chosen values is returned | fRSM §3.3.2 | history | [`dirty`] |
+//! | I8 what was read as not done stays undone | fRSM §3.3, Figure 1 | history | [`settled`] |
+//! | I12 acceptors only go up | Harmony §3.1 | state | [`monotone`] |
+//! | I13 leases exclude each other | Scatter §5 | state | [`leases`] |
+//! | I14 deletes stay deleted | fRSM §5.3 | history | [`deletes`] |
+//! | I15 all queues have a limit | Scatter §5 | state | [`bounded`] |
+//! | I16 all ends well once faults stop | Scatter §4.1 | world | `sim/verdict.rs` |
+//!
+//! Histories are checked by [`check_history`], states by [`Probes`] with what nodes show as [`Observation`]s.
+
+use std::fmt;
+use std::time::Duration;
+
+use group::time::Time;
+
+use crate::history::History;
+
+pub mod at_most_once;
+pub mod bounded;
+pub mod calls;
+pub mod deletes;
+pub mod dirty;
+pub mod durable;
+pub mod leases;
+pub mod linearizable;
+pub mod model;
+pub mod monotone;
+mod observation;
+pub mod one_configuration;
+pub mod one_value;
+pub mod ownership;
+mod probes;
+pub mod settled;
+
+pub use observation::{Ballot, Observation, Scope};
+pub use probes::{Broken, Probes, Seen};
+
+use linearizable::Verdict;
+use model::Limits;
+use settled::Settling;
+
+/// A property that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which.
+    pub property: &'static str,
+    /// What was seen.
+    pub detail: String,
+    /// When.
+    pub at: Time,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} does not hold at {:?}: {}", self.property, self.at, self.detail)
+    }
+}
+
+/// What is known of a history's circumstances.
+#[derive(Clone, Debug)]
+pub struct Circumstances {
+    /// The times at which requests may have been kept back, joined: what was asked within one may arrive at its end.
+    /// `None`: at any time, and then I8 is not checked.
+    pub stalls: Option<Vec<(Time, Time)>>,
+    /// How far the group's clock can be off; `None`: there is no telling when a key must have expired.
+    pub clock_slack: Option<Duration>,
+}
+
+/// Checks what clients saw.
+pub fn check_history(history: &History, circumstances: &Circumstances) -> Result<(), Broken> {
+    let limits = Limits { clock_slack: circumstances.clock_slack, ..Limits::default() };
+    for (key, operations) in history.by_key() {
+        let plain = [
+            ("I5 durable", durable::check(&operations)),
+            ("I6 at most once", at_most_once::check(&operations)),
+            ("I7 no dirty read", dirty::check(&operations)),
+            ("I14 deletes stay deleted", deletes::check(&operations)),
+        ];
+        for (property, result) in plain {
+            result.map_err(|detail| (property, detail))?;
+        }
+        let stalls = circumstances.stalls.as_deref();
+        let settling = stalls.map(|stalls| Settling::new(&operations, stalls));
+        let end_of = |call: &calls::CallOf<'_>| settling.as_ref().map_or(u64::MAX, |settling| settling.end_of(call));
+        let strict = linearizable::search(&operations, &end_of, &limits);
+        // What holds with an end to each operation's time holds without, too; so this tells the two properties apart.
+        let verdict = match (&strict, stalls) {
+            (Verdict::Impossible(_), Some(_)) => linearizable::search(&operations, &|_| u64::MAX, &limits),
+            _ => strict.clone(),
+        };
+        match (strict, verdict) {
+            (_, Verdict::Impossible(story)) => return Err(("I4 linearizable", format!("{key:?}: {story}"))),
+            (Verdict::Impossible(story), Verdict::Linearizable) => {
+                return Err(("I8 settled", format!("{key:?}: something took effect after a read without it: {story}")));
+            }
+            (_, Verdict::Undecided(why)) | (Verdict::Undecided(why), _) => {
+                return Err(("undecided", format!("{key:?}: {why}")));
+            }
+            (Verdict::Linearizable, Verdict::Linearizable) => {}
+        }
+    }
+    Ok(())
+}

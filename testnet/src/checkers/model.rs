@@ -1,0 +1,308 @@
+//! One key as it should behave, with all that a client cannot know left open.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, Read, Unfit, Version};
+use group::time::Time;
+
+/// What is known of a key's state at one point of a sequential history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct State {
+    /// The value; `None` if the key is absent.
+    pub value: Option<Bytes>,
+    /// The key expires between these two times.
+    pub deadline: Option<(Time, Time)>,
+    /// The version is at least this one: versions may also rise without a visible change (fRSM's quench).
+    pub version: Version,
+    /// And a change was made since it was seen.
+    pub changed: bool,
+}
+
+/// What the model takes for granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How far the group's clock can be off and late; `None`: there is no telling when a deadline has passed.
+    pub clock_slack: Option<Duration>,
+    /// The longest value.
+    pub value_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { clock_slack: Some(Duration::from_secs(10)), value_bytes_max: 64 << 10 }
+    }
+}
+
+/// One operation as the model sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// What was asked.
+    pub op: &'a Op,
+    /// What was answered; `None` if that is not known.
+    pub answer: Option<&'a Answer>,
+    /// Not evaluated before.
+    pub from: Time,
+    /// Not evaluated after.
+    pub until: Time,
+}
+
+/// A condition's value.
+enum Holds {
+    Yes,
+    No,
+    /// It names a version that the state may have.
+    IfVersion(Version),
+}
+
+impl State {
+    /// All states that the call can leave behind if it takes effect here; none if it cannot have been answered so.
+    pub fn after(&self, call: &Call<'_>, limits: &Limits) -> Vec<State> {
+        let mut states = Vec::new();
+        if let Some((earliest, latest)) = self.deadline {
+            if call.until >= earliest {
+                self.expired().evaluate(call, limits, &mut states);
+            }
+            if call.from > latest {
+                return states;
+            }
+        }
+        self.evaluate(call, limits, &mut states);
+        states
+    }
+
+    fn expired(&self) -> State {
+        State { value: None, deadline: None, version: self.version, changed: true }
+    }
+
+    fn evaluate(&self, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+        match call.op {
+            Op::Read(read) => states.extend(self.read(*read, call)),
+            Op::Set { value, condition, expiry, get } => {
+                if value.len() > limits.value_bytes_max {
+                    return self.answer_if(call, &Answer::Unfit(Unfit::TooLong), states);
+                }
+                let next = self.changed_to(Some(value.clone()), self.new_deadline(*expiry, call, limits));
+                self.conditional(condition, *get, next, call, states);
+            }
+            Op::Delete { condition, get } => {
+                if self.value.is_none() {
+                    let answer = if *get { Answer::Value(None) } else { Answer::NotMet };
+                    return self.answer_if(call, &answer, states);
+                }
+                self.conditional(condition, *get, self.changed_to(None, None), call, states);
+            }
+            Op::Append { value, max } => self.append(value, *max, call, limits, states),
+            Op::Add(delta) => self.add(*delta, call, states),
+            Op::Expire { expiry, only } => self.expire(*expiry, *only, call, limits, states),
+            Op::ReadExpire(expiry) => {
+                let answer = Answer::Value(self.value.clone());
+                let deadline = self.value.as_ref().and_then(|_| self.new_deadline(*expiry, call, limits));
+                // Whether a new deadline is a new version is left open.
+                State { deadline, ..self.clone() }.answer_if(call, &answer, states);
+            }
+        }
+    }
+
+    /// This state, if the call was answered so or its answer is not known.
+    fn answer_if(&self, call: &Call<'_>, answer: &Answer, states: &mut Vec<State>) {
+        if call.answer.is_none_or(|given| given == answer) {
+            states.push(self.clone());
+        }
+    }
+
+    fn changed_to(&self, value: Option<Bytes>, deadline: Option<(Time, Time)>) -> State {
+        State { value, deadline, version: self.version, changed: true }
+    }
+
+    fn read(&self, read: Read, call: &Call<'_>) -> Option<State> {
+        let Some(answer) = call.answer else { return Some(self.clone()) };
+        let fits = match (read, answer) {
+            (Read::Value, Answer::Value(value)) => *value == self.value,
+            (Read::Versioned, Answer::Versioned(None)) => self.value.is_none(),
+            (Read::Versioned, Answer::Versioned(Some((value, version)))) => {
+                return (self.value.as_ref() == Some(value)).then(|| self.at_version(*version)).flatten();
+            }
+            (Read::Exists, Answer::Integer(there)) => *there == i64::from(self.value.is_some()),
+            (Read::Length, Answer::Integer(length)) => *length == self.length() as i64,
+            (Read::TimeToLive, Answer::Integer(left)) => match (&self.value, self.deadline) {
+                (None, _) => *left == -2,
+                (Some(_), None) => *left == -1,
+                (Some(_), Some(_)) => *left >= 0,
+            },
+            _ => false,
+        };
+        fits.then(|| self.clone())
+    }
+
+    fn length(&self) -> usize {
+        self.value.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// The same, with its version known; `None` where it cannot be that one.
+    fn at_version(&self, version: Version) -> Option<State> {
+        let possible = if self.changed { version > self.version } else { version >= self.version };
+        possible.then(|| State { version, changed: false, ..self.clone() })
+    }
+
+    fn holds(&self, condition: &Condition) -> Holds {
+        let plain = match condition {
+            Condition::Always => true,
+            Condition::Absent => self.value.is_none(),
+            Condition::Present => self.value.is_some(),
+            Condition::Equals(value) => self.value.as_ref() == Some(value),
+            Condition::Differs(value) => self.value.as_ref() != Some(value),
+            Condition::Version(version) => match self.value {
+                Some(_) if self.at_version(*version).is_some() => return Holds::IfVersion(*version),
+                _ => false,
+            },
+        };
+        if plain { Holds::Yes } else { Holds::No }
+    }
+
+    fn conditional(&self, condition: &Condition, get: bool, next: State, call: &Call<'_>, states: &mut Vec<State>) {
+        let before = Answer::Value(self.value.clone());
+        let made = if get { &before } else { &Answer::Done };
+        let not_met = if get { &before } else { &Answer::NotMet };
+        match self.holds(condition) {
+            Holds::Yes => next.answer_if(call, made, states),
+            Holds::No => self.answer_if(call, not_met, states),
+            Holds::IfVersion(version) => {
+                State { version, ..next }.answer_if(call, made, states);
+                self.answer_if(call, not_met, states);
+            }
+        }
+    }
+
+    fn append(&self, added: &Bytes, max: Option<u32>, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+        let length = self.length() + added.len();
+        if max.is_some_and(|max| length > max as usize) {
+            return self.answer_if(call, &Answer::NotMet, states);
+        }
+        if length > limits.value_bytes_max {
+            return self.answer_if(call, &Answer::Unfit(Unfit::TooLong), states);
+        }
+        // Cheap first: most candidates fail here.
+        let answer = Answer::Integer(length as i64);
+        if call.answer.is_none_or(|given| *given == answer) {
+            let mut value = self.value.as_ref().map_or_else(Vec::new, |value| value.to_vec());
+            value.extend_from_slice(added);
+            states.push(self.changed_to(Some(value.into()), self.deadline));
+        }
+    }
+
+    fn add(&self, delta: i64, call: &Call<'_>, states: &mut Vec<State>) {
+        let before = match &self.value {
+            None => Some(0),
+            Some(value) => integer(value),
+        };
+        let Some(before) = before else {
+            return self.answer_if(call, &Answer::Unfit(Unfit::NotAnInteger), states);
+        };
+        let Some(sum) = before.checked_add(delta) else {
+            return self.answer_if(call, &Answer::Unfit(Unfit::Overflow), states);
+        };
+        if call.answer.is_none_or(|given| *given == Answer::Integer(sum)) {
+            states.push(self.changed_to(Some(sum.to_string().into()), self.deadline));
+        }
+    }
+
+    fn expire(&self, expiry: Expiry, only: ExpireOnly, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+        let met = self.value.is_some() && (expiry != Expiry::Clear || self.deadline.is_some());
+        let (may, must) = match only {
+            ExpireOnly::Always => (met, met),
+            ExpireOnly::Without => (met && self.deadline.is_none(), met && self.deadline.is_none()),
+            ExpireOnly::With => (met && self.deadline.is_some(), met && self.deadline.is_some()),
+            // No deadline is an infinite one; which of two is later is left open.
+            ExpireOnly::Later => (met && self.deadline.is_some(), false),
+            ExpireOnly::Earlier => (met, met && self.deadline.is_none()),
+        };
+        if may {
+            let deadline = self.new_deadline(expiry, call, limits);
+            State { deadline, ..self.clone() }.answer_if(call, &Answer::Done, states);
+        }
+        if !must {
+            self.answer_if(call, &Answer::NotMet, states);
+        }
+    }
+
+    fn new_deadline(&self, expiry: Expiry, call: &Call<'_>, limits: &Limits) -> Option<(Time, Time)> {
+        match expiry {
+            Expiry::Clear => None,
+            Expiry::Keep => self.deadline,
+            Expiry::At(_) => Some((Time(0), Time::NEVER)),
+            Expiry::In(after) => Some(match limits.clock_slack {
+                Some(slack) => (call.from + after - slack, call.until + after + slack),
+                None => (Time(0), Time::NEVER),
+            }),
+        }
+    }
+}
+
+/// A value as an addition reads it: the shortest decimal form of 64 bits, as Redis has it.
+fn integer(value: &Bytes) -> Option<i64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call<'a>(op: &'a Op, answer: Option<&'a Answer>) -> Call<'a> {
+        Call { op, answer, from: Time(1_000), until: Time(2_000) }
+    }
+
+    fn present(value: &'static str) -> State {
+        State { value: Some(Bytes::from_static(value.as_bytes())), ..State::default() }
+    }
+
+    #[test]
+    fn a_version_is_used_up_by_the_change_it_allows() {
+        let version = Version { generation: 1, timestamp: 5 };
+        let cas = Op::Set {
+            value: Bytes::from_static(b"new"),
+            condition: Condition::Version(version),
+            expiry: Expiry::Clear,
+            get: false,
+        };
+        let first = present("old").after(&call(&cas, Some(&Answer::Done)), &Limits::default());
+        assert_eq!(first.len(), 1);
+        assert!(first[0].after(&call(&cas, Some(&Answer::Done)), &Limits::default()).is_empty());
+        assert_eq!(first[0].after(&call(&cas, Some(&Answer::NotMet)), &Limits::default()), first);
+    }
+
+    #[test]
+    fn a_deadline_leaves_both_open_while_it_may_have_passed() {
+        let read = Op::Read(Read::Value);
+        let state = State { deadline: Some((Time(1_500), Time(2_500))), ..present("v") };
+        let value = Answer::Value(state.value.clone());
+        let absent = Answer::Value(None);
+        let limits = Limits::default();
+        assert_eq!(state.after(&call(&read, Some(&value)), &limits).len(), 1);
+        assert_eq!(state.after(&call(&read, Some(&absent)), &limits).len(), 1);
+        let late = Call { from: Time(3_000), until: Time(3_001), ..call(&read, Some(&value)) };
+        assert!(state.after(&late, &limits).is_empty());
+        let early = Call { from: Time(1), until: Time(2), ..call(&read, Some(&absent)) };
+        assert!(state.after(&early, &limits).is_empty());
+    }
+
+    #[test]
+    fn additions_read_numbers_as_redis_does() {
+        for (text, number) in [("12", Some(12)), ("-3", Some(-3)), ("+3", None), ("012", None), ("", None), ("x", None)] {
+            assert_eq!(integer(&Bytes::from_static(text.as_bytes())), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_gets_answers_with_the_value_before_either_way() {
+        let before = Answer::Value(Some(Bytes::from_static(b"old")));
+        for (condition, value) in [(Condition::Present, "new"), (Condition::Absent, "old")] {
+            let op = Op::Set { value: Bytes::from_static(b"new"), condition, expiry: Expiry::Clear, get: true };
+            let states = present("old").after(&call(&op, Some(&before)), &Limits::default());
+            assert_eq!(states.len(), 1);
+            assert_eq!(states[0].value.as_deref(), Some(value.as_bytes()));
+        }
+    }
+}

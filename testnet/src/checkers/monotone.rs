@@ -1,0 +1,61 @@
+//! What an acceptor has promised or accepted never goes down, for one identity (I12).
+
+use std::collections::BTreeMap;
+
+use overlay::{Epoch, Key, KeyRange, NodeId, Point};
+
+use super::observation::Ballot;
+
+/// So many points of the ring are watched at each node.
+const POINTS_MAX: usize = 64;
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub struct Monotone {
+    control: BTreeMap<NodeId, (Epoch, u64, NodeId)>,
+    epochs: BTreeMap<NodeId, Epoch>,
+    promises: BTreeMap<NodeId, BTreeMap<Point, Ballot>>,
+    accepted: BTreeMap<(NodeId, Key), Ballot>,
+}
+
+impl Monotone {
+    /// A promise for the group's log.
+    pub fn on_control(&mut self, node: NodeId, promise: (Epoch, u64, NodeId)) -> Result<(), String> {
+        let last = self.control.insert(node, promise);
+        match last {
+            Some(last) if last > promise => Err(format!("{node:?} had promised {last:?}, and now {promise:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The newest epoch of a node.
+    pub fn on_epoch(&mut self, node: NodeId, epoch: Epoch) -> Result<(), String> {
+        match self.epochs.insert(node, epoch) {
+            Some(last) if last > epoch => Err(format!("{node:?} was in {last:?}, and now in {epoch:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// A promise for a range.
+    pub fn on_promised(&mut self, node: NodeId, range: KeyRange, ballot: Ballot) -> Result<(), String> {
+        let points = self.promises.entry(node).or_default();
+        for (point, last) in points.iter_mut().filter(|(point, _)| range.contains(**point)) {
+            if *last > ballot {
+                return Err(format!("{node:?} had promised {last:?} at {point}, and now {ballot:?}"));
+            }
+            *last = ballot;
+        }
+        if points.len() < POINTS_MAX {
+            points.insert(range.start(), ballot);
+        }
+        Ok(())
+    }
+
+    /// A key's accepted state.
+    pub fn on_accepted(&mut self, node: NodeId, key: &Key, ballot: Ballot) -> Result<(), String> {
+        match self.accepted.insert((node, key.clone()), ballot) {
+            Some(last) if last > ballot => Err(format!("{node:?} had {key:?} under {last:?}, and now under {ballot:?}")),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What a node shows of its inside, for checks of state.
+
+use group::op::Version;
+use group::time::Time;
+use overlay::{Epoch, Key, KeyRange, NodeId};
+
+/// A primary's ballot (§6.1 of the design). Field order is comparison order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ballot {
+    /// Of the group.
+    pub epoch: Epoch,
+    /// The slot of the division that named the primary.
+    pub term: u64,
+    /// The primary.
+    pub node: NodeId,
+}
+
+/// How much a node shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What has changed since it was last asked; more does no harm.
+    Changed,
+    /// Everything.
+    All,
+}
+
+/// One thing that is so in a node. Hashes are of whatever the node has, as long as equal things have equal ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// A key's state here, known to be chosen.
+    Chosen {
+        /// Whose.
+        key: Key,
+        /// Under which ballot it was accepted.
+        ballot: Ballot,
+        /// Its number among the committee's writes.
+        number: u64,
+        /// Its version.
+        version: Version,
+        /// Of value, tombstone and deadline.
+        value_hash: u64,
+    },
+    /// A key's state here, accepted; perhaps never chosen.
+    Accepted {
+        /// Whose.
+        key: Key,
+        /// Under which ballot.
+        ballot: Ballot,
+        /// Its number among the committee's writes.
+        number: u64,
+        /// Its version.
+        version: Version,
+        /// Of value, tombstone and deadline.
+        value_hash: u64,
+    },
+    /// No ballot below this one is accepted here.
+    Promised {
+        /// Where.
+        range: KeyRange,
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// The group's log: the largest ballot promised, as `(round, node)`.
+    ControlPromised {
+        /// Of which epoch.
+        epoch: Epoch,
+        /// The round.
+        round: u64,
+        /// Who leads it.
+        node: NodeId,
+    },
+    /// The group's log: an entry known to be chosen.
+    ControlChosen {
+        /// Of which epoch.
+        epoch: Epoch,
+        /// Where.
+        slot: u64,
+        /// Of the entry.
+        hash: u64,
+    },
+    /// A configuration that this node knows to be chosen.
+    Config {
+        /// Its epoch.
+        epoch: Epoch,
+        /// Its members, in order.
+        members: Vec<NodeId>,
+    },
+    /// This node is what it is, and in this epoch.
+    Member {
+        /// Who it is now.
+        node: NodeId,
+        /// The newest epoch it is in.
+        epoch: Epoch,
+        /// Whether it counts in quorums and holds all that it must: losing another may then be survived.
+        whole: bool,
+    },
+    /// This node answers clients for the range as its primary.
+    Serving {
+        /// Where.
+        range: KeyRange,
+        /// Under which ballot.
+        ballot: Ballot,
+    },
+    /// This node may answer reads alone.
+    LeaseHeld {
+        /// Where.
+        range: KeyRange,
+        /// Under which ballot.
+        ballot: Ballot,
+        /// Until its own steady clock shows this.
+        until: Time,
+    },
+    /// Something that must not grow without end.
+    Queue {
+        /// What.
+        name: &'static str,
+        /// How much of it there is.
+        size: usize,
+        /// How much there may be.
+        limit: usize,
+    },
+    /// A rare branch was taken.
+    Mark(&'static str),
+}

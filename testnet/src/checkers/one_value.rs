@@ -1,0 +1,45 @@
+//! At most one value is ever chosen for a key's version and for a slot of the log, and a ballot names one value (I1).
+
+use std::collections::BTreeMap;
+
+use group::op::Version;
+use overlay::{Epoch, Key};
+
+use super::observation::Ballot;
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub struct OneValue {
+    chosen: BTreeMap<(Key, Version), u64>,
+    proposed: BTreeMap<(Key, Ballot, u64), (Version, u64)>,
+    slots: BTreeMap<u64, (Epoch, u64)>,
+}
+
+impl OneValue {
+    /// A key's chosen state.
+    pub fn on_chosen(&mut self, key: &Key, version: Version, hash: u64) -> Result<(), String> {
+        let first = *self.chosen.entry((key.clone(), version)).or_insert(hash);
+        if first != hash {
+            return Err(format!("{key:?} has two chosen states of {version:?}: {first:016x} and {hash:016x}"));
+        }
+        Ok(())
+    }
+
+    /// A state under a ballot, chosen or not.
+    pub fn on_accepted(&mut self, key: &Key, ballot: Ballot, number: u64, state: (Version, u64)) -> Result<(), String> {
+        let first = *self.proposed.entry((key.clone(), ballot, number)).or_insert(state);
+        if first != state {
+            return Err(format!("{key:?} has two states under {ballot:?} and number {number}: {first:?} and {state:?}"));
+        }
+        Ok(())
+    }
+
+    /// An entry of the group's log.
+    pub fn on_slot(&mut self, epoch: Epoch, slot: u64, hash: u64) -> Result<(), String> {
+        let first = *self.slots.entry(slot).or_insert((epoch, hash));
+        if first != (epoch, hash) {
+            return Err(format!("slot {slot} has two entries: {first:?} and {:?}", (epoch, hash)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! A term has one primary at each point of the ring (I3; primaries of two terms may both believe in themselves, but
+//! only one of them finds a quorum, which is I4's affair).
+
+use std::collections::BTreeMap;
+
+use overlay::{Epoch, KeyRange, NodeId};
+
+use super::observation::Ballot;
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub struct Ownership {
+    serving: BTreeMap<(Epoch, u64), Vec<(KeyRange, NodeId)>>,
+}
+
+impl Ownership {
+    /// A primary serves.
+    pub fn on_serving(&mut self, range: KeyRange, ballot: Ballot) -> Result<(), String> {
+        let serving = self.serving.entry((ballot.epoch, ballot.term)).or_default();
+        if serving.contains(&(range, ballot.node)) {
+            return Ok(());
+        }
+        if let Some(other) = serving.iter().find(|(part, node)| *node != ballot.node && part.overlaps(range)) {
+            return Err(format!("{other:?} and {:?} both serve in {ballot:?}", (range, ballot.node)));
+        }
+        serving.push((range, ballot.node));
+        Ok(())
+    }
+}

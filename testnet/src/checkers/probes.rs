@@ -1,0 +1,168 @@
+//! All checks of state, fed with what nodes show.
+
+use std::collections::BTreeMap;
+
+use group::op::Version;
+use group::time::Time;
+use overlay::{Key, NodeId};
+
+use super::bounded::Bounded;
+use super::leases::Leases;
+use super::monotone::Monotone;
+use super::observation::Observation;
+use super::one_configuration::OneConfiguration;
+use super::one_value::OneValue;
+use super::ownership::Ownership;
+use crate::sim::Clocks;
+
+/// A property that does not hold, and what was seen.
+pub type Broken = (&'static str, String);
+
+/// Where and when something was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The machine.
+    pub host: usize,
+    /// True time.
+    pub at: Time,
+    /// The machine's clocks.
+    pub clocks: &'a Clocks,
+}
+
+/// Checks of state over a whole run.
+#[derive(Debug, Default)]
+pub struct Probes {
+    one_value: OneValue,
+    one_configuration: OneConfiguration,
+    ownership: Ownership,
+    monotone: Monotone,
+    leases: Leases,
+    bounded: Bounded,
+    /// Who runs on each machine, as far as it has said.
+    nodes: Vec<Option<NodeId>>,
+    last_primary: usize,
+    /// Chosen states by machine, as of the last look at everything.
+    replicas: Vec<BTreeMap<Key, (Version, u64)>>,
+    sweeping: bool,
+}
+
+impl Probes {
+    /// For so many machines.
+    pub fn new(hosts: usize) -> Probes {
+        Probes { nodes: vec![None; hosts], replicas: vec![BTreeMap::new(); hosts], ..Probes::default() }
+    }
+
+    /// Something was seen.
+    pub fn note(&mut self, seen: &Seen<'_>, observation: Observation) -> Result<(), Broken> {
+        let node = self.nodes[seen.host];
+        match observation {
+            Observation::Chosen { key, ballot, number, version, value_hash } => {
+                let one = self.one_value.on_chosen(&key, version, value_hash);
+                one.map_err(|detail| ("I1 one value", detail))?;
+                self.accepted(node, &key, ballot, number, (version, value_hash))?;
+                if self.sweeping {
+                    self.replicas[seen.host].insert(key, (version, value_hash));
+                }
+                Ok(())
+            }
+            Observation::Accepted { key, ballot, number, version, value_hash } => {
+                self.accepted(node, &key, ballot, number, (version, value_hash))
+            }
+            Observation::Promised { range, ballot } => match node {
+                Some(node) => self.monotone.on_promised(node, range, ballot).map_err(|detail| ("I12 only up", detail)),
+                None => Ok(()),
+            },
+            Observation::ControlPromised { epoch, round, node: leader } => match node {
+                Some(node) => {
+                    self.monotone.on_control(node, (epoch, round, leader)).map_err(|detail| ("I12 only up", detail))
+                }
+                None => Ok(()),
+            },
+            Observation::ControlChosen { epoch, slot, hash } => {
+                self.one_value.on_slot(epoch, slot, hash).map_err(|detail| ("I1 one value", detail))
+            }
+            Observation::Config { epoch, members } => {
+                self.one_configuration.on_config(epoch, &members).map_err(|detail| ("I2 one configuration", detail))
+            }
+            Observation::Member { node, epoch, .. } => {
+                self.nodes[seen.host] = Some(node);
+                self.monotone.on_epoch(node, epoch).map_err(|detail| ("I12 only up", detail))
+            }
+            Observation::Serving { range, ballot } => {
+                self.last_primary = seen.host;
+                self.ownership.on_serving(range, ballot).map_err(|detail| ("I3 one owner", detail))
+            }
+            Observation::LeaseHeld { range, ballot, until } => {
+                let until = seen.clocks.true_time_of(until);
+                self.leases
+                    .on_held(seen.host, seen.at, range, ballot, until)
+                    .map_err(|detail| ("I13 leases exclude", detail))
+            }
+            Observation::Queue { name, size, limit } => {
+                self.bounded.on_size(name, size, limit).map_err(|detail| ("I15 bounded", detail))
+            }
+            Observation::Mark(_) => Ok(()),
+        }
+    }
+
+    fn accepted(
+        &mut self,
+        node: Option<NodeId>,
+        key: &Key,
+        ballot: super::Ballot,
+        number: u64,
+        state: (Version, u64),
+    ) -> Result<(), Broken> {
+        self.one_value.on_accepted(key, ballot, number, state).map_err(|detail| ("I1 one value", detail))?;
+        if let Some(node) = node {
+            self.monotone.on_accepted(node, key, ballot).map_err(|detail| ("I12 only up", detail))?;
+        }
+        Ok(())
+    }
+
+    /// A machine's process is gone.
+    pub fn forget(&mut self, host: usize) {
+        self.nodes[host] = None;
+        self.leases.forget(host);
+        self.replicas[host].clear();
+    }
+
+    /// Everything is about to be shown.
+    pub fn begin_sweep(&mut self) {
+        self.sweeping = true;
+        for replica in &mut self.replicas {
+            replica.clear();
+        }
+    }
+
+    /// Everything was shown.
+    pub fn end_sweep(&mut self) -> Result<(), Broken> {
+        self.sweeping = false;
+        Ok(())
+    }
+
+    /// The machine that was last seen to serve.
+    pub fn last_primary(&self) -> usize {
+        self.last_primary
+    }
+
+    /// The first difference between machines' chosen states, as of the last sweep.
+    pub fn difference(&self) -> Option<String> {
+        let (first, others) = self.replicas.split_first()?;
+        for (index, other) in others.iter().enumerate() {
+            let keys = first.keys().chain(other.keys());
+            for key in keys {
+                if first.get(key) != other.get(key) {
+                    let (a, b) = (first.get(key), other.get(key));
+                    return Some(format!("{key:?} is {a:?} on 0 and {b:?} on {}", index + 1));
+                }
+            }
+        }
+        None
+    }
+
+    /// The most that was seen of everything that can grow.
+    pub fn most(&self) -> &BTreeMap<&'static str, usize> {
+        &self.bounded.most
+    }
+}

@@ -1,0 +1,212 @@
+//! What goes wrong, and when: a plan that is drawn from a seed before the run, so that it can be cut down afterwards.
+
+use std::time::Duration;
+
+use group::time::Time;
+
+use crate::rng::Rng;
+use crate::sim::network::Noise;
+
+/// Whom a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This machine.
+    Host(usize),
+    /// Whichever machine was last seen to serve as a primary.
+    Primary,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The process dies and comes back with its store, which may lack what was not synced.
+    Crash(Target),
+    /// The process dies, and its store is gone when it comes back. Left out where the group could not survive it.
+    Lose(Target),
+    /// All processes die at once, and come back with their stores.
+    CrashAll,
+    /// The process is asked to stop and comes back later.
+    Stop(Target),
+    /// The process freezes while time passes; what arrives waits.
+    Pause(Target),
+    /// The machine sleeps: frozen, and its awake clock stands still.
+    Suspend(Target),
+    /// Nothing gets to or from it.
+    Isolate(Target),
+    /// Nothing gets to it.
+    Deafen(Target),
+    /// Nothing gets from it.
+    Mute(Target),
+    /// The machines whose bits are set and the others do not hear each other.
+    Split(u64),
+    /// These two do not hear each other; others hear both.
+    Triangle(usize, usize),
+    /// One direction stalls, then delivers all.
+    Clog(usize, usize),
+    /// The connection between the two breaks; it may be made anew at once.
+    Reset(usize, usize),
+    /// Frames are lost, doubled and reordered.
+    Noise(Noise),
+    /// The wall clock jumps by so many milliseconds, and back at the end.
+    WallJump(Target, i64),
+    /// The disk is nearly full.
+    DiskLow(Target),
+    /// The store fails at the n-th call from now on.
+    StoreFails(Target, u64),
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Since the start of the run.
+    pub at: Duration,
+    /// What.
+    pub kind: Kind,
+    /// For how long.
+    pub lasts: Duration,
+}
+
+impl Fault {
+    /// Whether it keeps frames back that arrive later.
+    fn stalls(&self) -> bool {
+        !matches!(self.kind, Kind::Reset(..) | Kind::WallJump(..) | Kind::DiskLow(_) | Kind::StoreFails(..))
+    }
+}
+
+/// Which kinds of faults a run has at all, each with its share (swarm testing: most runs have few kinds).
+#[derive(Clone, Debug, Default)]
+pub struct Mix {
+    kinds: Vec<(Draw, u64)>,
+}
+
+type Draw = fn(&mut Rng, usize) -> Kind;
+
+/// All kinds that can be drawn, with their weights.
+const KINDS: [(Draw, u64); 17] = [
+    (|rng, n| Kind::Crash(target(rng, n)), 6),
+    (|rng, n| Kind::Lose(target(rng, n)), 3),
+    (|_, _| Kind::CrashAll, 1),
+    (|rng, n| Kind::Stop(target(rng, n)), 2),
+    (|rng, n| Kind::Pause(target(rng, n)), 5),
+    (|rng, n| Kind::Suspend(target(rng, n)), 2),
+    (|rng, n| Kind::Isolate(target(rng, n)), 4),
+    (|rng, n| Kind::Deafen(target(rng, n)), 3),
+    (|rng, n| Kind::Mute(target(rng, n)), 3),
+    (|rng, n| Kind::Split(rng.below(1 << n)), 3),
+    (|rng, n| Kind::Triangle(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
+    (|rng, n| Kind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 6),
+    (|rng, n| Kind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
+    (
+        |rng, _| {
+            let mut rate = |max| if rng.per_mille(500) { rng.below(max) as u32 } else { 0 };
+            Kind::Noise(Noise { loss: rate(200), duplication: rate(200), reordering: rate(300) })
+        },
+        5,
+    ),
+    (
+        |rng, n| {
+            const DAY: u64 = 86_400_000;
+            Kind::WallJump(target(rng, n), rng.below(2 * DAY) as i64 - DAY as i64)
+        },
+        3,
+    ),
+    (|rng, n| Kind::DiskLow(target(rng, n)), 2),
+    (|rng, n| Kind::StoreFails(target(rng, n), rng.below(20)), 2),
+];
+
+fn target(rng: &mut Rng, n: usize) -> Target {
+    if rng.per_mille(500) { Target::Primary } else { Target::Host(rng.below(n as u64) as usize) }
+}
+
+impl Mix {
+    /// Draws which kinds there are.
+    pub fn draw(rng: &mut Rng) -> Mix {
+        // A run without any fault is worth having, too.
+        if rng.per_mille(30) {
+            return Mix::default();
+        }
+        let share = *rng.pick(&[150, 300, 600, 1000]);
+        Mix { kinds: KINDS.into_iter().filter(|_| rng.per_mille(share)).collect() }
+    }
+
+    /// Draws a plan for `n` machines and a time.
+    pub fn plan(&self, rng: &mut Rng, n: usize, time: Duration) -> Vec<Fault> {
+        let mut plan = Vec::new();
+        let total: u64 = self.kinds.iter().map(|(_, weight)| weight).sum();
+        if total == 0 {
+            return plan;
+        }
+        let gap = *rng.pick(&[400, 1_000, 2_500, 6_000]);
+        let longest = *rng.pick(&[800, 3_000, 8_000]);
+        // Something has to work before it can break; some runs break while it starts.
+        let mut at = Duration::from_millis(if rng.per_mille(800) { 5_000 } else { 10 });
+        while at < time {
+            let mut drawn = rng.below(total);
+            let (draw, _) = self
+                .kinds
+                .iter()
+                .find(|(_, weight)| {
+                    let found = drawn < *weight;
+                    drawn = drawn.saturating_sub(*weight);
+                    found
+                })
+                .expect("drawn below the sum");
+            let kind = draw(rng, n);
+            let lasts = Duration::from_millis(rng.between(5, longest)).min(time - at);
+            plan.push(Fault { at, kind, lasts });
+            at += Duration::from_millis(rng.between(1, 2 * gap));
+        }
+        plan
+    }
+}
+
+/// The times at which frames may have been kept back, joined where they touch: what was sent within one of them may
+/// arrive at its end.
+pub fn stalls(plan: &[Fault]) -> Vec<(Time, Time)> {
+    /// Restarts, retries and the way itself.
+    const MARGIN: Duration = Duration::from_secs(2);
+    let mut joined: Vec<(Time, Time)> = Vec::new();
+    for fault in plan.iter().filter(|fault| fault.stalls()) {
+        let from = Time(0) + fault.at;
+        let to = from + fault.lasts + MARGIN;
+        match joined.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_join_where_they_touch() {
+        let fault = |at, lasts, kind| Fault {
+            at: Duration::from_secs(at),
+            kind,
+            lasts: Duration::from_secs(lasts),
+        };
+        let plan = [
+            fault(1, 2, Kind::Clog(0, 1)),
+            fault(3, 1, Kind::Pause(Target::Primary)),
+            fault(6, 1, Kind::DiskLow(Target::Primary)),
+            fault(9, 1, Kind::Isolate(Target::Host(1))),
+        ];
+        let seconds = |s: u64| Time(s * 1_000_000_000);
+        assert_eq!(stalls(&plan), [(seconds(1), seconds(6)), (seconds(9), seconds(12))]);
+    }
+
+    #[test]
+    fn plans_repeat_and_stay_in_their_time() {
+        for seed in 0..50 {
+            let plan = || {
+                let mut rng = Rng::new(seed, "faults");
+                Mix::draw(&mut rng).plan(&mut rng, 3, Duration::from_secs(30))
+            };
+            assert_eq!(plan(), plan());
+            assert!(plan().iter().all(|fault| fault.at + fault.lasts <= Duration::from_secs(30)));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Making things go wrong, and right again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use node::{Durability, Input};
+
+use crate::sim::fault::{Kind, Target};
+use crate::sim::host::Host;
+use crate::sim::network::Noise;
+use crate::sim::world::{Event, Return, State, World};
+
+/// What a fault did, so that it can be undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Undo {
+    /// Blocked directions.
+    Unblock(Vec<(usize, usize)>),
+    Thaw { host: usize, asleep: bool },
+    Restart(Vec<usize>, Return),
+    /// It was asked to stop; whether it has or not, it starts again.
+    Stopped(usize),
+    Quiet,
+    RightClock(usize),
+    DiskFree(usize),
+}
+
+/// The faults that last at this moment.
+#[derive(Debug, Default)]
+pub struct Standing {
+    undo: BTreeMap<usize, Undo>,
+    next: usize,
+}
+
+impl<H: Host> World<H> {
+    pub(super) fn on_fault(&mut self, index: usize) {
+        let fault = self.scenario.faults[index];
+        if let Some(undo) = self.strike(fault.kind) {
+            self.trace.note(self.now, &[index as u64], &[], || format!("fault {:?} for {:?}", fault.kind, fault.lasts));
+            let id = self.keep(undo);
+            self.queue_in(fault.lasts, Event::FaultEnds(id));
+        }
+    }
+
+    /// Strikes now; lasts until [`World::heal`].
+    pub fn inject(&mut self, kind: Kind) {
+        self.trace.note(self.now, &[], &[], || format!("fault {kind:?}"));
+        if let Some(undo) = self.strike(kind) {
+            self.keep(undo);
+        }
+    }
+
+    fn keep(&mut self, undo: Undo) -> usize {
+        self.standing.next += 1;
+        self.standing.undo.insert(self.standing.next, undo);
+        self.standing.next
+    }
+
+    pub(super) fn on_fault_ends(&mut self, id: usize) {
+        if let Some(undo) = self.standing.undo.remove(&id) {
+            self.trace.note(self.now, &[id as u64], &[], || format!("over: {undo:?}"));
+            self.undo(undo);
+        }
+    }
+
+    /// Ends all that is wrong, now: every machine runs, every wire works, every clock is right and every disk has room.
+    /// What was lost stays lost.
+    pub fn heal(&mut self) {
+        self.trace.note(self.now, &[], &[], || "all is healed".into());
+        for undo in std::mem::take(&mut self.standing.undo).into_values() {
+            self.undo(undo);
+        }
+        for host in 0..self.machines.len() {
+            self.machines[host].store.fail_after(None);
+            self.machines[host].doomed = self.machines[host].store.has_failed();
+            self.come_back(host, Duration::ZERO, Return::WithStore);
+        }
+    }
+
+    /// The machine that is meant.
+    pub fn resolve(&self, target: Target) -> usize {
+        match target {
+            Target::Host(host) => host,
+            Target::Primary => self.probes.last_primary(),
+        }
+    }
+
+    fn strike(&mut self, kind: Kind) -> Option<Undo> {
+        let n = self.machines.len();
+        match kind {
+            Kind::Crash(target) => self.crash(self.resolve(target)),
+            Kind::Lose(target) => self.lose(self.resolve(target)),
+            Kind::CrashAll => self.crash_all(),
+            Kind::Stop(target) => self.stop(self.resolve(target)),
+            Kind::Pause(target) => self.freeze(self.resolve(target), false),
+            Kind::Suspend(target) => self.freeze(self.resolve(target), true),
+            Kind::Isolate(target) => {
+                let host = self.resolve(target);
+                self.cut("fault: isolated", |from, to| from == host || to == host)
+            }
+            Kind::Deafen(target) => {
+                let host = self.resolve(target);
+                self.cut("fault: deafened", |_, to| to == host)
+            }
+            Kind::Mute(target) => {
+                let host = self.resolve(target);
+                self.cut("fault: muted", |from, _| from == host)
+            }
+            Kind::Split(side) => self.cut("fault: split", |from, to| (side >> from ^ side >> to) & 1 == 1),
+            Kind::Triangle(a, b) => self.cut("fault: triangle", |from, to| (from, to) == (a, b) || (to, from) == (a, b)),
+            Kind::Clog(a, b) => self.cut("fault: clog", |from, to| (from, to) == (a, b)),
+            Kind::Reset(a, b) => {
+                if a != b && self.connections.broken(a, b) {
+                    self.marks.hit("fault: connection reset");
+                    self.network.forget_held(a, b);
+                    self.queue_notice(a, b, Duration::ZERO);
+                    self.queue_notice(b, a, Duration::ZERO);
+                }
+                None
+            }
+            Kind::Noise(noise) => {
+                self.marks.hit("fault: noise");
+                self.network.set_noise(noise);
+                Some(Undo::Quiet)
+            }
+            Kind::WallJump(target, milliseconds) => {
+                let host = self.resolve(target);
+                self.marks.hit("fault: wall clock jumps");
+                self.machines[host].clocks.jump(milliseconds);
+                Some(Undo::RightClock(host))
+            }
+            Kind::DiskLow(target) => {
+                let host = self.resolve(target);
+                self.marks.hit("fault: disk nearly full");
+                self.deliver(host, Input::DiskLow(true));
+                Some(Undo::DiskFree(host))
+            }
+            Kind::StoreFails(target, calls) => {
+                let host = self.resolve(target);
+                if n > 1 && (self.scenario.durability == Durability::Sync || self.can_lose(host)) {
+                    self.marks.hit("fault: store is about to fail");
+                    self.machines[host].doomed = true;
+                    self.machines[host].store.fail_after(Some(calls));
+                }
+                None
+            }
+        }
+    }
+
+    fn crash(&mut self, host: usize) -> Option<Undo> {
+        if self.scenario.durability == Durability::Memory && !self.can_lose(host) {
+            self.marks.hit("fault: left out, the group could not survive it");
+            return None;
+        }
+        if self.machines[host].state == State::Down {
+            return None;
+        }
+        self.marks.hit("fault: crash");
+        let kept = self.kept(host);
+        self.end(host, Some(kept));
+        Some(Undo::Restart(vec![host], Return::WithStore))
+    }
+
+    fn lose(&mut self, host: usize) -> Option<Undo> {
+        if !self.can_lose(host) {
+            self.marks.hit("fault: left out, the group could not survive it");
+            return None;
+        }
+        self.marks.hit("fault: crash, and the store is gone");
+        self.end(host, Some(0));
+        Some(Undo::Restart(vec![host], Return::Empty))
+    }
+
+    fn crash_all(&mut self) -> Option<Undo> {
+        if self.scenario.durability == Durability::Memory {
+            return None;
+        }
+        self.marks.hit("fault: all crash at once");
+        for host in 0..self.machines.len() {
+            let kept = self.kept(host);
+            self.end(host, Some(kept));
+        }
+        Some(Undo::Restart((0..self.machines.len()).collect(), Return::WithStore))
+    }
+
+    fn stop(&mut self, host: usize) -> Option<Undo> {
+        if self.scenario.durability == Durability::Memory && !self.can_lose(host) {
+            return None;
+        }
+        if self.machines[host].state != State::Running {
+            return None;
+        }
+        self.marks.hit("fault: asked to stop");
+        self.machines[host].doomed = true;
+        self.deliver(host, Input::Stop);
+        Some(Undo::Stopped(host))
+    }
+
+    fn freeze(&mut self, host: usize, asleep: bool) -> Option<Undo> {
+        self.marks.hit(if asleep { "fault: machine sleeps" } else { "fault: process frozen" });
+        let now = self.now;
+        let machine = &mut self.machines[host];
+        machine.frozen += 1;
+        machine.disturbed = now;
+        if machine.state == State::Running {
+            machine.state = State::Frozen;
+        }
+        if asleep {
+            machine.clocks.sleep(now);
+        }
+        Some(Undo::Thaw { host, asleep })
+    }
+
+    fn cut(&mut self, mark: &'static str, which: impl Fn(usize, usize) -> bool) -> Option<Undo> {
+        let n = self.machines.len();
+        let blocked: Vec<(usize, usize)> = (0..n)
+            .flat_map(|from| (0..n).map(move |to| (from, to)))
+            .filter(|&(from, to)| from != to && which(from, to))
+            .collect();
+        if blocked.is_empty() {
+            return None;
+        }
+        self.marks.hit(mark);
+        for &(from, to) in &blocked {
+            self.network.block(from, to);
+            if let Some(keepalive) = self.scenario.keepalive {
+                let serial = self.connections.stall(from, to);
+                self.queue_in(keepalive, Event::Stalled { a: from, b: to, serial });
+            }
+        }
+        Some(Undo::Unblock(blocked))
+    }
+
+    pub(super) fn on_stalled(&mut self, a: usize, b: usize, serial: u64) {
+        if self.connections.still_stalled(a, b, serial) && self.connections.broken(a, b) {
+            self.marks.hit("network: keep-alive gave a connection up");
+            self.network.forget_held(a, b);
+            self.queue_notice(a, b, Duration::ZERO);
+            self.queue_notice(b, a, Duration::ZERO);
+        }
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Unblock(blocked) => {
+                for (from, to) in blocked {
+                    self.unblock(from, to);
+                    if !self.network.is_blocked(from, to) && !self.network.is_blocked(to, from) {
+                        self.connections.resume(from, to);
+                    }
+                }
+            }
+            Undo::Thaw { host, asleep } => self.thaw(host, asleep),
+            Undo::Restart(hosts, how) => {
+                for host in hosts {
+                    self.come_back(host, Duration::ZERO, how);
+                }
+            }
+            Undo::Stopped(host) => {
+                // One that has not stopped by now is killed.
+                let kept = self.kept(host);
+                self.end(host, Some(kept));
+                self.come_back(host, Duration::ZERO, Return::WithStore);
+            }
+            Undo::Quiet => self.network.set_noise(Noise::default()),
+            Undo::RightClock(host) => self.machines[host].clocks.set_right(),
+            Undo::DiskFree(host) => self.deliver(host, Input::DiskLow(false)),
+        }
+    }
+
+    fn thaw(&mut self, host: usize, asleep: bool) {
+        let now = self.now;
+        let machine = &mut self.machines[host];
+        machine.frozen -= 1;
+        machine.disturbed = now;
+        if asleep {
+            machine.clocks.wake(now);
+        }
+        if machine.frozen == 0 && machine.state == State::Frozen {
+            machine.state = State::Running;
+            if !machine.inbox.is_empty() {
+                self.queue_turn(host);
+            }
+        }
+    }
+
+    /// Whether the others hold all that the group must not lose, and can go on without this one's state.
+    fn can_lose(&self, host: usize) -> bool {
+        let n = self.machines.len();
+        n >= 3
+            && self.machines[host].state != State::Down
+            && (0..n).filter(|&other| other != host).all(|other| {
+                let machine = &self.machines[other];
+                machine.state == State::Running
+                    && !machine.doomed
+                    && machine.ready
+                    && !machine.store.has_failed()
+                    && machine.host.as_ref().is_some_and(H::is_whole)
+                    && (0..n).all(|to| to == other || to == host || !self.network.is_blocked(other, to))
+            })
+    }
+}

@@ -1,0 +1,179 @@
+//! Running seeds: judged, repeated, cut down.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use crate::checkers::Failure;
+use crate::marks::Marks;
+use crate::sim::fault::Fault;
+use crate::sim::host::Host;
+use crate::sim::scenario::Scenario;
+use crate::sim::world::World;
+
+/// What came of one run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The property that does not hold, or the panic.
+    pub failure: Option<Failure>,
+    /// How many events there were.
+    pub events: u64,
+    /// Of the trace: equal runs have equal ones.
+    pub hash: u64,
+    /// Its lines, where they were asked for.
+    pub trace: String,
+    /// Rare things that it came by.
+    pub marks: Marks,
+    /// How many operations clients asked for.
+    pub operations: usize,
+}
+
+/// Runs a scenario to its end. A panic inside a node is a failure like any other.
+pub fn run<H: Host>(scenario: &Scenario, with_lines: bool) -> Report {
+    let mut world = World::<H>::traced(scenario.clone(), with_lines);
+    let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let failure = match outcome {
+        Ok(result) => result.err(),
+        Err(panic) => Some(Failure { property: "panic", detail: panic_text(&*panic), at: world.now() }),
+    };
+    Report {
+        failure,
+        events: world.events(),
+        hash: world.trace.hash(),
+        trace: world.trace.lines().to_owned(),
+        marks: world.marks.clone(),
+        operations: world.history().operations.len(),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".into())
+}
+
+/// Leaves faults out of a failing scenario as long as it fails the same way, in at most so many runs.
+pub fn shrink<H: Host>(scenario: &Scenario, property: &str, runs_max: u32) -> Scenario {
+    let mut smallest = scenario.clone();
+    let mut runs = 0;
+    let mut chunk = smallest.faults.len();
+    while chunk > 0 {
+        let mut from = 0;
+        while from < smallest.faults.len() {
+            if runs == runs_max {
+                return smallest;
+            }
+            runs += 1;
+            let mut faults: Vec<Fault> = smallest.faults.clone();
+            faults.drain(from..(from + chunk).min(faults.len()));
+            let candidate = smallest.with_faults(faults);
+            match run::<H>(&candidate, false).failure {
+                Some(failure) if failure.property == property => smallest = candidate,
+                _ => from += chunk,
+            }
+        }
+        chunk /= 2;
+    }
+    smallest
+}
+
+/// Runs `scenario` for many seeds, or for `SCATTER_SEED` alone, and says how to repeat the first that fails.
+///
+/// `SCATTER_SEEDS` sets how many there are, from `SCATTER_FIRST_SEED` (0) on.
+pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds = match number("SCATTER_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = number("SCATTER_FIRST_SEED").unwrap_or(0);
+            first..first + number("SCATTER_SEEDS").unwrap_or(count)
+        }
+    };
+    for seed in seeds {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| scenario(seed))) {
+            eprintln!("repeat with: SCATTER_SEED={seed} cargo test -p testnet {test}");
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Runs a scenario; where it fails, cuts it down, and panics with all that is needed to repeat and read it.
+pub fn expect_well<H: Host>(scenario: &Scenario) -> Report {
+    let report = run::<H>(scenario, false);
+    if let Some(failure) = &report.failure {
+        panic!("{}", explain::<H>(scenario, failure));
+    }
+    report
+}
+
+/// A failure for a person: the smallest scenario found that still fails so, and the end of its trace.
+pub fn explain<H: Host>(scenario: &Scenario, failure: &Failure) -> String {
+    let smallest = shrink::<H>(scenario, failure.property, 60);
+    let again = run::<H>(&smallest, true);
+    let lines: Vec<&str> = again.trace.lines().collect();
+    let tail = lines[lines.len().saturating_sub(120)..].join("\n");
+    let shrunk = again.failure.as_ref().map_or_else(|| "gone when run again".into(), Failure::to_string);
+    format!("{failure}\n\n{scenario}\nwith fewer faults: {shrunk}\n{smallest}\n{tail}")
+}
+
+/// Many seeds in one go.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// How many runs there were.
+    pub runs: u64,
+    /// How many events in all.
+    pub events: u64,
+    /// How many operations in all.
+    pub operations: u64,
+    /// How long they took.
+    pub took: Duration,
+    /// All marks.
+    pub marks: Marks,
+    /// Those that failed.
+    pub failures: Vec<(Scenario, Failure)>,
+}
+
+impl Batch {
+    /// Runs scenarios one after another until there is no more, or the time is over, or so many have failed. Every
+    /// hundredth is run twice, and its traces compared.
+    pub fn run<H: Host>(scenarios: impl Iterator<Item = Scenario>, time: Option<Duration>, failures_max: usize) -> Batch {
+        let start = Instant::now();
+        let mut batch = Batch::default();
+        for scenario in scenarios {
+            if time.is_some_and(|time| start.elapsed() > time) || batch.failures.len() >= failures_max {
+                break;
+            }
+            let report = run::<H>(&scenario, false);
+            if batch.runs.is_multiple_of(100) && run::<H>(&scenario, false).hash != report.hash {
+                let detail = "two runs of one scenario differ".into();
+                batch.failures.push((scenario.clone(), Failure { property: "repeatable", detail, at: Default::default() }));
+            }
+            batch.runs += 1;
+            batch.events += report.events;
+            batch.operations += report.operations as u64;
+            batch.marks.merge(&report.marks);
+            batch.failures.extend(report.failure.map(|failure| (scenario, failure)));
+        }
+        batch.took = start.elapsed();
+        batch
+    }
+
+    /// Events in a second of this machine.
+    pub fn rate(&self) -> f64 {
+        self.events as f64 / self.took.as_secs_f64().max(1e-9)
+    }
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} runs, {} events, {} operations in {:.1?}: {:.0} events/s",
+            self.runs,
+            self.events,
+            self.operations,
+            self.took,
+            self.rate()
+        )?;
+        write!(f, "{}", self.marks)
+    }
+}

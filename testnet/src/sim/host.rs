@@ -1,0 +1,42 @@
+//! What a simulated machine runs.
+
+use group::time::Now;
+use node::{Input, Node, NodeConfig, Output, Restored};
+
+use crate::checkers::{Observation, Scope};
+
+/// A node, or something that pretends to be one so that the harness itself can be tested.
+pub trait Host: Sized {
+    /// As [`Node::new`].
+    fn start(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Self;
+
+    /// As [`Node::handle`].
+    fn handle(&mut self, now: Now, input: Input);
+
+    /// As [`Node::poll_output`].
+    fn poll_output(&mut self) -> Option<Output>;
+
+    /// Shows its inside. The order of what is shown must not depend on anything but the state.
+    fn observe(&mut self, scope: Scope, show: &mut dyn FnMut(Observation)) {
+        let _ = (scope, show);
+    }
+
+    /// Whether it leaves the group intact to lose another node's state now: this one takes part and holds all it must.
+    fn is_whole(&self) -> bool {
+        true
+    }
+}
+
+impl Host for Node {
+    fn start(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Node {
+        Node::new(config, seed, now, restored)
+    }
+
+    fn handle(&mut self, now: Now, input: Input) {
+        Node::handle(self, now, input);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        Node::poll_output(self)
+    }
+}

@@ -1,0 +1,294 @@
+//! Starting and ending processes, and doing what they want done.
+
+use std::time::Duration;
+
+use group::time::Time;
+use node::{Event as NodeEvent, Input, Output, RequestId};
+
+use crate::rng::Rng;
+use crate::sim::clock::Clocks;
+use crate::sim::host::Host;
+use crate::sim::network::Flight;
+use crate::sim::store::Persist;
+use crate::sim::workload::Ask;
+use crate::sim::world::{Event, Return, State, World};
+
+/// A client gives up so long after its node should have answered.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl<H: Host> World<H> {
+    pub(super) fn on_output(&mut self, host: usize, output: Output) {
+        let life = self.machines[host].life;
+        match output {
+            Output::Send { to, class, frame } => {
+                let Some(&peer) = self.peers.get(&to) else { return };
+                if peer == host {
+                    self.marks.hit("node: sent a frame to itself");
+                } else if self.connections.is_up(host, peer) {
+                    let life = self.machines[peer].life;
+                    self.launch(Flight { from: host, to: peer, life, class, frame });
+                } else {
+                    self.dial(host, peer);
+                }
+            }
+            Output::Persist { token, changes } => match self.machines[host].store.persist(token, changes) {
+                Persist::Starts => self.queue_sync(host),
+                Persist::Fails => {
+                    self.marks.hit("store: a call failed");
+                    let input = Input::StoreFailed("the disk says no".into());
+                    self.queue_in(Duration::from_micros(50), Event::Input { host, life, input });
+                }
+                Persist::Waits | Persist::Ignored => {}
+            },
+            Output::Load { record_key } => {
+                let record = self.machines[host].store.load(&record_key);
+                let delay = self.load_time();
+                self.queue_in(delay, Event::Input { host, life, input: Input::Loaded { record_key, record } });
+            }
+            Output::Scan { token, from, bytes_max } => {
+                let (records, done) = self.machines[host].store.scan(&from, bytes_max);
+                let delay = self.load_time();
+                self.queue_in(delay, Event::Input { host, life, input: Input::Scanned { token, records, done } });
+            }
+            Output::Reply { id, result } => {
+                let numbers = [host as u64, id.0];
+                self.trace.note(self.now, &numbers, &[], || format!("{host} answers {id:?}: {result:?}"));
+                match self.workload.answered(id, self.now, result, &mut self.marks) {
+                    Ok(Some(client)) => self.queue_client(client),
+                    Ok(None) => {}
+                    Err(detail) => self.fail("one answer to each request", detail),
+                }
+            }
+            Output::WakeAt(local) => self.wake_at(host, local),
+            Output::Dial { peer, addresses } => {
+                if let Some(&index) = self.peers.get(&peer) {
+                    if addresses.iter().any(|address| *address == address_of(index)) {
+                        self.connections.learn(host, index);
+                    }
+                    self.dial(host, index);
+                }
+            }
+            Output::Event(event) => self.on_node_event(host, event),
+        }
+    }
+
+    fn on_node_event(&mut self, host: usize, event: NodeEvent) {
+        self.trace.note(self.now, &[host as u64], &[], || format!("{host} says {event:?}"));
+        match event {
+            NodeEvent::Ready => self.machines[host].ready = true,
+            NodeEvent::NotReady => self.machines[host].ready = false,
+            NodeEvent::Stopped => {
+                self.marks.hit("machine: stopped cleanly");
+                self.end(host, None);
+            }
+            NodeEvent::Fatal(_) => {
+                self.marks.hit("machine: could not go on");
+                let kept = self.kept(host);
+                self.end(host, Some(kept));
+                self.come_back(host, Duration::from_secs(1), Return::WithStore);
+            }
+            NodeEvent::Reincarnate(_) => {
+                self.marks.hit("machine: began anew by itself");
+                self.end(host, Some(0));
+                self.come_back(host, Duration::from_millis(100), Return::Empty);
+            }
+            _ => {}
+        }
+    }
+
+    fn load_time(&mut self) -> Duration {
+        let (low, high) = self.scenario.load_time;
+        self.chance.duration(low, high)
+    }
+
+    /// Of the batches that are not durable, so many happen to be on disk.
+    pub(super) fn kept(&mut self, host: usize) -> usize {
+        let unsynced = self.machines[host].store.unsynced();
+        if unsynced > 0 {
+            self.marks.hit("machine: died with unsynced batches");
+        }
+        self.chance.below(unsynced as u64 + 1) as usize
+    }
+
+    /// A process ends: it dies and keeps so many of the batches that are not durable, or it stopped cleanly.
+    pub(super) fn end(&mut self, host: usize, kept: Option<usize>) {
+        let machine = &mut self.machines[host];
+        if machine.state == State::Down {
+            return;
+        }
+        match kept {
+            Some(kept) => machine.store.crash(kept),
+            None => machine.store.seal(),
+        }
+        machine.state = State::Down;
+        machine.host = None;
+        machine.inbox.clear();
+        machine.ready = false;
+        machine.disturbed = self.now;
+        let life = machine.life;
+        self.trace.note(self.now, &[host as u64], &[], || format!("{host} is down, after life {life}"));
+        self.probes.forget(host);
+        for client in self.workload.host_died(host, self.now) {
+            self.queue_client(client);
+        }
+        for peer in 0..self.machines.len() {
+            if self.connections.broken(host, peer) {
+                self.network.forget_held(peer, host);
+                // The kernel closes at once, or the machine fell silent and keep-alive finds out.
+                let delay = if self.chance.per_mille(700) { self.network.delay(host, peer) } else { Duration::from_secs(10) };
+                self.queue_notice(peer, host, delay);
+            }
+        }
+        self.connections.forget(host);
+    }
+
+    /// A process that is down comes back then, unless another way back is planned already.
+    pub(super) fn come_back(&mut self, host: usize, after: Duration, how: Return) {
+        let machine = &mut self.machines[host];
+        if machine.state == State::Down && machine.returns.is_none() {
+            machine.returns = Some(how);
+            let life = machine.life;
+            self.queue_in(after, Event::Restart { host, life });
+        }
+    }
+
+    pub(super) fn on_restart(&mut self, host: usize, life: u32) {
+        let machine = &mut self.machines[host];
+        if machine.state != State::Down || machine.life != life {
+            return;
+        }
+        let Some(how) = machine.returns.take() else { return };
+        if how == Return::Empty {
+            machine.store.wipe();
+            // Whoever starts a peer anew does not ask for a new network.
+            machine.founder = false;
+        }
+        machine.life += 1;
+        machine.doomed = false;
+        machine.wake_at = None;
+        machine.wake_queued = None;
+        machine.turn_queued = false;
+        machine.busy_until = self.now;
+        machine.disturbed = self.now;
+        machine.state = if machine.frozen > 0 { State::Frozen } else { State::Running };
+        let restored = machine.store.restore();
+        let drift = u64::from(self.scenario.drift_ppm);
+        let rate = self.chance.below(2 * drift + 1) as i32 - drift as i32;
+        // A steady clock starts anywhere.
+        let base = Time(self.chance.between(1_000_000_000_000, 9_000_000_000_000));
+        machine.clocks = Clocks::new(self.now, base, rate);
+        let (life, tail) = (machine.life, restored.tail);
+        self.trace.note(self.now, &[host as u64], &[], || format!("{host} starts life {life} with {tail:?}"));
+        let seed = Rng::new(self.scenario.seed ^ (u64::from(life) << 32) ^ host as u64, "node").next();
+        let now = self.machines[host].clocks.at(self.now);
+        let mut process = H::start(self.config(host), seed, now, restored);
+        process.handle(now, Input::Addresses(vec![address_of(host)]));
+        self.obey(host, &mut process);
+        if self.machines[host].state != State::Down {
+            self.machines[host].host = Some(process);
+            self.on_join(host, life);
+        }
+    }
+
+    /// Connects to the peers that the machine was started with, until there is a connection.
+    pub(super) fn on_join(&mut self, host: usize, life: u32) {
+        let machine = &self.machines[host];
+        if machine.life != life || machine.state == State::Down {
+            return;
+        }
+        let n = self.machines.len();
+        if (0..n).any(|peer| peer != host && self.connections.is_up(host, peer)) {
+            return;
+        }
+        let entries = if host == 0 { 1..n } else { 0..1 };
+        for peer in entries {
+            self.connections.learn(host, peer);
+            self.dial(host, peer);
+        }
+        self.queue_in(Duration::from_secs(1), Event::Join { host, life });
+    }
+
+    fn dial(&mut self, host: usize, peer: usize) {
+        if self.connections.dial(self.now, host, peer) {
+            let delay = self.network.delay(host, peer) + self.network.delay(peer, host) * 2;
+            let lives = (self.machines[host].life, self.machines[peer].life);
+            self.queue_in(delay, Event::Connected { a: host, b: peer, lives });
+        }
+    }
+
+    pub(super) fn on_connected(&mut self, a: usize, b: usize, lives: (u32, u32)) {
+        let alive = |host: usize, life| self.machines[host].state == State::Running && self.machines[host].life == life;
+        let heard = !self.network.is_blocked(a, b) && !self.network.is_blocked(b, a);
+        if !alive(a, lives.0) || !alive(b, lives.1) || !heard {
+            self.connections.not_made(a, b);
+            return;
+        }
+        let told = self.connections.made(a, b);
+        for (host, peer, told) in [(a, b, told.0), (b, a, told.1)] {
+            if !told || self.chance.per_mille(self.scenario.notices_lost) {
+                continue;
+            }
+            let key = self.machines[peer].key;
+            self.trace.note(self.now, &[host as u64, peer as u64], &[], || format!("{host} is connected to {peer}"));
+            self.deliver(host, Input::PeerUp(key));
+        }
+    }
+
+    pub(super) fn queue_notice(&mut self, host: usize, peer: usize, delay: Duration) {
+        let life = self.machines[host].life;
+        self.queue_in(delay, Event::Noticed { host, life, peer });
+    }
+
+    pub(super) fn on_noticed(&mut self, host: usize, life: u32, peer: usize) {
+        if self.machines[host].life != life || !self.connections.noticed(host, peer) {
+            return;
+        }
+        if self.chance.per_mille(self.scenario.notices_lost) {
+            self.marks.hit("network: a notice was lost");
+        } else {
+            let key = self.machines[peer].key;
+            self.deliver(host, Input::PeerDown(key));
+        }
+        self.on_join(host, life);
+    }
+
+    pub(super) fn queue_client(&mut self, client: usize) {
+        let delay = self.workload.think(client);
+        self.queue_in(delay, Event::Client(client));
+    }
+
+    pub(super) fn on_client(&mut self, client: usize) {
+        let mut asks = std::mem::take(&mut self.asks);
+        let lives: Vec<Option<u32>> = (0..self.machines.len()).map(|host| self.answering(host)).collect();
+        self.workload.turn(client, self.now, &|host| lives[host], &mut asks);
+        if asks.is_empty() {
+            self.queue_in(Duration::from_millis(50), Event::Client(client));
+        }
+        for ask in asks.drain(..) {
+            self.ask(ask);
+        }
+        self.asks = asks;
+    }
+
+    pub(super) fn ask(&mut self, Ask { host, request }: Ask) {
+        let numbers = [host as u64, request.id.0];
+        self.trace.note(self.now, &numbers, request.key.name(), || format!("{host} is asked {request:?}"));
+        self.queue_in(request.patience + GRACE, Event::Patience { id: request.id, host });
+        self.deliver(host, Input::Request(request));
+    }
+
+    pub(super) fn on_patience(&mut self, id: RequestId, host: usize) {
+        let Some(asked) = self.workload.asked_at(id) else { return };
+        let machine = &self.machines[host];
+        if machine.state == State::Running && machine.disturbed < asked && self.scenario.service_time.is_zero() {
+            self.fail("I16 live", format!("{host} was asked at {asked:?} and has not answered {id:?}"));
+        }
+        if let Some(client) = self.workload.give_up(id, self.now) {
+            self.queue_client(client);
+        }
+    }
+}
+
+fn address_of(host: usize) -> String {
+    format!("/memory/{}", host + 1)
+}

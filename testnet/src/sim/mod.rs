@@ -1,0 +1,28 @@
+//! Whole networks in one process, in virtual time: a run is a function of its [`Scenario`].
+//!
+//! Read [`World`] for the loop, [`Scenario`] for what a seed makes, [`fault`] for what goes wrong, and [`harness`] for
+//! how a run is judged, repeated and cut down.
+
+mod clock;
+mod connections;
+pub mod fault;
+mod faults;
+pub mod harness;
+mod host;
+mod machine;
+mod network;
+mod scenario;
+mod store;
+mod trace;
+mod verdict;
+mod workload;
+mod world;
+
+pub use clock::Clocks;
+pub use host::Host;
+pub use network::{Latency, Noise};
+pub use scenario::Scenario;
+pub use store::{Contents, Persist, SimStore};
+pub use trace::{Trace, hash_bytes};
+pub use workload::Load;
+pub use world::{State, World};

@@ -1,0 +1,171 @@
+//! The wires: streams per pair of machines, direction and class, and all that goes wrong with them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::time::Time;
+use node::Class;
+
+use crate::marks::Marks;
+use crate::rng::Rng;
+
+/// So many frames wait in a stalled stream; what comes then is dropped, as the driver's bounded queues do.
+const HELD_MAX: usize = 4_096;
+
+/// How long a frame travels.
+#[derive(Clone, Debug)]
+pub enum Latency {
+    /// The same everywhere: at least the first, mostly below the sum, rarely much longer.
+    Uniform(Duration, Duration),
+    /// Machines stand in three sites in turn: short inside, tens of milliseconds between them (Scatter §7).
+    ThreeSites,
+}
+
+/// What goes wrong all the time, in frames of 1,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noise {
+    /// Lost.
+    pub loss: u32,
+    /// Delivered twice.
+    pub duplication: u32,
+    /// Overtaken by later ones.
+    pub reordering: u32,
+}
+
+/// A frame on its way.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// Who sent it.
+    pub from: usize,
+    /// To whom.
+    pub to: usize,
+    /// Which life of the receiver it was sent to: a later one has another connection.
+    pub life: u32,
+    /// On which stream.
+    pub class: Class,
+    /// What it says.
+    pub frame: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    /// So many faults stall it.
+    blocks: u32,
+    held: VecDeque<Flight>,
+    /// When the last frame of each class arrives: streams keep their order.
+    last_arrival: [Time; 3],
+}
+
+/// All wires between `n` machines.
+#[derive(Debug)]
+pub struct Network {
+    n: usize,
+    links: Vec<Link>,
+    latency: Latency,
+    noise: Noise,
+    rng: Rng,
+}
+
+impl Network {
+    /// Quiet wires.
+    pub fn new(n: usize, latency: Latency, rng: Rng) -> Network {
+        let links = (0..n * n).map(|_| Link::default()).collect();
+        Network { n, links, latency, noise: Noise::default(), rng }
+    }
+
+    /// From now on.
+    pub fn set_noise(&mut self, noise: Noise) {
+        self.noise = noise;
+    }
+
+    /// Sends a frame: what arrives when is pushed to `arrivals`.
+    pub fn send(&mut self, now: Time, flight: Flight, arrivals: &mut Vec<(Time, Flight)>, marks: &mut Marks) {
+        let link = flight.from * self.n + flight.to;
+        if self.links[link].blocks > 0 {
+            if self.links[link].held.len() < HELD_MAX {
+                self.links[link].held.push_back(flight);
+            } else {
+                marks.hit("network: a stalled stream was full");
+            }
+            return;
+        }
+        if self.rng.per_mille(self.noise.loss) {
+            marks.hit("network: frame lost");
+            return;
+        }
+        let mut arrival = now + self.delay(flight.from, flight.to);
+        if self.rng.per_mille(self.noise.reordering) {
+            marks.hit("network: frame delayed out of order");
+            arrival = arrival + self.delay(flight.from, flight.to) * self.rng.between(1, 10) as u32;
+        } else {
+            let last = &mut self.links[link].last_arrival[class_index(flight.class)];
+            arrival = arrival.max(*last);
+            *last = arrival;
+        }
+        if self.rng.per_mille(self.noise.duplication) {
+            marks.hit("network: frame duplicated");
+            let again = arrival + self.delay(flight.from, flight.to) * self.rng.between(0, 10) as u32;
+            arrivals.push((again, flight.clone()));
+        }
+        arrivals.push((arrival, flight));
+    }
+
+    /// One way from here to there takes so long this time.
+    pub fn delay(&mut self, from: usize, to: usize) -> Duration {
+        let (base, jitter) = match self.latency {
+            Latency::Uniform(base, jitter) => (base, jitter),
+            Latency::ThreeSites if from % 3 == to % 3 => (Duration::from_micros(300), Duration::from_micros(200)),
+            Latency::ThreeSites => {
+                let apart = (from % 3 + to % 3) as u64;
+                (Duration::from_millis(20 + 20 * apart), Duration::from_millis(5))
+            }
+        };
+        let bits = self.rng.next();
+        let tail = if bits.is_multiple_of(64) { 10 } else { 1 };
+        base + jitter * tail * (bits >> 54) as u32 / 1024
+    }
+
+    /// Stalls a direction. Stalls add up.
+    pub fn block(&mut self, from: usize, to: usize) {
+        self.links[from * self.n + to].blocks += 1;
+    }
+
+    /// Ends one stall; after the last, what was held arrives in order, or is gone with its connection.
+    pub fn unblock(&mut self, now: Time, from: usize, to: usize, alive: bool, arrivals: &mut Vec<(Time, Flight)>) {
+        let link = from * self.n + to;
+        self.links[link].blocks = self.links[link].blocks.saturating_sub(1);
+        if self.links[link].blocks > 0 {
+            return;
+        }
+        let held = std::mem::take(&mut self.links[link].held);
+        if !alive {
+            return;
+        }
+        for flight in held {
+            let arrival = now + self.delay(from, to);
+            let last = &mut self.links[link].last_arrival[class_index(flight.class)];
+            *last = arrival.max(*last);
+            arrivals.push((*last, flight));
+        }
+    }
+
+    /// Whether this direction stalls.
+    pub fn is_blocked(&self, from: usize, to: usize) -> bool {
+        self.links[from * self.n + to].blocks > 0
+    }
+
+    /// The connection between the two is gone, and with it what was held.
+    pub fn forget_held(&mut self, a: usize, b: usize) {
+        self.links[a * self.n + b].held.clear();
+        self.links[b * self.n + a].held.clear();
+    }
+}
+
+fn class_index(class: Class) -> usize {
+    match class {
+        Class::Control => 0,
+        Class::Data => 1,
+        Class::Bulk => 2,
+    }
+}

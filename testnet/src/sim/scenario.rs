@@ -1,0 +1,142 @@
+//! One run, made by one seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use node::{Durability, Timing};
+
+use crate::rng::Rng;
+use crate::sim::fault::{Fault, Mix};
+use crate::sim::network::Latency;
+use crate::sim::workload::Load;
+
+/// Everything about a run that is not chance inside it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Feeds all chance of the run.
+    pub seed: u64,
+    /// So many machines.
+    pub hosts: usize,
+    /// What acknowledgements rest on.
+    pub durability: Durability,
+    /// Leased instead of confirmed reads.
+    pub leases: bool,
+    /// Heartbeats and the like.
+    pub timing: Timing,
+    /// Clocks run at most so much too fast or slow, in parts per million. Within [`Timing::drift_per_mille`] nothing
+    /// may go wrong.
+    pub drift_ppm: u32,
+    /// Of the wires.
+    pub latency: Latency,
+    /// Of a sync.
+    pub sync_time: (Duration, Duration),
+    /// Of a look-up in the store.
+    pub load_time: (Duration, Duration),
+    /// Of handling what came in at one moment; zero for none.
+    pub service_time: Duration,
+    /// A connection is given up after it stalled for so long; `None`: never.
+    pub keepalive: Option<Duration>,
+    /// Peers are not always told that a connection came or went, in 1,000.
+    pub notices_lost: u32,
+    /// What clients do.
+    pub load: Load,
+    /// Limit of a node's memory, in bytes.
+    pub memory_bytes_max: usize,
+    /// What goes wrong; in order of time.
+    pub faults: Vec<Fault>,
+    /// How long things go wrong.
+    pub fault_time: Duration,
+    /// How long clients go on after that.
+    pub calm_time: Duration,
+    /// By when everything must be well after that.
+    pub converge_within: Duration,
+}
+
+impl Scenario {
+    /// Nothing goes wrong: three machines, a few clients.
+    pub fn calm(seed: u64) -> Scenario {
+        Scenario {
+            seed,
+            hosts: 3,
+            durability: Durability::Sync,
+            leases: false,
+            timing: Timing::default(),
+            drift_ppm: 0,
+            latency: Latency::Uniform(Duration::from_micros(200), Duration::from_micros(100)),
+            sync_time: (Duration::from_micros(300), Duration::from_micros(900)),
+            load_time: (Duration::from_micros(20), Duration::from_micros(200)),
+            service_time: Duration::ZERO,
+            keepalive: Some(Duration::from_secs(10)),
+            notices_lost: 0,
+            load: Load::default(),
+            memory_bytes_max: 64 << 20,
+            faults: Vec::new(),
+            fault_time: Duration::from_secs(10),
+            calm_time: Duration::from_secs(2),
+            converge_within: Duration::from_secs(60),
+        }
+    }
+
+    /// The run of this seed: its size, its speed, what clients do, and which faults there are at all.
+    pub fn from_seed(seed: u64) -> Scenario {
+        let mut rng = Rng::new(seed, "scenario");
+        let hosts = *rng.pick(&[1, 3, 3, 3, 3, 4, 5, 5]);
+        let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };
+        scenario.durability = if rng.per_mille(700) { Durability::Sync } else { Durability::Memory };
+        scenario.leases = rng.per_mille(400);
+        scenario.drift_ppm = *rng.pick(&[0, 0, 100, 9_000]);
+        scenario.latency = match rng.below(4) {
+            0 => Latency::ThreeSites,
+            1 => Latency::Uniform(Duration::from_millis(5), Duration::from_millis(20)),
+            _ => scenario.latency,
+        };
+        if rng.per_mille(300) {
+            scenario.sync_time = (Duration::from_millis(2), Duration::from_millis(30));
+        }
+        if rng.per_mille(200) {
+            scenario.service_time = Duration::from_micros(rng.between(10, 200));
+        }
+        if rng.per_mille(300) {
+            scenario.keepalive = None;
+        }
+        scenario.notices_lost = *rng.pick(&[0, 0, 300]);
+        // So little that records are evicted and must be loaded again.
+        scenario.memory_bytes_max = *rng.pick(&[64 << 20, 64 << 20, 32 << 10]);
+        if scenario.durability == Durability::Memory {
+            scenario.memory_bytes_max = 64 << 20;
+        }
+        scenario.load = Load::draw(&mut rng);
+        scenario.fault_time = Duration::from_secs(*rng.pick(&[10, 20, 40]));
+        let mut rng = Rng::new(seed, "faults");
+        scenario.faults = Mix::draw(&mut rng).plan(&mut rng, hosts, scenario.fault_time);
+        scenario
+    }
+
+    /// The same with some of the faults alone.
+    pub fn with_faults(&self, faults: Vec<Fault>) -> Scenario {
+        Scenario { faults, ..self.clone() }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}: {} hosts, {:?}, leases {}, drift {} ppm, {:?}, sync {:?}, service {:?}, keepalive {:?}",
+            self.seed,
+            self.hosts,
+            self.durability,
+            if self.leases { "on" } else { "off" },
+            self.drift_ppm,
+            self.latency,
+            self.sync_time,
+            self.service_time,
+            self.keepalive,
+        )?;
+        writeln!(f, "  {:?}", self.load)?;
+        for fault in &self.faults {
+            writeln!(f, "  {:>9.3}s {:?} for {:?}", fault.at.as_secs_f64(), fault.kind, fault.lasts)?;
+        }
+        Ok(())
+    }
+}

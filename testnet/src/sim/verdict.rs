@@ -1,0 +1,93 @@
+//! How a run ends: healed, it must come together; and then what clients saw is judged.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use group::op::{Op, Read};
+use overlay::Key;
+
+use crate::checkers::{Circumstances, Failure, check_history};
+use crate::history::Outcome;
+use crate::sim::fault::{Kind, stalls};
+use crate::sim::host::Host;
+use crate::sim::world::World;
+
+/// So long nothing is asked before it is asked again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl<H: Host> World<H> {
+    /// The whole run: faults, then healing, then convergence, then judgement.
+    pub fn run(&mut self) -> Result<(), Failure> {
+        self.run_for(self.scenario.fault_time);
+        self.heal();
+        self.run_for(self.scenario.calm_time);
+        self.converge();
+        self.judge();
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Demands that all that was asked ends, that each key can be read through every machine, and that the machines'
+    /// states become the same, all within the scenario's time.
+    pub fn converge(&mut self) {
+        self.workload.stop();
+        let end = self.now() + self.scenario.converge_within;
+        while self.workload.waiting() > 0 && self.now() < end && self.failure.is_none() {
+            self.run_for(PAUSE);
+        }
+        let keys: BTreeSet<Key> = self.history().operations.iter().map(|operation| operation.key.clone()).collect();
+        let mut open: Vec<(usize, Key)> = Vec::new();
+        for (index, key) in keys.into_iter().enumerate() {
+            // Each key once, and some through everybody.
+            for host in 0..self.scenario.hosts {
+                if index % self.scenario.hosts == host || index < 3 {
+                    open.push((host, key.clone()));
+                }
+            }
+        }
+        loop {
+            open = self.read_all(open);
+            self.sweep();
+            let difference = self.probes.difference();
+            if self.failure.is_some() || (open.is_empty() && difference.is_none()) {
+                return;
+            }
+            if self.now() >= end {
+                let count = open.len();
+                let first = open.first();
+                return self.fail("I16 live", format!("{count} keys cannot be read ({first:?}); difference: {difference:?}"));
+            }
+            self.run_for(PAUSE);
+        }
+    }
+
+    /// Reads keys through machines; those that were not answered.
+    fn read_all(&mut self, open: Vec<(usize, Key)>) -> Vec<(usize, Key)> {
+        let mut asked = Vec::new();
+        for (host, key) in open {
+            let (ask, index) = self.workload.ask_apart(host, self.now(), key.clone(), Op::Read(Read::Value));
+            self.ask(ask);
+            asked.push((host, key, index));
+        }
+        while self.workload.waiting() > 0 && self.failure.is_none() {
+            self.run_for(Duration::from_millis(20));
+        }
+        let operations = &self.history().operations;
+        asked.retain(|(_, _, index)| !matches!(operations[*index].outcome, Outcome::Answered(_)));
+        asked.into_iter().map(|(host, key, _)| (host, key)).collect()
+    }
+
+    /// Judges what clients saw.
+    pub fn judge(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
+        let jumps = self.scenario.faults.iter().any(|fault| matches!(fault.kind, Kind::WallJump(..)));
+        let circumstances = Circumstances {
+            stalls: Some(stalls(&self.scenario.faults)),
+            clock_slack: (!jumps).then_some(Duration::from_secs(10)),
+        };
+        if let Err((property, detail)) = check_history(self.history(), &circumstances) {
+            self.fail(property, detail);
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! What clients do: a few hot keys that they fight over, many cold ones, every value unique.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, OpError, Read, ReadMode, Version};
+use group::time::Time;
+use node::{ConnectionId, Request, RequestId};
+use overlay::Key;
+
+use crate::history::{History, Operation, Outcome};
+use crate::marks::Marks;
+use crate::rng::Rng;
+
+/// How much clients do, and of what.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// So many clients, each with a connection to one machine.
+    pub clients: usize,
+    /// How long one waits between an answer and the next question.
+    pub think: (Duration, Duration),
+    /// So many hot keys of each family.
+    pub hot_keys: u64,
+    /// So many cold keys of each family.
+    pub cold_keys: u64,
+    /// After so many operations a key is left alone and a new one takes its place.
+    pub key_uses: u64,
+    /// Shares of the families: registers, lists, counters, mixed, with deadlines.
+    pub families: [u64; 5],
+    /// Of 1,000 operations so many only read.
+    pub reads: u32,
+    /// Of 1,000 reads so many are relaxed.
+    pub relaxed: u32,
+    /// Of 1,000 changes so many carry an id and are repeated after an uncertain outcome.
+    pub once: u32,
+    /// Of 1,000 turns so many ask several things without waiting.
+    pub bursts: u32,
+    /// How long a client waits for an answer.
+    pub patience: Duration,
+    /// No more than so many operations in all.
+    pub operations_max: u64,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            clients: 6,
+            think: (Duration::from_millis(1), Duration::from_millis(40)),
+            hot_keys: 2,
+            cold_keys: 20,
+            key_uses: 150,
+            families: [3, 2, 2, 2, 1],
+            reads: 400,
+            relaxed: 50,
+            once: 300,
+            bursts: 100,
+            patience: Duration::from_secs(3),
+            operations_max: 20_000,
+        }
+    }
+}
+
+impl Load {
+    /// Draws one.
+    pub fn draw(rng: &mut Rng) -> Load {
+        let slowest = *rng.pick(&[10, 40, 40, 200]);
+        let mut families = Load::default().families;
+        for family in &mut families {
+            if rng.per_mille(200) {
+                *family = 0;
+            }
+        }
+        if families == [0; 5] {
+            families = Load::default().families;
+        }
+        Load {
+            clients: rng.between(1, 10) as usize,
+            think: (Duration::from_micros(100), Duration::from_millis(slowest)),
+            hot_keys: rng.between(1, 3),
+            cold_keys: rng.between(1, 40),
+            families,
+            reads: *rng.pick(&[100, 400, 800]),
+            once: *rng.pick(&[0, 300, 1000]),
+            bursts: *rng.pick(&[0, 100, 500]),
+            patience: Duration::from_millis(*rng.pick(&[300, 1_000, 3_000, 3_000])),
+            ..Load::default()
+        }
+    }
+}
+
+/// What a client remembers of a key, to make conditions that may hold.
+#[derive(Clone, Debug)]
+struct Seen {
+    value: Option<Bytes>,
+    version: Option<Version>,
+}
+
+/// Something to be asked once more under the same id.
+#[derive(Clone, Debug)]
+struct Retry {
+    key: Key,
+    op: Op,
+    once: Bytes,
+    left: u32,
+}
+
+#[derive(Debug)]
+struct Client {
+    host: usize,
+    connection: ConnectionId,
+    /// The life of the host that the connection leads to.
+    life: Option<u32>,
+    waiting: u32,
+    seen: BTreeMap<Key, Seen>,
+    retry: Option<Retry>,
+    rng: Rng,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    client: Option<usize>,
+    host: usize,
+    index: usize,
+    retry: Option<Retry>,
+}
+
+/// All clients of a run.
+#[derive(Debug)]
+pub struct Workload {
+    load: Load,
+    clients: Vec<Client>,
+    waiting: BTreeMap<RequestId, Waiting>,
+    given_up: BTreeSet<RequestId>,
+    uses: BTreeMap<(usize, u64), u64>,
+    next_id: u64,
+    operations: u64,
+    hosts: usize,
+    stopped: bool,
+    /// What clients saw.
+    pub history: History,
+}
+
+/// What somebody wants asked of a machine.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Which machine.
+    pub host: usize,
+    /// What.
+    pub request: Request,
+}
+
+impl Workload {
+    /// Clients that have not begun.
+    pub fn new(load: Load, hosts: usize, seed: u64) -> Workload {
+        let clients = (0..load.clients)
+            .map(|client| {
+                let mut rng = Rng::new(seed ^ (client as u64) << 32, "client");
+                Client {
+                    host: rng.below(hosts as u64) as usize,
+                    connection: ConnectionId(0),
+                    life: None,
+                    waiting: 0,
+                    seen: BTreeMap::new(),
+                    retry: None,
+                    rng,
+                }
+            })
+            .collect();
+        Workload {
+            load,
+            clients,
+            waiting: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            uses: BTreeMap::new(),
+            next_id: 1,
+            operations: 0,
+            hosts,
+            stopped: false,
+            history: History::default(),
+        }
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Nothing new is asked from now on.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// How many questions wait for an answer.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How long the client waits until it asks again.
+    pub fn think(&mut self, client: usize) -> Duration {
+        let (low, high) = self.load.think;
+        self.clients[client].rng.duration(low, high)
+    }
+
+    /// The client's turn: what it asks now. `life` tells which life of a machine answers, if any.
+    pub fn turn(&mut self, client: usize, now: Time, life: &dyn Fn(usize) -> Option<u32>, asks: &mut Vec<Ask>) {
+        if self.stopped || self.clients[client].waiting > 0 || self.operations >= self.load.operations_max {
+            return;
+        }
+        let hosts = self.hosts as u64;
+        let fresh_connection = ConnectionId(self.next_id);
+        let state = &mut self.clients[client];
+        if state.rng.per_mille(20) || life(state.host).is_none() {
+            state.host = state.rng.below(hosts) as usize;
+            state.life = None;
+        }
+        let Some(alive) = life(state.host) else { return };
+        if state.life != Some(alive) {
+            state.life = Some(alive);
+            state.connection = fresh_connection;
+            self.next_id += 1;
+        }
+        if let Some(retry) = self.clients[client].retry.take() {
+            asks.push(self.ask(Some(client), now, retry.key.clone(), retry.op.clone(), ReadMode::Linearizable, Some(retry)));
+            return;
+        }
+        let state = &mut self.clients[client];
+        let count = if state.rng.per_mille(self.load.bursts) { state.rng.between(2, 6) } else { 1 };
+        for _ in 0..count {
+            let (key, op) = self.draw(client);
+            let state = &mut self.clients[client];
+            let relaxed = matches!(op, Op::Read(_)) && state.rng.per_mille(self.load.relaxed);
+            let mode = if relaxed { ReadMode::Relaxed } else { ReadMode::Linearizable };
+            let retry = (!matches!(op, Op::Read(_)) && state.rng.per_mille(self.load.once)).then(|| Retry {
+                key: key.clone(),
+                op: op.clone(),
+                once: Bytes::from(format!("{client}-{}", self.next_id)),
+                left: 3,
+            });
+            asks.push(self.ask(Some(client), now, key, op, mode, retry));
+        }
+    }
+
+    /// A question that no client asks of itself; its operation's index in the history.
+    pub fn ask_apart(&mut self, host: usize, now: Time, key: Key, op: Op) -> (Ask, usize) {
+        let index = self.history.operations.len();
+        let mut ask = self.ask(None, now, key, op, ReadMode::Linearizable, None);
+        ask.host = host;
+        self.history.operations[index].via = host;
+        self.waiting.get_mut(&ask.request.id).expect("asked just now").host = host;
+        (ask, index)
+    }
+
+    fn ask(&mut self, client: Option<usize>, now: Time, key: Key, op: Op, mode: ReadMode, retry: Option<Retry>) -> Ask {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let (host, connection) = match client {
+            Some(client) => {
+                self.operations += 1;
+                self.clients[client].waiting += 1;
+                (self.clients[client].host, self.clients[client].connection)
+            }
+            None => (0, ConnectionId(id.0)),
+        };
+        let once = retry.as_ref().map(|retry| retry.once.clone());
+        let invoked = self.history.moment(now);
+        let index = self.history.invoke(Operation {
+            client: client.map_or(u64::MAX, |client| client as u64),
+            connection: connection.0,
+            via: host,
+            key: key.clone(),
+            op: op.clone(),
+            mode,
+            once: once.clone(),
+            invoked,
+            completed: None,
+            outcome: Outcome::Uncertain,
+        });
+        self.waiting.insert(id, Waiting { client, host, index, retry });
+        Ask { host, request: Request { id, connection, key, op, mode, patience: self.load.patience, once } }
+    }
+
+    /// A machine answers: the client whose turn may come now, or an error where nobody asked.
+    pub fn answered(
+        &mut self,
+        id: RequestId,
+        now: Time,
+        result: Result<Answer, OpError>,
+        marks: &mut Marks,
+    ) -> Result<Option<usize>, String> {
+        let Some(waiting) = self.waiting.remove(&id) else {
+            if self.given_up.remove(&id) {
+                return Ok(None);
+            }
+            return Err(format!("{id:?} is answered twice, or was never asked"));
+        };
+        let outcome = Outcome::of(result);
+        marks.hit(match outcome {
+            Outcome::Answered(_) => "client: answered",
+            Outcome::TryAgain => "client: told to try again",
+            Outcome::Limit => "client: met a limit",
+            Outcome::Uncertain => "client: told that the outcome is uncertain",
+        });
+        Ok(self.end(waiting, now, outcome))
+    }
+
+    /// A machine's process has died: its connections broke.
+    pub fn host_died(&mut self, host: usize, now: Time) -> Vec<usize> {
+        let lost: Vec<RequestId> =
+            self.waiting.iter().filter(|(_, waiting)| waiting.host == host).map(|(id, _)| *id).collect();
+        lost.into_iter().filter_map(|id| self.give_up(id, now)).collect()
+    }
+
+    /// Nobody waits for this answer any longer; the client whose turn may come now.
+    pub fn give_up(&mut self, id: RequestId, now: Time) -> Option<usize> {
+        let waiting = self.waiting.remove(&id)?;
+        self.given_up.insert(id);
+        self.end(waiting, now, Outcome::Uncertain)
+    }
+
+    /// When this question was asked, if it still waits.
+    pub fn asked_at(&self, id: RequestId) -> Option<Time> {
+        self.waiting.get(&id).map(|waiting| self.history.operations[waiting.index].invoked.time)
+    }
+
+    fn end(&mut self, waiting: Waiting, now: Time, outcome: Outcome) -> Option<usize> {
+        let client = waiting.client;
+        if let Some(client) = client {
+            let state = &mut self.clients[client];
+            state.waiting -= 1;
+            let operation = &self.history.operations[waiting.index];
+            remember(&mut state.seen, operation, &outcome);
+            if outcome == Outcome::Uncertain
+                && let Some(mut retry) = waiting.retry
+                && retry.left > 0
+                && state.rng.per_mille(800)
+            {
+                retry.left -= 1;
+                state.retry = Some(retry);
+            }
+        }
+        self.history.complete(waiting.index, now, outcome);
+        client.filter(|client| self.clients[*client].waiting == 0)
+    }
+
+    /// What a client asks next.
+    fn draw(&mut self, client: usize) -> (Key, Op) {
+        let unique = self.next_id;
+        let load = &self.load;
+        let state = &mut self.clients[client];
+        let rng = &mut state.rng;
+        let mut drawn = rng.below(load.families.iter().sum());
+        let family = load
+            .families
+            .iter()
+            .position(|share| {
+                let found = drawn < *share;
+                drawn = drawn.saturating_sub(*share);
+                found
+            })
+            .expect("drawn below the sum");
+        let hot = load.cold_keys == 0 || rng.per_mille(700);
+        let index = if hot { rng.below(load.hot_keys) } else { load.hot_keys + rng.below(load.cold_keys) };
+        let uses = self.uses.entry((family, index)).or_default();
+        *uses += 1;
+        let name = format!("{}{index}.{}", ["r", "l", "c", "m", "t"][family], *uses / load.key_uses.max(1));
+        let key = Key::new(name.as_bytes()).expect("short");
+        let value = Bytes::from(format!("{client}-{unique}"));
+        let seen = state.seen.get(&key).cloned();
+        let op = if rng.per_mille(load.reads) {
+            draw_read(rng, family)
+        } else {
+            match family {
+                0 => draw_register(rng, value, seen),
+                1 => Op::Append { value: Bytes::from(format!("{client}-{unique};")), max: None },
+                2 => Op::Add(rng.between(1, 1 << 40) as i64),
+                3 => draw_mixed(rng, value, seen),
+                _ => draw_with_deadline(rng, value),
+            }
+        };
+        (key, op)
+    }
+}
+
+fn remember(seen: &mut BTreeMap<Key, Seen>, operation: &Operation, outcome: &Outcome) {
+    let (value, version) = match (&operation.op, outcome) {
+        (_, Outcome::Answered(Answer::Versioned(Some((value, version))))) => (Some(value.clone()), Some(*version)),
+        (Op::Read(Read::Value), Outcome::Answered(Answer::Value(value))) => (value.clone(), None),
+        (Op::Set { value, .. }, Outcome::Answered(Answer::Done)) => (Some(value.clone()), None),
+        _ => return,
+    };
+    let entry = seen.entry(operation.key.clone()).or_insert(Seen { value: None, version: None });
+    entry.value = value;
+    entry.version = version.or(entry.version);
+    if seen.len() > 64 {
+        seen.pop_first();
+    }
+}
+
+fn draw_read(rng: &mut Rng, family: usize) -> Op {
+    Op::Read(match (family, rng.below(10)) {
+        (4, 0..=2) => Read::TimeToLive,
+        (0 | 3, 0..=3) => Read::Versioned,
+        (_, 4) => Read::Exists,
+        (_, 5) => Read::Length,
+        _ => Read::Value,
+    })
+}
+
+fn set(value: Bytes, condition: Condition) -> Op {
+    Op::Set { value, condition, expiry: Expiry::Clear, get: false }
+}
+
+fn draw_register(rng: &mut Rng, value: Bytes, seen: Option<Seen>) -> Op {
+    let known = seen.as_ref().and_then(|seen| seen.value.clone());
+    let version = seen.as_ref().and_then(|seen| seen.version);
+    match (rng.below(16), known, version) {
+        (0..=3, _, Some(version)) => set(value, Condition::Version(version)),
+        (4..=6, Some(known), _) => set(value, Condition::Equals(known)),
+        (7, Some(known), _) => set(value, Condition::Differs(known)),
+        (8, _, _) => set(value, Condition::Absent),
+        (9, _, _) => set(value, Condition::Present),
+        (10, _, _) => Op::Delete { condition: Condition::Always, get: false },
+        (11, _, _) => Op::Delete { condition: Condition::Always, get: true },
+        (12, Some(known), _) => Op::Delete { condition: Condition::Equals(known), get: false },
+        (13, _, _) => Op::Set { value, condition: Condition::Always, expiry: Expiry::Keep, get: true },
+        _ => set(value, Condition::Always),
+    }
+}
+
+fn draw_mixed(rng: &mut Rng, value: Bytes, seen: Option<Seen>) -> Op {
+    match rng.below(6) {
+        0 => Op::Append { value, max: Some(60) },
+        1 => Op::Add(rng.below(2_000_000) as i64 - 1_000_000),
+        // A number, so that the next addition fits.
+        2 => set(Bytes::from(rng.below(1 << 60).to_string()), Condition::Always),
+        _ => draw_register(rng, value, seen),
+    }
+}
+
+fn draw_with_deadline(rng: &mut Rng, value: Bytes) -> Op {
+    let soon = Expiry::In(Duration::from_millis(rng.between(50, 8_000)));
+    match rng.below(8) {
+        0..=2 => Op::Set { value, condition: Condition::Always, expiry: soon, get: false },
+        3 => Op::Expire { expiry: soon, only: ExpireOnly::Always },
+        4 => Op::Expire { expiry: Expiry::Clear, only: ExpireOnly::Always },
+        5 => Op::ReadExpire(soon),
+        6 => Op::Append { value, max: None },
+        _ => set(value, rng.pick(&[Condition::Always, Condition::Absent, Condition::Present]).clone()),
+    }
+}

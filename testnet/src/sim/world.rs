@@ -1,0 +1,545 @@
+//! A world of machines in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use group::time::Time;
+use node::{Input, NodeConfig, RequestId};
+use overlay::PeerKey;
+
+use crate::checkers::{Failure, Observation, Probes, Scope, Seen};
+use crate::marks::Marks;
+use crate::rng::Rng;
+use crate::sim::clock::Clocks;
+use crate::sim::connections::Connections;
+use crate::sim::faults::Standing;
+use crate::sim::host::Host;
+use crate::sim::network::{Flight, Network};
+use crate::sim::scenario::Scenario;
+use crate::sim::store::SimStore;
+use crate::sim::trace::Trace;
+use crate::sim::workload::{Ask, Workload};
+
+/// So many steps lie between two looks at everything.
+const SWEEP_EVERY: u64 = 1_000;
+
+/// So many steps within one virtual millisecond are a loop that never ends.
+const STEPS_PER_MILLISECOND_MAX: u64 = 200_000;
+
+/// A frozen process's sockets take so much; what comes then is lost.
+const INBOX_MAX: usize = 10_000;
+
+/// Whether a machine's process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It does.
+    Running,
+    /// Frozen; what arrives waits.
+    Frozen,
+    /// There is none.
+    Down,
+}
+
+/// One machine.
+pub(super) struct Machine<H> {
+    pub key: PeerKey,
+    pub host: Option<H>,
+    pub state: State,
+    /// How often its process was started.
+    pub life: u32,
+    pub clocks: Clocks,
+    pub store: SimStore,
+    pub inbox: VecDeque<Input>,
+    /// When the node wants a tick, in true time.
+    pub wake_at: Option<Time>,
+    /// The tick that is under way in the queue.
+    pub wake_queued: Option<Time>,
+    pub turn_queued: bool,
+    pub busy_until: Time,
+    /// So many faults keep it frozen.
+    pub frozen: u32,
+    /// When it was last frozen, thawed, started or stopped: until then it could not answer in time.
+    pub disturbed: Time,
+    /// Whether a start with an empty store may found the network.
+    pub founder: bool,
+    /// When it comes back; `None` if it runs, or nothing brings it back.
+    pub returns: Option<Return>,
+    pub ready: bool,
+    /// It will end soon, and then its group must be able to go on without it.
+    pub doomed: bool,
+}
+
+/// How a machine's process comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Return {
+    WithStore,
+    Empty,
+}
+
+pub(super) enum Event {
+    Arrive(Flight),
+    Input { host: usize, life: u32, input: Input },
+    Synced { host: usize, life: u32 },
+    Wake { host: usize, life: u32 },
+    Turn { host: usize, life: u32 },
+    Connected { a: usize, b: usize, lives: (u32, u32) },
+    Noticed { host: usize, life: u32, peer: usize },
+    Stalled { a: usize, b: usize, serial: u64 },
+    Join { host: usize, life: u32 },
+    Restart { host: usize, life: u32 },
+    Fault(usize),
+    FaultEnds(usize),
+    Client(usize),
+    Patience { id: RequestId, host: usize },
+}
+
+struct Queued {
+    at: Time,
+    serial: u64,
+    event: Event,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.serial) == (other.at, other.serial)
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+/// Machines, wires, disks, clocks, clients and faults of one run. A function of its scenario, and of nothing else.
+pub struct World<H> {
+    /// What the run is.
+    pub scenario: Scenario,
+    pub(super) now: Time,
+    queue: BinaryHeap<Reverse<Queued>>,
+    queued: u64,
+    pub(super) machines: Vec<Machine<H>>,
+    pub(super) peers: BTreeMap<PeerKey, usize>,
+    pub(super) network: Network,
+    pub(super) connections: Connections,
+    pub(super) workload: Workload,
+    pub(super) standing: Standing,
+    /// Rare things that the run came by.
+    pub marks: Marks,
+    /// What happened.
+    pub trace: Trace,
+    pub(super) probes: Probes,
+    pub(super) failure: Option<Failure>,
+    pub(super) chance: Rng,
+    arrivals: Vec<(Time, Flight)>,
+    pub(super) asks: Vec<Ask>,
+    events: u64,
+    busy: (u64, u64),
+}
+
+impl<H: Host> World<H> {
+    /// A world in which everything is about to start.
+    pub fn new(scenario: Scenario) -> World<H> {
+        World::traced(scenario, false)
+    }
+
+    /// The same, and its trace has lines to read.
+    pub fn traced(scenario: Scenario, with_lines: bool) -> World<H> {
+        let seed = scenario.seed;
+        let n = scenario.hosts;
+        let mut chance = Rng::new(seed, "machines");
+        let machines: Vec<Machine<H>> = (0..n).map(|index| Machine::new(index, &mut chance)).collect();
+        let peers = machines.iter().enumerate().map(|(index, machine)| (machine.key, index)).collect();
+        let workload = Workload::new(scenario.load.clone(), n, seed);
+        let mut world = World {
+            now: Time(0),
+            queue: BinaryHeap::new(),
+            queued: 0,
+            machines,
+            peers,
+            network: Network::new(n, scenario.latency.clone(), Rng::new(seed, "network")),
+            connections: Connections::new(n),
+            workload,
+            standing: Standing::default(),
+            marks: Marks::default(),
+            trace: Trace::new(with_lines),
+            probes: Probes::new(n),
+            failure: None,
+            chance,
+            arrivals: Vec::new(),
+            asks: Vec::new(),
+            events: 0,
+            busy: (0, 0),
+            scenario,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        for host in 0..self.machines.len() {
+            let at = if host == 0 { Duration::ZERO } else { self.chance.duration(Duration::ZERO, Duration::from_secs(1)) };
+            self.machines[host].returns = Some(Return::WithStore);
+            self.queue_in(at, Event::Restart { host, life: 0 });
+        }
+        for index in 0..self.scenario.faults.len() {
+            self.queue_in(self.scenario.faults[index].at, Event::Fault(index));
+        }
+        for client in 0..self.workload.clients() {
+            self.queue_in(Duration::from_millis(client as u64), Event::Client(client));
+        }
+    }
+
+    /// The true time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// How many events there were.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// What clients saw so far.
+    pub fn history(&self) -> &crate::history::History {
+        &self.workload.history
+    }
+
+    /// What went wrong, once something did.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// A machine's process, if it runs or is frozen.
+    pub fn host(&self, host: usize) -> Option<&H> {
+        self.machines[host].host.as_ref()
+    }
+
+    /// A machine's state.
+    pub fn state(&self, host: usize) -> State {
+        self.machines[host].state
+    }
+
+    /// The peer that runs on a machine.
+    pub fn peer(&self, host: usize) -> PeerKey {
+        self.machines[host].key
+    }
+
+    /// Goes on for so long, or until something is wrong.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.failure.is_none() && self.queue.peek().is_some_and(|Reverse(next)| next.at <= end) {
+            self.step();
+        }
+        if self.failure.is_none() {
+            self.now = end;
+        }
+    }
+
+    /// Handles one event; false if there is none, or something is wrong.
+    pub fn step(&mut self) -> bool {
+        if self.failure.is_some() {
+            return false;
+        }
+        let Some(Reverse(Queued { at, event, .. })) = self.queue.pop() else { return false };
+        self.now = at;
+        self.events += 1;
+        self.check_progress();
+        self.on_event(event);
+        self.fly();
+        if self.events.is_multiple_of(SWEEP_EVERY) {
+            self.sweep();
+        }
+        true
+    }
+
+    /// Notes that something must not be so.
+    pub(super) fn fail(&mut self, property: &'static str, detail: String) {
+        if self.failure.is_none() {
+            self.failure = Some(Failure { property, detail, at: self.now });
+        }
+    }
+
+    pub(super) fn queue_in(&mut self, delay: Duration, event: Event) {
+        self.queue_at(self.now + delay, event);
+    }
+
+    pub(super) fn queue_at(&mut self, at: Time, event: Event) {
+        self.queued += 1;
+        self.queue.push(Reverse(Queued { at: at.max(self.now), serial: self.queued, event }));
+    }
+
+    /// Which life of a machine answers clients now.
+    pub(super) fn answering(&self, host: usize) -> Option<u32> {
+        let machine = &self.machines[host];
+        (machine.state != State::Down).then_some(machine.life)
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Arrive(flight) => self.on_arrive(flight),
+            Event::Input { host, life, input } => {
+                if self.machines[host].life == life {
+                    self.deliver(host, input);
+                }
+            }
+            Event::Synced { host, life } => self.on_synced(host, life),
+            Event::Wake { host, life } => self.on_wake(host, life),
+            Event::Turn { host, life } => self.on_turn(host, life),
+            Event::Connected { a, b, lives } => self.on_connected(a, b, lives),
+            Event::Noticed { host, life, peer } => self.on_noticed(host, life, peer),
+            Event::Stalled { a, b, serial } => self.on_stalled(a, b, serial),
+            Event::Join { host, life } => self.on_join(host, life),
+            Event::Restart { host, life } => self.on_restart(host, life),
+            Event::Fault(index) => self.on_fault(index),
+            Event::FaultEnds(index) => self.on_fault_ends(index),
+            Event::Client(client) => self.on_client(client),
+            Event::Patience { id, host } => self.on_patience(id, host),
+        }
+    }
+
+    fn on_arrive(&mut self, Flight { from, to, life, class, frame }: Flight) {
+        if self.machines[to].life != life || self.machines[to].state == State::Down {
+            return;
+        }
+        let numbers = [from as u64, to as u64, class as u64];
+        self.trace.note(self.now, &numbers, &frame, || format!("{from} -> {to} {class:?} {} bytes", frame.len()));
+        let from = self.machines[from].key;
+        self.deliver(to, Input::Frame { from, frame });
+    }
+
+    /// Hands an input to a machine's process, now or when it can take it.
+    pub(super) fn deliver(&mut self, host: usize, input: Input) {
+        let machine = &mut self.machines[host];
+        match machine.state {
+            State::Down => {}
+            State::Running if self.scenario.service_time.is_zero() => self.handle(host, [input]),
+            State::Running => {
+                machine.inbox.push_back(input);
+                self.queue_turn(host);
+            }
+            State::Frozen if machine.inbox.len() < INBOX_MAX || !matches!(input, Input::Frame { .. }) => {
+                machine.inbox.push_back(input);
+            }
+            State::Frozen => self.marks.hit("machine: a frozen process's sockets were full"),
+        }
+    }
+
+    pub(super) fn queue_turn(&mut self, host: usize) {
+        let machine = &mut self.machines[host];
+        if !machine.turn_queued {
+            machine.turn_queued = true;
+            let (at, life) = (machine.busy_until, machine.life);
+            self.queue_at(at, Event::Turn { host, life });
+        }
+    }
+
+    fn on_turn(&mut self, host: usize, life: u32) {
+        let machine = &mut self.machines[host];
+        if machine.life != life {
+            return;
+        }
+        machine.turn_queued = false;
+        if machine.state != State::Running {
+            return;
+        }
+        let inputs = std::mem::take(&mut machine.inbox);
+        machine.busy_until = self.now + self.scenario.service_time * inputs.len() as u32;
+        self.handle(host, inputs);
+    }
+
+    /// The process takes inputs, and what it wants done is done.
+    fn handle(&mut self, host: usize, inputs: impl IntoIterator<Item = Input>) {
+        let Some(mut process) = self.machines[host].host.take() else { return };
+        let now = self.machines[host].clocks.at(self.now);
+        for input in inputs {
+            process.handle(now, input);
+        }
+        let life = self.machines[host].life;
+        self.obey(host, &mut process);
+        self.observe(host, &mut process, Scope::Changed);
+        let machine = &mut self.machines[host];
+        // It may have ended, and even begun anew, by what it wanted done.
+        if machine.life == life && machine.state != State::Down {
+            machine.host = Some(process);
+        }
+    }
+
+    /// Does what a process wants done.
+    pub(super) fn obey(&mut self, host: usize, process: &mut H) {
+        while let Some(output) = process.poll_output() {
+            if self.machines[host].state == State::Down || self.failure.is_some() {
+                return;
+            }
+            self.on_output(host, output);
+        }
+    }
+
+    pub(super) fn observe(&mut self, host: usize, process: &mut H, scope: Scope) {
+        let seen = Seen { host, at: self.now, clocks: &self.machines[host].clocks };
+        let (probes, marks) = (&mut self.probes, &mut self.marks);
+        let mut failure = None;
+        process.observe(scope, &mut |observation| {
+            if let Observation::Mark(name) = observation {
+                marks.hit(name);
+            } else if failure.is_none() {
+                failure = probes.note(&seen, observation).err();
+            }
+        });
+        if let Some((property, detail)) = failure {
+            self.fail(property, detail);
+        }
+    }
+
+    /// Looks at everything.
+    pub(super) fn sweep(&mut self) {
+        self.probes.begin_sweep();
+        for host in 0..self.machines.len() {
+            if let Some(mut process) = self.machines[host].host.take() {
+                self.observe(host, &mut process, Scope::All);
+                self.machines[host].host = Some(process);
+            }
+        }
+        if let Err((property, detail)) = self.probes.end_sweep() {
+            self.fail(property, detail);
+        }
+    }
+
+    pub(super) fn wake_at(&mut self, host: usize, local: Time) {
+        let machine = &mut self.machines[host];
+        let at = machine.clocks.true_time_of(local).max(self.now);
+        if local == Time::NEVER {
+            machine.wake_at = None;
+            return;
+        }
+        machine.wake_at = Some(at);
+        if machine.wake_queued.is_none_or(|queued| queued > at) {
+            machine.wake_queued = Some(at);
+            let life = machine.life;
+            self.queue_at(at, Event::Wake { host, life });
+        }
+    }
+
+    fn on_wake(&mut self, host: usize, life: u32) {
+        let machine = &mut self.machines[host];
+        if machine.life != life || machine.wake_queued != Some(self.now) {
+            return;
+        }
+        machine.wake_queued = None;
+        match machine.wake_at {
+            Some(at) if at <= self.now => {
+                machine.wake_at = None;
+                self.deliver(host, Input::Tick);
+            }
+            Some(at) => {
+                machine.wake_queued = Some(at);
+                self.queue_at(at, Event::Wake { host, life });
+            }
+            None => {}
+        }
+    }
+
+    fn on_synced(&mut self, host: usize, life: u32) {
+        let machine = &mut self.machines[host];
+        if machine.life != life {
+            return;
+        }
+        let Some((token, more)) = machine.store.synced() else { return };
+        if more {
+            self.queue_sync(host);
+        }
+        self.deliver(host, Input::Persisted(token));
+    }
+
+    pub(super) fn queue_sync(&mut self, host: usize) {
+        let (low, high) = self.scenario.sync_time;
+        let delay = self.chance.duration(low, high);
+        let life = self.machines[host].life;
+        self.queue_in(delay, Event::Synced { host, life });
+    }
+
+    pub(super) fn config(&self, host: usize) -> NodeConfig {
+        let scenario = &self.scenario;
+        NodeConfig {
+            me: self.machines[host].key,
+            network: "simulated".into(),
+            found: self.machines[host].founder,
+            durability: scenario.durability,
+            leases: scenario.leases,
+            cluster: String::new(),
+            memory_bytes_max: scenario.memory_bytes_max,
+            value_bytes_max: 64 << 10,
+            timing: scenario.timing.clone(),
+        }
+    }
+
+    /// Sends a frame from machine to machine.
+    pub(super) fn launch(&mut self, flight: Flight) {
+        self.network.send(self.now, flight, &mut self.arrivals, &mut self.marks);
+    }
+
+    pub(super) fn unblock(&mut self, from: usize, to: usize) {
+        let alive = self.connections.is_up(from, to);
+        self.network.unblock(self.now, from, to, alive, &mut self.arrivals);
+    }
+
+    fn fly(&mut self) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        for (at, flight) in arrivals.drain(..) {
+            self.queue_at(at, Event::Arrive(flight));
+        }
+        self.arrivals = arrivals;
+    }
+
+    fn check_progress(&mut self) {
+        let millisecond = self.now.0 / 1_000_000;
+        if self.busy.0 != millisecond {
+            self.busy = (millisecond, 0);
+        }
+        self.busy.1 += 1;
+        if self.busy.1 > STEPS_PER_MILLISECOND_MAX {
+            self.fail("I15 bounded", "more goes on within a millisecond than can ever end".into());
+        }
+    }
+
+    /// The machines that run.
+    pub(super) fn running(&self) -> BTreeSet<usize> {
+        (0..self.machines.len()).filter(|&host| self.machines[host].state == State::Running).collect()
+    }
+}
+
+impl<H> Machine<H> {
+    fn new(index: usize, chance: &mut Rng) -> Machine<H> {
+        let mut key = [0; 32];
+        for chunk in key.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&chance.next().to_be_bytes());
+        }
+        // Readable in traces, random in order.
+        key[1] = index as u8;
+        Machine {
+            key: PeerKey(key),
+            host: None,
+            state: State::Down,
+            life: 0,
+            clocks: Clocks::new(Time(0), Time(0), 0),
+            store: SimStore::default(),
+            inbox: VecDeque::new(),
+            wake_at: None,
+            wake_queued: None,
+            turn_queued: false,
+            busy_until: Time(0),
+            frozen: 0,
+            disturbed: Time(0),
+            founder: index == 0,
+            returns: None,
+            ready: false,
+            doomed: false,
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! A toy store, so that the harness can be tested before anything else is: one machine keeps everything, the others ask
+//! it. It can be broken in several ways, each of which a checker must find.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
+use group::time::{Now, Time};
+use node::{Change, Class, Event, Input, NodeConfig, Output, Request, RequestId, Restored};
+use overlay::{Key, PeerKey};
+use serde::{Deserialize, Serialize};
+use testnet::sim::Host;
+
+/// What is broken.
+pub const NOTHING: u8 = 0;
+pub const STALE_READS: u8 = 1;
+pub const LOST_WRITES: u8 = 2;
+pub const DOUBLE_APPLY: u8 = 3;
+pub const DIRTY_READS: u8 = 4;
+pub const LATE_EFFECTS: u8 = 5;
+pub const DELETES_UNDONE: u8 = 6;
+pub const TWO_ANSWERS: u8 = 7;
+pub const SILENCE: u8 = 8;
+pub const PANICS: u8 = 9;
+pub const REORDERS: u8 = 10;
+pub const REUSED_VERSIONS: u8 = 11;
+
+#[derive(Serialize, Deserialize)]
+enum Frame {
+    Ask { id: u64, once: Option<Vec<u8>>, connection: u64, key: Vec<u8>, op: Op, left_ms: u64 },
+    Told { id: u64, result: Result<Answer, OpError> },
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Entry {
+    value: Option<Bytes>,
+    version: Version,
+    /// By the server's steady clock at the time of its start, carried on by its age.
+    deadline: Option<u64>,
+}
+
+#[derive(Clone)]
+struct Asked {
+    from: Option<PeerKey>,
+    id: u64,
+    once: Option<Vec<u8>>,
+    connection: u64,
+    key: Vec<u8>,
+    op: Op,
+    until: Time,
+}
+
+pub struct Toy<const DEFECT: u8> {
+    me: PeerKey,
+    server: Option<PeerKey>,
+    is_server: bool,
+    life: u64,
+    /// Group time, in milliseconds: goes on while the server runs.
+    clock: (u64, Time),
+    data: BTreeMap<Vec<u8>, Entry>,
+    done: BTreeMap<Vec<u8>, Answer>,
+    /// Answers that wait for their batch.
+    unsynced: VecDeque<(u64, Asked, Result<Answer, OpError>)>,
+    token: u64,
+    /// What this machine's clients wait for.
+    waiting: BTreeMap<u64, (RequestId, Time, bool)>,
+    cache: BTreeMap<Vec<u8>, Answer>,
+    parked: Vec<(Time, Asked)>,
+    deleted: Vec<(Time, Vec<u8>, Entry)>,
+    seen: BTreeSet<(PeerKey, u64)>,
+    outputs: VecDeque<Output>,
+    counter: u64,
+}
+
+impl<const DEFECT: u8> Host for Toy<DEFECT> {
+    fn start(config: NodeConfig, seed: u64, now: Now, restored: Restored) -> Self {
+        let mut toy = Toy {
+            me: config.me,
+            server: None,
+            is_server: config.found,
+            life: seed,
+            clock: (0, now.time),
+            data: BTreeMap::new(),
+            done: BTreeMap::new(),
+            unsynced: VecDeque::new(),
+            token: 0,
+            waiting: BTreeMap::new(),
+            cache: BTreeMap::new(),
+            parked: Vec::new(),
+            deleted: Vec::new(),
+            seen: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            counter: 0,
+        };
+        for (key, value) in restored.meta {
+            match key[0] {
+                b'd' => drop(toy.data.insert(key[1..].to_vec(), serde_json::from_slice(&value).expect("ours"))),
+                b'o' => drop(toy.done.insert(key[1..].to_vec(), serde_json::from_slice(&value).expect("ours"))),
+                _ => toy.clock.0 = serde_json::from_slice(&value).expect("ours"),
+            }
+        }
+        toy.outputs.push_back(Output::Event(Event::Ready));
+        toy.arm(now.time);
+        toy
+    }
+
+    fn handle(&mut self, now: Now, input: Input) {
+        let now = now.time;
+        match input {
+            Input::PeerUp(peer) if !self.is_server && self.server.is_none() => self.server = Some(peer),
+            Input::Request(request) => self.on_request(now, request),
+            Input::Frame { from, frame } => self.on_frame(now, from, &frame),
+            Input::Persisted(token) => {
+                while self.unsynced.front().is_some_and(|(at, ..)| *at <= token) {
+                    let (_, asked, result) = self.unsynced.pop_front().expect("looked at");
+                    self.tell(asked, result);
+                }
+            }
+            Input::StoreFailed(why) => self.outputs.push_back(Output::Event(Event::Fatal(why))),
+            Input::Stop => self.outputs.push_back(Output::Event(Event::Stopped)),
+            Input::Tick => self.on_tick(now),
+            _ => {}
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn is_whole(&self) -> bool {
+        false
+    }
+}
+
+impl<const DEFECT: u8> Toy<DEFECT> {
+    fn arm(&mut self, now: Time) {
+        self.outputs.push_back(Output::WakeAt(now + Duration::from_millis(100)));
+    }
+
+    fn on_request(&mut self, now: Time, request: Request) {
+        let Request { id, connection, key, op, patience, once, mode } = request;
+        self.counter += 1;
+        let number = self.life ^ self.counter << 40;
+        let until = now + patience;
+        let read = matches!(op, Op::Read(_));
+        self.waiting.insert(number, (id, until, read));
+        let key = key.name().to_vec();
+        if (DEFECT == STALE_READS || mode == ReadMode::Relaxed)
+            && op == Op::Read(Read::Value)
+            && let Some(answer) = self.cache.get(&key)
+        {
+            let answer = answer.clone();
+            return self.reply(number, Ok(answer));
+        }
+        let once = once.map(|once| once.to_vec());
+        if self.is_server {
+            let from = None;
+            self.execute(now, Asked { from, id: number, once, connection: connection.0, key, op, until });
+        } else if let Some(server) = self.server {
+            if op == Op::Read(Read::Value) && DEFECT == STALE_READS {
+                self.cache.insert(key.clone(), Answer::Value(None));
+            }
+            let left_ms = patience.as_millis() as u64;
+            self.send(server, &Frame::Ask { id: number, once, connection: connection.0, key, op, left_ms });
+        } else {
+            self.reply(number, Err(OpError::TryAgain(Refusal::NotInGroup)));
+        }
+    }
+
+    fn on_frame(&mut self, now: Time, from: PeerKey, frame: &[u8]) {
+        match serde_json::from_slice(frame).expect("ours") {
+            Frame::Ask { id, once, connection, key, op, left_ms } => {
+                if !self.is_server || (!self.seen.insert((from, id)) && DEFECT != DOUBLE_APPLY) {
+                    return;
+                }
+                let until = now + Duration::from_millis(left_ms);
+                self.execute(now, Asked { from: Some(from), id, once, connection, key, op, until });
+            }
+            Frame::Told { id, result } => self.reply(id, result),
+        }
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        let over: Vec<u64> = self.waiting.iter().filter(|(_, (_, at, _))| *at <= now).map(|(id, _)| *id).collect();
+        for id in over {
+            if DEFECT == SILENCE && id.is_multiple_of(3) {
+                continue;
+            }
+            let read = self.waiting[&id].2;
+            let error = if read { OpError::TryAgain(Refusal::NoPrimary) } else { OpError::Uncertain };
+            self.reply(id, Err(error));
+        }
+        let (due, later) = std::mem::take(&mut self.parked).into_iter().partition(|(at, _)| *at <= now);
+        self.parked = later;
+        for (_, asked) in due {
+            self.evaluate(now, asked);
+        }
+        let (due, later) = std::mem::take(&mut self.deleted).into_iter().partition(|(at, ..)| *at <= now);
+        self.deleted = later;
+        for (_, key, entry) in due {
+            self.data.insert(key, entry);
+        }
+        self.arm(now);
+    }
+
+    fn execute(&mut self, now: Time, asked: Asked) {
+        self.counter += 1;
+        let chance = self.counter % 97;
+        if DEFECT == LATE_EFFECTS && chance == 0 && matches!(asked.op, Op::Set { .. }) {
+            self.parked.push((now + Duration::from_secs(8), asked));
+            return;
+        }
+        if DEFECT == REORDERS && chance < 10 && matches!(asked.op, Op::Append { .. } | Op::Set { .. }) {
+            self.parked.push((now + Duration::from_millis(50), asked));
+            return;
+        }
+        assert!(DEFECT != PANICS || self.counter < 500, "the toy is broken");
+        self.evaluate(now, asked);
+    }
+
+    fn evaluate(&mut self, now: Time, asked: Asked) {
+        if asked.until < now && DEFECT != LATE_EFFECTS {
+            return;
+        }
+        if let Some(answer) = asked.once.as_ref().and_then(|once| self.done.get(once)) {
+            let result = Ok(answer.clone());
+            return self.unsynced_or_tell(asked, result, Vec::new());
+        }
+        let time = self.clock.0 + now.since(self.clock.1).as_millis() as u64;
+        let mut entry = self.data.get(&asked.key).cloned().unwrap_or_default();
+        let before = entry.clone();
+        if entry.deadline.is_some_and(|deadline| deadline <= time) {
+            entry = Entry { value: None, version: next(entry.version), deadline: None };
+        }
+        let answer = evaluate(&mut entry, &asked.op, time);
+        if DEFECT == REUSED_VERSIONS && entry.version.timestamp % 7 == 0 {
+            entry.version.timestamp -= 1;
+        }
+        if DEFECT == DELETES_UNDONE && before.value.is_some() && entry.value.is_none() {
+            self.deleted.push((now + Duration::from_millis(300), asked.key.clone(), before));
+        }
+        let mut changes = vec![Change::PutMeta(Bytes::from_static(b"t"), json(&time))];
+        changes.push(Change::PutMeta(prefixed(b'd', &asked.key), json(&entry)));
+        if let Some(once) = &asked.once {
+            self.done.insert(once.clone(), answer.clone());
+            changes.push(Change::PutMeta(prefixed(b'o', once), json(&answer)));
+        }
+        self.data.insert(asked.key.clone(), entry);
+        let refused = DEFECT == DIRTY_READS && self.counter.is_multiple_of(89) && !matches!(asked.op, Op::Read(_));
+        let result = if refused { Err(OpError::TryAgain(Refusal::Busy)) } else { Ok(answer) };
+        self.unsynced_or_tell(asked, result, changes);
+    }
+
+    fn unsynced_or_tell(&mut self, asked: Asked, result: Result<Answer, OpError>, changes: Vec<Change>) {
+        self.token += 1;
+        let token = self.token;
+        self.outputs.push_back(Output::Persist { token, changes });
+        if DEFECT == LOST_WRITES {
+            self.tell(asked, result);
+        } else {
+            self.unsynced.push_back((token, asked, result));
+        }
+    }
+
+    fn tell(&mut self, asked: Asked, result: Result<Answer, OpError>) {
+        match asked.from {
+            Some(peer) => self.send(peer, &Frame::Told { id: asked.id, result }),
+            None => self.reply(asked.id, result),
+        }
+    }
+
+    fn reply(&mut self, number: u64, result: Result<Answer, OpError>) {
+        if let Some((id, ..)) = self.waiting.remove(&number) {
+            if DEFECT == TWO_ANSWERS && number.is_multiple_of(31) {
+                self.outputs.push_back(Output::Reply { id, result: result.clone() });
+            }
+            self.outputs.push_back(Output::Reply { id, result });
+        }
+    }
+
+    fn send(&mut self, to: PeerKey, frame: &Frame) {
+        self.outputs.push_back(Output::Send { to, class: Class::Data, frame: json(frame) });
+    }
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("plain data").into()
+}
+
+fn prefixed(first: u8, rest: &[u8]) -> Bytes {
+    [&[first], rest].concat().into()
+}
+
+fn next(version: Version) -> Version {
+    Version { timestamp: version.timestamp + 1, ..version }
+}
+
+fn holds(entry: &Entry, condition: &Condition) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Absent => entry.value.is_none(),
+        Condition::Present => entry.value.is_some(),
+        Condition::Equals(value) => entry.value.as_ref() == Some(value),
+        Condition::Differs(value) => entry.value.as_ref() != Some(value),
+        Condition::Version(version) => entry.value.is_some() && entry.version == *version,
+    }
+}
+
+fn evaluate(entry: &mut Entry, op: &Op, time: u64) -> Answer {
+    let value = entry.value.clone();
+    let length = value.as_ref().map_or(0, Bytes::len);
+    let deadline = |expiry: &Expiry, old| match expiry {
+        Expiry::Clear | Expiry::At(_) => None,
+        Expiry::Keep => old,
+        Expiry::In(after) => Some(time + after.as_millis() as u64),
+    };
+    let (old, version) = (entry.deadline, next(entry.version));
+    match op {
+        Op::Read(read) => match read {
+            Read::Value => Answer::Value(value),
+            Read::Versioned => Answer::Versioned(value.map(|value| (value, entry.version))),
+            Read::Exists => Answer::Integer(value.is_some().into()),
+            Read::Length => Answer::Integer(length as i64),
+            Read::TimeToLive => Answer::Integer(match (value, old) {
+                (None, _) => -2,
+                (_, None) => -1,
+                (_, Some(deadline)) => deadline.saturating_sub(time) as i64,
+            }),
+        },
+        Op::Set { value: new, condition, expiry, get } => {
+            let met = holds(entry, condition);
+            if met {
+                *entry = Entry { value: Some(new.clone()), version, deadline: deadline(expiry, old) };
+            }
+            if *get { Answer::Value(value) } else { done(met) }
+        }
+        Op::Delete { condition, get } => {
+            let met = value.is_some() && holds(entry, condition);
+            if met {
+                *entry = Entry { value: None, version, deadline: None };
+            }
+            if *get { Answer::Value(value) } else { done(met) }
+        }
+        Op::Append { value: added, max } => {
+            if max.is_some_and(|max| length + added.len() > max as usize) {
+                return Answer::NotMet;
+            }
+            let whole = [value.as_deref().unwrap_or_default(), added].concat();
+            *entry = Entry { value: Some(whole.into()), version, deadline: old };
+            Answer::Integer((length + added.len()) as i64)
+        }
+        Op::Add(delta) => {
+            let text = value.unwrap_or_else(|| Bytes::from_static(b"0"));
+            let before = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<i64>().ok());
+            let Some(before) = before.filter(|before| before.to_string().as_bytes() == text) else {
+                return Answer::Unfit(Unfit::NotAnInteger);
+            };
+            let Some(sum) = before.checked_add(*delta) else { return Answer::Unfit(Unfit::Overflow) };
+            *entry = Entry { value: Some(sum.to_string().into()), version, deadline: old };
+            Answer::Integer(sum)
+        }
+        Op::Expire { expiry, .. } => {
+            let met = value.is_some() && (*expiry != Expiry::Clear || old.is_some());
+            if met {
+                entry.deadline = deadline(expiry, old);
+            }
+            done(met)
+        }
+        Op::ReadExpire(expiry) => {
+            if value.is_some() {
+                entry.deadline = deadline(expiry, old);
+            }
+            Answer::Value(value)
+        }
+    }
+}
+
+fn done(met: bool) -> Answer {
+    if met { Answer::Done } else { Answer::NotMet }
+}
