@@ -21,3 +21,79 @@ fn a_store_that_works_passes() {
         expect_well::<Toy<{ toy::NOTHING }>>(&Scenario::from_seed(seed));
     });
 }
+
+/// Finds the defect within some seeds, by one of these properties, and cuts the scenario down to one that still fails.
+fn is_caught<H: Host>(properties: &[&str]) {
+    let (scenario, property) = first_failure::<H>(60).expect("a defect is found");
+    assert!(properties.contains(&property), "found, but as {property}");
+    let smallest = shrink::<H>(&scenario, property, 20);
+    assert!(smallest.faults.len() <= scenario.faults.len());
+    assert_eq!(run::<H>(&smallest, false).failure.map(|failure| failure.property), Some(property));
+}
+
+#[test]
+fn stale_reads_are_caught() {
+    is_caught::<Toy<{ toy::STALE_READS }>>(&["I4 linearizable", "I5 durable", "I6 at most once", "I14 deletes stay deleted"]);
+}
+
+#[test]
+fn lost_writes_are_caught() {
+    is_caught::<Toy<{ toy::LOST_WRITES }>>(&["I4 linearizable", "I5 durable", "I6 at most once"]);
+}
+
+#[test]
+fn double_application_is_caught() {
+    is_caught::<Toy<{ toy::DOUBLE_APPLY }>>(&["I4 linearizable", "I6 at most once"]);
+}
+
+#[test]
+fn dirty_reads_are_caught() {
+    is_caught::<Toy<{ toy::DIRTY_READS }>>(&["I4 linearizable", "I6 at most once", "I7 no dirty read"]);
+}
+
+#[test]
+fn late_effects_are_caught() {
+    is_caught::<Toy<{ toy::LATE_EFFECTS }>>(&["I8 settled"]);
+}
+
+#[test]
+fn undone_deletes_are_caught() {
+    is_caught::<Toy<{ toy::DELETES_UNDONE }>>(&["I4 linearizable", "I14 deletes stay deleted"]);
+}
+
+#[test]
+fn two_answers_are_caught() {
+    is_caught::<Toy<{ toy::TWO_ANSWERS }>>(&["one answer to each request"]);
+}
+
+#[test]
+fn silence_is_caught() {
+    is_caught::<Toy<{ toy::SILENCE }>>(&["I16 live"]);
+}
+
+#[test]
+fn panics_are_caught() {
+    is_caught::<Toy<{ toy::PANICS }>>(&["panic"]);
+}
+
+#[test]
+fn reordered_connections_are_caught() {
+    is_caught::<Toy<{ toy::REORDERS }>>(&["I4 linearizable", "I6 at most once", "I8 settled"]);
+}
+
+#[test]
+fn versions_used_twice_are_caught() {
+    is_caught::<Toy<{ toy::REUSED_VERSIONS }>>(&["I4 linearizable"]);
+}
+
+#[test]
+fn a_seed_repeats_byte_for_byte() {
+    for seed in 0..5 {
+        let scenario = Scenario::from_seed(seed);
+        let [one, two] = [(); 2].map(|()| run::<Toy<{ toy::NOTHING }>>(&scenario, true));
+        assert!(!one.trace.is_empty());
+        assert_eq!(one.trace, two.trace);
+        assert_eq!(one.hash, two.hash);
+        assert_eq!(one.hash, run::<Toy<{ toy::NOTHING }>>(&scenario, false).hash, "reading along changes nothing");
+    }
+}

@@ -1,6 +1,7 @@
 //! One operation id changes the key at most one time, and exactly one time if it was acknowledged (I6).
 //!
-//! Seen on keys that are only ever appended to, where every addition is unique, and on counters, where every summand is.
+//! Seen on lists, keys that are only ever appended to, where every addition is unique and ends with a semicolon; and on
+//! counters, which are only ever added to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,12 @@ use crate::history::{Operation, Outcome};
 
 /// Checks one key's operations.
 pub fn check(operations: &[&Operation]) -> Result<(), String> {
-    if operations.iter().all(|operation| matches!(operation.op, Op::Append { max: None, .. } | Op::Read(_))) {
+    let in_list = |operation: &&Operation| match &operation.op {
+        Op::Append { value, max: None } => value.iter().position(|byte| *byte == b';') == Some(value.len().wrapping_sub(1)),
+        Op::Read(_) => true,
+        _ => false,
+    };
+    if operations.iter().all(in_list) {
         return check_list(operations);
     }
     if operations.iter().all(|operation| matches!(operation.op, Op::Add(_) | Op::Read(_))) {

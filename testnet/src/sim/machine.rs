@@ -225,7 +225,7 @@ impl<H: Host> World<H> {
         }
         let told = self.connections.made(a, b);
         for (host, peer, told) in [(a, b, told.0), (b, a, told.1)] {
-            if !told || self.chance.per_mille(self.scenario.notices_lost) {
+            if !told {
                 continue;
             }
             let key = self.machines[peer].key;

@@ -1,7 +1,7 @@
 //! A world of machines in virtual time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use group::time::Time;
@@ -506,11 +506,6 @@ impl<H: Host> World<H> {
         if self.busy.1 > STEPS_PER_MILLISECOND_MAX {
             self.fail("I15 bounded", "more goes on within a millisecond than can ever end".into());
         }
-    }
-
-    /// The machines that run.
-    pub(super) fn running(&self) -> BTreeSet<usize> {
-        (0..self.machines.len()).filter(|&host| self.machines[host].state == State::Running).collect()
     }
 }
 

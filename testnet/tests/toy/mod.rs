@@ -9,7 +9,7 @@ use bytes::Bytes;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
 use group::time::{Now, Time};
 use node::{Change, Class, Event, Input, NodeConfig, Output, Request, RequestId, Restored};
-use overlay::{Key, PeerKey};
+use overlay::PeerKey;
 use serde::{Deserialize, Serialize};
 use testnet::sim::Host;
 
@@ -52,6 +52,14 @@ struct Asked {
     until: Time,
 }
 
+struct Waiting {
+    id: RequestId,
+    until: Time,
+    read: bool,
+    asked: bool,
+    line: (u64, Vec<u8>),
+}
+
 pub struct Toy<const DEFECT: u8> {
     me: PeerKey,
     server: Option<PeerKey>,
@@ -65,7 +73,9 @@ pub struct Toy<const DEFECT: u8> {
     unsynced: VecDeque<(u64, Asked, Result<Answer, OpError>)>,
     token: u64,
     /// What this machine's clients wait for.
-    waiting: BTreeMap<u64, (RequestId, Time, bool)>,
+    waiting: BTreeMap<u64, Waiting>,
+    /// By connection and key: the first is asked, the others wait for its answer.
+    lines: BTreeMap<(u64, Vec<u8>), VecDeque<(u64, Option<Vec<u8>>, Op)>>,
     cache: BTreeMap<Vec<u8>, Answer>,
     parked: Vec<(Time, Asked)>,
     deleted: Vec<(Time, Vec<u8>, Entry)>,
@@ -87,6 +97,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
             unsynced: VecDeque::new(),
             token: 0,
             waiting: BTreeMap::new(),
+            lines: BTreeMap::new(),
             cache: BTreeMap::new(),
             parked: Vec::new(),
             deleted: Vec::new(),
@@ -115,7 +126,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
             Input::Persisted(token) => {
                 while self.unsynced.front().is_some_and(|(at, ..)| *at <= token) {
                     let (_, asked, result) = self.unsynced.pop_front().expect("looked at");
-                    self.tell(asked, result);
+                    self.tell(now, asked, result);
                 }
             }
             Input::StoreFailed(why) => self.outputs.push_back(Output::Event(Event::Fatal(why))),
@@ -145,27 +156,35 @@ impl<const DEFECT: u8> Toy<DEFECT> {
         let number = self.life ^ self.counter << 40;
         let until = now + patience;
         let read = matches!(op, Op::Read(_));
-        self.waiting.insert(number, (id, until, read));
-        let key = key.name().to_vec();
+        let line = (connection.0, key.name().to_vec());
+        self.waiting.insert(number, Waiting { id, until, read, asked: false, line: line.clone() });
         if (DEFECT == STALE_READS || mode == ReadMode::Relaxed)
             && op == Op::Read(Read::Value)
-            && let Some(answer) = self.cache.get(&key)
+            && let Some(answer) = self.cache.get(key.name())
         {
             let answer = answer.clone();
-            return self.reply(number, Ok(answer));
+            return self.reply(now, number, Ok(answer));
         }
-        let once = once.map(|once| once.to_vec());
+        let waiting = self.lines.entry(line.clone()).or_default();
+        waiting.push_back((number, once.map(|once| once.to_vec()), op));
+        if waiting.len() == 1 {
+            self.ask_first(now, &line);
+        }
+    }
+
+    fn ask_first(&mut self, now: Time, line: &(u64, Vec<u8>)) {
+        let Some((id, once, op)) = self.lines.get(line).and_then(VecDeque::front).cloned() else { return };
+        let (connection, key) = line.clone();
+        let waiting = self.waiting.get_mut(&id).expect("those in line wait");
+        waiting.asked = true;
+        let until = waiting.until;
         if self.is_server {
-            let from = None;
-            self.execute(now, Asked { from, id: number, once, connection: connection.0, key, op, until });
+            self.execute(now, Asked { from: None, id, once, connection, key, op, until });
         } else if let Some(server) = self.server {
-            if op == Op::Read(Read::Value) && DEFECT == STALE_READS {
-                self.cache.insert(key.clone(), Answer::Value(None));
-            }
-            let left_ms = patience.as_millis() as u64;
-            self.send(server, &Frame::Ask { id: number, once, connection: connection.0, key, op, left_ms });
+            let left_ms = until.since(now).as_millis() as u64;
+            self.send(server, &Frame::Ask { id, once, connection, key, op, left_ms });
         } else {
-            self.reply(number, Err(OpError::TryAgain(Refusal::NotInGroup)));
+            self.reply(now, id, Err(OpError::TryAgain(Refusal::NotInGroup)));
         }
     }
 
@@ -178,19 +197,21 @@ impl<const DEFECT: u8> Toy<DEFECT> {
                 let until = now + Duration::from_millis(left_ms);
                 self.execute(now, Asked { from: Some(from), id, once, connection, key, op, until });
             }
-            Frame::Told { id, result } => self.reply(id, result),
+            Frame::Told { id, result } => self.reply(now, id, result),
         }
     }
 
     fn on_tick(&mut self, now: Time) {
-        let over: Vec<u64> = self.waiting.iter().filter(|(_, (_, at, _))| *at <= now).map(|(id, _)| *id).collect();
+        let over: Vec<u64> =
+            self.waiting.iter().filter(|(_, waiting)| waiting.until <= now).map(|(id, _)| *id).collect();
         for id in over {
-            if DEFECT == SILENCE && id.is_multiple_of(3) {
+            let Some(waiting) = self.waiting.get(&id) else { continue };
+            if DEFECT == SILENCE && self.counter.is_multiple_of(3) {
                 continue;
             }
-            let read = self.waiting[&id].2;
-            let error = if read { OpError::TryAgain(Refusal::NoPrimary) } else { OpError::Uncertain };
-            self.reply(id, Err(error));
+            let certain = waiting.read || !waiting.asked;
+            let error = if certain { OpError::TryAgain(Refusal::NoPrimary) } else { OpError::Uncertain };
+            self.reply(now, id, Err(error));
         }
         let (due, later) = std::mem::take(&mut self.parked).into_iter().partition(|(at, _)| *at <= now);
         self.parked = later;
@@ -226,7 +247,7 @@ impl<const DEFECT: u8> Toy<DEFECT> {
         }
         if let Some(answer) = asked.once.as_ref().and_then(|once| self.done.get(once)) {
             let result = Ok(answer.clone());
-            return self.unsynced_or_tell(asked, result, Vec::new());
+            return self.unsynced_or_tell(now, asked, result, Vec::new());
         }
         let time = self.clock.0 + now.since(self.clock.1).as_millis() as u64;
         let mut entry = self.data.get(&asked.key).cloned().unwrap_or_default();
@@ -235,7 +256,7 @@ impl<const DEFECT: u8> Toy<DEFECT> {
             entry = Entry { value: None, version: next(entry.version), deadline: None };
         }
         let answer = evaluate(&mut entry, &asked.op, time);
-        if DEFECT == REUSED_VERSIONS && entry.version.timestamp % 7 == 0 {
+        if DEFECT == REUSED_VERSIONS && entry.version.timestamp % 7 == 6 {
             entry.version.timestamp -= 1;
         }
         if DEFECT == DELETES_UNDONE && before.value.is_some() && entry.value.is_none() {
@@ -250,33 +271,44 @@ impl<const DEFECT: u8> Toy<DEFECT> {
         self.data.insert(asked.key.clone(), entry);
         let refused = DEFECT == DIRTY_READS && self.counter.is_multiple_of(89) && !matches!(asked.op, Op::Read(_));
         let result = if refused { Err(OpError::TryAgain(Refusal::Busy)) } else { Ok(answer) };
-        self.unsynced_or_tell(asked, result, changes);
+        self.unsynced_or_tell(now, asked, result, changes);
     }
 
-    fn unsynced_or_tell(&mut self, asked: Asked, result: Result<Answer, OpError>, changes: Vec<Change>) {
+    fn unsynced_or_tell(&mut self, now: Time, asked: Asked, result: Result<Answer, OpError>, changes: Vec<Change>) {
         self.token += 1;
         let token = self.token;
         self.outputs.push_back(Output::Persist { token, changes });
         if DEFECT == LOST_WRITES {
-            self.tell(asked, result);
+            self.tell(now, asked, result);
         } else {
             self.unsynced.push_back((token, asked, result));
         }
     }
 
-    fn tell(&mut self, asked: Asked, result: Result<Answer, OpError>) {
+    fn tell(&mut self, now: Time, asked: Asked, result: Result<Answer, OpError>) {
         match asked.from {
             Some(peer) => self.send(peer, &Frame::Told { id: asked.id, result }),
-            None => self.reply(asked.id, result),
+            None => self.reply(now, asked.id, result),
         }
     }
 
-    fn reply(&mut self, number: u64, result: Result<Answer, OpError>) {
-        if let Some((id, ..)) = self.waiting.remove(&number) {
-            if DEFECT == TWO_ANSWERS && number.is_multiple_of(31) {
-                self.outputs.push_back(Output::Reply { id, result: result.clone() });
+    fn reply(&mut self, now: Time, number: u64, result: Result<Answer, OpError>) {
+        let Some(Waiting { id, line, read, .. }) = self.waiting.remove(&number) else { return };
+        if read && let Ok(answer @ Answer::Value(_)) = &result {
+            self.cache.insert(line.1.clone(), answer.clone());
+        }
+        if DEFECT == TWO_ANSWERS && self.counter.is_multiple_of(31) {
+            self.outputs.push_back(Output::Reply { id, result: result.clone() });
+        }
+        self.outputs.push_back(Output::Reply { id, result });
+        if let Some(waiting) = self.lines.get_mut(&line) {
+            let was_first = waiting.front().is_some_and(|(first, ..)| *first == number);
+            waiting.retain(|(other, ..)| *other != number);
+            if waiting.is_empty() {
+                self.lines.remove(&line);
+            } else if was_first {
+                self.ask_first(now, &line);
             }
-            self.outputs.push_back(Output::Reply { id, result });
         }
     }
 
