@@ -97,3 +97,11 @@ fn a_seed_repeats_byte_for_byte() {
         assert_eq!(one.hash, run::<Toy<{ toy::NOTHING }>>(&scenario, false).hash, "reading along changes nothing");
     }
 }
+
+/// Prints how fast the harness is; the toy is quick, so this is its own time, checks included.
+#[test]
+fn the_harness_is_quick() {
+    let batch = Batch::run::<Toy<{ toy::NOTHING }>>((1_000..1_040).map(Scenario::from_seed), None, 1);
+    println!("{batch}");
+    assert!(batch.failures.is_empty(), "{:?}", batch.failures);
+}

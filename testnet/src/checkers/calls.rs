@@ -95,6 +95,17 @@ fn join<'a>(call: &mut CallOf<'a>, attempt: &'a Operation) {
     }
 }
 
+impl CallOf<'_> {
+    /// Whether it was answered so that it changed nothing, whatever the state.
+    pub fn is_inert(&self) -> bool {
+        match self.answer {
+            Some(Answer::NotMet | Answer::Unfit(_)) => true,
+            Some(_) => matches!(self.op, Op::Read(_)),
+            None => false,
+        }
+    }
+}
+
 impl fmt::Display for CallOf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let client = if self.client == u64::MAX { "last read".into() } else { format!("client {}", self.client) };

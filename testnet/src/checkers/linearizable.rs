@@ -209,13 +209,14 @@ impl<'a> Search<'a> {
         Some(found)
     }
 
-    /// Gives a place to every open operation that fits the state as it is and leaves it so: nothing is lost by it.
+    /// Gives a place to every open operation that fits the state as it is, and that can never change one: nothing is
+    /// lost by it. (Of one that could, its later use would be lost.)
     fn absorb(&self, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
         for (slot, open) in self.open.iter().enumerate() {
             let Some(open) = *open else { continue };
             let call = &self.calls[open];
             if answered & (1 << slot) == 0
-                && call.completed.is_some()
+                && call.is_inert()
                 && call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown))
                 && state.deadline.is_none()
                 && state.after(&self.call(open), self.limits).iter().any(|next| next == state)
