@@ -105,3 +105,16 @@ fn the_harness_is_quick() {
     println!("{batch}");
     assert!(batch.failures.is_empty(), "{:?}", batch.failures);
 }
+
+/// A night's worth of the harness against itself: `SCATTER_SEEDS` sets how much.
+#[test]
+#[ignore = "long"]
+fn a_store_that_works_passes_for_long() {
+    let count = std::env::var("SCATTER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
+    let batch = Batch::run::<Toy<{ toy::NOTHING }>>((0..count).map(Scenario::from_seed), None, 5);
+    println!("{batch}");
+    for (scenario, failure) in &batch.failures {
+        println!("{failure}\n{scenario}");
+    }
+    assert!(batch.failures.is_empty());
+}

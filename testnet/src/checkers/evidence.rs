@@ -66,18 +66,41 @@ impl Evidence {
         }
     }
 
+    /// Whether the last answer on the key rules this state out, whenever it was: nothing that was ever there is gone.
+    pub fn rules_out(&self, state: &State) -> bool {
+        let value = state.value.as_deref().unwrap_or_default();
+        match (&self.list, self.bits) {
+            (Some(list), _) => !list.starts_with(value),
+            (None, Some(bits)) => number(value).is_some_and(|sum| sum & !bits != 0),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether no growth of the state's value can lead to this answer.
+    pub fn out_of_reach(&self, growth: Growth, state: &State, call: &CallOf<'_>) -> bool {
+        let sum = match (call.op, call.answer) {
+            (Op::Add(_), Some(Answer::Integer(sum))) => Some(*sum),
+            (Op::Read(Read::Value), Some(Answer::Value(Some(read)))) => number(read),
+            _ => None,
+        };
+        match (self.bits, sum, number(state.value.as_deref().unwrap_or_default())) {
+            (Some(_), Some(sum), Some(before)) => before & !sum != 0,
+            _ => growth.out_of_reach(state, call),
+        }
+    }
+
     fn seen(&self, value: &Bytes) -> Trust {
         if self.values.iter().any(|answer| contains(answer, value)) { Trust::Seen } else { Trust::Unseen }
     }
 }
 
-/// The value in the answer that came last of all, if that was a value's.
+/// The value that was read after all was over, if there is such a read: whatever overlaps it read the same.
 fn last_value(calls: &[CallOf<'_>]) -> Option<Bytes> {
     let last = calls.iter().max_by_key(|call| call.completed)?;
-    match (last.op, last.answer) {
-        (Op::Read(Read::Value), Some(Answer::Value(value))) => Some(value.clone().unwrap_or_default()),
-        _ => None,
-    }
+    let (Op::Read(Read::Value), Some(Answer::Value(value))) = (last.op, last.answer) else { return None };
+    let before = |call: &CallOf<'_>| call.completed.is_none_or(|completed| completed < last.invoked);
+    let same = |call: &CallOf<'_>| *call.op == Op::Read(Read::Value) && call.answer == last.answer;
+    calls.iter().all(|call| before(call) || same(call)).then(|| value.clone().unwrap_or_default())
 }
 
 fn sums_of_bits(calls: &[CallOf<'_>]) -> bool {
@@ -127,8 +150,7 @@ impl Growth {
         growth.unwrap_or(Growth::Appends)
     }
 
-    /// Whether no growth of the state's value can lead to this answer.
-    pub fn out_of_reach(self, state: &State, call: &CallOf<'_>) -> bool {
+    fn out_of_reach(self, state: &State, call: &CallOf<'_>) -> bool {
         if state.deadline.is_some() {
             return false;
         }

@@ -49,7 +49,7 @@ pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, l
         if tried.as_ref() == Some(&chosen) {
             continue;
         }
-        verdict = Search::new(&calls, limits).run(settled, &chosen);
+        verdict = Search::new(&calls, &evidence, limits).run(settled, &chosen);
         if !matches!(verdict, Verdict::Impossible(_)) {
             return verdict;
         }
@@ -95,6 +95,7 @@ impl Configurations {
 
 struct Search<'a> {
     calls: &'a [CallOf<'a>],
+    evidence: &'a Evidence,
     limits: &'a Limits,
     /// Open operations, by slot.
     open: Vec<Option<usize>>,
@@ -104,10 +105,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(calls: &'a [CallOf<'a>], limits: &'a Limits) -> Search<'a> {
+    fn new(calls: &'a [CallOf<'a>], evidence: &'a Evidence, limits: &'a Limits) -> Search<'a> {
         let mut now = Configurations::default();
         now.insert(State::default(), 0, 0);
-        Search { calls, limits, open: Vec::new(), slot: vec![usize::MAX; calls.len()], now, effort: 0 }
+        Search { calls, evidence, limits, open: Vec::new(), slot: vec![usize::MAX; calls.len()], now, effort: 0 }
     }
 
     fn run(mut self, settled: &dyn Fn(&CallOf<'_>) -> u64, chosen: &[bool]) -> Verdict {
@@ -187,7 +188,7 @@ impl<'a> Search<'a> {
             if !seen.insert(state.clone(), answered, unknown) {
                 continue;
             }
-            if growth.out_of_reach(&state, &self.calls[index]) {
+            if self.evidence.out_of_reach(growth, &state, &self.calls[index]) {
                 continue;
             }
             for slot in 0..self.open.len() {
@@ -198,6 +199,9 @@ impl<'a> Search<'a> {
                 }
                 let call = &self.calls[open];
                 for next in state.after(&self.call(open), self.limits) {
+                    if self.evidence.rules_out(&next) {
+                        continue;
+                    }
                     if call.completed.is_some() {
                         stack.push((next, answered | mark, unknown));
                     } else if next != state {

@@ -513,7 +513,7 @@ impl<H> Machine<H> {
     fn new(index: usize, chance: &mut Rng) -> Machine<H> {
         let mut key = [0; 32];
         for chunk in key.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&chance.next().to_be_bytes());
+            chunk.copy_from_slice(&chance.bits().to_be_bytes());
         }
         // Readable in traces, random in order.
         key[1] = index as u8;
