@@ -2,11 +2,14 @@
 //!
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: what must always hold; a table of properties.
-//! - [`history`]: what clients asked and were answered; [`file`] reads and writes it.
 //! - [`live`]: real daemons on loopback.
+//! - [`history`]: what clients asked and were answered; [`file`] reads and writes it.
 
+pub mod call;
 pub mod checkers;
+pub mod file;
 pub mod history;
+pub mod live;
 pub mod marks;
 pub mod rng;
 pub mod sim;

@@ -1,3 +1,123 @@
 //! `scatter-testnet`: experiments and checks from the command line.
 
-fn main() {}
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use node::Node;
+use testnet::checkers::{Circumstances, check_history};
+use testnet::sim::Scenario;
+use testnet::sim::harness::{Batch, explain, run};
+
+/// Experiments with whole Scatter networks, and checks of what they did.
+#[derive(Parser)]
+#[command(name = "scatter-testnet", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs simulated networks: what a seed makes goes wrong, then all is healed, and the network must be well again
+    Sim(Sim),
+    /// Checks a recorded history of client operations
+    Check(Check),
+}
+
+#[derive(clap::Args)]
+struct Sim {
+    /// So many machines, whatever the seed says
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// So many seeds [default: 1, or as many as fit in the minutes]
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// Stop after so many minutes
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Let the machines run for so many hours of their time each, whatever the seed says
+    #[arg(long)]
+    hours: Option<f64>,
+    /// Print what happens
+    #[arg(long)]
+    trace: bool,
+    /// Go on after so many failures
+    #[arg(long, default_value_t = 1)]
+    failures: usize,
+}
+
+#[derive(clap::Args)]
+struct Check {
+    /// JSON lines, one for each operation
+    history: PathBuf,
+    /// Requests were never kept back for long: what was read as not done must stay undone
+    #[arg(long)]
+    settled: bool,
+    /// How far the group's clock can be off, in seconds
+    #[arg(long, default_value_t = 10.0)]
+    clock_slack: f64,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Sim(sim) => simulate(&sim),
+        Command::Check(check) => check_file(&check),
+    }
+}
+
+fn simulate(sim: &Sim) -> ExitCode {
+    let scenario = |seed| {
+        let mut scenario = Scenario::from_seed_with(seed, sim.nodes);
+        if let Some(hours) = sim.hours {
+            scenario.stretch(Duration::from_secs_f64(hours * 3600.0));
+        }
+        scenario
+    };
+    if sim.trace {
+        print!("{}", run::<Node>(&scenario(sim.seed), true).trace);
+    }
+    let minutes = sim.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    let seeds = sim.seeds.unwrap_or(if minutes.is_some() { u64::MAX - sim.seed } else { 1 });
+    println!("seeds from {}", sim.seed);
+    let batch = Batch::run::<Node>((sim.seed..sim.seed + seeds).map(scenario), minutes, sim.failures);
+    print!("{batch}");
+    for (scenario, failure) in &batch.failures {
+        println!("\n{}", explain::<Node>(scenario, failure));
+        println!("repeat with: scatter-testnet sim --seed {} --trace", scenario.seed);
+    }
+    if batch.failures.is_empty() {
+        println!("all is well");
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::from(1)
+}
+
+fn check_file(check: &Check) -> ExitCode {
+    let history = match testnet::file::read(&check.history) {
+        Ok(history) => history,
+        Err(error) => {
+            eprintln!("{}: {error}", check.history.display());
+            return ExitCode::from(2);
+        }
+    };
+    let circumstances = Circumstances {
+        stalls: check.settled.then(Vec::new),
+        clock_slack: Some(Duration::from_secs_f64(check.clock_slack)),
+    };
+    let (operations, keys) = (history.operations.len(), history.by_key().len());
+    match check_history(&history, &circumstances) {
+        Ok(()) => {
+            println!("{operations} operations on {keys} keys: all is well");
+            ExitCode::SUCCESS
+        }
+        Err((property, detail)) => {
+            println!("{operations} operations on {keys} keys: {property} does not hold: {detail}");
+            ExitCode::from(1)
+        }
+    }
+}

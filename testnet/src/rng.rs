@@ -21,7 +21,7 @@ impl Rng {
     }
 
     /// 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
         let c2 = c ^ a;
@@ -33,7 +33,7 @@ impl Rng {
     /// A number below `bound`; 0 where that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The bias of 2^-64 × bound does not matter here.
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from `low` up to and including `high`.
@@ -73,7 +73,7 @@ mod tests {
     fn a_purpose_repeats_and_differs_from_the_next() {
         let draw = |seed, purpose| {
             let mut rng = Rng::new(seed, purpose);
-            [(); 8].map(|()| rng.next())
+            [(); 8].map(|()| rng.bits())
         };
         assert_eq!(draw(1, "network"), draw(1, "network"));
         assert_ne!(draw(1, "network"), draw(1, "clients"));

@@ -97,3 +97,24 @@ fn a_seed_repeats_byte_for_byte() {
         assert_eq!(one.hash, run::<Toy<{ toy::NOTHING }>>(&scenario, false).hash, "reading along changes nothing");
     }
 }
+
+/// Prints how fast the harness is; the toy is quick, so this is its own time, checks included.
+#[test]
+fn the_harness_is_quick() {
+    let batch = Batch::run::<Toy<{ toy::NOTHING }>>((1_000..1_040).map(Scenario::from_seed), None, 1);
+    println!("{batch}");
+    assert!(batch.failures.is_empty(), "{:?}", batch.failures);
+}
+
+/// A night's worth of the harness against itself: `SCATTER_SEEDS` sets how much.
+#[test]
+#[ignore = "long"]
+fn a_store_that_works_passes_for_long() {
+    let count = std::env::var("SCATTER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
+    let batch = Batch::run::<Toy<{ toy::NOTHING }>>((0..count).map(Scenario::from_seed), None, 5);
+    println!("{batch}");
+    for (scenario, failure) in &batch.failures {
+        println!("{failure}\n{scenario}");
+    }
+    assert!(batch.failures.is_empty());
+}

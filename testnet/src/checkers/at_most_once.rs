@@ -1,6 +1,7 @@
 //! One operation id changes the key at most one time, and exactly one time if it was acknowledged (I6).
 //!
-//! Seen on keys that are only ever appended to, where every addition is unique, and on counters, where every summand is.
+//! Seen on lists, keys that are only ever appended to, where every addition is unique and ends with a semicolon; and on
+//! counters, which are only ever added to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,12 @@ use crate::history::{Operation, Outcome};
 
 /// Checks one key's operations.
 pub fn check(operations: &[&Operation]) -> Result<(), String> {
-    if operations.iter().all(|operation| matches!(operation.op, Op::Append { max: None, .. } | Op::Read(_))) {
+    let in_list = |operation: &&Operation| match &operation.op {
+        Op::Append { value, max: None } => value.iter().position(|byte| *byte == b';') == Some(value.len().wrapping_sub(1)),
+        Op::Read(_) => true,
+        _ => false,
+    };
+    if operations.iter().all(in_list) {
         return check_list(operations);
     }
     if operations.iter().all(|operation| matches!(operation.op, Op::Add(_) | Op::Read(_))) {
@@ -59,9 +65,16 @@ fn check_list(operations: &[&Operation]) -> Result<(), String> {
     Ok(())
 }
 
+/// All attempts of one addition.
+struct Addition {
+    delta: i64,
+    asked: u64,
+    acknowledged: Option<u64>,
+}
+
 fn check_counter(operations: &[&Operation]) -> Result<(), String> {
     // All that can have been added, and what must have been, by the time of a read.
-    let mut attempts: BTreeMap<(Option<&Bytes>, u64), (i64, u64, Option<u64>)> = BTreeMap::new();
+    let mut additions: BTreeMap<(Option<&Bytes>, u64), Addition> = BTreeMap::new();
     for operation in operations {
         let Op::Add(delta) = operation.op else { continue };
         if delta < 0 {
@@ -72,9 +85,9 @@ fn check_counter(operations: &[&Operation]) -> Result<(), String> {
         }
         let apart = if operation.once.is_some() { 0 } else { operation.invoked.order };
         let answered = operation.outcome.answer().and(operation.completed).map(|moment| moment.order);
-        let entry =
-            attempts.entry((operation.once.as_ref(), apart)).or_insert((delta, operation.invoked.order, answered));
-        entry.2 = entry.2.into_iter().chain(answered).min();
+        let fresh = || Addition { delta, asked: operation.invoked.order, acknowledged: answered };
+        let addition = additions.entry((operation.once.as_ref(), apart)).or_insert_with(fresh);
+        addition.acknowledged = addition.acknowledged.into_iter().chain(answered).min();
     }
     for read in operations.iter().filter(|operation| operation.mode == ReadMode::Linearizable) {
         let (Op::Read(Read::Value), Some(Answer::Value(value))) = (&read.op, read.outcome.answer()) else { continue };
@@ -84,9 +97,11 @@ fn check_counter(operations: &[&Operation]) -> Result<(), String> {
             .ok()
             .and_then(|text| text.parse().ok())
             .ok_or_else(|| format!("the counter {:?} reads {text:?}", read.key))?;
-        let least: i64 =
-            attempts.values().filter(|(_, _, done)| done.is_some_and(|done| done < read.invoked.order)).map(|a| a.0).sum();
-        let most: i64 = attempts.values().filter(|(_, asked, _)| *asked < completed.order).map(|a| a.0).sum();
+        let sum_of = |which: &dyn Fn(&Addition) -> bool| -> i64 {
+            additions.values().filter(|addition| which(addition)).map(|addition| addition.delta).sum()
+        };
+        let least = sum_of(&|addition| addition.acknowledged.is_some_and(|order| order < read.invoked.order));
+        let most = sum_of(&|addition| addition.asked < completed.order);
         if sum < least || sum > most {
             return Err(format!("{:?} reads {sum}, but {least} was acknowledged and {most} was ever asked", read.key));
         }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
-use group::op::{Answer, Op, Read, ReadMode};
+use group::op::{Answer, Op, ReadMode};
 use group::time::Time;
 
-use super::model::State;
 use crate::history::{Operation, Outcome};
 
 /// One operation, whatever the number of its attempts.
@@ -96,63 +95,15 @@ fn join<'a>(call: &mut CallOf<'a>, attempt: &'a Operation) {
     }
 }
 
-/// What the open operations can do to a value, at most. Where they can only make it grow, many states need not be tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Growth {
-    /// Bytes are added at its end.
-    Appends,
-    /// It is a number, and becomes larger.
-    Sums,
-    /// It may become anything.
-    Any,
-}
-
-impl Growth {
-    /// That of these operations.
-    pub fn of<'a>(ops: impl Iterator<Item = &'a Op>) -> Growth {
-        let mut growth = None;
-        for op in ops {
-            let this = match op {
-                Op::Read(_) => continue,
-                Op::Append { .. } => Growth::Appends,
-                Op::Add(delta) if *delta > 0 => Growth::Sums,
-                _ => return Growth::Any,
-            };
-            if growth.is_some_and(|other| other != this) {
-                return Growth::Any;
-            }
-            growth = Some(this);
-        }
-        growth.unwrap_or(Growth::Appends)
-    }
-
-    /// Whether no growth of the state's value can lead to this answer.
-    pub fn out_of_reach(self, state: &State, call: &CallOf<'_>) -> bool {
-        if state.deadline.is_some() {
-            return false;
-        }
-        let value = state.value.as_deref().unwrap_or_default();
-        match (self, call.op, call.answer) {
-            (Growth::Appends, Op::Append { value: added, .. }, Some(Answer::Integer(length))) => {
-                value.len() + added.len() > *length as usize
-            }
-            (Growth::Appends, Op::Read(Read::Value), Some(Answer::Value(Some(read)))) => !read.starts_with(value),
-            (Growth::Sums, Op::Add(delta), Some(Answer::Integer(sum))) => {
-                number(value).is_some_and(|before| before.saturating_add(*delta) > *sum)
-            }
-            (Growth::Sums, Op::Read(Read::Value), Some(Answer::Value(Some(read)))) => {
-                matches!((number(value), number(read)), (Some(before), Some(read)) if before > read)
-            }
-            _ => false,
+impl CallOf<'_> {
+    /// Whether it was answered so that it changed nothing, whatever the state.
+    pub fn is_inert(&self) -> bool {
+        match self.answer {
+            Some(Answer::NotMet | Answer::Unfit(_)) => true,
+            Some(_) => matches!(self.op, Op::Read(_)),
+            None => false,
         }
     }
-}
-
-fn number(value: &[u8]) -> Option<i64> {
-    if value.is_empty() {
-        return Some(0);
-    }
-    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 impl fmt::Display for CallOf<'_> {

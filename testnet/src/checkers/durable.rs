@@ -25,12 +25,12 @@ pub fn check(operations: &[&Operation]) -> Result<(), String> {
     let since = operations.iter().filter(|o| created(o)).filter_map(|o| o.completed).map(|moment| moment.order).min();
     let Some(since) = since else { return Ok(()) };
     for read in operations.iter().filter(|o| o.invoked.order > since && o.mode == ReadMode::Linearizable) {
-        let absent = match (&read.op, read.outcome.answer()) {
-            (Op::Read(Read::Value), Some(Answer::Value(None))) => true,
-            (Op::Read(Read::Versioned), Some(Answer::Versioned(None))) => true,
-            (Op::Read(Read::Exists), Some(Answer::Integer(0))) => true,
-            _ => false,
-        };
+        let absent = matches!(
+            (&read.op, read.outcome.answer()),
+            (Op::Read(Read::Value), Some(Answer::Value(None)))
+                | (Op::Read(Read::Versioned), Some(Answer::Versioned(None)))
+                | (Op::Read(Read::Exists), Some(Answer::Integer(0)))
+        );
         if absent {
             return Err(format!("{:?} is absent at {:?}, though a write was acknowledged", read.key, read.invoked.time));
         }

@@ -15,7 +15,6 @@ pub struct Leases {
 struct Lease {
     host: usize,
     range: KeyRange,
-    ballot: Ballot,
     until: Time,
 }
 
@@ -29,7 +28,7 @@ impl Leases {
         if let Some(other) = self.held.iter().find(|lease| lease.host != host && lease.range.overlaps(range)) {
             return Err(format!("{host} holds a lease for {range:?} under {ballot:?} until {until:?} beside {other:?}"));
         }
-        self.held.push(Lease { host, range, ballot, until });
+        self.held.push(Lease { host, range, until });
         Ok(())
     }
 

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use group::time::Time;
 
-use super::calls::{CallOf, Growth, calls_of};
+use super::calls::{CallOf, calls_of};
+use super::evidence::{Evidence, Growth, Trust};
 use super::model::{Call, Limits, State};
 use crate::history::Operation;
 
@@ -33,9 +34,28 @@ pub enum Verdict {
 
 /// Searches an order of one key's operations. `settled` tells, for an operation with unknown outcome, the moment after
 /// which it must not take effect any more; `u64::MAX` if it always may.
+///
+/// Operations of unknown outcome make the search wide, and few of them matter. So it is tried with those whose effect
+/// was seen in some answer first, then with those that leave nothing to see, then with all: an order found with fewer is
+/// an order.
 pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, limits: &Limits) -> Verdict {
     let calls = calls_of(operations);
-    Search::new(&calls, limits).run(settled)
+    let evidence = Evidence::of(&calls);
+    let mut verdict = Verdict::Linearizable;
+    let mut tried = None;
+    for least in [Trust::Seen, Trust::Invisible, Trust::Unseen] {
+        let chosen: Vec<bool> =
+            calls.iter().map(|call| call.completed.is_some() || evidence.trust(call) <= least).collect();
+        if tried.as_ref() == Some(&chosen) {
+            continue;
+        }
+        verdict = Search::new(&calls, &evidence, limits).run(settled, &chosen);
+        if !matches!(verdict, Verdict::Impossible(_)) {
+            return verdict;
+        }
+        tried = Some(chosen);
+    }
+    verdict
 }
 
 /// What happens to the search at one moment.
@@ -75,6 +95,7 @@ impl Configurations {
 
 struct Search<'a> {
     calls: &'a [CallOf<'a>],
+    evidence: &'a Evidence,
     limits: &'a Limits,
     /// Open operations, by slot.
     open: Vec<Option<usize>>,
@@ -84,15 +105,15 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(calls: &'a [CallOf<'a>], limits: &'a Limits) -> Search<'a> {
+    fn new(calls: &'a [CallOf<'a>], evidence: &'a Evidence, limits: &'a Limits) -> Search<'a> {
         let mut now = Configurations::default();
         now.insert(State::default(), 0, 0);
-        Search { calls, limits, open: Vec::new(), slot: vec![usize::MAX; calls.len()], now, effort: 0 }
+        Search { calls, evidence, limits, open: Vec::new(), slot: vec![usize::MAX; calls.len()], now, effort: 0 }
     }
 
-    fn run(mut self, settled: &dyn Fn(&CallOf<'_>) -> u64) -> Verdict {
+    fn run(mut self, settled: &dyn Fn(&CallOf<'_>) -> u64, chosen: &[bool]) -> Verdict {
         let mut steps = Vec::new();
-        for (index, call) in self.calls.iter().enumerate() {
+        for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
             steps.push((call.invoked, Step::Invoke(index)));
             match call.completed {
                 Some(completed) => steps.push((completed, Step::Return(index))),
@@ -167,7 +188,7 @@ impl<'a> Search<'a> {
             if !seen.insert(state.clone(), answered, unknown) {
                 continue;
             }
-            if growth.out_of_reach(&state, &self.calls[index]) {
+            if self.evidence.out_of_reach(growth, &state, &self.calls[index]) {
                 continue;
             }
             for slot in 0..self.open.len() {
@@ -178,6 +199,9 @@ impl<'a> Search<'a> {
                 }
                 let call = &self.calls[open];
                 for next in state.after(&self.call(open), self.limits) {
+                    if self.evidence.rules_out(&next) {
+                        continue;
+                    }
                     if call.completed.is_some() {
                         stack.push((next, answered | mark, unknown));
                     } else if next != state {
@@ -189,13 +213,14 @@ impl<'a> Search<'a> {
         Some(found)
     }
 
-    /// Gives a place to every open operation that fits the state as it is and leaves it so: nothing is lost by it.
+    /// Gives a place to every open operation that fits the state as it is, and that can never change one: nothing is
+    /// lost by it. (Of one that could, its later use would be lost.)
     fn absorb(&self, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
         for (slot, open) in self.open.iter().enumerate() {
             let Some(open) = *open else { continue };
             let call = &self.calls[open];
             if answered & (1 << slot) == 0
-                && call.completed.is_some()
+                && call.is_inert()
                 && call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown))
                 && state.deadline.is_none()
                 && state.after(&self.call(open), self.limits).iter().any(|next| next == state)

@@ -5,7 +5,7 @@
 //! | I1 one value is chosen | fRSM §3.3.1, Scatter §4.1 | state | [`one_value`] |
 //! | I2 one configuration of an epoch | Harmony §3.3 | state | [`one_configuration`] |
 //! | I3 one owner serves | Scatter §3.2, §4.1 | state | [`ownership`] |
-//! | I4 each key is linearizable | Scatter §5 | history | [`linearizable`], with [`model`] and [`calls`] |
+//! | I4 each key is linearizable | Scatter §5 | history | [`linearizable`], with [`model`], [`calls`] and [`evidence`] |
 //! | I5 what was acknowledged is there | Scatter §5 | history | [`durable`], and I4 with the last reads of a run |
 //! | I6 at most once | fRSM §3.4, RECODE PTO5 | history | [`at_most_once`] |
 //! | I7 nothing but chosen values is returned | fRSM §3.3.2 | history | [`dirty`] |
@@ -31,6 +31,7 @@ pub mod calls;
 pub mod deletes;
 pub mod dirty;
 pub mod durable;
+pub mod evidence;
 pub mod leases;
 pub mod linearizable;
 pub mod model;

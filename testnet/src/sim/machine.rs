@@ -180,7 +180,7 @@ impl<H: Host> World<H> {
         machine.clocks = Clocks::new(self.now, base, rate);
         let (life, tail) = (machine.life, restored.tail);
         self.trace.note(self.now, &[host as u64], &[], || format!("{host} starts life {life} with {tail:?}"));
-        let seed = Rng::new(self.scenario.seed ^ (u64::from(life) << 32) ^ host as u64, "node").next();
+        let seed = Rng::new(self.scenario.seed ^ (u64::from(life) << 32) ^ host as u64, "node").bits();
         let now = self.machines[host].clocks.at(self.now);
         let mut process = H::start(self.config(host), seed, now, restored);
         process.handle(now, Input::Addresses(vec![address_of(host)]));

@@ -121,7 +121,7 @@ impl Network {
                 (Duration::from_millis(20 + 20 * apart), Duration::from_millis(5))
             }
         };
-        let bits = self.rng.next();
+        let bits = self.rng.bits();
         let tail = if bits.is_multiple_of(64) { 10 } else { 1 };
         base + jitter * tail * (bits >> 54) as u32 / 1024
     }

@@ -83,8 +83,14 @@ impl Scenario {
 
     /// The run of this seed: its size, its speed, what clients do, and which faults there are at all.
     pub fn from_seed(seed: u64) -> Scenario {
+        Scenario::from_seed_with(seed, None)
+    }
+
+    /// The same, with so many machines whatever the seed says.
+    pub fn from_seed_with(seed: u64, hosts: Option<usize>) -> Scenario {
         let mut rng = Rng::new(seed, "scenario");
-        let hosts = *rng.pick(&[1, 3, 3, 3, 3, 4, 5, 5]);
+        let drawn = *rng.pick(&[1, 3, 3, 3, 3, 4, 5, 5]);
+        let hosts = hosts.unwrap_or(drawn);
         let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };
         scenario.durability = if rng.per_mille(700) { Durability::Sync } else { Durability::Memory };
         scenario.leases = rng.per_mille(400);
@@ -114,6 +120,14 @@ impl Scenario {
         let mut rng = Rng::new(seed, "faults");
         scenario.faults = Mix::draw(&mut rng).plan(&mut rng, hosts, scenario.fault_time);
         scenario
+    }
+
+    /// Makes things go wrong for so long.
+    pub fn stretch(&mut self, time: Duration) {
+        let mut rng = Rng::new(self.seed, "faults");
+        self.fault_time = time;
+        self.faults = Mix::draw(&mut rng).plan(&mut rng, self.hosts, time);
+        self.load.operations_max = u64::MAX;
     }
 
     /// The same with some of the faults alone.

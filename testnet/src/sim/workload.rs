@@ -362,8 +362,16 @@ impl Workload {
         let hot = load.cold_keys == 0 || rng.per_mille(700);
         let index = if hot { rng.below(load.hot_keys) } else { load.hot_keys + rng.below(load.cold_keys) };
         let uses = self.uses.entry((family, index)).or_default();
+        let uses_max = match family {
+            // Each summand is a bit of its own, so that a sum tells what it is made of.
+            2 => load.key_uses.min(60),
+            // What is put together and taken apart again is hard to judge.
+            3 => load.key_uses / 3,
+            _ => load.key_uses,
+        };
+        let (life, use_of_it) = (*uses / uses_max.max(1), *uses % uses_max.max(1));
         *uses += 1;
-        let name = format!("{}{index}.{}", ["r", "l", "c", "m", "t"][family], *uses / load.key_uses.max(1));
+        let name = format!("{}{index}.{life}", ["r", "l", "c", "m", "t"][family]);
         let key = Key::new(name.as_bytes()).expect("short");
         let value = Bytes::from(format!("{client}-{unique}"));
         let seen = state.seen.get(&key).cloned();
@@ -373,7 +381,7 @@ impl Workload {
             match family {
                 0 => draw_register(rng, value, seen),
                 1 => Op::Append { value: Bytes::from(format!("{client}-{unique};")), max: None },
-                2 => Op::Add(rng.between(1, 1 << 40) as i64),
+                2 => Op::Add(1 << use_of_it),
                 3 => draw_mixed(rng, value, seen),
                 _ => draw_with_deadline(rng, value),
             }

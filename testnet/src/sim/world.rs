@@ -1,7 +1,7 @@
 //! A world of machines in virtual time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use group::time::Time;
@@ -526,18 +526,13 @@ impl<H: Host> World<H> {
             self.fail("I15 bounded", "more goes on within a millisecond than can ever end".into());
         }
     }
-
-    /// The machines that run.
-    pub(super) fn running(&self) -> BTreeSet<usize> {
-        (0..self.machines.len()).filter(|&host| self.machines[host].state == State::Running).collect()
-    }
 }
 
 impl<H> Machine<H> {
     fn new(index: usize, chance: &mut Rng) -> Machine<H> {
         let mut key = [0; 32];
         for chunk in key.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&chance.next().to_be_bytes());
+            chunk.copy_from_slice(&chance.bits().to_be_bytes());
         }
         // Readable in traces, random in order.
         key[1] = index as u8;

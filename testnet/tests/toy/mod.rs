@@ -9,7 +9,7 @@ use bytes::Bytes;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
 use group::time::{Now, Time};
 use node::{Change, Class, Event, Input, NodeConfig, Output, Request, RequestId, Restored};
-use overlay::{Key, PeerKey};
+use overlay::PeerKey;
 use serde::{Deserialize, Serialize};
 use testnet::sim::Host;
 
@@ -37,7 +37,7 @@ enum Frame {
 struct Entry {
     value: Option<Bytes>,
     version: Version,
-    /// By the server's steady clock at the time of its start, carried on by its age.
+    /// By the server's wall clock.
     deadline: Option<u64>,
 }
 
@@ -52,6 +52,9 @@ struct Asked {
     until: Time,
 }
 
+/// Number, the client's own id, and what it asks.
+type InLine = (u64, Option<Vec<u8>>, Op);
+
 struct Waiting {
     id: RequestId,
     until: Time,
@@ -65,8 +68,8 @@ pub struct Toy<const DEFECT: u8> {
     server: Option<PeerKey>,
     is_server: bool,
     life: u64,
-    /// Group time, in milliseconds: goes on while the server runs.
-    clock: (u64, Time),
+    /// The server's wall clock, in milliseconds.
+    wall: u64,
     data: BTreeMap<Vec<u8>, Entry>,
     done: BTreeMap<Vec<u8>, Answer>,
     /// Answers that wait for their batch.
@@ -75,7 +78,7 @@ pub struct Toy<const DEFECT: u8> {
     /// What this machine's clients wait for.
     waiting: BTreeMap<u64, Waiting>,
     /// By connection and key: the first is asked, the others wait for its answer.
-    lines: BTreeMap<(u64, Vec<u8>), VecDeque<(u64, Option<Vec<u8>>, Op)>>,
+    lines: BTreeMap<(u64, Vec<u8>), VecDeque<InLine>>,
     cache: BTreeMap<Vec<u8>, Answer>,
     parked: Vec<(Time, Asked)>,
     deleted: Vec<(Time, Vec<u8>, Entry)>,
@@ -91,7 +94,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
             server: None,
             is_server: config.found,
             life: seed,
-            clock: (0, now.time),
+            wall: now.wall.0,
             data: BTreeMap::new(),
             done: BTreeMap::new(),
             unsynced: VecDeque::new(),
@@ -108,8 +111,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
         for (key, value) in restored.meta {
             match key[0] {
                 b'd' => drop(toy.data.insert(key[1..].to_vec(), serde_json::from_slice(&value).expect("ours"))),
-                b'o' => drop(toy.done.insert(key[1..].to_vec(), serde_json::from_slice(&value).expect("ours"))),
-                _ => toy.clock.0 = serde_json::from_slice(&value).expect("ours"),
+                _ => drop(toy.done.insert(key[1..].to_vec(), serde_json::from_slice(&value).expect("ours"))),
             }
         }
         toy.outputs.push_back(Output::Event(Event::Ready));
@@ -118,6 +120,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
     }
 
     fn handle(&mut self, now: Now, input: Input) {
+        self.wall = now.wall.0;
         let now = now.time;
         match input {
             Input::PeerUp(peer) if !self.is_server && self.server.is_none() => self.server = Some(peer),
@@ -166,7 +169,11 @@ impl<const DEFECT: u8> Toy<DEFECT> {
             return self.reply(now, number, Ok(answer));
         }
         let waiting = self.lines.entry(line.clone()).or_default();
-        waiting.push_back((number, once.map(|once| once.to_vec()), op));
+        let asked = (number, once.map(|once| once.to_vec()), op);
+        if DEFECT == REORDERS {
+            waiting.clear();
+        }
+        waiting.push_back(asked);
         if waiting.len() == 1 {
             self.ask_first(now, &line);
         }
@@ -249,21 +256,20 @@ impl<const DEFECT: u8> Toy<DEFECT> {
             let result = Ok(answer.clone());
             return self.unsynced_or_tell(now, asked, result, Vec::new());
         }
-        let time = self.clock.0 + now.since(self.clock.1).as_millis() as u64;
+        let time = self.wall;
         let mut entry = self.data.get(&asked.key).cloned().unwrap_or_default();
         let before = entry.clone();
         if entry.deadline.is_some_and(|deadline| deadline <= time) {
             entry = Entry { value: None, version: next(entry.version), deadline: None };
         }
         let answer = evaluate(&mut entry, &asked.op, time);
-        if DEFECT == REUSED_VERSIONS && entry.version.timestamp % 7 == 0 {
+        if DEFECT == REUSED_VERSIONS && entry.version.timestamp % 7 == 6 {
             entry.version.timestamp -= 1;
         }
         if DEFECT == DELETES_UNDONE && before.value.is_some() && entry.value.is_none() {
             self.deleted.push((now + Duration::from_millis(300), asked.key.clone(), before));
         }
-        let mut changes = vec![Change::PutMeta(Bytes::from_static(b"t"), json(&time))];
-        changes.push(Change::PutMeta(prefixed(b'd', &asked.key), json(&entry)));
+        let mut changes = vec![Change::PutMeta(prefixed(b'd', &asked.key), json(&entry))];
         if let Some(once) = &asked.once {
             self.done.insert(once.clone(), answer.clone());
             changes.push(Change::PutMeta(prefixed(b'o', once), json(&answer)));

@@ -1,0 +1,179 @@
+//! What answers give away about operations of unknown outcome, to keep the search narrow.
+
+use bytes::Bytes;
+use group::op::{Answer, Op, Read};
+
+use super::calls::CallOf;
+use super::model::State;
+
+/// How much speaks for an operation of unknown outcome having taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// Its value is part of some answer.
+    Seen,
+    /// It leaves nothing that an answer could show, a deletion for instance.
+    Invisible,
+    /// Its value is nowhere to be seen.
+    Unseen,
+    /// It cannot have taken effect: its value would have to be in the last answer.
+    Impossible,
+}
+
+/// What is known from the answers on one key.
+#[derive(Debug)]
+pub struct Evidence {
+    values: Vec<Bytes>,
+    /// Set where nothing is ever taken away, each summand is a bit of its own, and the last answer shows all: the bits.
+    bits: Option<i64>,
+    /// Set where nothing is ever taken away and the last answer shows all: the list.
+    list: Option<Bytes>,
+}
+
+impl Evidence {
+    /// From one key's calls.
+    pub fn of(calls: &[CallOf<'_>]) -> Evidence {
+        let values = calls
+            .iter()
+            .filter_map(|call| match call.answer? {
+                Answer::Value(value) => value.clone(),
+                Answer::Versioned(Some((value, _))) => Some(value.clone()),
+                // Sums are found as the values that they are.
+                Answer::Integer(sum) => Some(Bytes::from(sum.to_string())),
+                _ => None,
+            })
+            .collect();
+        let last = last_value(calls);
+        let list = last.clone().filter(|_| calls.iter().all(|call| matches!(call.op, Op::Append { .. } | Op::Read(_))));
+        let bits = last.and_then(|last| number(&last)).filter(|_| sums_of_bits(calls));
+        Evidence { values, bits, list }
+    }
+
+    /// How much speaks for this call of unknown outcome.
+    pub fn trust(&self, call: &CallOf<'_>) -> Trust {
+        match call.op {
+            Op::Append { value, .. } => match &self.list {
+                Some(list) if contains(list, value) => Trust::Seen,
+                Some(_) => Trust::Impossible,
+                None => self.seen(value),
+            },
+            Op::Set { value, .. } => self.seen(value),
+            Op::Add(delta) => match self.bits {
+                Some(bits) if bits & delta != 0 => Trust::Seen,
+                Some(_) => Trust::Impossible,
+                None => Trust::Unseen,
+            },
+            _ => Trust::Invisible,
+        }
+    }
+
+    /// Whether the last answer on the key rules this state out, whenever it was: nothing that was ever there is gone.
+    pub fn rules_out(&self, state: &State) -> bool {
+        let value = state.value.as_deref().unwrap_or_default();
+        match (&self.list, self.bits) {
+            (Some(list), _) => !list.starts_with(value),
+            (None, Some(bits)) => number(value).is_some_and(|sum| sum & !bits != 0),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether no growth of the state's value can lead to this answer.
+    pub fn out_of_reach(&self, growth: Growth, state: &State, call: &CallOf<'_>) -> bool {
+        let sum = match (call.op, call.answer) {
+            (Op::Add(_), Some(Answer::Integer(sum))) => Some(*sum),
+            (Op::Read(Read::Value), Some(Answer::Value(Some(read)))) => number(read),
+            _ => None,
+        };
+        match (self.bits, sum, number(state.value.as_deref().unwrap_or_default())) {
+            (Some(_), Some(sum), Some(before)) => before & !sum != 0,
+            _ => growth.out_of_reach(state, call),
+        }
+    }
+
+    fn seen(&self, value: &Bytes) -> Trust {
+        if self.values.iter().any(|answer| contains(answer, value)) { Trust::Seen } else { Trust::Unseen }
+    }
+}
+
+/// The value that was read after all was over, if there is such a read: whatever overlaps it read the same.
+fn last_value(calls: &[CallOf<'_>]) -> Option<Bytes> {
+    let last = calls.iter().max_by_key(|call| call.completed)?;
+    let (Op::Read(Read::Value), Some(Answer::Value(value))) = (last.op, last.answer) else { return None };
+    let before = |call: &CallOf<'_>| call.completed.is_none_or(|completed| completed < last.invoked);
+    let same = |call: &CallOf<'_>| *call.op == Op::Read(Read::Value) && call.answer == last.answer;
+    calls.iter().all(|call| before(call) || same(call)).then(|| value.clone().unwrap_or_default())
+}
+
+fn sums_of_bits(calls: &[CallOf<'_>]) -> bool {
+    let mut all = 0;
+    calls.iter().all(|call| match call.op {
+        Op::Read(_) => true,
+        Op::Add(delta) => {
+            let fresh = delta.count_ones() == 1 && *delta > 0 && all & delta == 0;
+            all |= delta;
+            fresh
+        }
+        _ => false,
+    })
+}
+
+fn contains(whole: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || whole.windows(part.len()).any(|window| window == part)
+}
+
+/// What the open operations can do to a value, at most. Where they can only make it grow, many states need not be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// Bytes are added at its end.
+    Appends,
+    /// It is a number, and becomes larger.
+    Sums,
+    /// It may become anything.
+    Any,
+}
+
+impl Growth {
+    /// That of these operations.
+    pub fn of<'a>(ops: impl Iterator<Item = &'a Op>) -> Growth {
+        let mut growth = None;
+        for op in ops {
+            let this = match op {
+                Op::Read(_) => continue,
+                Op::Append { .. } => Growth::Appends,
+                Op::Add(delta) if *delta > 0 => Growth::Sums,
+                _ => return Growth::Any,
+            };
+            if growth.is_some_and(|other| other != this) {
+                return Growth::Any;
+            }
+            growth = Some(this);
+        }
+        growth.unwrap_or(Growth::Appends)
+    }
+
+    fn out_of_reach(self, state: &State, call: &CallOf<'_>) -> bool {
+        if state.deadline.is_some() {
+            return false;
+        }
+        let value = state.value.as_deref().unwrap_or_default();
+        match (self, call.op, call.answer) {
+            (Growth::Appends, Op::Append { value: added, .. }, Some(Answer::Integer(length))) => {
+                value.len() + added.len() > *length as usize
+            }
+            (Growth::Appends, Op::Read(Read::Value), Some(Answer::Value(Some(read)))) => !read.starts_with(value),
+            (Growth::Sums, Op::Add(delta), Some(Answer::Integer(sum))) => {
+                number(value).is_some_and(|before| before.saturating_add(*delta) > *sum)
+            }
+            (Growth::Sums, Op::Read(Read::Value), Some(Answer::Value(Some(read)))) => {
+                matches!((number(value), number(read)), (Some(before), Some(read)) if before > read)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn number(value: &[u8]) -> Option<i64> {
+    if value.is_empty() {
+        return Some(0);
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
+}

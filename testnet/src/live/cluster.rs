@@ -1,0 +1,156 @@
+//! Several daemons of one network.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::daemon::{Daemon, Signal};
+use super::resp::Reply;
+
+/// How long a daemon may take until it serves.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// What daemons of a network have in common.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// So many daemons.
+    pub daemons: usize,
+    /// `--durability memory`.
+    pub memory: bool,
+    /// `--leases on`.
+    pub leases: bool,
+    /// More flags for each of them.
+    pub flags: Vec<String>,
+    /// Environment of single ones: `(which, name, value)`.
+    pub environment: Vec<(usize, String, String)>,
+    /// Where their data stands; a temporary directory if `None`.
+    pub directories: Option<Vec<PathBuf>>,
+}
+
+/// The daemons. They are gone when this is, and their data, unless the test panics.
+#[derive(Debug)]
+pub struct Cluster {
+    /// By number.
+    pub daemons: Vec<Daemon>,
+    directory: PathBuf,
+}
+
+impl Cluster {
+    /// Starts daemons one after another, the first with a new network, and waits until each serves.
+    pub fn start(test: &str, options: &Options) -> Cluster {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("{test}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(format!("scatter-{unique}"));
+        std::fs::create_dir_all(&directory).expect("a place for data");
+        let mut cluster = Cluster { daemons: Vec::new(), directory };
+        for index in 0..options.daemons {
+            let home = match &options.directories {
+                Some(directories) => directories[index].clone(),
+                None => cluster.directory.join(format!("peer-{index}")),
+            };
+            let mut daemon = Daemon::new(&format!("peer {index}"), home, &unique);
+            if options.memory {
+                daemon.flags.extend(["--durability".into(), "memory".into()]);
+            }
+            if options.leases {
+                daemon.flags.extend(["--leases".into(), "on".into()]);
+            }
+            daemon.flags.extend(options.flags.iter().cloned());
+            let environment = options.environment.iter().filter(|(which, ..)| *which == index);
+            daemon.environment.extend(environment.map(|(_, name, value)| (name.clone(), value.clone())));
+            cluster.daemons.push(daemon);
+            cluster.launch(index, index == 0);
+            cluster.wait_ready(index);
+        }
+        cluster
+    }
+
+    /// Starts one: the first time perhaps with a new network, else entering through all others that are known.
+    fn launch(&mut self, index: usize, new: bool) {
+        let mut flags = Vec::new();
+        if new {
+            flags.push("--new".to_owned());
+        }
+        for (other, daemon) in self.daemons.iter().enumerate() {
+            if other != index && daemon.peer_id.is_some() && !new {
+                flags.extend(["--join".to_owned(), daemon.entry()]);
+            }
+        }
+        self.daemons[index].start(&flags);
+    }
+
+    /// Starts one again.
+    pub fn restart(&mut self, index: usize) {
+        self.launch(index, false);
+    }
+
+    /// Waits until one serves.
+    pub fn wait_ready(&mut self, index: usize) {
+        if let Err(why) = self.daemons[index].wait_ready(START_MAX) {
+            panic!("{why}");
+        }
+    }
+
+    /// Kills one.
+    pub fn kill(&mut self, index: usize) {
+        self.daemons[index].signal(Signal::Kill);
+    }
+
+    /// Waits until a change can be made through each of these daemons.
+    pub fn wait_serving(&self, which: &[usize], at_most: Duration) {
+        let until = Instant::now() + at_most;
+        for &index in which {
+            loop {
+                let answer = self.daemons[index]
+                    .connect(Duration::from_secs(5))
+                    .and_then(|mut connection| connection.call(&["SET", "serving", "yes"]));
+                match answer {
+                    Ok(Reply::Simple(text)) if text == "OK" => break,
+                    _ if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+                    other => panic!("{} does not serve after {at_most:?}: {other:?}", self.daemons[index].name),
+                }
+            }
+        }
+    }
+
+    /// Waits until none of the daemons, asked for this key, differs from the others, each from its own state.
+    pub fn wait_same(&self, key: &str, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        loop {
+            let answers: Vec<Option<Reply>> = self
+                .daemons
+                .iter()
+                .map(|daemon| daemon.connect(Duration::from_secs(5)).ok()?.call(&["SCATTER.RGET", key]).ok())
+                .collect();
+            if answers.iter().all(|answer| answer.is_some() && *answer == answers[0]) {
+                return;
+            }
+            assert!(Instant::now() < until, "{key} differs after {at_most:?}: {answers:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The primary of a key as one of the daemons knows it: its number.
+    pub fn primary_of(&self, key: &str) -> Option<usize> {
+        self.daemons.iter().find_map(|daemon| {
+            let reply = daemon.connect(Duration::from_secs(2)).ok()?.call(&["SCATTER.WHERE", key]).ok()?;
+            let text = format!("{reply:?}");
+            // Whatever its shape: the first of our peers that is named, the primary being named first.
+            let place = |daemon: &Daemon| daemon.peer_id.as_deref().and_then(|id| text.find(id));
+            let named = self.daemons.iter().enumerate().filter_map(|(index, daemon)| Some((place(daemon)?, index)));
+            named.min().map(|(_, index)| index)
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.daemons.iter_mut().for_each(|daemon| daemon.signal(Signal::Kill));
+        if std::thread::panicking() {
+            eprintln!("data and logs stay in {}", self.directory.display());
+            return;
+        }
+        self.daemons.clear();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

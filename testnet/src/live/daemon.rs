@@ -1,0 +1,248 @@
+//! One daemon: a child process that does not outlive its owner.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::resp::Connection;
+
+/// What can be done to a process from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// It dies at once: SIGKILL.
+    Kill,
+    /// It is asked to stop: SIGTERM.
+    Terminate,
+    /// It freezes: SIGSTOP.
+    Freeze,
+    /// It goes on: SIGCONT.
+    Thaw,
+}
+
+/// The line that a daemon prints when it serves.
+#[derive(Clone, Debug, Deserialize)]
+struct Ready {
+    event: String,
+    peer_id: String,
+    listen: Vec<String>,
+}
+
+/// A daemon and all that is needed to start it again.
+#[derive(Debug)]
+pub struct Daemon {
+    /// A name for people.
+    pub name: String,
+    /// Its data.
+    pub directory: PathBuf,
+    /// Where clients reach it.
+    pub resp: SocketAddr,
+    /// Where admins reach it.
+    pub http: SocketAddr,
+    /// Its listening address for peers, without its name.
+    pub listen: String,
+    /// Flags beside those for places.
+    pub flags: Vec<String>,
+    /// Environment beside its owner's.
+    pub environment: Vec<(String, String)>,
+    /// As it says itself, once it has.
+    pub peer_id: Option<String>,
+    starts: u32,
+    running: Option<(Child, Receiver<String>)>,
+}
+
+/// The daemon's binary: `SCATTER_BIN`, or else it is built beside this test.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        if let Some(path) = std::env::var_os("SCATTER_BIN") {
+            return path.into();
+        }
+        // A test stands in `target/PROFILE/deps`.
+        let me = std::env::current_exe().expect("this program has a path");
+        let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "-p", "peer", "--bin", "scatter", "--target-dir"]);
+        cargo.arg(profile.parent().expect("a profile's directory stands in the target directory"));
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let built = cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
+        assert!(built.is_ok_and(|status| status.success()), "the daemon can be built");
+        profile.join("scatter")
+    })
+}
+
+/// A port that is free now; nothing else on this machine is likely to take it at once.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+impl Daemon {
+    /// One that has not been started, with its data in `directory`.
+    pub fn new(name: &str, directory: PathBuf, network: &str) -> Daemon {
+        let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        Daemon {
+            name: name.to_owned(),
+            directory,
+            resp: local(free_port()),
+            http: local(free_port()),
+            listen: format!("/ip4/127.0.0.1/tcp/{}", free_port()),
+            flags: vec!["--network".into(), network.into()],
+            environment: Vec::new(),
+            peer_id: None,
+            starts: 0,
+            running: None,
+        }
+    }
+
+    /// Where other daemons enter through this one.
+    pub fn entry(&self) -> String {
+        format!("{}/p2p/{}", self.listen, self.peer_id.as_deref().expect("it has said who it is"))
+    }
+
+    /// Starts it. It ends with the thread that starts it, at the latest.
+    pub fn start(&mut self, more: &[String]) {
+        assert!(self.running.is_none(), "{} runs", self.name);
+        std::fs::create_dir_all(&self.directory).expect("a place for data");
+        self.starts += 1;
+        let log = File::create(self.log()).expect("a place for the log");
+        let mut command = Command::new(program());
+        for (name, _) in std::env::vars_os() {
+            // Settings meant for a peer of the person's own.
+            if name.to_string_lossy().starts_with("SCATTER_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .arg("run")
+            .arg("--data-dir")
+            .arg(&self.directory)
+            .args(["--listen", &self.listen, "--output", "json"])
+            .args(["--resp", &self.resp.to_string(), "--http", &self.http.to_string()])
+            .args(&self.flags)
+            .args(more)
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        // SAFETY: prctl is async-signal-safe, and touches nothing of this process's memory.
+        unsafe {
+            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        let mut child = command.spawn().expect("the daemon can be started");
+        let stdout = child.stdout.take().expect("it is a pipe");
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Reads on when nobody listens, so that the daemon never blocks.
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        self.running = Some((child, lines));
+    }
+
+    /// Waits until it says that it serves; an error tells how it ended instead, with the end of its log.
+    pub fn wait_ready(&mut self, at_most: Duration) -> Result<(), String> {
+        let until = Instant::now() + at_most;
+        let (_, lines) = self.running.as_ref().ok_or("it was not started")?;
+        let ready = loop {
+            match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => match serde_json::from_str::<Ready>(&line) {
+                    Ok(ready) if ready.event == "ready" => break ready,
+                    _ => continue,
+                },
+                Err(RecvTimeoutError::Timeout) => return Err(self.story(&format!("is not ready after {at_most:?}"))),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.story("ended before it was ready")),
+            }
+        };
+        assert!(!ready.listen.is_empty(), "{} listens nowhere", self.name);
+        self.peer_id = Some(ready.peer_id);
+        Ok(())
+    }
+
+    /// Sends it a signal, if it runs. One that was killed is gone when this returns.
+    pub fn signal(&mut self, signal: Signal) {
+        let Some((child, _)) = &mut self.running else { return };
+        let number = match signal {
+            Signal::Kill => libc::SIGKILL,
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Freeze => libc::SIGSTOP,
+            Signal::Thaw => libc::SIGCONT,
+        };
+        let pid = libc::pid_t::try_from(child.id()).expect("a process id");
+        // SAFETY: kill takes no pointers; the child has not been waited for, so its id is still its own.
+        unsafe { libc::kill(pid, number) };
+        if signal == Signal::Kill {
+            let _ = child.wait();
+            self.running = None;
+        }
+    }
+
+    /// How it ended, if it ends within this time.
+    pub fn wait_end(&mut self, at_most: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + at_most;
+        loop {
+            let (child, _) = self.running.as_mut()?;
+            if let Some(status) = child.try_wait().expect("a child can be asked") {
+                self.running = None;
+                return Some(status);
+            }
+            if Instant::now() > until {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether there is a process.
+    pub fn is_running(&mut self) -> bool {
+        self.wait_end(Duration::ZERO);
+        self.running.is_some()
+    }
+
+    /// How much memory it holds, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let Some((child, _)) = &self.running else { return 0 };
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
+    }
+
+    /// Connects a client.
+    pub fn connect(&self, patience: Duration) -> std::io::Result<Connection> {
+        Connection::open(self.resp, patience)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.with_extension(format!("{}.log", self.starts))
+    }
+
+    /// What it wrote on stderr since its last start.
+    pub fn log_text(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    fn story(&self, what: &str) -> String {
+        let log = self.log_text();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("{} {what}; the end of its log:\n{}", self.name, lines[lines.len().saturating_sub(20)..].join("\n"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.signal(Signal::Kill);
+    }
+}
