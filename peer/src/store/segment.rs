@@ -121,6 +121,11 @@ impl Segments {
 
     /// The next segment, with room for at least `bytes_min`. Waits while one is being made.
     pub(crate) fn take(&self, bytes_min: u64) -> Result<Segment, StoreError> {
+        let bytes = if bytes_min <= self.bytes {
+            self.bytes
+        } else {
+            bytes_min.next_multiple_of(4096)
+        };
         let mut pool = self.pool();
         match pool.ready.pop_front() {
             Some(ready) if ready.name.bytes >= bytes_min => return Ok(ready),
@@ -144,7 +149,7 @@ impl Segments {
             }
             None => (),
         }
-        self.make(&mut pool, self.bytes.max(bytes_min.next_multiple_of(4096)))
+        self.make(&mut pool, bytes)
     }
 
     /// Takes back a segment that no start will read again.

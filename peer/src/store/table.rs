@@ -23,7 +23,8 @@ pub trait Table: Send + Sync {
     ) -> Result<Vec<(Bytes, Bytes)>, TableError>;
     /// Sets (`Some`) and drops (`None`) entries: all or nothing, also over a power cut.
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError>;
-    /// Makes everything applied so far durable.
+    /// Makes everything applied so far durable. An error of the kind `StorageFull` says that something could not be
+    /// written, and no more; after any other error what was applied may be readable and never become durable.
     fn flush(&self) -> Result<(), TableError>;
     /// Bytes on disk.
     fn disk_bytes(&self) -> Result<u64, TableError>;

@@ -120,7 +120,8 @@ impl Table for SledTable {
 
     fn flush(&self) -> Result<(), TableError> {
         contained(|| self.db.flush())?;
-        Ok(self.file.sync_data()?)
+        // Of whatever kind: pages that could not be written may look written from now on.
+        Ok(self.file.sync_data().map_err(io::Error::other)?)
     }
 
     fn disk_bytes(&self) -> Result<u64, TableError> {

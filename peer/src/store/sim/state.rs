@@ -112,7 +112,6 @@ impl State {
     pub(super) fn restart(&mut self, loss: Loss) {
         self.process += 1;
         self.down = false;
-        self.plan = None;
         self.locked = None;
         let mut chance = match loss {
             Loss::Process => return,

@@ -94,6 +94,7 @@ impl Table for SimTable {
         let (mut state, fault) = self.disk.call()?;
         match fault {
             None => state.table.sync(),
+            Some(Fault::Error(io::ErrorKind::StorageFull)) => (),
             Some(Fault::Error(_)) => state.table.forget(),
             Some(Fault::Crash) => (),
         }
