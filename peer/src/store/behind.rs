@@ -14,7 +14,7 @@ use super::error::StoreError;
 use super::health::Health;
 use super::ledger::Ledger;
 use super::manifest::Manifest;
-use super::pending::{Durable, Pending};
+use super::pending::{CHANGE_WEIGHT, Pending};
 use super::replay::From;
 use super::segment::{SegmentName, Segments};
 
@@ -59,17 +59,9 @@ impl Behind {
     }
 
     fn work(&mut self, bytes_max: usize) -> Result<bool, StoreError> {
-        let (table_seq, _) = self.ledger.stands();
-        // After a start the table may hold some of the frames already: they change only the small entries.
-        let is_known = |frame: &Durable| frame.seq <= table_seq;
         let (mut frames, mut records, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
-        let wanted = |frame: &Durable, frames: &[Durable]| {
-            frames
-                .first()
-                .is_none_or(|first| is_known(first) == is_known(frame))
-        };
         while bytes < bytes_max
-            && let Some(frame) = self.pending.pop_if(|frame| wanted(frame, &frames))
+            && let Some(frame) = self.pending.pop()
         {
             assert_eq!(frame.seq, self.seq + 1, "frames come in order");
             self.seq = frame.seq;
@@ -84,18 +76,18 @@ impl Behind {
             for batch in &frame.batches {
                 for change in &batch.changes {
                     apply(&mut self.meta, change, |key, value| {
-                        bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+                        bytes += CHANGE_WEIGHT + key.len() + value.as_ref().map_or(0, Bytes::len);
                         records.insert(key, value);
                     });
                 }
             }
             frames.push(frame);
         }
-        let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
+        if frames.is_empty() {
             return Ok(false);
-        };
-        if !records.is_empty() && !is_known(first) {
-            self.ledger.apply(last.seq, &records)?;
+        }
+        if !records.is_empty() {
+            self.ledger.apply(self.seq, &records)?;
             // At once, not at the next checkpoint: the less of sled's file is unwritten, the less a power cut can tear.
             self.ledger.flush()?;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use node::{Restored, Tail};
 
 use super::behind::Behind;
-use super::change::Meta;
+use super::change::{self, Meta};
 use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock};
 use super::engine::{Engine, View, Writer, durable};
@@ -90,6 +90,8 @@ struct Parts {
     segments: Arc<Segments>,
     journal: Journal,
     manifest: Manifest,
+    /// Where the write-behind begins: the small entries as of this frame, and the journal's bytes up to it.
+    behind: (Meta, u64, u64),
     chain: Vec<(SegmentName, u64)>,
     frames: Vec<Durable>,
     pending: Arc<Pending>,
@@ -136,10 +138,11 @@ fn make(
         ledger,
         segments,
         journal,
+        behind: (Meta::new(), from.seq, 0),
         manifest,
         chain: vec![(opened.segment, opened.seq)],
         frames: Vec::new(),
-        pending: Arc::new(Pending::new(Meta::new())),
+        pending: Arc::new(Pending::new(Meta::new(), 0)),
         last_batch: 0,
         restored: Restored {
             meta: Meta::new(),
@@ -154,13 +157,13 @@ fn resume(
     tables: &dyn Tables,
     config: &StoreConfig,
 ) -> Result<Parts, StoreError> {
-    let manifest = Manifest::read(&**disk)?;
+    let mut manifest = Manifest::read(&**disk)?;
     if !tables.exists().doing(|| "looking for the table".into())? {
         return Err(StoreError::damaged("the table is missing"));
     }
     let ledger = open_ledger(tables, config, (manifest.table_seq, manifest.sum))?;
     let Replayed {
-        frames,
+        mut frames,
         chain,
         unused,
         last_seq,
@@ -184,10 +187,20 @@ fn resume(
     ));
     tidy(&**disk, &segments, &chain, &unused)?;
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
-    let pending = Arc::new(Pending::new(manifest.meta.clone()));
+    // What the table holds already only brings the small entries forward.
+    let (mut meta, mut seq, mut taken) = (std::mem::take(&mut manifest.meta), manifest.from.seq, 0);
+    let known = frames.partition_point(|frame| frame.seq <= table_seq);
+    let later = frames.split_off(known);
+    for frame in frames {
+        for change in frame.batches.iter().flatten() {
+            change::apply(&mut meta, change, |_, _| ());
+        }
+        (seq, taken) = (frame.seq, taken + frame.bytes);
+    }
+    let pending = Arc::new(Pending::new(meta.clone(), taken));
     let mut waiting = Vec::new();
     let mut last_batch = 0;
-    for frame in frames {
+    for frame in later {
         let mut batches = Vec::new();
         for changes in frame.batches {
             let batch = pending.stage(changes);
@@ -209,6 +222,7 @@ fn resume(
         segments,
         journal,
         manifest,
+        behind: (meta, seq, taken),
         chain,
         frames: waiting,
         last_batch,
@@ -291,7 +305,8 @@ impl Parts {
             ledger,
             segments,
             journal,
-            mut manifest,
+            manifest,
+            behind: (meta, seq, taken),
             chain,
             frames,
             pending,
@@ -315,8 +330,6 @@ impl Parts {
             ledger: ledger.clone(),
         };
         let gauge = Gauge::new(disk.clone(), ledger.clone(), &config);
-        let meta = std::mem::take(&mut manifest.meta);
-        let seq = manifest.from.seq;
         let chain = chain.into();
         let behind = Behind {
             disk,
@@ -328,7 +341,7 @@ impl Parts {
             meta,
             seq,
             chain,
-            taken: 0,
+            taken,
         };
         (
             Engine {

@@ -21,13 +21,24 @@ const HOLD_MAX: usize = 256;
 /// Bytes left for a load to sort into the index: more are sorted in by the write-behind.
 const UNSORTED_MAX: usize = 1 << 20;
 
+/// What a change takes in memory beside its own bytes: two handles, their counts, a place in the index.
+pub(crate) const CHANGE_WEIGHT: usize = 128;
+
 /// A batch that was handed out.
 #[derive(Debug)]
 pub struct Batch {
     /// Batches are numbered as they are handed out, from 1.
     pub(crate) number: u64,
     pub(crate) changes: Vec<Change>,
+    /// An upper bound of its length in the journal.
     pub(crate) bytes: usize,
+}
+
+impl Batch {
+    /// What it counts for while it is kept in memory.
+    fn weight(&self) -> usize {
+        self.bytes + CHANGE_WEIGHT * self.changes.len()
+    }
 }
 
 /// A frame that the journal holds durably.
@@ -89,15 +100,18 @@ struct Queue {
 }
 
 impl Pending {
-    /// Nothing pending, on top of these small entries.
-    pub(crate) fn new(meta: Meta) -> Pending {
+    /// Nothing pending, on top of these small entries; `backlog` bytes of the journal lie behind the last checkpoint.
+    pub(crate) fn new(meta: Meta, backlog: u64) -> Pending {
         Pending {
             inbox: Mutex::default(),
             index: Mutex::new(Index {
                 meta,
                 records: BTreeMap::new(),
             }),
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue {
+                backlog,
+                ..Queue::default()
+            }),
             work: Condvar::new(),
             room: Condvar::new(),
         }
@@ -150,7 +164,11 @@ impl Pending {
     pub(crate) fn push(&self, frame: Durable, mark: usize) {
         let mut queue = lock(&self.queue);
         let before = queue.bytes;
-        let bytes = frame.batches.iter().map(|batch| batch.bytes).sum::<usize>();
+        let bytes = frame
+            .batches
+            .iter()
+            .map(|batch| batch.weight())
+            .sum::<usize>();
         queue.bytes += bytes;
         queue.unsorted += bytes;
         queue.backlog += frame.bytes;
@@ -163,13 +181,9 @@ impl Pending {
         }
     }
 
-    /// The oldest frame, if it is wanted.
-    pub(crate) fn pop_if(&self, wanted: impl FnOnce(&Durable) -> bool) -> Option<Durable> {
-        let mut queue = lock(&self.queue);
-        if !wanted(queue.frames.front()?) {
-            return None;
-        }
-        queue.frames.pop_front()
+    /// The oldest frame.
+    pub(crate) fn pop(&self) -> Option<Durable> {
+        lock(&self.queue).frames.pop_front()
     }
 
     /// These frames are in the table, `records` is all that they changed: what nothing newer has changed since leaves the
@@ -195,7 +209,7 @@ impl Pending {
             }
         }
         let mut queue = lock(&self.queue);
-        queue.bytes -= batches().map(|batch| batch.bytes).sum::<usize>();
+        queue.bytes -= batches().map(|batch| batch.weight()).sum::<usize>();
         self.room.notify_all();
     }
 
