@@ -96,10 +96,10 @@ fn batch(number: u32, huge: bool) -> Vec<Change> {
             text(format!("value {number}")),
         ),
     ];
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         changes.push(Change::DropRecord(text(format!("r{:02}", number * 5 % 23))));
     }
-    if number % 4 == 0 {
+    if number.is_multiple_of(4) {
         changes.push(Change::Promote {
             from: "w".into(),
             to: text(format!("w{:04}", number - 2)),

@@ -55,7 +55,7 @@ impl StoreConfig {
     /// The same, fitted to a volume of `total` bytes.
     pub(crate) fn fitted(&self, total: u64) -> StoreConfig {
         let total = self.disk_bytes_max.map_or(total, |max| max.min(total));
-        // Together below half of it: the journal up to its limit is 2/8 + 1/16, the ballast 1/32.
+        // Together below half of it: the journal up to its limit is 2/8 + 1/16, the ballast 1/16.
         let segment_bytes = self
             .segment_bytes
             .min((total / 64).max(64 << 10))
@@ -64,7 +64,7 @@ impl StoreConfig {
         let pending_bytes_max = self
             .pending_bytes_max
             .min(usize::try_from(total / 16).unwrap_or(usize::MAX));
-        let ballast_bytes = self.ballast_bytes.min(total / 32);
+        let ballast_bytes = self.ballast_bytes.min(total / 16);
         let needed = 2 * pending_bytes_max as u64 + 2 * segment_bytes + ballast_bytes;
         StoreConfig {
             segment_bytes,

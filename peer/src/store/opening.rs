@@ -45,7 +45,7 @@ pub(crate) fn open(
     }
     let total = disk.space().doing(|| "measuring the disk".into())?.total;
     let config = config.fitted(total);
-    drop_ballast(&*disk, config.low_bytes.unwrap_or(0))?;
+    drop_ballast(&*disk, config.ballast_bytes)?;
     // What this process can read it will act on; first make sure that it stays, names included.
     disk.sync_dir()
         .doing(|| "syncing the store's directory".into())?;
@@ -158,6 +158,9 @@ fn resume(
     config: &StoreConfig,
 ) -> Result<Parts, StoreError> {
     let mut manifest = Manifest::read(&**disk)?;
+    // Before the table is opened: on a full disk it needs the room that a cut or a making of files left taken.
+    let oldest = manifest.from.segment;
+    discard(&**disk, |name| name.id < oldest)?;
     if !tables.exists().doing(|| "looking for the table".into())? {
         return Err(StoreError::damaged("the table is missing"));
     }
@@ -185,7 +188,7 @@ fn resume(
         config.segment_bytes,
         newest + 1,
     ));
-    tidy(&**disk, &segments, &chain, &unused)?;
+    adopt(&**disk, &segments, &unused)?;
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
     // What the table holds already only brings the small entries forward.
     let (mut meta, mut seq, mut taken) = (std::mem::take(&mut manifest.meta), manifest.from.seq, 0);
@@ -234,28 +237,25 @@ fn resume(
     })
 }
 
-/// Removes what a cut or a making of files left half done.
-fn tidy(
-    disk: &dyn Disk,
-    pool: &Segments,
-    chain: &[(SegmentName, u64)],
-    unused: &[SegmentName],
-) -> Result<(), StoreError> {
+/// Takes over the segments that were made ahead, as far as they suit, and removes the others.
+fn adopt(disk: &dyn Disk, pool: &Segments, unused: &[SegmentName]) -> Result<(), StoreError> {
     let mut adopted = 0;
     while let Some(next) = unused.get(adopted)
         && pool.adopt(*next)?
     {
         adopted += 1;
     }
-    let keeps = |name: SegmentName| {
-        unused[..adopted].contains(&name) || chain.iter().any(|(used, _)| *used == name)
-    };
+    discard(disk, |name| unused[adopted..].contains(&name))
+}
+
+/// Removes files that were never finished, and the segments that are not wanted.
+fn discard(disk: &dyn Disk, unwanted: impl Fn(SegmentName) -> bool) -> Result<(), StoreError> {
     let mut removed = false;
     for (file, _) in disk
         .list()
         .doing(|| "listing the store's directory".into())?
     {
-        if is_leftover(&file) || SegmentName::parse(&file).is_some_and(|name| !keeps(name)) {
+        if is_leftover(&file) || SegmentName::parse(&file).is_some_and(&unwanted) {
             disk.remove(&file).doing(|| format!("removing {file}"))?;
             removed = true;
         }

@@ -73,8 +73,9 @@ impl Gauge {
     }
 }
 
-/// Frees the ballast if there is little room. Before anything else is written.
-pub(crate) fn drop_ballast(disk: &dyn Disk, low_bytes: u64) -> Result<(), StoreError> {
+/// Frees the ballast if there is less room than it would make: what is low is still enough to open, and the ballast is
+/// for when there is nothing. Before anything else is written.
+pub(crate) fn drop_ballast(disk: &dyn Disk, ballast_bytes: u64) -> Result<(), StoreError> {
     let free = disk
         .space()
         .doing(|| "measuring the free space".into())?
@@ -84,7 +85,7 @@ pub(crate) fn drop_ballast(disk: &dyn Disk, low_bytes: u64) -> Result<(), StoreE
         .doing(|| "listing the store's directory".into())?
         .iter()
         .any(|(name, _)| name == BALLAST);
-    if there && free < low_bytes {
+    if there && free < ballast_bytes {
         tracing::warn!(free, "little room on the disk: the ballast is freed");
         disk.remove(BALLAST)
             .doing(|| "removing the ballast".into())?;

@@ -326,7 +326,10 @@ fn write_behind(
             behind.prepare()?;
             behind.pending.settle();
             let (bytes, backlog) = behind.pending.sizes();
-            let due = backlog >= config.checkpoint_bytes;
+            // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
+            let crowded =
+                behind.chain.len() as u64 > config.checkpoint_bytes / config.segment_bytes + 2;
+            let due = backlog >= config.checkpoint_bytes || crowded;
             if bytes >= mark || due || drained.elapsed() >= BEHIND_MAX {
                 // To the end of what waits now, in portions: a segment may be asked for in between.
                 for _ in 0..bytes.div_ceil(config.behind_bytes.max(1)) + 1 {
@@ -342,10 +345,14 @@ fn write_behind(
             }
             if measured.is_none_or(|last| last.elapsed() >= TICK) {
                 measured = Some(Instant::now());
-                let room = gauge.read()?;
-                if room.low != low {
-                    low = room.low;
-                    (report.tell)(StoreEvent::DiskLow(low));
+                match gauge.read() {
+                    Ok(room) if room.low == low => (),
+                    Ok(room) => {
+                        low = room.low;
+                        (report.tell)(StoreEvent::DiskLow(low));
+                    }
+                    // Nothing durable hangs on it.
+                    Err(error) => tracing::warn!(%error, "the room on the disk is not known"),
                 }
             }
             Ok(())
