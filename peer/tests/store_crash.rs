@@ -224,7 +224,7 @@ fn take(
     Ok(())
 }
 
-const LOSSES: [Loss; 8] = [
+const LOSSES: [Loss; 11] = [
     Loss::Process,
     Loss::All,
     Loss::None,
@@ -233,6 +233,9 @@ const LOSSES: [Loss; 8] = [
     Loss::Some(3),
     Loss::Some(4),
     Loss::Some(5),
+    Loss::Some(6),
+    Loss::Some(7),
+    Loss::Some(8),
 ];
 
 /// Opens the store after a restart and looks at everything in it.

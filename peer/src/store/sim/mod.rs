@@ -34,7 +34,7 @@ pub enum Loss {
     /// A power cut that took none of it: the disk had been quick.
     None,
     /// A power cut that took part of it, by chance from this seed: of a file's writes any sectors, or the end from some
-    /// byte on; of names and of table batches the end from some point on.
+    /// byte on; of the names any, or the end; of the table's batches the end.
     Some(u64),
 }
 

@@ -38,6 +38,8 @@ pub(super) struct File {
 enum NameChange {
     Set(String, u64),
     Drop(String),
+    /// One step: a power cut leaves the old name or the new one.
+    Rename(String, String, u64),
 }
 
 /// The changes of one batch.
@@ -98,9 +100,8 @@ impl State {
             return false;
         };
         self.names.insert(to.into(), id);
-        // One step: a power cut leaves the old name or the new one.
-        self.unsynced_names.push(NameChange::Set(to.into(), id));
-        self.unsynced_names.push(NameChange::Drop(from.into()));
+        self.unsynced_names
+            .push(NameChange::Rename(from.into(), to.into(), id));
         true
     }
 
@@ -119,11 +120,16 @@ impl State {
             Loss::None => Chance::Always,
             Loss::Some(seed) => Chance::Seeded(seed),
         };
+        // In order up to some point, or any of them: nothing but a sync orders names.
+        let ordered = chance.coin();
         let kept = chance.prefix(self.unsynced_names.len());
-        for change in self.unsynced_names.drain(..).take(kept) {
-            match change {
-                NameChange::Set(name, id) => drop(self.durable_names.insert(name, id)),
-                NameChange::Drop(name) => drop(self.durable_names.remove(&name)),
+        for (number, change) in self.unsynced_names.drain(..).enumerate() {
+            if if ordered {
+                number < kept
+            } else {
+                chance.coin()
+            } {
+                change.apply(&mut self.durable_names);
             }
         }
         self.names = self.durable_names.clone();
@@ -134,6 +140,19 @@ impl State {
         self.files
             .retain(|id, _| names.values().any(|named| named == id));
         self.table.crash(&mut chance);
+    }
+}
+
+impl NameChange {
+    fn apply(self, names: &mut BTreeMap<String, u64>) {
+        match self {
+            NameChange::Set(name, id) => drop(names.insert(name, id)),
+            NameChange::Drop(name) => drop(names.remove(&name)),
+            NameChange::Rename(from, to, id) => {
+                names.remove(&from);
+                names.insert(to, id);
+            }
+        }
     }
 }
 
