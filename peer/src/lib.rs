@@ -1,1 +1,3 @@
 //! The real world around a node: network, store, clients, command line.
+
+pub mod net;

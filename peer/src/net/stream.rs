@@ -1,0 +1,231 @@
+//! The two ends of a stream after its hello, each a task of its own.
+//!
+//! Frames go from opener to acceptor. The other way go confirmations: four bytes, how many more bytes the acceptor's
+//! *loop* has taken. The opener has at most a window of unconfirmed bytes on its way, so whatever stalls over there (the
+//! loop, the process, the network) is felt here as a queue that fills, and what lies in the sockets stays small.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use libp2p::futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use node::Class;
+use tokio::time::timeout;
+
+use super::frame::{Decoder, FrameTooLong, PREFIX_BYTES, prefix};
+use super::link::Link;
+use super::queue::BATCH_FRAMES_MAX;
+use super::shared::Shared;
+
+/// Yamux hands over frames of 16 KiB.
+const READ_BYTES: usize = 16 * 1024;
+/// Longer frames are written from where they lie, shorter ones gathered first.
+const GATHER_BYTES_MAX: usize = 4 * 1024;
+/// Written at a time, each with its own deadline: a slow peer makes progress, a stopped one does not.
+const WRITE_BYTES: usize = 16 * 1024;
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    /// The other side closed it, or the connection went.
+    #[error("closed")]
+    Closed,
+    /// The other side took nothing for too long.
+    #[error("stalled")]
+    Stalled,
+    /// The other side sent what nobody may send.
+    #[error("violation: {0}")]
+    Violation(&'static str),
+    /// The connection broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<FrameTooLong> for End {
+    fn from(_: FrameTooLong) -> End {
+        End::Violation("a frame too long was announced")
+    }
+}
+
+/// Writes what `link` has queued for this class, until the stream ends.
+pub(super) async fn write<S>(mut stream: S, link: &Link, class: Class, stall: Duration) -> End
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let queue = link.queue(class);
+    let mut batch = Vec::with_capacity(BATCH_FRAMES_MAX);
+    let mut gather = Vec::new();
+    let mut confirmations = Confirmations::default();
+    let mut unconfirmed = 0;
+    loop {
+        let confirmed = if unconfirmed >= queue.window_bytes() {
+            match timeout(stall, confirmations.next(&mut stream)).await {
+                Ok(confirmed) => Some(confirmed),
+                Err(_) => return End::Stalled,
+            }
+        } else {
+            tokio::select! {
+                biased;
+                // Also how an idle writer learns that the connection is gone.
+                confirmed = confirmations.next(&mut stream) => Some(confirmed),
+                () = queue.take(&mut batch) => None,
+            }
+        };
+        if let Some(confirmed) = confirmed {
+            match confirmed.map(|bytes| unconfirmed.checked_sub(bytes)) {
+                Ok(Some(rest)) => unconfirmed = rest,
+                Ok(None) => return End::Violation("more was confirmed than was sent"),
+                Err(error) => return ended(error),
+            }
+            continue;
+        }
+        let bytes: usize = batch.iter().map(Bytes::len).sum();
+        match write_batch(&mut stream, &batch, &mut gather, stall).await {
+            Ok(()) => queue.sent(batch.len(), bytes),
+            Err(end) => {
+                queue.lost(batch.len());
+                return end;
+            }
+        }
+        unconfirmed += bytes + batch.len() * PREFIX_BYTES;
+        batch.clear();
+    }
+}
+
+/// Hands what arrives to the loop, until the stream ends.
+pub(super) async fn read<S>(mut stream: S, link: &Link, class: Class, shared: &Shared) -> End
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stall = shared.config.timing.stall;
+    // Often enough that the sender never waits for a confirmation that is merely late.
+    let confirm_at = link.queue(class).window_bytes() / 4;
+    let mut bytes = vec![0; READ_BYTES];
+    let mut decoder = Decoder::default();
+    let mut unconfirmed = 0;
+    loop {
+        let n = match stream.read(&mut bytes).await {
+            Ok(0) if decoder.is_cut() => return End::Violation("the stream ended within a frame"),
+            Ok(0) => return End::Closed,
+            Ok(n) => n,
+            Err(error) => return ended(error),
+        };
+        decoder.extend(&bytes[..n]);
+        let mut frames = Vec::new();
+        let end = loop {
+            match decoder.next() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break None,
+                Err(too_long) => break Some(End::from(too_long)),
+            }
+        };
+        if !frames.is_empty() {
+            link.received(class, frames.len(), frames.iter().map(Bytes::len).sum());
+            // Here, and only here, one waits for the loop.
+            if shared
+                .inbox
+                .deliver(link.peer, class, frames)
+                .await
+                .is_err()
+            {
+                return End::Closed;
+            }
+        }
+        if let Some(end) = end {
+            return end;
+        }
+        unconfirmed += n;
+        if unconfirmed >= confirm_at {
+            let confirmation = (unconfirmed as u32).to_le_bytes();
+            if let Err(end) = write_all(&mut stream, &confirmation, stall).await {
+                return end;
+            }
+            if let Err(end) = flush(&mut stream, stall).await {
+                return end;
+            }
+            unconfirmed = 0;
+        }
+    }
+}
+
+/// Writes all of a batch and flushes once: a flush for each frame costs seven times as much.
+///
+/// Plain writes, not a sink: `flush` of a `FramedWrite` would be ambiguous between the sink's and the stream's.
+async fn write_batch<S>(
+    stream: &mut S,
+    batch: &[Bytes],
+    gather: &mut Vec<u8>,
+    stall: Duration,
+) -> Result<(), End>
+where
+    S: AsyncWrite + Unpin,
+{
+    for frame in batch {
+        gather.extend_from_slice(&prefix(frame));
+        if frame.len() <= GATHER_BYTES_MAX {
+            gather.extend_from_slice(frame);
+        }
+        if frame.len() > GATHER_BYTES_MAX || gather.len() >= WRITE_BYTES {
+            write_all(stream, gather, stall).await?;
+            gather.clear();
+        }
+        if frame.len() > GATHER_BYTES_MAX {
+            write_all(stream, frame, stall).await?;
+        }
+    }
+    write_all(stream, gather, stall).await?;
+    gather.clear();
+    flush(stream, stall).await
+}
+
+async fn write_all<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    bytes: &[u8],
+    stall: Duration,
+) -> Result<(), End> {
+    for chunk in bytes.chunks(WRITE_BYTES) {
+        timeout(stall, stream.write_all(chunk))
+            .await
+            .map_err(|_| End::Stalled)?
+            .map_err(ended)?;
+    }
+    Ok(())
+}
+
+async fn flush<S: AsyncWrite + Unpin>(stream: &mut S, stall: Duration) -> Result<(), End> {
+    timeout(stall, stream.flush())
+        .await
+        .map_err(|_| End::Stalled)?
+        .map_err(ended)
+}
+
+/// A stream that is no longer there reads as closed, whatever the layer below calls it.
+fn ended(error: io::Error) -> End {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => {
+            End::Closed
+        }
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => End::Closed,
+        _ => End::Io(error),
+    }
+}
+
+/// Confirmations as they come. Half of one is kept where the wait is given up.
+#[derive(Default)]
+struct Confirmations {
+    bytes: [u8; 4],
+    have: usize,
+}
+
+impl Confirmations {
+    async fn next<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> io::Result<usize> {
+        while self.have < self.bytes.len() {
+            match stream.read(&mut self.bytes[self.have..]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => self.have += n,
+            }
+        }
+        self.have = 0;
+        Ok(u32::from_le_bytes(self.bytes) as usize)
+    }
+}
