@@ -22,8 +22,8 @@ use super::shared::{Pending, Shared};
 
 /// How often what has no event of its own is looked after.
 const TICK: Duration = Duration::from_secs(1);
-/// At the end, so long for what is queued and for connections to close.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// At the end, so long for what is queued, and again so long for connections to close.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 /// Pings missed in a row that end a connection.
 const PINGS_MISSED_MAX: u32 = 2;
 
@@ -260,15 +260,12 @@ impl Driver {
                 ADDRESSES_MAX,
             );
             let connected = self.swarm.is_connected(&peer_id_of(&peer));
-            // The link may have been taken for idle and removed since it was asked for.
-            self.shared
-                .links
-                .get_or_add(peer)
-                .wanted
-                .store(true, Ordering::Relaxed);
             let until = Until::Wanted(now + self.shared.config.timing.wanted);
             self.redial
                 .want(Target::Peer(peer), addresses, until, connected, now);
+            if let Some(link) = self.shared.links.get(&peer) {
+                link.asked.store(false, Ordering::Relaxed);
+            }
         }
         for (peer_id, connection) in orders.close {
             self.swarm
@@ -313,7 +310,8 @@ impl Driver {
         let redial = &self.redial;
         self.shared.links.retain(|link| {
             let is_wanted = redial.is_wanted(&link.peer);
-            link.wanted.store(is_wanted, Ordering::Relaxed);
+            let is_asked = link.asked.load(Ordering::Relaxed);
+            link.wanted.store(is_wanted || is_asked, Ordering::Relaxed);
             if !link.is_up() {
                 link.expire(now);
             }

@@ -46,11 +46,6 @@ impl Decoder {
         self.buffer.advance(PREFIX_BYTES);
         Ok(Some(self.buffer.split_to(len as usize).freeze()))
     }
-
-    /// Whether the stream ended within a frame.
-    pub(super) fn is_cut(&self) -> bool {
-        !self.buffer.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -100,7 +95,7 @@ mod tests {
                 rest = later;
             }
             prop_assert_eq!(received, frames);
-            prop_assert!(!decoder.is_cut());
+            prop_assert!(decoder.buffer.is_empty());
         }
 
         #[test]

@@ -307,8 +307,16 @@ impl InboundUpgrade<Stream> for Greeting {
     fn upgrade_inbound(self, mut stream: Stream, _: &'static str) -> Self::Future {
         async move {
             let mine = self.shared.membership();
-            let purpose = hello::accept(&mut stream, &mine, &self.shared.me, &self.peer).await?;
-            Ok((purpose, stream))
+            match hello::accept(&mut stream, &mine, &self.shared.me, &self.peer).await {
+                Ok(purpose) => Ok((purpose, stream)),
+                Err(error) => {
+                    if let GreetingError::RefusedByUs(_) = error {
+                        // Elsewhere: within the greeting's time the refusal might be taken for silence.
+                        tokio::spawn(hello::linger(stream));
+                    }
+                    Err(error)
+                }
+            }
         }
         .boxed()
     }

@@ -213,12 +213,17 @@ async fn refuse<S>(stream: &mut S, reason: Refusal) -> Result<Purpose, GreetingE
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // Whether the other side reads it is its own affair; that it was refused stands.
-    if write(stream, &Answer::Refused(reason)).await.is_ok() && stream.close().await.is_ok() {
-        // The opener closes when it has read it. Dropped before, the stream might be reset with the answer unread.
+    // Whether the other side can still be told is its own affair; that it was refused stands.
+    let _ = write(stream, &Answer::Refused(reason)).await;
+    Err(GreetingError::RefusedByUs(reason))
+}
+
+/// Leaves a refused opener the time to read why: a stream that is dropped may be reset with the answer unread.
+pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    if stream.close().await.is_ok() {
+        // It closes its side when it has read.
         let _ = tokio::time::timeout(LINGER, stream.read(&mut [0; 1])).await;
     }
-    Err(GreetingError::RefusedByUs(reason))
 }
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Serialize) -> io::Result<()> {

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use libp2p::swarm::ConnectionId;
@@ -29,6 +29,8 @@ pub(super) struct Link {
     rtt_us: AtomicU64,
     /// Somebody asked for this peer. Such a peer finds a place when strangers no longer do.
     pub(super) wanted: AtomicBool,
+    /// The loop asked for this peer and the swarm task has not heard of it yet: not to be forgotten meanwhile.
+    pub(super) asked: AtomicBool,
     /// Connections on which a hello was accepted. The peer is up while there are any.
     accepted: Mutex<HashSet<ConnectionId>>,
 }
@@ -62,6 +64,7 @@ impl Link {
             received: Default::default(),
             rtt_us: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             accepted: Mutex::default(),
         }
     }
@@ -109,7 +112,7 @@ impl Link {
 
     /// Nothing waits to be written.
     pub(super) fn is_drained(&self) -> bool {
-        self.queues.iter().all(|queue| queue.depth().0 == 0)
+        self.queues.iter().all(Queue::is_drained)
     }
 
     pub(super) fn stats(&self) -> PeerStats {
@@ -152,46 +155,49 @@ impl Links {
     }
 
     pub(super) fn get(&self, peer: &PeerKey) -> Option<Arc<Link>> {
-        self.map
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(peer)
-            .cloned()
+        self.read().get(peer).cloned()
     }
 
     pub(super) fn get_or_add(&self, peer: PeerKey) -> Arc<Link> {
-        if let Some(link) = self.get(&peer) {
-            return link;
-        }
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let link = map
+        self.write()
             .entry(peer)
-            .or_insert_with(|| Arc::new(Link::new(peer, &self.config, &self.memory)));
-        link.clone()
+            .or_insert_with(|| self.new_link(peer))
+            .clone()
     }
 
-    /// Forgets those that `keep` does not name.
+    /// The loop asks for this peer. Says whether there was room for it among [`NetConfig::peers_max`].
+    pub(super) fn ask(&self, peer: PeerKey) -> bool {
+        // Marked under the lock that the swarm task forgets under: what is queued from now on is not forgotten with it.
+        let mut map = self.write();
+        if map.len() >= self.config.peers_max && !map.contains_key(&peer) {
+            return false;
+        }
+        let link = map.entry(peer).or_insert_with(|| self.new_link(peer));
+        link.asked.store(true, Ordering::Relaxed);
+        link.wanted.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Forgets those that `keep` does not name and nobody just asked for.
     pub(super) fn retain(&self, mut keep: impl FnMut(&Link) -> bool) {
-        self.map
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, link| keep(link));
+        self.write()
+            .retain(|_, link| keep(link) || link.asked.load(Ordering::Relaxed));
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Link>> {
-        self.map
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.read().values().cloned().collect()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.map
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+    fn new_link(&self, peer: PeerKey) -> Arc<Link> {
+        Arc::new(Link::new(peer, &self.config, &self.memory))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<PeerKey, Arc<Link>>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<PeerKey, Arc<Link>>> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes in all outgoing queues.

@@ -56,6 +56,8 @@ pub(super) struct Queue {
 struct Inner {
     entries: VecDeque<Entry>,
     bytes: usize,
+    /// Frames that the writer took and did not yet account for.
+    in_hand: usize,
     /// The writer found nothing and sleeps: the next push wakes it. While it works nobody pays for a wake-up.
     sleeping: bool,
     counts: QueueCounts,
@@ -97,6 +99,7 @@ impl Queue {
         let inner = Inner {
             entries: VecDeque::new(),
             bytes: 0,
+            in_hand: 0,
             sleeping: false,
             counts: QueueCounts::default(),
         };
@@ -173,6 +176,7 @@ impl Queue {
                 batch.push(entry.frame);
             }
         }
+        inner.in_hand += batch.len();
         inner.sleeping = batch.is_empty();
         !batch.is_empty()
     }
@@ -189,20 +193,29 @@ impl Queue {
 
     /// These frames were written and flushed.
     pub(super) fn sent(&self, frames: usize, bytes: usize) {
-        let counts = &mut lock(&self.inner).counts;
-        counts.sent_frames += frames as u64;
-        counts.sent_bytes += bytes as u64;
+        let mut inner = lock(&self.inner);
+        inner.in_hand -= frames;
+        inner.counts.sent_frames += frames as u64;
+        inner.counts.sent_bytes += bytes as u64;
     }
 
     /// These frames were taken, and the stream broke before they were flushed.
     pub(super) fn lost(&self, frames: usize) {
-        lock(&self.inner).counts.lost += frames as u64;
+        let mut inner = lock(&self.inner);
+        inner.in_hand -= frames;
+        inner.counts.lost += frames as u64;
     }
 
     /// Frames and bytes that wait.
     pub(super) fn depth(&self) -> (usize, usize) {
         let inner = lock(&self.inner);
         (inner.entries.len(), inner.bytes)
+    }
+
+    /// Nothing waits, neither here nor with the writer.
+    pub(super) fn is_drained(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.entries.is_empty() && inner.in_hand == 0
     }
 
     pub(super) fn counts(&self) -> QueueCounts {

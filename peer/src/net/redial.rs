@@ -61,6 +61,9 @@ struct Entry {
     state: State,
     failures: u32,
     refusals: u32,
+    /// Not before that, after a refusal, whatever else happens: of two simultaneous connections one may still come up, and
+    /// go, after the other was refused.
+    not_before: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -101,6 +104,7 @@ impl Redial {
             state,
             failures: 0,
             refusals: 0,
+            not_before: now,
         });
         entry.until = entry.until.max(until);
         if !addresses.is_empty() && addresses != entry.addresses {
@@ -200,7 +204,7 @@ impl Redial {
                 entry.failures,
                 draw,
             );
-            entry.state = State::Idle(now + pause);
+            entry.state = State::Idle((now + pause).max(entry.not_before));
             entry.failures = entry.failures.saturating_add(1);
         }
     }
@@ -223,6 +227,7 @@ impl Redial {
         {
             entry.failures = 0;
             entry.refusals = 0;
+            entry.not_before = now;
             if let Until::Wanted(until) = &mut entry.until {
                 *until = (*until).max(now + self.timing.wanted);
             }
@@ -247,16 +252,21 @@ impl Redial {
     pub(super) fn refused(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
             let draw = self.draw();
-            if let Some(entry) = self.entries.get_mut(&target) {
+            let Some(entry) = self.entries.get_mut(&target) else {
+                continue;
+            };
+            // Refused on both of two connections is refused once.
+            if entry.refusals == 0 || now >= entry.not_before {
                 let pause = backoff(
                     self.timing.refused_min,
                     self.timing.refused_max,
                     entry.refusals,
                     draw,
                 );
-                entry.state = State::Idle(now + pause);
+                entry.not_before = now + pause;
                 entry.refusals = entry.refusals.saturating_add(1);
             }
+            entry.state = State::Idle(entry.not_before);
         }
     }
 
@@ -351,9 +361,14 @@ mod tests {
         let (_, id) = bench.dial().unwrap();
         bench.redial.connected(A, id);
         bench.redial.refused(A, bench.now);
+        // Another connection, dialled at the same time, comes up and goes.
+        bench.redial.connected(A, ConnectionId::new_unchecked(1000));
+        bench.redial.refused(A, bench.now);
+        bench.redial.connected(A, ConnectionId::new_unchecked(1001));
         bench.redial.gone(A, bench.now);
         bench.want(Until::Forever);
-        assert!(bench.dial().unwrap().0 >= Duration::from_secs(30));
+        let waited = bench.dial().unwrap().0;
+        assert!(waited >= Duration::from_secs(30) && waited <= Duration::from_secs(60));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use libp2p::core::transport::TransportError;
@@ -14,7 +14,7 @@ use overlay::{PeerKey, RingId};
 
 use super::addresses::is_tcp;
 use super::config::NetConfig;
-use super::driver::{Behaviour, Driver};
+use super::driver::{Behaviour, Driver, FAREWELL};
 use super::event::{NetEvent, Outgoing, SendError, Transport};
 use super::hello::NETWORK_BYTES_MAX;
 use super::identity::{Identity, peer_id_of};
@@ -135,11 +135,11 @@ impl Net {
         self.handle.send(peer, class, frame)
     }
 
-    /// Stops: what is queued for connected peers is written, connections are closed, for a second at most. Waits for
+    /// Stops: what is queued for connected peers is written, connections are closed, for two seconds at most. Waits for
     /// that, so not to be called from a task of the runtime.
     pub fn shutdown(self) {
         self.handle.stop();
-        let _ = self.stopped.recv_timeout(Duration::from_secs(2));
+        let _ = self.stopped.recv_timeout(3 * FAREWELL);
     }
 }
 
@@ -221,13 +221,11 @@ impl NetHandle {
         if peer == self.shared.me {
             return;
         }
-        let links = &self.shared.links;
-        if links.get(&peer).is_none() && links.len() >= self.shared.config.peers_max {
+        // From now on frames for it are queued.
+        if !self.shared.links.ask(peer) {
             count(&self.shared.counters.over_limit);
             return;
         }
-        // From now on frames for it are queued.
-        links.get_or_add(peer).wanted.store(true, Ordering::Relaxed);
         self.shared.orders.give(|orders| {
             let waiting = orders.dial.entry(peer).or_default();
             if !addresses.is_empty() {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::frame::{Decoder, FrameTooLong, PREFIX_BYTES, prefix};
 use super::link::Link;
-use super::queue::BATCH_FRAMES_MAX;
+use super::queue::{BATCH_FRAMES_MAX, Queue};
 use super::shared::Shared;
 
 /// Yamux hands over frames of 16 KiB.
@@ -53,7 +53,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let queue = link.queue(class);
-    let mut batch = Vec::with_capacity(BATCH_FRAMES_MAX);
+    let mut batch = Batch {
+        queue,
+        frames: Vec::with_capacity(BATCH_FRAMES_MAX),
+    };
     let mut gather = Vec::new();
     let mut confirmations = Confirmations::default();
     let mut unconfirmed = 0;
@@ -68,7 +71,7 @@ where
                 biased;
                 // Also how an idle writer learns that the connection is gone.
                 confirmed = confirmations.next(&mut stream) => Some(confirmed),
-                () = queue.take(&mut batch) => None,
+                () = queue.take(&mut batch.frames) => None,
             }
         };
         if let Some(confirmed) = confirmed {
@@ -79,16 +82,26 @@ where
             }
             continue;
         }
-        let bytes: usize = batch.iter().map(Bytes::len).sum();
-        match write_batch(&mut stream, &batch, &mut gather, stall).await {
-            Ok(()) => queue.sent(batch.len(), bytes),
-            Err(end) => {
-                queue.lost(batch.len());
-                return end;
-            }
+        let frames = batch.frames.len();
+        let bytes: usize = batch.frames.iter().map(Bytes::len).sum();
+        if let Err(end) = write_batch(&mut stream, &batch.frames, &mut gather, stall).await {
+            return end;
         }
-        unconfirmed += bytes + batch.len() * PREFIX_BYTES;
-        batch.clear();
+        queue.sent(frames, bytes);
+        batch.frames.clear();
+        unconfirmed += bytes + frames * PREFIX_BYTES;
+    }
+}
+
+/// Frames taken from a queue. Those that were not written when this goes, for whatever reason, are counted as lost.
+struct Batch<'a> {
+    queue: &'a Queue,
+    frames: Vec<Bytes>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.queue.lost(self.frames.len());
     }
 }
 
@@ -105,7 +118,7 @@ where
     let mut unconfirmed = 0;
     loop {
         let n = match stream.read(&mut bytes).await {
-            Ok(0) if decoder.is_cut() => return End::Violation("the stream ended within a frame"),
+            // Also within a frame: so it ends where a process dies.
             Ok(0) => return End::Closed,
             Ok(n) => n,
             Err(error) => return ended(error),
