@@ -13,7 +13,7 @@ use peer::net::{
 use tokio::runtime::Runtime;
 
 /// Long enough for a loaded machine; nothing waits for so long unless it fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A network, its runtime, and all that it told so far. Dropped, it is gone as if killed: nobody says goodbye.
 pub struct Peer {
@@ -28,6 +28,8 @@ pub struct Peer {
 pub fn config() -> NetConfig {
     let mut config = NetConfig::new("test");
     config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()];
+    // Handshakes of an unoptimised build take their time on a busy machine: two hundred at once, ten seconds.
+    config.timing.hello = PATIENCE;
     config.timing.stall = Duration::from_secs(2);
     config.timing.redial_min = Duration::from_millis(20);
     config.timing.redial_max = Duration::from_millis(500);
@@ -39,6 +41,12 @@ pub fn start(config: NetConfig) -> Peer {
 }
 
 pub fn start_as(identity: Identity, config: NetConfig) -> Peer {
+    // `RUST_LOG=peer=debug` says why a connection ended.
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_test_writer()
+        .try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -116,9 +124,10 @@ impl Peer {
             let rest = deadline.saturating_duration_since(Instant::now());
             if self.wake.recv_timeout(rest).is_err() {
                 panic!(
-                    "{:?} waits in vain for {what}: {:?}",
+                    "{:?} waits in vain for {what}: {:?}, {:#?}",
                     self.key(),
-                    self.summary()
+                    self.summary(),
+                    self.handle().stats()
                 );
             }
         }
