@@ -93,8 +93,7 @@ impl Driver {
                 continue;
             }
             let target = peer.map_or(Target::Door(at.clone()), Target::Peer);
-            // Several addresses of one peer are tried together.
-            redial.join(target, at, now);
+            redial.add(target, at, Until::Forever, false, now);
         }
         Driver {
             shared,
@@ -238,13 +237,8 @@ impl Driver {
             };
             if let Some(peer) = peer_key_of(&peer_id).filter(|_| is_dialable(&address, true)) {
                 let connected = self.swarm.is_connected(&peer_id);
-                self.redial.want(
-                    Target::Peer(peer),
-                    vec![address],
-                    Until::Found,
-                    connected,
-                    now,
-                );
+                self.redial
+                    .add(Target::Peer(peer), address, Until::Found, connected, now);
             }
         }
     }

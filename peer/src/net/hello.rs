@@ -265,6 +265,7 @@ mod tests {
     use libp2p::futures::join;
     use proptest::prelude::*;
 
+    use super::super::pipe::pipe;
     use super::*;
 
     const A: PeerKey = PeerKey([1; 32]);
@@ -287,8 +288,7 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let (one, two) = tokio::io::duplex(4096);
-            let (mut one, mut two) = (Compat(one), Compat(two));
+            let (mut one, mut two) = pipe(4096, None);
             let opener = async {
                 let result = open(&mut one, a, &A, &B, Purpose::Frames(Class::Data)).await;
                 drop(one);
@@ -357,8 +357,7 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let (one, two) = tokio::io::duplex(4096);
-            let (mut one, mut two) = (Compat(one), Compat(two));
+            let (mut one, mut two) = pipe(4096, None);
             one.write_all(&[5, 0, 9, 9, 1, 2, 3]).await.unwrap();
             let mine = member("net", None, None);
             let opener = async {
@@ -418,37 +417,6 @@ mod tests {
             let mine = member("net", Some(1), Some(1));
             prop_assert!(block_on(accept(&mut Canned(&bytes), &mine, &B, &A)).is_err());
             prop_assert!(block_on(open(&mut Canned(&bytes), &mine, &A, &B, Purpose::Check)).is_err());
-        }
-    }
-
-    /// tokio's pipe as a stream of the futures crate.
-    struct Compat(tokio::io::DuplexStream);
-
-    impl AsyncRead for Compat {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut [u8],
-        ) -> Poll<io::Result<usize>> {
-            let mut buf = tokio::io::ReadBuf::new(buf);
-            tokio::io::AsyncRead::poll_read(Pin::new(&mut self.0), cx, &mut buf)
-                .map_ok(|()| buf.filled().len())
-        }
-    }
-
-    impl AsyncWrite for Compat {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            tokio::io::AsyncWrite::poll_write(Pin::new(&mut self.0), cx, buf)
-        }
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            tokio::io::AsyncWrite::poll_flush(Pin::new(&mut self.0), cx)
-        }
-        fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            tokio::io::AsyncWrite::poll_shutdown(Pin::new(&mut self.0), cx)
         }
     }
 }

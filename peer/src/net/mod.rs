@@ -44,6 +44,8 @@ mod inbox;
 mod limits;
 mod link;
 mod network_key;
+#[cfg(test)]
+mod pipe;
 mod queue;
 mod redial;
 mod shared;

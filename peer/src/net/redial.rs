@@ -116,15 +116,24 @@ impl Redial {
         }
     }
 
-    /// Dial `target` there for ever; addresses of one peer add up and are tried together.
-    pub(super) fn join(&mut self, target: Target, address: Multiaddr, now: Instant) {
-        let known = self
+    /// The same for one address more, beside those that are known: they are tried together.
+    pub(super) fn add(
+        &mut self,
+        target: Target,
+        address: Multiaddr,
+        until: Until,
+        connected: bool,
+        now: Instant,
+    ) {
+        let mut addresses = self
             .entries
             .get(&target)
             .map(|entry| entry.addresses.clone())
             .unwrap_or_default();
-        let addresses = known.into_iter().chain([address]).collect();
-        self.want(target, addresses, Until::Forever, false, now);
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+        self.want(target, addresses, until, connected, now);
     }
 
     /// Those to dial now. Forgets those whose time is over.

@@ -204,3 +204,28 @@ fn nobody_is_sent_anything_who_was_not_asked_for() {
     b.wait("a frame", |b| b.texts(key, Class::Data) == ["early"]);
     assert!(b.is_up(key));
 }
+
+/// Where the machine has no multicast there is nothing to find; then nothing else may break.
+#[test]
+fn peers_on_one_network_find_each_other() {
+    let found = || {
+        let mut config = config();
+        // mDNS speaks of the addresses of interfaces, and loopback is none that others could use.
+        config.listen = vec!["/ip4/0.0.0.0/tcp/0".parse().unwrap()];
+        config.network = format!("mdns {}", std::process::id());
+        config.mdns = true;
+        config
+    };
+    let (mut a, mut b) = (start(found()), start(found()));
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(5) && !(a.is_up(b.key()) && b.is_up(a.key())) {
+        a.poll();
+        b.poll();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!(
+        "found each other: {}, after {:?}",
+        a.is_up(b.key()),
+        began.elapsed()
+    );
+}
