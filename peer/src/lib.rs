@@ -1,3 +1,4 @@
 //! The real world around a node: network, store, clients, command line.
 
+pub mod net;
 pub mod store;
