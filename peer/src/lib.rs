@@ -1,4 +1,5 @@
 //! The real world around a node: network, store, clients, command line.
 
+pub mod config;
 pub mod resp;
 pub mod status;

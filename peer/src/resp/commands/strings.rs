@@ -30,7 +30,7 @@ pub fn mget(call: &mut Call<'_>) -> Handled {
 
 /// `MSET key value [key value …]`
 pub fn mset(call: &mut Call<'_>) -> Handled {
-    if call.arguments.len() % 2 == 0 {
+    if call.arguments.len().is_multiple_of(2) {
         return Err(errors::arity(call.name()));
     }
     call.keys_at_most(call.arguments.len() / 2)?;
