@@ -1,6 +1,9 @@
 //! The real world around a node: network, store, clients, command line.
 
+pub mod cli;
 pub mod config;
+pub mod daemon;
+mod demo;
 pub mod http;
 pub mod resp;
 pub mod status;
