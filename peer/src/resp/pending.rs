@@ -205,3 +205,122 @@ impl Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use group::op::Refusal;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::resp::join::Shape;
+
+    fn popped(pending: &mut Pending) -> Vec<Reply> {
+        std::iter::from_fn(|| pending.pop())
+            .map(|(reply, ..)| reply)
+            .collect()
+    }
+
+    fn is_error(reply: &Reply, code: &str) -> bool {
+        matches!(reply, Reply::Error(text) if text.starts_with(code))
+    }
+
+    #[test]
+    fn what_is_due_is_answered_and_its_late_answer_ignored() {
+        let start = Instant::now();
+        let due = start + Duration::from_secs(3);
+        let mut pending = Pending::default();
+        pending.push_requests(
+            RequestId(5),
+            1,
+            Join::write(Shape::OkOrNil),
+            Protocol::Resp2,
+            due,
+        );
+        pending.push_requests(
+            RequestId(6),
+            2,
+            Join::read(Shape::Values),
+            Protocol::Resp2,
+            due,
+        );
+        pending.push_requests(
+            RequestId(8),
+            2,
+            Join::write(Shape::Count),
+            Protocol::Resp2,
+            due,
+        );
+        pending.push_requests(
+            RequestId(10),
+            1,
+            Join::write(Shape::OkOrNil),
+            Protocol::Resp2,
+            due + Duration::from_secs(1),
+        );
+        pending.complete(RequestId(7), Ok(Answer::Value(None)));
+        pending.complete(RequestId(8), Err(OpError::TryAgain(Refusal::Busy)));
+        assert_eq!(pending.expire(start), 0);
+        assert_eq!(pending.due(), Some(due));
+        assert_eq!(pending.expire(due), 3);
+        assert_eq!(pending.requests(), 1);
+        for id in 0..10 {
+            pending.complete(RequestId(id), Ok(Answer::Done));
+        }
+        let answers = popped(&mut pending);
+        assert_eq!(answers.len(), 3);
+        assert!(is_error(&answers[0], "UNCERTAIN"));
+        assert!(is_error(&answers[1], "TRYAGAIN"));
+        assert!(is_error(&answers[2], "UNCERTAIN"));
+        for id in [0, 5, 6, 7, 8, 9, 11, 1 << 40] {
+            pending.complete(RequestId(id), Ok(Answer::Done));
+        }
+        assert_eq!(pending.len(), 1);
+        pending.complete(RequestId(10), Ok(Answer::Done));
+        assert_eq!(popped(&mut pending), [Reply::OK]);
+        assert_eq!(pending.requests(), 0);
+    }
+
+    proptest! {
+        /// Whatever completes first: the answers are those to the commands, in their order.
+        #[test]
+        fn answers_keep_the_order_of_commands(
+            counts in proptest::collection::vec(0..5_usize, 1..40),
+            order in any::<prop::sample::Index>().prop_flat_map(|_| proptest::collection::vec(any::<u64>(), 200)),
+            gaps in proptest::collection::vec(0..3_u64, 40),
+            eager: bool,
+        ) {
+            let due = Instant::now();
+            let mut pending = Pending::default();
+            let (mut next, mut expected, mut ids) = (7, Vec::new(), Vec::new());
+            for (index, &count) in counts.iter().enumerate() {
+                if count == 0 {
+                    let reply = Reply::Integer(-(index as i64));
+                    pending.push_ready(reply.clone(), Protocol::Resp2, due);
+                    expected.push(reply);
+                    continue;
+                }
+                next += gaps[index];
+                pending.push_requests(RequestId(next), count, Join::read(Shape::Count), Protocol::Resp2, due);
+                ids.extend(next..next + count as u64);
+                expected.push(Reply::Integer((next..next + count as u64).map(|id| id as i64).sum()));
+                next += count as u64;
+            }
+            let mut shuffled: Vec<_> = ids.iter().zip(&order).collect();
+            shuffled.sort_by_key(|(_, key)| **key);
+            let mut answers = Vec::new();
+            for (&id, _) in shuffled {
+                pending.complete(RequestId(id), Ok(Answer::Integer(id as i64)));
+                // Twice is once.
+                pending.complete(RequestId(id), Ok(Answer::Integer(1000)));
+                if eager {
+                    answers.extend(popped(&mut pending));
+                }
+            }
+            answers.extend(popped(&mut pending));
+            prop_assert_eq!(answers, expected);
+            prop_assert!(pending.is_empty() && pending.requests() == 0);
+        }
+    }
+}
