@@ -62,6 +62,10 @@ pub struct Peer {
     pub stop: Box<dyn FnOnce() + Send>,
 }
 
+/// What to say where the store knows of no network and [`crate::config::Entry::Known`] names none.
+pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIADDR to enter one, --new to start one, \
+                              or --profile home to look for one on the local network";
+
 /// Starts the node's loop, the store and the network.
 //
 // PLUG IN HERE: open the store, start the network, spawn the loop thread around `node::Node`, and return its handles.
@@ -73,6 +77,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
 /// Runs a peer until it is told to stop.
 pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     start_log(config.log_format);
+    raise_file_limit();
     match serve(&config, stop_with_stdin, launch) {
         Ok(exit) => exit,
         Err(why) => {
@@ -95,6 +100,18 @@ fn start_log(format: Format) {
         Format::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
+}
+
+/// Takes as many open files as this process may have: each client and each peer is one, and shells give 1024.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+        }
+    }
 }
 
 fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, String> {

@@ -17,7 +17,12 @@ fn program() -> PathBuf {
     if path.ends_with("deps") {
         path.pop();
     }
-    path.join("examples/stand_in")
+    path.push("examples/stand_in");
+    assert!(
+        path.exists(),
+        "not built: run cargo build -p peer --example stand_in"
+    );
+    path
 }
 
 fn command(arguments: &[&str]) -> Command {

@@ -700,6 +700,20 @@ fn a_password_is_asked_for() {
 }
 
 #[test]
+fn a_stranger_makes_room_after_a_while() {
+    let settings = Settings {
+        password: Some(Password::new(b"hush")),
+        stranger_max: Duration::from_millis(300),
+        ..Settings::default()
+    };
+    let server = Server::with(Manner::Prompt, settings);
+    let (mut stranger, mut known) = (server.client(), server.client());
+    assert_eq!(known.line("AUTH hush"), r"+OK\r\n");
+    assert_eq!(stranger.answer(), None);
+    assert_eq!(known.line("PING"), r"+PONG\r\n");
+}
+
+#[test]
 fn too_many_clients_are_told_so() {
     let server = Server::with(
         Manner::Prompt,

@@ -139,7 +139,10 @@ impl Connection {
                 (false, false) => None,
             };
             let stalled = writes.then(|| self.moved + STALLED_MAX);
-            let due = [self.pending.due(), stalled].into_iter().flatten().min();
+            let due = [self.pending.due(), stalled, self.stranger_until()]
+                .into_iter()
+                .flatten()
+                .min();
             // An alarm that is too early costs one look around; setting it anew for each command would cost more.
             if let Some(due) = due
                 && (alarm_at > due || alarm_at <= now)
@@ -198,7 +201,8 @@ impl Connection {
         }
         let stuck = self.unsent() > 0 && now.duration_since(self.moved) >= STALLED_MAX;
         let finished = self.closing && self.pending.is_empty() && self.unsent() == 0;
-        if stuck || finished {
+        let unknown = self.stranger_until().is_some_and(|until| now >= until);
+        if stuck || finished || unknown {
             Flow::End
         } else {
             Flow::On
@@ -209,6 +213,12 @@ impl Connection {
         self.pending.len() < UNANSWERED_MAX
             && self.pending.requests() < UNANSWERED_MAX
             && self.unsent() < UNSENT_BYTES_MAX
+    }
+
+    /// Until when a client without the password is kept.
+    fn stranger_until(&self) -> Option<Instant> {
+        (!self.session.authenticated)
+            .then(|| self.session.since + self.shared.settings.stranger_max)
     }
 
     fn unsent(&self) -> usize {

@@ -32,6 +32,8 @@ pub struct Settings {
     pub password: Option<Password>,
     /// More connections than this are refused with an error.
     pub clients_max: usize,
+    /// A client that owes the password for so long makes room for others.
+    pub stranger_max: Duration,
     /// How long the node has for a command, counted from its arrival.
     pub patience: Duration,
     /// After so long a command is answered here if the node has not: must leave time to write the answer within the 3 s
@@ -45,6 +47,7 @@ impl Default for Settings {
             value_bytes_max: 64 * 1024,
             password: None,
             clients_max: 4096,
+            stranger_max: Duration::from_secs(30),
             patience: Duration::from_millis(2800),
             guard: Duration::from_millis(2900),
         }

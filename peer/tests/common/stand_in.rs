@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 
 fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     if config.entry == Entry::Known {
-        return Err("say how to enter a network: --join or --new".into());
+        return Err(peer::daemon::NO_NETWORK.into());
     }
     let (events, received) = tokio::sync::mpsc::unbounded_channel();
     // As a test of what a slow stop does.
