@@ -1,5 +1,5 @@
 //! One source of settings. The command line (with the environment behind it), a file, a profile and the defaults all
-//! have this shape; [`super::resolve`] lays them over each other.
+//! have this shape; [`super::resolve()`] lays them over each other.
 
 use std::fmt;
 use std::path::PathBuf;

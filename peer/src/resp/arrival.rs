@@ -50,6 +50,13 @@ impl Arrival {
         }
     }
 
+    /// Notes that the client takes its answers again: until now it was waiting for nothing, so nothing has waited.
+    pub fn caught_up(&mut self, now: Instant) {
+        self.stamp = now;
+        self.backlog = None;
+        self.blocked = self.blocked.map(|_| now);
+    }
+
     /// Notes that bytes were read.
     pub fn arrived(&mut self, bytes: usize, now: Instant) {
         self.stamp = match self.backlog {
@@ -83,6 +90,20 @@ mod tests {
         assert_eq!(arrival.stamp(), at(2));
         arrival.arrived(60, at(2903));
         assert_eq!(arrival.stamp(), at(2903));
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_not_waiting() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(30);
+        let mut arrival = Arrival::new(start);
+        arrival.arrived(10, start);
+        arrival.reading(false, start, || 0);
+        arrival.caught_up(later);
+        assert_eq!(arrival.stamp(), later);
+        arrival.reading(true, later, || unreachable!("no system call for this"));
+        arrival.arrived(10, later + LONG);
+        assert_eq!(arrival.stamp(), later + LONG);
     }
 
     #[test]

@@ -192,8 +192,12 @@ impl Connection {
             let more = self.take_requests(now);
             self.submit();
             self.make_answers(now);
+            let was_full = self.unsent() >= UNSENT_BYTES_MAX;
             if self.send(now).is_err() {
                 return Flow::End;
+            }
+            if was_full && self.unsent() < UNSENT_BYTES_MAX {
+                self.arrival.caught_up(now);
             }
             if !more || self.closing || !self.has_room() {
                 break;

@@ -2,7 +2,7 @@
 //!
 //! Bytes become requests in [`decoder`]; [`table`] says what carries each command out ([`commands`]); what that asks of
 //! keys goes to the node through [`backend`], comes back in any order, waits for its turn in [`pending`], is put together
-//! by [`join`] and written as [`reply`]. [`connection`] is the one place that waits.
+//! by [`join`] and written as [`reply`]. `connection` is the one place that waits.
 
 pub mod arguments;
 mod arrival;

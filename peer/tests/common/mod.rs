@@ -6,6 +6,7 @@
 )]
 
 pub mod memory;
+pub mod process;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
