@@ -39,7 +39,7 @@ fn batch(number: usize) -> Vec<Change> {
     ]
 }
 
-const BATCHES: usize = 40;
+const BATCHES: usize = 36;
 
 /// A store with a checkpoint, batches behind it, and batches after a restart; and what it holds after each batch.
 fn store(sealed: bool) -> (SimDisk, Vec<Map>) {
