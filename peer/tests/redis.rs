@@ -215,12 +215,17 @@ fn errors_and_edges_are_those_of_redis() {
     }
 }
 
-/// Random commands on a few keys: the same answers as from Redis, in both protocols.
+/// Around a map and around a real node: the one is quick and shows the commands right, the other shows the node right.
 #[test]
 fn commands_mean_what_they_mean_in_redis() {
-    let Some(redis) = Redis::start() else {
-        return;
-    };
+    if let Some(redis) = Redis::start() {
+        compare(&redis, || Server::start(Manner::Prompt), 6000);
+        compare(&redis, Server::alone, 150);
+    }
+}
+
+/// Random commands on a few keys: the same answers as from Redis, in both protocols.
+fn compare(redis: &Redis, start: impl Fn() -> Server, steps: u64) {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut chance = |of: usize| {
         random ^= random << 13;
@@ -229,12 +234,12 @@ fn commands_mean_what_they_mean_in_redis() {
         (random % of as u64) as usize
     };
     for protocol in ["2", "3"] {
-        let server = Server::start(Manner::Prompt);
+        let server = start();
         let (mut theirs, mut ours) = (Client::connect(redis.address), server.client());
         theirs.line("FLUSHALL");
         theirs.line(&format!("HELLO {protocol}"));
         ours.line(&format!("HELLO {protocol}"));
-        for step in 0..6000 {
+        for step in 0..steps {
             let key = ["a", "b", "c", ""][chance(4)];
             let other = ["a", "b", "c", "d"][chance(4)];
             let value = [

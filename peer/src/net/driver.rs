@@ -1,6 +1,5 @@
 //! The task that polls the swarm: dials, closes, and tells. Nothing in it waits for anything but the network.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use libp2p::futures::StreamExt;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::swarm::dial_opts::DialOpts;
-use libp2p::swarm::{ConnectionId, NetworkBehaviour, SwarmEvent};
+use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
 use libp2p::{PeerId, Swarm, identify, mdns, ping};
 use tokio::time::{MissedTickBehavior, sleep_until, timeout};
 
@@ -24,8 +23,6 @@ use super::shared::{Pending, Shared};
 const TICK: Duration = Duration::from_secs(1);
 /// At the end, so long for what is queued, and again so long for connections to close.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
-/// Pings missed in a row that end a connection.
-const PINGS_MISSED_MAX: u32 = 2;
 
 /// What libp2p runs on each connection. `limits` first: what it denies, no other hears of.
 #[derive(NetworkBehaviour)]
@@ -44,7 +41,6 @@ pub(super) struct Driver {
     redial: Redial,
     ours: Ours,
     told: Vec<String>,
-    pings_missed: HashMap<ConnectionId, u32>,
 }
 
 impl Behaviour {
@@ -101,7 +97,6 @@ impl Driver {
             redial,
             ours: Ours::default(),
             told: Vec::new(),
-            pings_missed: HashMap::new(),
         }
     }
 
@@ -156,14 +151,8 @@ impl Driver {
                     self.redial.connected(peer, connection_id);
                 }
             }
-            SwarmEvent::ConnectionClosed {
-                peer_id,
-                connection_id,
-                cause,
-                ..
-            } => {
+            SwarmEvent::ConnectionClosed { peer_id, cause, .. } => {
                 tracing::debug!(peer = %peer_id, ?cause, "a connection closed");
-                self.pings_missed.remove(&connection_id);
             }
             SwarmEvent::OutgoingConnectionError {
                 connection_id,
@@ -210,20 +199,14 @@ impl Driver {
     ) {
         match result {
             Ok(rtt) => {
-                self.pings_missed.remove(&connection);
-                if let Some(link) = peer_key_of(&peer).and_then(|peer| self.shared.links.get(&peer))
-                {
+                let link = peer_key_of(&peer).and_then(|peer| self.shared.links.get(&peer));
+                if let Some(link) = link {
                     link.set_rtt(rtt);
                 }
             }
             Err(ping::Failure::Unsupported) => {}
-            Err(_) => {
-                let missed = self.pings_missed.entry(connection).or_default();
-                *missed += 1;
-                if *missed >= PINGS_MISSED_MAX {
-                    self.swarm.behaviour_mut().streams.close(peer, connection);
-                }
-            }
+            // libp2p keeps the first failure in a row to itself: this is the second.
+            Err(_) => self.swarm.behaviour_mut().streams.close(peer, connection),
         }
     }
 

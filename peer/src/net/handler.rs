@@ -23,7 +23,7 @@ use overlay::PeerKey;
 use tokio::sync::watch;
 
 use super::event::RefusedBy;
-use super::hello::{self, GreetingError, PROTOCOL, Purpose, Refusal};
+use super::hello::{self, Agreed, GreetingError, Instance, PROTOCOL, Purpose, Refusal};
 use super::link::{CLASSES, Link};
 use super::shared::Shared;
 use super::stats::count;
@@ -72,7 +72,7 @@ pub(super) struct Handler {
     connection: ConnectionId,
     link: Option<Arc<Link>>,
     /// Streams of the other side that were accepted before [`Order::Attach`] came.
-    early: Vec<(Purpose, Stream)>,
+    early: Vec<(Agreed, Stream)>,
     /// Classes for which the other side has opened its stream. It has one each.
     reading: [bool; 3],
     open: VecDeque<Purpose>,
@@ -122,24 +122,30 @@ impl Handler {
     }
 
     /// The other side is one of us.
-    fn accept(&mut self, link: &Link) {
-        link.accept(self.connection, &self.shared.inbox);
+    fn accept(&mut self, link: &Link, instance: Instance) {
+        let dead = link.accept(self.connection, instance, &self.shared.inbox);
+        if !dead.is_empty() {
+            let dead = dead
+                .into_iter()
+                .map(|connection| (self.peer_id, connection));
+            self.shared.orders.give(|orders| orders.close.extend(dead));
+        }
         if !self.accepted {
             self.accepted = true;
             self.report(Report::Accepted);
         }
     }
 
-    fn opened_by_them(&mut self, purpose: Purpose, stream: Stream) {
+    fn opened_by_them(&mut self, agreed: Agreed, stream: Stream) {
         let Some(link) = self.link.clone() else {
             // One for each class and a check: more than that is not a peer of ours.
             if self.early.len() <= CLASSES.len() {
-                self.early.push((purpose, stream));
+                self.early.push((agreed, stream));
             }
             return;
         };
-        self.accept(&link);
-        let Purpose::Frames(class) = purpose else {
+        self.accept(&link, agreed.instance);
+        let Purpose::Frames(class) = agreed.purpose else {
             return;
         };
         if std::mem::replace(&mut self.reading[class as usize], true) {
@@ -153,12 +159,12 @@ impl Handler {
         });
     }
 
-    fn opened_by_us(&mut self, purpose: Purpose, stream: Stream) {
+    fn opened_by_us(&mut self, agreed: Agreed, stream: Stream) {
         let Some(link) = self.link.clone() else {
             return;
         };
-        self.accept(&link);
-        let Purpose::Frames(class) = purpose else {
+        self.accept(&link, agreed.instance);
+        let Purpose::Frames(class) = agreed.purpose else {
             return;
         };
         let stall = self.shared.config.timing.stall;
@@ -228,8 +234,8 @@ impl ConnectionHandler for Handler {
         match order {
             Order::Attach(Attached(link)) => {
                 self.link = Some(link);
-                for (purpose, stream) in std::mem::take(&mut self.early) {
-                    self.opened_by_them(purpose, stream);
+                for (agreed, stream) in std::mem::take(&mut self.early) {
+                    self.opened_by_them(agreed, stream);
                 }
             }
             Order::Open => self.open.extend(CLASSES.map(Purpose::Frames)),
@@ -243,13 +249,13 @@ impl ConnectionHandler for Handler {
     fn on_connection_event(&mut self, event: ConnectionEvent<Greeting, Greeting, (), Purpose>) {
         match event {
             ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
-                protocol: (purpose, stream),
+                protocol: (agreed, stream),
                 ..
-            }) => self.opened_by_them(purpose, stream),
+            }) => self.opened_by_them(agreed, stream),
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
-                protocol: (purpose, stream),
+                protocol: (agreed, stream),
                 ..
-            }) => self.opened_by_us(purpose, stream),
+            }) => self.opened_by_us(agreed, stream),
             ConnectionEvent::ListenUpgradeError(failed) => self.failed(failed.error),
             ConnectionEvent::DialUpgradeError(DialUpgradeError { error, .. }) => match error {
                 StreamUpgradeError::Apply(error) => self.failed(error),
@@ -300,7 +306,7 @@ impl UpgradeInfo for Greeting {
 }
 
 impl InboundUpgrade<Stream> for Greeting {
-    type Output = (Purpose, Stream);
+    type Output = (Agreed, Stream);
     type Error = GreetingError;
     type Future = BoxFuture<'static, Result<Self::Output, GreetingError>>;
 
@@ -308,7 +314,7 @@ impl InboundUpgrade<Stream> for Greeting {
         async move {
             let mine = self.shared.membership();
             match hello::accept(&mut stream, &mine, &self.shared.me, &self.peer).await {
-                Ok(purpose) => Ok((purpose, stream)),
+                Ok(agreed) => Ok((agreed, stream)),
                 Err(error) => {
                     if let GreetingError::RefusedByUs(_) = error {
                         // Elsewhere: within the greeting's time the refusal might be taken for silence.
@@ -323,14 +329,14 @@ impl InboundUpgrade<Stream> for Greeting {
 }
 
 impl OutboundUpgrade<Stream> for Greeting {
-    type Output = (Purpose, Stream);
+    type Output = (Agreed, Stream);
     type Error = GreetingError;
     type Future = BoxFuture<'static, Result<Self::Output, GreetingError>>;
 
     fn upgrade_outbound(self, mut stream: Stream, _: &'static str) -> Self::Future {
         async move {
             let mine = self.shared.membership();
-            hello::open(
+            let agreed = hello::open(
                 &mut stream,
                 &mine,
                 &self.shared.me,
@@ -338,7 +344,7 @@ impl OutboundUpgrade<Stream> for Greeting {
                 self.purpose,
             )
             .await?;
-            Ok((self.purpose, stream))
+            Ok((agreed, stream))
         }
         .boxed()
     }

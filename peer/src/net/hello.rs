@@ -1,8 +1,8 @@
 //! The first words on a stream: who is asking for what, and the answer.
 //!
 //! ```text
-//! opener   u16 length | u16 version | body: network, ring, purpose, proof   (postcard)
-//! acceptor u16 length | u16 version | body: accepted, or refused and why    (postcard)
+//! opener   u16 length | u16 version | body: network, ring, instance, purpose, proof   (postcard)
+//! acceptor u16 length | u16 version | body: accepted, or refused and why              (postcard)
 //! ```
 //! The length, the version and [`Answer::Refused`] with its reasons keep their shape in all versions, so a peer of any
 //! version can read why it was refused.
@@ -86,12 +86,28 @@ pub(super) struct Membership {
     pub(super) network: String,
     pub(super) key: Option<NetworkKey>,
     pub(super) ring: Option<RingId>,
+    /// Not compared but told: see [`Instance`].
+    pub(super) instance: Instance,
+}
+
+/// A start of a peer, drawn at random. A peer that comes with another one has been restarted, and whatever connections
+/// its last start had are dead, though nobody said so: a host that lost its power does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Instance(pub(super) u64);
+
+/// What comes of a hello that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Agreed {
+    pub(super) purpose: Purpose,
+    /// The other side's.
+    pub(super) instance: Instance,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Hello {
     network: String,
     ring: Option<RingId>,
+    instance: Instance,
     purpose: Purpose,
     proof: Option<[u8; 32]>,
 }
@@ -100,6 +116,7 @@ struct Hello {
 enum Answer {
     Accepted {
         ring: Option<RingId>,
+        instance: Instance,
         proof: Option<[u8; 32]>,
     },
     Refused(Refusal),
@@ -150,7 +167,7 @@ pub(super) async fn open<S>(
     me: &PeerKey,
     peer: &PeerKey,
     purpose: Purpose,
-) -> Result<(), GreetingError>
+) -> Result<Agreed, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -160,6 +177,7 @@ where
         &Hello {
             network: mine.network.clone(),
             ring: mine.ring,
+            instance: mine.instance,
             purpose,
             proof,
         },
@@ -171,9 +189,14 @@ where
         Answer::Accepted { .. } if version != VERSION => {
             Err(GreetingError::RefusedByUs(Refusal::Version))
         }
-        Answer::Accepted { ring, proof } => mine
+        Answer::Accepted {
+            ring,
+            instance,
+            proof,
+        } => mine
             .check_proof(Half::Answer, peer, me, proof)
             .and_then(|()| mine.check_ring(ring))
+            .map(|()| Agreed { purpose, instance })
             .map_err(GreetingError::RefusedByUs),
     }
 }
@@ -184,7 +207,7 @@ pub(super) async fn accept<S>(
     mine: &Membership,
     me: &PeerKey,
     peer: &PeerKey,
-) -> Result<Purpose, GreetingError>
+) -> Result<Agreed, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -200,16 +223,20 @@ where
                 stream,
                 &Answer::Accepted {
                     ring: mine.ring,
+                    instance: mine.instance,
                     proof: mine.proof(Half::Answer, me, peer),
                 },
             )
             .await?;
-            Ok(hello.purpose)
+            Ok(Agreed {
+                purpose: hello.purpose,
+                instance: hello.instance,
+            })
         }
     }
 }
 
-async fn refuse<S>(stream: &mut S, reason: Refusal) -> Result<Purpose, GreetingError>
+async fn refuse<S>(stream: &mut S, reason: Refusal) -> Result<Agreed, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -276,10 +303,11 @@ mod tests {
             network: network.into(),
             key: key.map(|byte| NetworkKey::from_bytes([byte; 32])),
             ring: ring.map(RingId),
+            instance: Instance(7),
         }
     }
 
-    type Outcome = (Result<(), String>, Result<Purpose, String>);
+    type Outcome = (Result<Agreed, String>, Result<Agreed, String>);
 
     /// A opens a stream to B.
     fn greet(a: &Membership, b: &Membership) -> Outcome {
@@ -317,7 +345,11 @@ mod tests {
         ] {
             for key in [None, Some(5)] {
                 let outcome = greet(&member("net", key, a), &member("net", key, b));
-                assert_eq!(outcome, (Ok(()), Ok(Purpose::Frames(Class::Data))));
+                let agreed = Agreed {
+                    purpose: Purpose::Frames(Class::Data),
+                    instance: Instance(7),
+                };
+                assert_eq!(outcome, (Ok(agreed), Ok(agreed)));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Links are added where a connection is established or the loop asks for a peer, and removed by the swarm task alone.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use overlay::PeerKey;
 
 use super::config::NetConfig;
 use super::event::NetEvent;
+use super::hello::Instance;
 use super::inbox::Inbox;
 use super::queue::{Keep, Memory, Queue};
 use super::shared::lock;
@@ -32,7 +33,7 @@ pub(super) struct Link {
     /// The loop asked for this peer and the swarm task has not heard of it yet: not to be forgotten meanwhile.
     pub(super) asked: AtomicBool,
     /// Connections on which a hello was accepted. The peer is up while there are any.
-    accepted: Mutex<HashSet<ConnectionId>>,
+    accepted: Mutex<HashMap<ConnectionId, Instance>>,
 }
 
 #[derive(Default)]
@@ -74,19 +75,35 @@ impl Link {
     }
 
     /// A hello was accepted on this connection. Called before the first frame of it is delivered, so the loop hears of
-    /// the peer before it hears from it.
-    pub(super) fn accept(&self, connection: ConnectionId, inbox: &Inbox) {
+    /// the peer before it hears from it. Gives back connections of an earlier start of the peer: they are dead, though
+    /// it may take long until that shows, and frames written to them are lost.
+    pub(super) fn accept(
+        &self,
+        connection: ConnectionId,
+        instance: Instance,
+        inbox: &Inbox,
+    ) -> Vec<ConnectionId> {
         let mut accepted = lock(&self.accepted);
+        let dead: Vec<ConnectionId> = accepted
+            .iter()
+            .filter(|(_, other)| **other != instance)
+            .map(|(id, _)| *id)
+            .collect();
+        if !dead.is_empty() {
+            accepted.clear();
+            inbox.tell(NetEvent::PeerDown(self.peer));
+        }
         let first = accepted.is_empty();
-        if accepted.insert(connection) && first {
+        if accepted.insert(connection, instance).is_none() && first {
             inbox.tell(NetEvent::PeerUp(self.peer));
         }
+        dead
     }
 
     /// This connection is gone. The peer is down when none is left: two simultaneous dials make two connections.
     pub(super) fn closed(&self, connection: ConnectionId, inbox: &Inbox) {
         let mut accepted = lock(&self.accepted);
-        if accepted.remove(&connection) && accepted.is_empty() {
+        if accepted.remove(&connection).is_some() && accepted.is_empty() {
             inbox.tell(NetEvent::PeerDown(self.peer));
         }
     }

@@ -1,6 +1,7 @@
 //! What the loop, the swarm task and the stream tasks share.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libp2p::PeerId;
@@ -9,7 +10,7 @@ use overlay::{PeerKey, RingId};
 use tokio::sync::Notify;
 
 use super::config::NetConfig;
-use super::hello::Membership;
+use super::hello::{Instance, Membership};
 use super::inbox::Inbox;
 use super::link::Links;
 use super::stats::Counters;
@@ -23,6 +24,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) orders: Orders,
     ring: Mutex<Option<RingId>>,
+    instance: Instance,
 }
 
 /// What the swarm task is asked to do. Bounded by what there is: a peer or connection is named once, however often.
@@ -54,6 +56,8 @@ impl Shared {
             counters: Counters::default(),
             orders: Orders::default(),
             ring: Mutex::new(config.ring),
+            // Keyed anew by the system, so what is hashed does not matter.
+            instance: Instance(RandomState::new().hash_one(0)),
             config,
         }
     }
@@ -64,6 +68,7 @@ impl Shared {
             network: self.config.network.clone(),
             key: self.config.network_key.clone(),
             ring: *lock(&self.ring),
+            instance: self.instance,
         }
     }
 

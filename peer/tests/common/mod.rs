@@ -5,6 +5,7 @@
     reason = "each test uses its own part of this"
 )]
 
+pub mod alone;
 pub mod memory;
 pub mod process;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory::Manner;
-use peer::resp::{Metrics, Router, Settings, Shared, serve};
+use peer::resp::{Backend, Metrics, Router, Settings, Shared, serve};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -32,6 +33,18 @@ impl Server {
     }
 
     pub fn with(manner: Manner, settings: Settings) -> Server {
+        Server::around(|router| memory::start(router, manner), settings)
+    }
+
+    /// Around a real node.
+    pub fn alone() -> Server {
+        Server::around(alone::start, Settings::default())
+    }
+
+    fn around(
+        backend: impl FnOnce(&Arc<Router>) -> Arc<dyn Backend>,
+        settings: Settings,
+    ) -> Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -39,7 +52,7 @@ impl Server {
             .unwrap();
         let router = Router::new();
         let shared = Arc::new(Shared {
-            backend: memory::start(&router, manner),
+            backend: backend(&router),
             router,
             status: Arc::new(memory::Alone),
             settings,

@@ -1,12 +1,13 @@
 //! Much traffic, and peers that do not keep up.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Class;
-use peer::net::{FRAME_BYTES_MAX, NetEvent, Outgoing, SendError, Transport};
+use peer::net::{FRAME_BYTES_MAX, Identity, NetEvent, Outgoing, SendError, Transport};
 
 use crate::support::*;
 
@@ -230,6 +231,7 @@ fn thousands_of_small_frames_a_second_pass() {
 }
 
 const CHILD: &str = "SCATTER_NET_TEST_CHILD";
+const CHILD_IDENTITY: &str = "SCATTER_NET_TEST_CHILD_IDENTITY";
 
 /// Not a test of its own: the peer in another process that the tests below start, stop and kill.
 #[test]
@@ -239,7 +241,9 @@ fn child() {
     };
     let mut config = config();
     config.join = vec![door.parse().unwrap()];
-    let mut peer = start(config);
+    let identity =
+        std::env::var(CHILD_IDENTITY).map(|path| Identity::load_or_create(path.as_ref()).unwrap());
+    let mut peer = start_as(identity.unwrap_or_else(|_| Identity::random()), config);
     loop {
         peer.wait("anything", |peer| !peer.events.is_empty());
         for event in std::mem::take(&mut peer.events) {
@@ -262,10 +266,17 @@ struct Process(Child);
 
 impl Process {
     fn start(door: &Peer) -> Process {
+        Process::start_as(door, None)
+    }
+
+    fn start_as(door: &Peer, identity: Option<&Path>) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "traffic::child", "--nocapture"])
             .env(CHILD, door.door().to_string());
+        if let Some(path) = identity {
+            command.env(CHILD_IDENTITY, path);
+        }
         Process(
             command
                 .stdout(Stdio::null())
@@ -331,6 +342,11 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back() {
     });
     let key = a.handle().stats().peers[0].peer;
     a.net().dial(key, &[]);
+    // Stopped before it has answered all of our hellos, it would be given up for that, not for the frames.
+    for class in [Class::Control, Class::Data, Class::Bulk] {
+        a.send(key, class, "ready?");
+        a.wait("an answer", |a| a.texts(key, class) == ["ready?"]);
+    }
     process.signal("-STOP");
     let before = memory_bytes();
     let (began, mut sent) = (Instant::now(), 0u64);
@@ -370,6 +386,43 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back() {
             .iter()
             .any(|text| text == "awake?")
     });
+}
+
+/// A host loses its power and is back at once: nobody has closed the old connections, and nobody will. A stopped process
+/// stands for it.
+#[test]
+fn a_restarted_peer_is_not_written_to_where_it_no_longer_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("identity");
+    let identity = Identity::load_or_create(&path).unwrap();
+    let key = identity.peer();
+    // Nothing but the other start of the peer ends a connection here.
+    let mut patient = config();
+    patient.timing.stall = PATIENCE;
+    patient.timing.ping_timeout = PATIENCE;
+    let mut a = start(patient.clone());
+    let before = Process::start_as(&a, Some(&path));
+    a.wait_up(key);
+    a.send(key, Class::Data, "ready?");
+    a.wait("an answer", |a| a.texts(key, Class::Data) == ["ready?"]);
+    before.signal("-STOP");
+
+    patient.join = vec![a.door()];
+    let began = Instant::now();
+    let mut after = start_as(identity, patient);
+    after.wait_up(a.key());
+    a.wait("the peer's other start", |a| {
+        (a.ups(key), a.downs(key)) == (2, 1)
+    });
+    let from = a.key();
+    // A frame or two may still go where the connection is just being closed.
+    eventually("frames arrive", || {
+        a.send(key, Class::Data, "are you there?");
+        thread::sleep(Duration::from_millis(20));
+        after.poll();
+        after.texts(from, Class::Data).len() >= 3
+    });
+    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }
 
 fn memory_bytes() -> u64 {
