@@ -87,9 +87,7 @@ impl Configurations {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&State, Slots, Slots)> {
-        self.0
-            .iter()
-            .flat_map(|((state, answered), sets)| sets.iter().map(move |unknown| (state, *answered, *unknown)))
+        self.0.iter().flat_map(|((state, answered), sets)| sets.iter().map(move |unknown| (state, *answered, *unknown)))
     }
 }
 
@@ -274,8 +272,11 @@ impl<'a> Search<'a> {
             let _ = writeln!(text, "  {state:?} with {answered:b} and {unknown:b} in place");
         }
         let _ = writeln!(text, "after these, the last ones before it:");
-        let before: Vec<_> =
-            self.calls.iter().filter(|call| call.completed.is_some_and(|c| c < self.calls[index].completed.unwrap_or(0))).collect();
+        let before: Vec<_> = self
+            .calls
+            .iter()
+            .filter(|call| call.completed.is_some_and(|c| c < self.calls[index].completed.unwrap_or(0)))
+            .collect();
         for call in before.iter().rev().take(12).rev() {
             let _ = writeln!(text, "  {call}");
         }
