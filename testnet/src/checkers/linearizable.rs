@@ -61,9 +61,9 @@ pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, l
 /// What happens to the search at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    Return(usize),
-    /// An operation of unknown outcome can no longer take effect.
+    /// An operation of unknown outcome can no longer take effect, not even for the answer of this moment.
     Close(usize),
+    Return(usize),
     Invoke(usize),
 }
 
@@ -131,15 +131,22 @@ impl<'a> Search<'a> {
                     self.slot[index] = slot;
                 }
                 Step::Close(_) if order == u64::MAX => break,
-                Step::Close(index) => self.close(index),
+                Step::Close(index) => {
+                    let Some(placed) = self.take_place(index) else { return self.undecided() };
+                    // It has its place by now, or never.
+                    let without = std::mem::replace(&mut self.now, placed);
+                    let bit: Slots = 1 << self.slot[index];
+                    for (state, answered, unknown) in without.iter().filter(|(_, _, unknown)| unknown & bit == 0) {
+                        self.now.insert(state.clone(), answered, unknown);
+                    }
+                    self.open[self.slot[index]] = None;
+                }
                 Step::Return(index) => {
-                    let Some(next) = self.take_place(index) else {
-                        return Verdict::Undecided(format!("{} configurations were not enough", self.effort));
-                    };
-                    if next.0.is_empty() {
+                    let Some(placed) = self.take_place(index) else { return self.undecided() };
+                    if placed.0.is_empty() {
                         return Verdict::Impossible(self.story(index));
                     }
-                    self.now = next;
+                    self.now = placed;
                     self.open[self.slot[index]] = None;
                 }
             }
@@ -157,17 +164,12 @@ impl<'a> Search<'a> {
         })
     }
 
-    fn close(&mut self, index: usize) {
-        let slot = self.slot[index];
-        self.open[slot] = None;
-        let before = std::mem::take(&mut self.now);
-        for (state, answered, unknown) in before.iter() {
-            self.now.insert(state.clone(), answered, unknown & !(1 << slot));
-        }
+    fn undecided(&self) -> Verdict {
+        Verdict::Undecided(format!("{} configurations were not enough", self.effort))
     }
 
-    /// Every configuration in which the operation has its place, at the moment of its answer; `None` if the effort is
-    /// too great.
+    /// Every configuration in which the operation has its place, at the last moment for it; `None` if the effort is too
+    /// great.
     fn take_place(&mut self, index: usize) -> Option<Configurations> {
         let bit: Slots = 1 << self.slot[index];
         let mut found = Configurations::default();
@@ -181,8 +183,8 @@ impl<'a> Search<'a> {
                 return None;
             }
             let answered = self.absorb(&state, answered, unknown);
-            if answered & bit != 0 {
-                found.insert(state, answered & !bit, unknown);
+            if (answered | unknown) & bit != 0 {
+                found.insert(state, answered & !bit, unknown & !bit);
                 continue;
             }
             if !seen.insert(state.clone(), answered, unknown) {

@@ -12,6 +12,7 @@ mod host;
 mod machine;
 mod network;
 mod scenario;
+mod script;
 mod store;
 mod trace;
 mod verdict;
