@@ -1,9 +1,30 @@
 //! One replica of one group: agreement on the group's affairs, and on every key of its range.
 //!
-//! Sans-IO: inputs in, outputs out, with the time as an argument; no sockets, clocks, encodings of frames or policy.
+//! Sans-IO: inputs in, outputs out, with the time as an argument; no sockets, clocks, encodings or policy. Start at
+//! [`Group`]; the group's own log is in [`log`], the replication of keys in [`committee`].
 #![no_std]
 
 extern crate alloc;
 
+pub mod ballot;
+pub mod committee;
+pub mod config;
+mod context;
+mod duties;
+pub mod evaluate;
+mod group;
+pub mod log;
+pub mod message;
+pub mod number_set;
 pub mod op;
+pub mod outbox;
+mod pulse;
+pub mod record;
+pub mod rng;
+pub mod state;
+pub mod table;
 pub mod time;
+mod vouching;
+
+pub use context::Context;
+pub use group::{Group, Stored};

@@ -64,6 +64,12 @@ impl Key {
         Ok(Key { point: Point::of(name), name: name.into() })
     }
 
+    /// Sorts before or equal to every key at this point and after every key before it. For bounds only: no name has it
+    /// as its place.
+    pub fn first_at(point: Point) -> Key {
+        Key { point, name: Box::default() }
+    }
+
     /// Where it lies on the ring.
     pub fn point(&self) -> Point {
         self.point

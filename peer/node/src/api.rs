@@ -7,7 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, ReadMode};
 use group::time::Time;
-use overlay::{Key, PeerKey};
+use overlay::{Key, PeerKey, RingId};
 use serde::{Deserialize, Serialize};
 
 /// A client connection of this peer; ids are never used again while the process lives.
@@ -188,6 +188,9 @@ pub enum Event {
     /// This node's incarnation ended (it lost state, or its group has forgotten it): the driver starts it anew with an
     /// empty store as a new incarnation.
     Reincarnate(String),
+    /// This peer belongs to this ring from now on: to be remembered apart from the store, so that it never founds a
+    /// second network (PITFALLS 41).
+    InRing(RingId),
     /// Anything else: a line for the log.
     Note(String),
 }

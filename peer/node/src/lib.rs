@@ -8,6 +8,11 @@ extern crate alloc;
 
 mod api;
 mod node;
+mod sessions;
+mod status;
+pub mod storage;
+pub mod wire;
 
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
 pub use node::{Durability, Node, NodeConfig, Restored, Tail, Timing};
+pub use status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus};

@@ -59,7 +59,9 @@ impl Probes {
             Observation::Chosen { key, ballot, number, version, value_hash } => {
                 let one = self.one_value.on_chosen(&key, version, value_hash);
                 one.map_err(|detail| ("I1 one value", detail))?;
-                self.accepted(node, &key, ballot, number, (version, value_hash))?;
+                // It may be settled after a younger one of the same key was accepted: no order is asked for here.
+                let one = self.one_value.on_accepted(&key, ballot, number, (version, value_hash));
+                one.map_err(|detail| ("I1 one value", detail))?;
                 if self.sweeping {
                     self.replicas[seen.host].insert(key, (version, value_hash));
                 }

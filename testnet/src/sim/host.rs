@@ -39,4 +39,12 @@ impl Host for Node {
     fn poll_output(&mut self) -> Option<Output> {
         Node::poll_output(self)
     }
+
+    fn observe(&mut self, scope: Scope, show: &mut dyn FnMut(Observation)) {
+        super::observe::observe(self, scope, show);
+    }
+
+    fn is_whole(&self) -> bool {
+        super::observe::is_whole(self)
+    }
 }

@@ -75,6 +75,7 @@ impl<H: Host> World<H> {
     fn on_node_event(&mut self, host: usize, event: NodeEvent) {
         self.trace.note(self.now, &[host as u64], &[], || format!("{host} says {event:?}"));
         match event {
+            NodeEvent::InRing(ring) => self.machines[host].ring = Some(ring),
             NodeEvent::Ready => self.machines[host].ready = true,
             NodeEvent::NotReady => self.machines[host].ready = false,
             NodeEvent::Stopped => {

@@ -11,6 +11,7 @@ pub mod harness;
 mod host;
 mod machine;
 mod network;
+mod observe;
 mod scenario;
 mod script;
 mod store;

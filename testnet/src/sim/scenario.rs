@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use group::config::Defects;
 use node::{Durability, Timing};
 
 use crate::rng::Rng;
@@ -42,6 +43,8 @@ pub struct Scenario {
     pub load: Load,
     /// Limit of a node's memory, in bytes.
     pub memory_bytes_max: usize,
+    /// Rules that nodes leave out on purpose.
+    pub defects: Defects,
     /// What goes wrong; in order of time.
     pub faults: Vec<Fault>,
     /// How long things go wrong.
@@ -70,6 +73,7 @@ impl Scenario {
             notices_lost: 0,
             load: Load::default(),
             memory_bytes_max: 64 << 20,
+            defects: Defects::NONE,
             faults: Vec::new(),
             fault_time: Duration::from_secs(10),
             calm_time: Duration::from_secs(2),

@@ -151,6 +151,11 @@ impl SimStore {
         (records, true)
     }
 
+    /// All records, as of all batches handed out.
+    pub fn records(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
+        self.view.records.iter()
+    }
+
     /// How many batches are not durable.
     pub fn unsynced(&self) -> usize {
         self.waiting.len()

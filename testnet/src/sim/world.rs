@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use group::time::Time;
 use node::{Input, NodeConfig, RequestId};
-use overlay::PeerKey;
+use overlay::{Incarnation, PeerKey, RingId};
 
 use crate::checkers::{Failure, Observation, Probes, Scope, Seen};
 use crate::marks::Marks;
@@ -68,6 +68,8 @@ pub(super) struct Machine<H> {
     pub ready: bool,
     /// It will end soon, and then its group must be able to go on without it.
     pub doomed: bool,
+    /// The ring that it was told it belongs to.
+    pub ring: Option<RingId>,
 }
 
 /// How a machine's process comes back.
@@ -397,12 +399,27 @@ impl<H: Host> World<H> {
         }
     }
 
+    /// Records that are not in a node's memory are in its store.
+    fn show_store(&mut self, host: usize) {
+        let machine = &self.machines[host];
+        let seen = Seen { host, at: self.now, clocks: &machine.clocks };
+        let stored = machine.store.records().filter_map(|(key, record)| crate::sim::observe::stored(key, record));
+        let mut failure = None;
+        for observation in stored {
+            failure = failure.or(self.probes.note(&seen, observation).err());
+        }
+        if let Some((property, detail)) = failure {
+            self.fail(property, detail);
+        }
+    }
+
     /// Looks at everything.
     pub(super) fn sweep(&mut self) {
         self.probes.begin_sweep();
         for host in 0..self.machines.len() {
             if let Some(mut process) = self.machines[host].host.take() {
                 self.observe(host, &mut process, Scope::All);
+                self.show_store(host);
                 self.machines[host].host = Some(process);
             }
         }
@@ -466,16 +483,18 @@ impl<H: Host> World<H> {
 
     pub(super) fn config(&self, host: usize) -> NodeConfig {
         let scenario = &self.scenario;
+        let machine = &self.machines[host];
+        let wall_s = machine.clocks.at(self.now).wall.0 / 1000;
+        let salt = u64::from(machine.life) << 8 | host as u64;
         NodeConfig {
-            me: self.machines[host].key,
-            network: "simulated".into(),
-            found: self.machines[host].founder,
+            ring: machine.ring,
+            found: machine.founder,
             durability: scenario.durability,
             leases: scenario.leases,
-            cluster: String::new(),
             memory_bytes_max: scenario.memory_bytes_max,
-            value_bytes_max: 64 << 10,
             timing: scenario.timing.clone(),
+            defects: scenario.defects,
+            ..NodeConfig::new(machine.key, Incarnation(wall_s << 24 | salt))
         }
     }
 
@@ -535,6 +554,7 @@ impl<H> Machine<H> {
             returns: None,
             ready: false,
             doomed: false,
+            ring: None,
         }
     }
 }

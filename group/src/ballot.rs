@@ -1,0 +1,96 @@
+//! What orders attempts: slots of the group's log, ballots of its leaders, terms and numbers of its primaries.
+
+use core::fmt;
+
+use overlay::{Epoch, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// A place in a group's log. Numbered on through epochs.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Slot(pub u64);
+
+impl Slot {
+    /// The slot behind this one.
+    pub fn next(self) -> Slot {
+        Slot(self.0 + 1)
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// Orders the attempts to lead within an epoch. Field order is comparison order; the node breaks ties, so no two nodes
+/// share one, and neither do two lives of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ballot {
+    /// Above every round its owner had seen.
+    pub round: u64,
+    /// Whose attempt it is.
+    pub node: NodeId,
+}
+
+/// The right to be primary of one sub-range: the slot of the division that granted it and the sub-range's place in it.
+///
+/// Unique in a group for ever, since slots are; a sub-range that is redrawn, or whose primary restarted, gets a new one.
+/// A division that is carried into an epoch has the slot of the *Next* that began it: no division can hold that slot.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Term(pub u64);
+
+impl Term {
+    /// The most sub-ranges of one division.
+    pub const PARTS_MAX: usize = 1 << 16;
+
+    /// The term of a division's part.
+    pub fn new(slot: Slot, part: usize) -> Term {
+        assert!(part < Term::PARTS_MAX && slot.0 < 1 << 48, "slot {slot:?}, part {part}");
+        Term(slot.0 << 16 | part as u64)
+    }
+
+    /// The slot of the division that granted it.
+    pub fn slot(self) -> Slot {
+        Slot(self.0 >> 16)
+    }
+}
+
+impl fmt::Debug for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t{}.{}", self.0 >> 16, self.0 & 0xffff)
+    }
+}
+
+/// A primary's ballot (Scatter §5: the committee's chair). Compared per point of the ring, never per peer.
+///
+/// The term alone orders and names it; epoch and node travel with it so that nobody needs the log to check a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TermBallot {
+    /// The epoch whose members are the committee.
+    pub epoch: Epoch,
+    /// The right it stands on.
+    pub term: Term,
+    /// The primary.
+    pub node: NodeId,
+}
+
+impl fmt::Debug for TermBallot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "e{}{:?}@{:?}", self.epoch.0, self.term, self.node)
+    }
+}
+
+/// A write's place among all writes of its key's point: its primary's term, and its number there, from 1.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Number {
+    /// The term it was proposed under.
+    pub term: Term,
+    /// Counted by the primary, without gaps.
+    pub n: u64,
+}
+
+impl fmt::Debug for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}/{}", self.term, self.n)
+    }
+}

@@ -1,0 +1,511 @@
+//! The acceptor's side of all committees of a group: promises, accepts, bases.
+//!
+//! # Invariants
+//! - What is promised at a point never goes down, and nothing below it is accepted there.
+//! - A base is accepted after all that it re-proposes, or once it is known to be chosen.
+//! - Unsettled writes belong to the newest base's committee or to younger ones: an accepted base settles all older ones.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
+
+use super::catch_up::CatchUp;
+use super::chain::{self, Fate};
+use super::leases::{Grants, granters_length};
+use super::window::Committee;
+use crate::ballot::{Term, TermBallot};
+use crate::config::Defect;
+use crate::context::Context;
+use crate::message::{Base, CommitteeMessage, CommitteeReport, Message, Vouch, Write};
+use crate::number_set::NumberSet;
+use crate::outbox::{CommitteeHead, Durable, GroupOutput};
+use crate::table::{Lookup, Table};
+use crate::time::Time;
+
+/// Committees that nobody needs any more are kept for members that lag, up to so many.
+const CLOSED_MAX: usize = 16;
+
+/// One node's acceptor in all committees.
+#[derive(Debug)]
+pub struct Acceptor {
+    promises: IntervalMap<Option<TermBallot>>,
+    /// The newest base accepted at each point.
+    bases: IntervalMap<Option<TermBallot>>,
+    committees: BTreeMap<TermBallot, Committee>,
+    grants: Grants,
+    /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
+    quiet_until: Time,
+    pub(super) catch_up: CatchUp,
+    /// Keys whose record was asked for by a primary and is being loaded.
+    asked: Vec<(NodeId, TermBallot, Key)>,
+}
+
+impl Acceptor {
+    /// One that has promised nothing.
+    pub fn new(quiet_until: Time) -> Acceptor {
+        Acceptor {
+            promises: IntervalMap::new(None),
+            bases: IntervalMap::new(None),
+            committees: BTreeMap::new(),
+            grants: Grants::default(),
+            quiet_until,
+            catch_up: CatchUp::default(),
+            asked: Vec::new(),
+        }
+    }
+
+    /// As it was stored.
+    pub fn restored(
+        quiet_until: Time,
+        promises: Option<IntervalMap<Option<TermBallot>>>,
+        heads: Vec<(CommitteeHead, NumberSet, Option<u64>)>,
+        mut unsettled: BTreeMap<Term, Vec<Write>>,
+    ) -> Acceptor {
+        let mut acceptor = Acceptor::new(quiet_until);
+        acceptor.promises = promises.unwrap_or(IntervalMap::new(None));
+        for (head, received, chosen) in heads {
+            let (ballot, range, based) = (head.ballot, head.range, head.base.is_some());
+            let writes = unsettled.remove(&ballot.term).unwrap_or_default();
+            let mut committee = Committee::restored(head, received, chosen, writes);
+            let promised = acceptor.promises.pieces(range);
+            if promised.iter().any(|(_, promised)| promised.is_some_and(|promised| promised > ballot)) {
+                committee.supersede();
+            }
+            if based {
+                acceptor.bases.update(range, |known| (*known).max(Some(ballot)));
+            }
+            acceptor.committees.insert(ballot, committee);
+        }
+        acceptor
+    }
+
+    /// The committee of a ballot.
+    pub fn committee(&self, ballot: TermBallot) -> Option<&Committee> {
+        self.committees.get(&ballot)
+    }
+
+    pub(super) fn committee_mut(&mut self, ballot: TermBallot) -> Option<&mut Committee> {
+        self.committees.get_mut(&ballot)
+    }
+
+    /// All committees, oldest first.
+    pub fn committees(&self) -> impl DoubleEndedIterator<Item = &Committee> {
+        self.committees.values()
+    }
+
+    /// What is promised, for checks.
+    pub fn promises(&self) -> &IntervalMap<Option<TermBallot>> {
+        &self.promises
+    }
+
+    /// The newest base's ballot at a key's point.
+    pub fn base_at(&self, point: overlay::Point) -> Option<TermBallot> {
+        *self.bases.get(point)
+    }
+
+    /// The highest ballot promised somewhere in a range.
+    fn highest_promise(&self, range: KeyRange) -> Option<TermBallot> {
+        self.promises.pieces(range).into_iter().filter_map(|(_, promised)| promised).max()
+    }
+
+    /// One message of a committee; the caller has checked the sender. Messages for primaries are not handled here.
+    pub fn on_message(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        message: CommitteeMessage,
+    ) {
+        match message {
+            CommitteeMessage::Prepare { ballot, range } => self.on_prepare(ctx, from, ballot, range),
+            CommitteeMessage::Accept { ballot, chosen, writes } => {
+                self.on_accept(ctx, table, from, ballot, chosen, writes);
+            }
+            CommitteeMessage::Base { ballot, base, chosen } => self.on_base(ctx, table, from, ballot, base, chosen),
+            CommitteeMessage::Confirm { ballot, attempt, lease, chosen } => {
+                self.on_confirm(ctx, table, from, ballot, attempt, lease, chosen);
+            }
+            CommitteeMessage::AskRecord { ballot, key } => self.on_ask_record(ctx, table, from, ballot, key),
+            CommitteeMessage::AskSince { ballot, piece, since } => self.on_ask_since(ctx, from, ballot, piece, since),
+            CommitteeMessage::Since { ballot, piece, since, writes, up_to, done } => {
+                self.on_since(ctx, table, from, ballot, piece, since, writes, up_to, done);
+            }
+            CommitteeMessage::AskCompare { ballot, piece, after, held, until } => {
+                self.on_ask_compare(ctx, table, from, ballot, piece, after, held, until);
+            }
+            CommitteeMessage::Compared { ballot, piece, after, writes, up_to, mark, complete } => {
+                self.on_compared(ctx, table, from, ballot, piece, after, writes, up_to, mark, complete);
+            }
+            _ => {}
+        }
+    }
+
+    /// Phase 1b for a whole sub-range.
+    fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: TermBallot, range: KeyRange) {
+        if ctx.state.settings.leases && ctx.now.time < self.quiet_until {
+            return; // It may have granted a lease in its last life (PITFALLS 16).
+        }
+        if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
+            ctx.out.send(&[from], refused(ballot, promised));
+            return;
+        }
+        self.promise(ctx, ballot, range);
+        let leases = self.grants.left(ballot, range, ctx.now.time);
+        let committees = self.reports(range);
+        let mut parts: Vec<Vec<Write>> = alloc::vec![Vec::new()];
+        let mut bytes = 0;
+        for write in self.committees.values().flat_map(|committee| committee.unsettled(range)) {
+            if bytes > ctx.config.message_bytes_max {
+                parts.push(Vec::new());
+                bytes = 0;
+            }
+            bytes += write.record.bytes() + write.key.name().len();
+            parts.last_mut().expect("never empty").push(write.clone());
+        }
+        let count = parts.len() as u32;
+        for (part, unsettled) in parts.into_iter().enumerate() {
+            let first = part == 0;
+            let message = CommitteeMessage::Promise {
+                ballot,
+                part: part as u32,
+                parts: count,
+                committees: if first { committees.clone() } else { Vec::new() },
+                unsettled,
+                leases: if first { leases.clone() } else { Vec::new() },
+            };
+            ctx.out.send_after(&[from], Message::Committee(message));
+        }
+    }
+
+    /// Raises the promise of a range, which holds nothing higher.
+    fn promise(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) {
+        let known = self.promises.pieces(range).iter().all(|(_, promised)| *promised == Some(ballot));
+        if !known {
+            self.promises.set(range, Some(ballot));
+            ctx.out.persist(Durable::Promises(self.promises.clone()));
+            for (_, committee) in self.committees.range_mut(..ballot) {
+                if committee.range().overlaps(range) {
+                    committee.supersede();
+                }
+            }
+        }
+        if !self.committees.contains_key(&ballot) {
+            let committee = Committee::new(ballot, range);
+            committee.persist_head(ctx.out);
+            self.committees.insert(ballot, committee);
+        }
+    }
+
+    /// What a new primary of this range must know: every newest base, and whoever has unsettled writes.
+    fn reports(&self, range: KeyRange) -> Vec<CommitteeReport> {
+        let newest: Vec<TermBallot> = self.bases.pieces(range).into_iter().filter_map(|(_, ballot)| ballot).collect();
+        let matters = |committee: &&Committee| {
+            newest.contains(&committee.ballot())
+                || (committee.range().overlaps(range) && committee.unsettled(range).next().is_some())
+        };
+        let report = |committee: &Committee| CommitteeReport {
+            ballot: committee.ballot(),
+            base: committee.base().cloned(),
+            chosen: committee.chosen(),
+        };
+        self.committees.values().filter(matters).map(report).collect()
+    }
+
+    /// Phase 2b. The promise is looked at first, for the whole sub-range at once (PITFALLS 7).
+    fn on_accept(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        chosen: Option<u64>,
+        writes: Vec<Write>,
+    ) {
+        let Some(committee) = self.committees.get_mut(&ballot) else {
+            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            return;
+        };
+        if committee.is_superseded() && !ctx.config.defects.has(Defect::PromiseIgnored) {
+            if !writes.is_empty() {
+                let range = committee.range();
+                let promised = self.highest_promise(range).expect("superseded by somebody");
+                ctx.out.send(&[from], refused(ballot, promised));
+            }
+            return;
+        }
+        let mut accepted = NumberSet::default();
+        let mut lacks_base = false;
+        for write in writes {
+            let n = write.record.number.n;
+            if !committee.range().contains(write.key.point()) {
+                continue; // Nonsense.
+            }
+            if committee.base().is_none() && chosen.is_some() {
+                lacks_base = true; // Beyond its re-proposals a term rests on its base.
+                continue;
+            }
+            if committee.accept(write, ctx.out) {
+                accepted.insert(n);
+            }
+        }
+        if lacks_base {
+            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+        }
+        if let Some(mark) = chosen {
+            committee.settle_up_to(mark, table, ctx.out);
+        }
+        let mut numbers = accepted.ranges_above();
+        if accepted.mark() > 0 {
+            numbers.insert(0, (1, accepted.mark()));
+        }
+        if !numbers.is_empty() {
+            let message = CommitteeMessage::Accepted { ballot, numbers };
+            ctx.out.send_after(&[from], Message::Committee(message));
+        }
+    }
+
+    /// A new primary's base.
+    fn on_base(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        base: Base,
+        chosen: Option<u64>,
+    ) {
+        let range = base.range;
+        if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
+            ctx.out.send(&[from], refused(ballot, promised));
+            return;
+        }
+        if ctx.state.settings.leases && ctx.now.time < self.quiet_until && !self.committees.contains_key(&ballot) {
+            return; // Accepting raises the promise, which it may not yet.
+        }
+        self.promise(ctx, ballot, range);
+        let committee = self.committees.get(&ballot).expect("just promised");
+        if let Some(known) = committee.base() {
+            assert_eq!(*known, base, "two bases under ballot {ballot:?}");
+        } else {
+            if chosen.is_none() && committee.received().mark() < base.reproposed {
+                return; // What it re-proposes comes first, or again.
+            }
+            self.accept_base(ctx, table, ballot, base);
+        }
+        ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::BaseAccepted { ballot }));
+        if let Some(mark) = chosen {
+            self.committees.get_mut(&ballot).expect("just promised").settle_up_to(mark, table, ctx.out);
+        }
+    }
+
+    fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Base) {
+        let mut missing = Vec::new();
+        for (piece, chain) in &base.pieces {
+            if !self.lacks_nothing_up_to(*piece, chain.first().copied()) {
+                missing.push(*piece);
+            }
+            for (_, older) in self.committees.range_mut(..ballot) {
+                if !older.has_unsettled() {
+                    continue;
+                }
+                let mark = match chain::fate(chain, older.ballot().term) {
+                    Fate::UpTo(mark) => mark,
+                    Fate::Void if ctx.config.defects.has(Defect::VoidComesBack) => continue,
+                    Fate::Void => 0,
+                    Fate::Unknown => {
+                        ctx.out.push(GroupOutput::Over("it was away for longer than its group remembers"));
+                        return;
+                    }
+                };
+                if ctx.config.defects.has(Defect::VoidComesBack) {
+                    continue;
+                }
+                older.resolve(*piece, |n| n <= mark, table, ctx.out);
+            }
+        }
+        if ctx.config.defects.has(Defect::TrustOwnCopy) {
+            missing.clear();
+        }
+        self.bases.set(base.range, Some(ballot));
+        let committee = self.committees.get_mut(&ballot).expect("promised before");
+        committee.set_base(base, missing, ctx.out);
+        self.drop_closed(ctx);
+    }
+
+    /// Is everything held that was chosen in this piece up to the end of the term before?
+    fn lacks_nothing_up_to(&self, piece: KeyRange, last: Option<(Term, u64)>) -> bool {
+        let Some((term, mark)) = last else { return true };
+        self.committees.values().rev().find(|committee| committee.ballot().term == term).is_some_and(|committee| {
+            committee.lacks_nothing_before(piece) && committee.received().mark() >= mark
+        })
+    }
+
+    /// Lets go of committees that were followed everywhere, beyond some that others may want to catch up from.
+    fn drop_closed(&mut self, ctx: &mut Context<'_>) {
+        let live: Vec<TermBallot> = self.bases.pieces(KeyRange::FULL).into_iter().filter_map(|(_, b)| b).collect();
+        let closed: Vec<TermBallot> = self
+            .committees
+            .values()
+            .filter(|committee| {
+                let promised = self.promises.pieces(committee.range());
+                let outrun = promised.iter().all(|(_, promised)| promised.is_some_and(|p| p > committee.ballot()));
+                outrun && !committee.has_unsettled() && !live.contains(&committee.ballot())
+            })
+            .map(Committee::ballot)
+            .collect();
+        for ballot in closed.iter().take(closed.len().saturating_sub(CLOSED_MAX)) {
+            self.committees.remove(ballot);
+            ctx.out.persist(Durable::CommitteeForget(*ballot));
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn on_confirm(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        attempt: u64,
+        lease: bool,
+        chosen: Option<u64>,
+    ) {
+        let Some(committee) = self.committees.get_mut(&ballot) else {
+            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            return;
+        };
+        if committee.is_superseded() {
+            let range = committee.range();
+            let promised = self.highest_promise(range).expect("superseded by somebody");
+            ctx.out.send(&[from], refused(ballot, promised));
+            return;
+        }
+        if let Some(mark) = chosen {
+            if committee.base().is_none() {
+                ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            }
+            committee.settle_up_to(mark, table, ctx.out);
+        }
+        if lease && from == ballot.node {
+            let range = committee.range();
+            self.grants.grant(ballot, range, &ctx.state.settings, ctx.now.time);
+        }
+        ctx.out.send(&[from], Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
+    }
+
+    /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
+    fn on_ask_record(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        key: Key,
+    ) {
+        let Some(committee) = self.committees.get(&ballot) else {
+            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            return;
+        };
+        if committee.is_superseded() {
+            let promised = self.highest_promise(committee.range()).expect("superseded by somebody");
+            ctx.out.send(&[from], refused(ballot, promised));
+            return;
+        }
+        if committee.base().is_none() {
+            return;
+        }
+        match table.get(&key, ctx.out) {
+            Lookup::Known(record) => {
+                let message = CommitteeMessage::RecordIs { ballot, key, record };
+                // What it rests on may not be durable yet.
+                ctx.out.send_after(&[from], Message::Committee(message));
+            }
+            Lookup::Loading => {
+                if !self.asked.iter().any(|(node, b, k)| *node == from && *b == ballot && *k == key) {
+                    self.asked.push((from, ballot, key));
+                }
+            }
+        }
+    }
+
+    /// A record was loaded: answers who asked for it.
+    pub fn on_loaded(&mut self, ctx: &mut Context<'_>, table: &mut Table, key: &Key) {
+        let (asked, rest) = core::mem::take(&mut self.asked).into_iter().partition(|(_, _, asked)| asked == key);
+        self.asked = rest;
+        let asked: Vec<_> = asked;
+        for (from, ballot, key) in asked {
+            self.on_ask_record(ctx, table, from, ballot, key);
+        }
+        self.install_deferred(ctx, table);
+    }
+
+    /// A record that is known to be chosen came another way than by a write's settling. False: it has to be loaded first.
+    pub(super) fn install(&mut self, ctx: &mut Context<'_>, table: &mut Table, write: &Write) -> bool {
+        match table.get(&write.key, ctx.out) {
+            Lookup::Loading => return false,
+            Lookup::Known(Some(known)) if known.number >= write.record.number => return true,
+            Lookup::Known(_) => {}
+        }
+        for committee in self.committees.values_mut() {
+            committee.overtake(write, ctx.out);
+        }
+        table.put(&write.key, write.record.clone());
+        table.unpin(&write.key, &write.record);
+        ctx.out.persist(Durable::Record(write.clone()));
+        true
+    }
+
+    /// Does this acceptor still have everything that somebody knows it acknowledged?
+    pub fn may_vouch(&self, vouch: &Vouch) -> bool {
+        vouch.committees.iter().all(|(ballot, range, last)| {
+            let promised = self.promises.pieces(*range).iter().all(|(_, promised)| *promised >= Some(*ballot));
+            let forgotten = || self.bases.pieces(*range).iter().all(|(_, base)| *base > Some(*ballot));
+            let received = match self.committees.get(ballot) {
+                Some(committee) => *last == 0 || committee.received().contains(*last),
+                None => forgotten(),
+            };
+            promised && received
+        })
+    }
+
+    /// Terms of the current division for which this node holds everything chosen before them, and its marks.
+    pub fn progress(&self, epoch: Epoch, parts: &[(KeyRange, TermBallot)]) -> (Vec<Term>, Vec<(Term, u64)>) {
+        let mine = parts.iter().filter(|(_, ballot)| ballot.epoch == epoch);
+        let committees: Vec<&Committee> = mine.filter_map(|(_, ballot)| self.committees.get(ballot)).collect();
+        let complete = |committee: &&&Committee| {
+            committee.is_complete()
+                && committee.base().is_some_and(|base| committee.received().mark() >= base.reproposed)
+        };
+        (
+            committees.iter().filter(complete).map(|committee| committee.ballot().term).collect(),
+            committees
+                .iter()
+                .map(|c| (c.ballot().term, c.chosen().unwrap_or(0).min(c.received().mark())))
+                .collect(),
+        )
+    }
+
+    /// Before a batch goes to the store: what moved, and no more recent writes than there is room for.
+    pub fn flush(&mut self, ctx: &mut Context<'_>) {
+        for committee in self.committees.values_mut() {
+            committee.flush(ctx.out);
+        }
+        let total: usize = self.committees.values().map(Committee::window_bytes).sum();
+        let mut excess = total.saturating_sub(ctx.config.window_bytes_max);
+        for committee in self.committees.values_mut() {
+            let before = committee.window_bytes();
+            committee.trim(before.saturating_sub(excess));
+            excess = excess.saturating_sub(before - committee.window_bytes());
+        }
+    }
+
+    /// The time before which nothing is promised, where leases are on.
+    pub fn quiet_after(start: Time, settings: &crate::state::Settings) -> Time {
+        start + granters_length(settings)
+    }
+}
+
+fn refused(ballot: TermBallot, promised: TermBallot) -> Message {
+    Message::Committee(CommitteeMessage::Refused { ballot, promised })
+}

@@ -1,0 +1,571 @@
+//! How a member that lacks something gets it: from the window of recent writes, else by a scan of clocks.
+//!
+//! The member pulls, one page at a time; a page that is lost is asked for again, of somebody else. What comes is chosen,
+//! and only ever replaces what is older. The source need not be complete: a primary that finds nobody who is compares
+//! with a quorum of every configuration that may hold something alone.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Key, KeyRange, NodeId};
+
+use super::acceptor::Acceptor;
+use super::window::Committee;
+use crate::ballot::{Number, TermBallot};
+use crate::context::Context;
+use crate::message::{CommitteeMessage, Message, Write};
+use crate::outbox::GroupOutput;
+use crate::record::Record;
+use crate::table::Table;
+use crate::time::Time;
+
+/// Keys listed in one page of a scan.
+const PAGE_KEYS_MAX: usize = 2000;
+
+/// Where the current piece stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Reading the source's window; everything up to this number is held.
+    Window(Number),
+    /// Comparing clocks; done up to and with this key.
+    Compare(Option<Key>),
+}
+
+/// One committee's catching up at one member.
+#[derive(Debug)]
+struct Job {
+    /// What is left to do, the current piece last.
+    pieces: Vec<KeyRange>,
+    stage: Stage,
+    /// The pieces are the whole sub-range.
+    covers_all: bool,
+    /// It makes up for numbers of the term itself, not for what was before.
+    gap: bool,
+    /// The lowest mark that a complete source had when it began a piece by comparison.
+    mark: Option<u64>,
+    /// Sources that were compared with to the end of the current piece and were not complete.
+    compared: BTreeSet<NodeId>,
+    source: NodeId,
+    asked: Time,
+    waiting_for_scan: bool,
+    /// What the last comparison went up to; `None`: to the end of the piece.
+    until: Option<Key>,
+    /// Writes of the last page that wait for their key's own record, and what the page leads to.
+    deferred: Vec<Write>,
+    then: Option<Then>,
+}
+
+#[derive(Clone, Debug)]
+enum Then {
+    Continue(Stage),
+    PieceDone,
+}
+
+/// What a page of the store is for.
+#[derive(Debug)]
+enum ScanUse {
+    /// This node's own clocks, to ask with.
+    Mine(TermBallot),
+    /// To answer somebody.
+    Theirs { from: NodeId, ask: Ask },
+}
+
+/// A question that a page of the store answers.
+#[derive(Debug)]
+struct Ask {
+    ballot: TermBallot,
+    piece: KeyRange,
+    after: Option<Key>,
+    held: Vec<(Key, Number)>,
+    until: Option<Key>,
+    /// The chosen mark when it was asked: what the page that answers it certainly contains.
+    mark: u64,
+}
+
+/// Catching up, for a person to see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatchUpStatus {
+    /// Whose sub-range.
+    pub ballot: TermBallot,
+    /// Pieces left.
+    pub pieces: usize,
+    /// By a scan of clocks, not from the window.
+    pub scan: bool,
+}
+
+/// All catching up of one member.
+#[derive(Debug, Default)]
+pub struct CatchUp {
+    jobs: BTreeMap<TermBallot, Job>,
+    scans: BTreeMap<u64, ScanUse>,
+    next_scan: u64,
+    /// Counts questions, to ask another source each time.
+    turns: usize,
+}
+
+impl Acceptor {
+    /// Begins and repeats what is due.
+    pub fn drive_catch_up(&mut self, ctx: &mut Context<'_>, table: &mut Table) {
+        let live = |committee: &&Committee| !committee.is_superseded() && committee.chosen().is_some();
+        let needy: Vec<TermBallot> = self
+            .committees()
+            .filter(live)
+            .filter(|c| !c.missing().is_empty() || c.received().mark() < c.chosen().unwrap_or(0))
+            .map(Committee::ballot)
+            .collect();
+        self.catch_up.jobs.retain(|ballot, _| needy.contains(ballot));
+        for ballot in needy {
+            match self.catch_up.jobs.get(&ballot) {
+                None => self.begin_job(ctx, table, ballot),
+                Some(job) if job.then.is_some() || job.waiting_for_scan => {}
+                Some(job) if ctx.now.time.since(job.asked) >= ctx.config.timing.resend => {
+                    self.turn(ctx, ballot);
+                    self.ask(ctx, table, ballot);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// What is being caught up with.
+    pub fn catch_up_status(&self) -> Vec<CatchUpStatus> {
+        let status = |(ballot, job): (&TermBallot, &Job)| CatchUpStatus {
+            ballot: *ballot,
+            pieces: job.pieces.len(),
+            scan: matches!(job.stage, Stage::Compare(_)),
+        };
+        self.catch_up.jobs.iter().map(status).collect()
+    }
+
+    fn begin_job(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
+        let committee = self.committee(ballot).expect("it needs something");
+        let Some(base) = committee.base() else { return };
+        let gap = committee.missing().is_empty();
+        let pieces = if gap { alloc::vec![base.range] } else { committee.missing().to_vec() };
+        let covers_all = pieces.len() == base.pieces.len();
+        let job = Job {
+            pieces,
+            stage: Stage::Compare(None),
+            covers_all,
+            gap,
+            mark: None,
+            compared: BTreeSet::new(),
+            source: ballot.node,
+            asked: ctx.now.time,
+            waiting_for_scan: false,
+            until: None,
+            deferred: Vec::new(),
+            then: None,
+        };
+        self.catch_up.jobs.insert(ballot, job);
+        self.begin_piece(ctx, table, ballot);
+    }
+
+    /// Where the current piece begins: at the youngest term of its chain that this node is complete in, if there is one.
+    fn begin_piece(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
+        let job = &self.catch_up.jobs[&ballot];
+        let piece = *job.pieces.last().expect("a job has a piece");
+        let committee = self.committee(ballot).expect("a job has a committee");
+        let stage = if job.gap {
+            Stage::Window(Number { term: ballot.term, n: committee.received().mark() })
+        } else {
+            let base = committee.base().expect("a job has a base");
+            let chain = base.pieces.iter().find(|(range, _)| *range == piece).map(|(_, chain)| chain);
+            let held = chain.and_then(|chain| {
+                chain.iter().find_map(|(term, mark)| {
+                    let older = self.committees().rev().find(|c| c.ballot().term == *term)?;
+                    let n = older.received().mark().min(*mark);
+                    older.lacks_nothing_before(piece).then_some(Number { term: *term, n })
+                })
+            });
+            held.map_or(Stage::Compare(None), Stage::Window)
+        };
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        job.stage = stage;
+        job.compared.clear();
+        job.source = ballot.node;
+        if ballot.node == ctx.me {
+            self.turn(ctx, ballot);
+        }
+        self.ask(ctx, table, ballot);
+    }
+
+    /// Another source.
+    fn turn(&mut self, ctx: &mut Context<'_>, ballot: TermBallot) {
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
+        let sources: Vec<NodeId> = ctx
+            .state
+            .configs()
+            .into_iter()
+            .flat_map(|config| config.members)
+            .filter(|node| *node != ctx.me && !job.compared.contains(node))
+            .collect();
+        if !sources.is_empty() {
+            self.catch_up.turns += 1;
+            job.source = sources[self.catch_up.turns % sources.len()];
+        }
+    }
+
+    fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
+        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
+        job.asked = ctx.now.time;
+        let piece = *job.pieces.last().expect("a job has a piece");
+        match &job.stage {
+            Stage::Window(since) => {
+                let message = CommitteeMessage::AskSince { ballot, piece, since: *since };
+                ctx.out.send(&[job.source], Message::Committee(message));
+            }
+            Stage::Compare(after) => {
+                if table.is_whole() {
+                    let mut records = table.scan(piece, after.as_ref()).map(|(key, record)| (key.clone(), record.number));
+                    let held: Vec<_> = records.by_ref().take(PAGE_KEYS_MAX).collect();
+                    let more = records.next().is_some();
+                    drop(records);
+                    self.send_compare(ctx, ballot, held, more);
+                } else {
+                    job.waiting_for_scan = true;
+                    let from = after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
+                    let token = self.catch_up.begin_scan(ScanUse::Mine(ballot));
+                    ctx.out.push(GroupOutput::Scan(token, Some(from), page_bytes(ctx)));
+                }
+            }
+        }
+    }
+
+    fn send_compare(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, held: Vec<(Key, Number)>, more: bool) {
+        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
+        let Stage::Compare(after) = &job.stage else { return };
+        let until = if more { held.last().map(|(key, _)| key.clone()) } else { None };
+        job.until.clone_from(&until);
+        let piece = *job.pieces.last().expect("a job has a piece");
+        let message = CommitteeMessage::AskCompare { ballot, piece, after: after.clone(), held, until };
+        ctx.out.send(&[job.source], Message::Committee(message));
+    }
+
+    /// A page of the store came; false if it was not asked for here.
+    pub fn on_scanned(
+        &mut self,
+        ctx: &mut Context<'_>,
+        token: u64,
+        records: Vec<(Key, Arc<Record>)>,
+        done: bool,
+    ) -> bool {
+        let Some(scan) = self.catch_up.scans.remove(&token) else { return false };
+        match scan {
+            ScanUse::Mine(ballot) => {
+                let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return true };
+                job.waiting_for_scan = false;
+                job.asked = ctx.now.time;
+                let Stage::Compare(after) = &job.stage else { return true };
+                let piece = *job.pieces.last().expect("a job has a piece");
+                let after = after.clone();
+                let (held, more) = within(records, piece, after.as_ref(), done);
+                let held = held.into_iter().map(|(key, record)| (key, record.number)).collect();
+                self.send_compare(ctx, ballot, held, more);
+            }
+            ScanUse::Theirs { from, ask } => {
+                let (records, more) = within(records, ask.piece, ask.after.as_ref(), done);
+                self.answer_compare(ctx, from, &ask, records.iter().map(|(key, record)| (key, record)), more);
+            }
+        }
+        true
+    }
+
+    /// The source's side of the window.
+    pub(super) fn on_ask_since(
+        &mut self,
+        ctx: &mut Context<'_>,
+        from: NodeId,
+        ballot: TermBallot,
+        piece: KeyRange,
+        since: Number,
+    ) {
+        let Some(committee) = self.committee(ballot) else { return };
+        if !committee.is_complete_in(piece) {
+            return;
+        }
+        let mut message = CommitteeMessage::Since { ballot, piece, since, writes: Vec::new(), up_to: None, done: false };
+        if let Some((found, last, is_all)) = self.window_page(ctx, committee, piece, since)
+            && let CommitteeMessage::Since { writes, up_to, done, .. } = &mut message
+        {
+            (*writes, *up_to, *done) = (found, Some(last), is_all);
+        }
+        ctx.out.send_after(&[from], Message::Committee(message));
+    }
+
+    /// Writes behind `since`, up to where, and whether that is all; `None` where the windows do not reach.
+    fn window_page(
+        &self,
+        ctx: &Context<'_>,
+        committee: &Committee,
+        piece: KeyRange,
+        since: Number,
+    ) -> Option<(Vec<Write>, Number, bool)> {
+        let base = committee.base()?;
+        let own = (committee.ballot().term, committee.chosen()?);
+        let mut terms = alloc::vec![own];
+        if since.term != own.0 {
+            let (_, chain) = base.pieces.iter().find(|(range, _)| range.contains_range(piece))?;
+            let known = chain.iter().position(|(term, _)| *term == since.term)?;
+            terms.extend_from_slice(&chain[..=known]);
+        }
+        let (mut writes, mut bytes) = (Vec::new(), 0);
+        for (term, last) in terms.into_iter().rev() {
+            let window = self.committees().rev().find(|committee| committee.ballot().term == term)?;
+            let behind = if term == since.term { since.n } else { 0 };
+            for write in window.since(behind, last, piece)? {
+                bytes += write.record.bytes() + write.key.name().len();
+                writes.push(write.clone());
+                if bytes > ctx.config.message_bytes_max {
+                    return Some((writes, write.record.number, false));
+                }
+            }
+        }
+        Some((writes, Number { term: own.0, n: own.1 }, true))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn on_since(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        piece: KeyRange,
+        since: Number,
+        writes: Vec<Write>,
+        up_to: Option<Number>,
+        done: bool,
+    ) {
+        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
+        if job.then.is_some() || job.source != from || job.pieces.last() != Some(&piece) || job.stage != Stage::Window(since)
+        {
+            return;
+        }
+        let Some(up_to) = up_to else {
+            // The window does not reach: clocks have to be compared, for a gap of numbers those of everything.
+            job.stage = Stage::Compare(None);
+            if job.gap {
+                let committee = self.committee_mut(ballot).expect("a job has a committee");
+                committee.unfill(ctx.out);
+                self.catch_up.jobs.remove(&ballot);
+                self.begin_job(ctx, table, ballot);
+                let job = self.catch_up.jobs.get_mut(&ballot).expect("just begun");
+                job.stage = Stage::Compare(None);
+            }
+            self.ask(ctx, table, ballot);
+            return;
+        };
+        if done && job.gap {
+            job.mark = Some(up_to.n);
+        }
+        job.then = Some(if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) });
+        job.deferred = writes;
+        self.install_deferred(ctx, table);
+    }
+
+    /// The source's side of a comparison.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn on_ask_compare(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        piece: KeyRange,
+        after: Option<Key>,
+        held: Vec<(Key, Number)>,
+        until: Option<Key>,
+    ) {
+        let Some(committee) = self.committee(ballot).filter(|committee| committee.base().is_some()) else { return };
+        if !ordered(&held, after.as_ref(), until.as_ref()) {
+            return;
+        }
+        let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
+        let ask = Ask { ballot, piece, after, held, until, mark };
+        if table.is_whole() {
+            self.answer_compare(ctx, from, &ask, table.scan(piece, ask.after.as_ref()), false);
+        } else if self.catch_up.scans.len() < 64 {
+            let first = ask.after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
+            let token = self.catch_up.begin_scan(ScanUse::Theirs { from, ask });
+            ctx.out.push(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
+        }
+    }
+
+    /// `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
+    fn answer_compare<'a>(
+        &self,
+        ctx: &mut Context<'_>,
+        from: NodeId,
+        ask: &Ask,
+        records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
+        more: bool,
+    ) {
+        let Some(committee) = self.committee(ask.ballot) else { return };
+        let (mut writes, mut bytes, mut up_to, mut last) = (Vec::new(), 0, None, None);
+        let mut held = ask.held.iter().peekable();
+        let mut looked = 0;
+        for (key, record) in records {
+            if ask.until.as_ref().is_some_and(|until| key > until) {
+                last = None;
+                break;
+            }
+            looked += 1;
+            last = Some(key.clone());
+            while held.next_if(|(known, _)| known < key).is_some() {}
+            let known = held.next_if(|(known, _)| known == key).map(|(_, number)| *number);
+            if known.is_none_or(|known| known < record.number) {
+                bytes += record.bytes() + key.name().len();
+                writes.push(Write { key: key.clone(), record: record.clone() });
+            }
+            if bytes > ctx.config.message_bytes_max || looked >= 4 * PAGE_KEYS_MAX {
+                up_to = last.clone();
+                break;
+            }
+        }
+        if up_to.is_none() && more {
+            // The page of the store ended before the question did. An empty page would make no progress.
+            up_to = last;
+        }
+        let message = CommitteeMessage::Compared {
+            ballot: ask.ballot,
+            piece: ask.piece,
+            after: ask.after.clone(),
+            writes,
+            up_to,
+            mark: ask.mark,
+            complete: committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some(),
+        };
+        ctx.out.send_after(&[from], Message::Committee(message));
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn on_compared(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        piece: KeyRange,
+        after: Option<Key>,
+        writes: Vec<Write>,
+        up_to: Option<Key>,
+        mark: u64,
+        complete: bool,
+    ) {
+        let asked_until = |held: &Stage| *held == Stage::Compare(after.clone());
+        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
+        if job.then.is_some() || job.source != from || job.pieces.last() != Some(&piece) || !asked_until(&job.stage) {
+            return;
+        }
+        if after.is_none() {
+            let mark = if complete { mark } else { 0 };
+            job.mark = Some(job.mark.unwrap_or(u64::MAX).min(mark));
+        }
+        // Where the answer stopped, or else where the question did.
+        job.then = Some(match up_to.or(job.until.clone()) {
+            Some(key) => Then::Continue(Stage::Compare(Some(key))),
+            None => {
+                if !complete {
+                    job.compared.insert(from);
+                }
+                let enough = complete || covers_quorums(ctx, &job.compared);
+                if enough { Then::PieceDone } else { Then::Continue(Stage::Compare(None)) }
+            }
+        });
+        if matches!(&job.then, Some(Then::Continue(Stage::Compare(None)))) {
+            self.turn(ctx, ballot);
+        }
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        job.deferred = writes;
+        self.install_deferred(ctx, table);
+    }
+
+    /// Installs what the last pages brought; goes on where nothing waits any more.
+    pub(super) fn install_deferred(&mut self, ctx: &mut Context<'_>, table: &mut Table) {
+        let ballots: Vec<TermBallot> =
+            self.catch_up.jobs.iter().filter(|(_, job)| job.then.is_some()).map(|(ballot, _)| *ballot).collect();
+        for ballot in ballots {
+            let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+            let writes = core::mem::take(&mut job.deferred);
+            let mut waiting = Vec::new();
+            for write in writes {
+                if !self.install(ctx, table, &write) {
+                    waiting.push(write);
+                }
+            }
+            let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+            job.deferred = waiting;
+            if !job.deferred.is_empty() {
+                continue;
+            }
+            match job.then.take() {
+                Some(Then::Continue(stage)) => {
+                    job.stage = stage;
+                    self.ask(ctx, table, ballot);
+                }
+                Some(Then::PieceDone) => self.piece_done(ctx, table, ballot),
+                None => {}
+            }
+        }
+    }
+
+    fn piece_done(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
+        let piece = job.pieces.pop().expect("a job has a piece");
+        let (last, gap, covers_all, mark) = (job.pieces.is_empty(), job.gap, job.covers_all, job.mark);
+        let committee = self.committee_mut(ballot).expect("a job has a committee");
+        if !gap {
+            committee.fill(piece, ctx.out);
+        }
+        if !last {
+            self.begin_piece(ctx, table, ballot);
+            return;
+        }
+        if let Some(mark) = mark.filter(|_| gap || covers_all) {
+            committee.make_up(1, mark);
+        }
+        self.catch_up.jobs.remove(&ballot);
+        self.drive_catch_up(ctx, table);
+    }
+}
+
+impl CatchUp {
+    fn begin_scan(&mut self, scan: ScanUse) -> u64 {
+        self.next_scan += 1;
+        self.scans.insert(self.next_scan, scan);
+        self.next_scan
+    }
+}
+
+/// Together with this node, do these make a quorum of every configuration that recovery asks?
+pub(super) fn covers_quorums(ctx: &Context<'_>, nodes: &BTreeSet<NodeId>) -> bool {
+    ctx.state.configs().iter().all(|config| {
+        let covered = config.members.iter().filter(|node| **node == ctx.me || nodes.contains(node)).count();
+        covered > config.members.len() / 2
+    })
+}
+
+/// The part of a page that lies in the piece behind `after`, and whether the piece may hold more behind it.
+fn within(
+    records: Vec<(Key, Arc<Record>)>,
+    piece: KeyRange,
+    after: Option<&Key>,
+    done: bool,
+) -> (Vec<(Key, Arc<Record>)>, bool) {
+    let ended = records.last().is_some_and(|(key, _)| !piece.contains(key.point()));
+    let inside = |key: &Key| piece.contains(key.point()) && after.is_none_or(|after| key > after);
+    (records.into_iter().filter(|(key, _)| inside(key)).collect(), !done && !ended)
+}
+
+/// A page of the store that makes progress whatever the records' sizes.
+fn page_bytes(ctx: &Context<'_>) -> usize {
+    ctx.config.message_bytes_max.max(8 * ctx.state.settings.value_bytes_max as usize)
+}
+
+fn ordered(held: &[(Key, Number)], after: Option<&Key>, until: Option<&Key>) -> bool {
+    held.windows(2).all(|pair| pair[0].0 < pair[1].0)
+        && held.first().is_none_or(|(key, _)| after.is_none_or(|after| key > after))
+        && held.last().is_none_or(|(key, _)| until.is_none_or(|until| key <= until))
+}

@@ -1,0 +1,355 @@
+//! The primary of one sub-range under one ballot.
+//!
+//! # Invariants
+//! - Serves only after a quorum accepted its base, and after every older lease is over.
+//! - Evaluates an operation on a chosen record only, and has one write of a key in flight (PITFALLS 9).
+//! - An answer leaves only after its write is chosen, or after a quorum confirmed the ballot since it was asked for.
+//! - Ends at the first sign of a higher ballot: what was not sent is refused, what was sent is unknown.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Key, KeyRange, NodeId};
+
+use super::acceptor::Acceptor;
+use super::reads::{QuorumRead, Reads};
+use super::takeover::Takeover;
+use super::writes::InFlight;
+use crate::ballot::TermBallot;
+use crate::context::Context;
+use crate::message::{Base, CommitteeMessage, Message, Outcome, Write};
+use crate::number_set::NumberSet;
+use crate::op::{Limit, Op, OpError, Refusal};
+use crate::outbox::Attempt;
+use crate::record::{OpId, Record};
+use crate::table::Table;
+use crate::time::{Time, WallMillis};
+
+/// The rest of the member that a primary works with.
+pub struct Local<'a> {
+    /// Chosen records.
+    pub table: &'a mut Table,
+    /// This node's acceptor.
+    pub acceptor: &'a mut Acceptor,
+    /// Group time.
+    pub group_time: WallMillis,
+    /// No writes are taken, and why.
+    pub full: Option<Limit>,
+}
+
+/// An operation that waits.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// Who is answered.
+    pub attempt: Attempt,
+    /// Its id.
+    pub id: OpId,
+    /// The horizon its origin knew.
+    pub horizon: u64,
+    /// After this nobody waits for it any more.
+    pub deadline: Time,
+    /// What to do.
+    pub op: Op,
+    /// Which run of its origin's process.
+    pub run: u64,
+    /// That run's count of attempts under this ballot.
+    pub serial: u64,
+    /// Of its origin's operations on this key those below are never sent again, but for the exceptions.
+    pub retired_below: u64,
+    /// The exceptions.
+    pub retired_except: Vec<u64>,
+}
+
+impl Pending {
+    /// Will this operation never be sent again, by what the origin of this one says?
+    pub(super) fn retires(&self, id: &OpId) -> bool {
+        match id {
+            OpId::Origin { node, run, sequence } => {
+                *node == self.attempt.origin
+                    && *run == self.run
+                    && *sequence < self.retired_below
+                    && !self.retired_except.contains(sequence)
+            }
+            OpId::Client(_) => false,
+        }
+    }
+}
+
+/// One key's queue.
+#[derive(Debug, Default)]
+pub(super) struct KeyQueue {
+    pub(super) in_flight: u32,
+    pub(super) waiting: VecDeque<Pending>,
+    /// It may have expired: look.
+    pub(super) expire: bool,
+}
+
+/// Attempts of one origin that may be outstanding behind one that came.
+const GAPS_MAX: usize = 4096;
+
+/// What a primary does.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Phase 1, and the base.
+    TakingOver(Takeover),
+    /// It serves.
+    Serving,
+    /// Somebody else does, or will.
+    Ended,
+}
+
+/// Counts of one primary, for a person to see and for checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrimaryCounts {
+    /// It serves.
+    pub serving: bool,
+    /// Operations waiting.
+    pub waiting: usize,
+    /// Writes in flight.
+    pub in_flight: usize,
+    /// Its lease ends then.
+    pub lease_until: Time,
+}
+
+/// The primary of one sub-range.
+#[derive(Debug)]
+pub struct Primary {
+    pub(super) ballot: TermBallot,
+    pub(super) range: KeyRange,
+    pub(super) phase: Phase,
+    /// Its base, once it has one.
+    pub(super) base: Option<Base>,
+    pub(super) base_accepted: BTreeSet<NodeId>,
+    pub(super) next_n: u64,
+    pub(super) in_flight: BTreeMap<u64, InFlight>,
+    pub(super) chosen: NumberSet,
+    /// Writes proposed and not sent yet.
+    pub(super) unsent: Vec<Write>,
+    /// The chosen mark that everyone was last told, and when.
+    pub(super) announced: (u64, Time),
+    pub(super) keys: BTreeMap<Key, KeyQueue>,
+    pub(super) waiting: usize,
+    /// Keys that could not go on because too much was in flight.
+    pub(super) stalled: VecDeque<Key>,
+    pub(super) reads: Reads,
+    pub(super) quorum_reads: BTreeMap<Key, QuorumRead>,
+    /// Keys of missing pieces that are known by a quorum read.
+    pub(super) known: BTreeSet<Key>,
+    /// Attempts that came, by origin: a copy that comes later is not executed, although its id may be forgotten.
+    pub(super) seen: BTreeMap<(NodeId, u64), NumberSet>,
+    /// Where the look for expired keys goes on.
+    pub(super) sweep: Option<Key>,
+    pub(super) swept: Time,
+}
+
+impl Primary {
+    /// Begins to take over; see the module's text in [`super`].
+    pub fn begin(ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Primary {
+        let mut primary = Primary {
+            ballot,
+            range,
+            phase: Phase::TakingOver(Takeover::new(ctx.now.time)),
+            base: None,
+            base_accepted: BTreeSet::new(),
+            next_n: 1,
+            in_flight: BTreeMap::new(),
+            chosen: NumberSet::default(),
+            unsent: Vec::new(),
+            announced: (0, ctx.now.time),
+            keys: BTreeMap::new(),
+            waiting: 0,
+            stalled: VecDeque::new(),
+            reads: Reads::default(),
+            quorum_reads: BTreeMap::new(),
+            known: BTreeSet::new(),
+            seen: BTreeMap::new(),
+            sweep: None,
+            swept: ctx.now.time,
+        };
+        primary.send_prepare(ctx);
+        primary
+    }
+
+    /// Its ballot.
+    pub fn ballot(&self) -> TermBallot {
+        self.ballot
+    }
+
+    /// Its sub-range.
+    pub fn range(&self) -> KeyRange {
+        self.range
+    }
+
+    /// Does it serve?
+    pub fn is_serving(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+    }
+
+    /// Is it over?
+    pub fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// Counts, for a person to see and for checks.
+    pub fn counts(&self) -> PrimaryCounts {
+        PrimaryCounts {
+            serving: self.is_serving(),
+            waiting: self.waiting,
+            in_flight: self.in_flight.len(),
+            lease_until: self.reads.lease_until,
+        }
+    }
+
+    /// One message to the primary; the caller has checked the sender.
+    pub fn on_message(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        from: NodeId,
+        message: CommitteeMessage,
+    ) {
+        match message {
+            CommitteeMessage::Promise { part, parts, committees, unsettled, leases, .. } => {
+                self.on_promise(ctx, local, from, (part, parts), committees, unsettled, leases);
+            }
+            CommitteeMessage::Refused { promised, .. } => {
+                if promised > self.ballot {
+                    self.end(ctx);
+                }
+            }
+            CommitteeMessage::Accepted { numbers, .. } => self.on_accepted(ctx, local, from, &numbers),
+            CommitteeMessage::BaseAccepted { .. } => self.on_base_accepted(ctx, local, from),
+            CommitteeMessage::AskBase { .. } => self.send_base(ctx, &[from]),
+            CommitteeMessage::Confirmed { attempt, .. } => self.on_confirmed(ctx, from, attempt),
+            CommitteeMessage::RecordIs { key, record, .. } => self.on_record_is(ctx, local, from, key, record),
+            _ => {}
+        }
+    }
+
+    /// An operation for a key of the sub-range. It is answered, whatever happens.
+    pub fn submit(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: Pending) {
+        if self.is_ended() {
+            ctx.out.outcome(pending.attempt, Outcome::NotPrimary);
+            return;
+        }
+        if !self.is_first(&pending) {
+            return; // A copy: the first one is answered.
+        }
+        if self.waiting >= ctx.config.waiting_max {
+            ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
+            return;
+        }
+        self.waiting += 1;
+        self.keys.entry(key.clone()).or_default().waiting.push_back(pending);
+        self.run(ctx, local, key);
+    }
+
+    /// A key's record was loaded.
+    pub fn on_loaded(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
+        if self.keys.contains_key(key) {
+            self.run(ctx, local, key);
+        }
+    }
+
+    /// Timers: repeats, leases, expiry.
+    pub fn on_tick(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        match self.phase {
+            Phase::TakingOver(_) => self.tick_takeover(ctx, local),
+            Phase::Serving => {
+                self.resend_writes(ctx);
+                self.tick_reads(ctx);
+                self.tick_quorum_reads(ctx);
+                self.sweep_expired(ctx, local);
+            }
+            Phase::Ended => {}
+        }
+        self.drop_overdue(ctx);
+    }
+
+    /// When [`Primary::on_tick`] or [`Primary::flush`] has something to do next.
+    pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
+        if self.is_ended() {
+            return Time::NEVER;
+        }
+        let mut next = ctx.now.time + ctx.config.timing.resend;
+        if self.chosen.mark() > self.announced.0 {
+            next = next.min(self.announced.1 + super::writes::ANNOUNCE_AFTER);
+        }
+        next.min(self.reads.next_timeout(ctx)).min(self.next_sweep(ctx)).min(self.lease_wait_over(ctx))
+    }
+
+    /// Sends what the inputs since the last call have brought together.
+    pub fn flush(&mut self, ctx: &mut Context<'_>) {
+        self.flush_writes(ctx);
+        self.flush_reads(ctx);
+    }
+
+    /// It is over: whoever waits is told, by what is certain.
+    pub fn end(&mut self, ctx: &mut Context<'_>) {
+        if self.is_ended() {
+            return;
+        }
+        self.phase = Phase::Ended;
+        self.reads.lease_until = Time(0);
+        for (_, queue) in core::mem::take(&mut self.keys) {
+            for pending in queue.waiting {
+                ctx.out.outcome(pending.attempt, Outcome::NotPrimary);
+            }
+        }
+        for (_, in_flight) in core::mem::take(&mut self.in_flight) {
+            for (attempt, _) in in_flight.waiters {
+                ctx.out.outcome(attempt, Outcome::Unknown);
+            }
+        }
+        for (attempt, _) in self.reads.take_all() {
+            ctx.out.outcome(attempt, Outcome::NotPrimary);
+        }
+        self.waiting = 0;
+        self.unsent.clear();
+        self.stalled.clear();
+        self.quorum_reads.clear();
+    }
+
+    /// Everyone who is told of its writes.
+    pub(super) fn audience(&self, ctx: &Context<'_>) -> Vec<NodeId> {
+        ctx.state.audience()
+    }
+
+    /// Sends the base to these nodes, if there is one.
+    pub(super) fn send_base(&self, ctx: &mut Context<'_>, to: &[NodeId]) {
+        let Some(base) = &self.base else { return };
+        let chosen = self.is_serving().then(|| self.chosen.mark());
+        let message = CommitteeMessage::Base { ballot: self.ballot, base: base.clone(), chosen };
+        ctx.out.send(to, Message::Committee(message));
+    }
+
+    fn is_first(&mut self, pending: &Pending) -> bool {
+        let seen = self.seen.entry((pending.attempt.origin, pending.run)).or_default();
+        let first = seen.insert(pending.serial);
+        if seen.gaps() > GAPS_MAX {
+            // What never came by now will not be taken any more: its origin hears nothing, and asks anew.
+            let mark = seen.last().saturating_sub(GAPS_MAX as u64);
+            seen.insert_range(1, mark);
+        }
+        first
+    }
+
+    fn drop_overdue(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now.time;
+        let (out, waiting) = (&mut *ctx.out, &mut self.waiting);
+        for queue in self.keys.values_mut() {
+            while queue.waiting.front().is_some_and(|pending| pending.deadline <= now) {
+                let pending = queue.waiting.pop_front().expect("just seen");
+                *waiting -= 1;
+                out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary));
+            }
+        }
+        self.keys.retain(|_, queue| queue.in_flight > 0 || !queue.waiting.is_empty() || queue.expire);
+    }
+}
+
+/// The record of a write under a new number.
+pub(super) fn renumbered(record: &Record, number: crate::ballot::Number) -> Arc<Record> {
+    Arc::new(Record { number, ..record.clone() })
+}

@@ -1,0 +1,268 @@
+//! Reads at a primary (§6.3 of the design; fRSM §3.3.3; Scatter §5, leases).
+//!
+//! *Confirmed*: the value is taken when the read is registered; a round that was sent after that, and that a quorum
+//! answers under the same ballot, proves that it was current then. *Leased*: the same without a round, while a quorum has
+//! promised not to promise anybody else. *Quorum*: where this node does not hold everything, a key's record is asked of
+//! quorums first, and proposed again where no quorum of this epoch has it (*mutating*).
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Key, NodeId};
+
+use super::catch_up::covers_quorums;
+use super::leases::holders_length;
+use super::primary::{Local, Primary};
+use crate::config::Defect;
+use crate::context::Context;
+use crate::message::{CommitteeMessage, Message, Write};
+use crate::op::Answer;
+use crate::outbox::Attempt;
+use crate::record::Record;
+use crate::time::Time;
+
+/// Rounds under way at most; what is asked meanwhile goes into the next one.
+const ROUNDS_MAX: usize = 4;
+
+/// One attempt to have the ballot confirmed.
+#[derive(Debug)]
+struct Round {
+    attempt: u64,
+    sent: Time,
+    sent_awake: Time,
+    lease: bool,
+    votes: BTreeSet<NodeId>,
+    reads: Vec<(Attempt, Answer)>,
+}
+
+/// A primary's reads.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    /// Registered since the last round was sent.
+    registered: Vec<(Attempt, Answer)>,
+    rounds: VecDeque<Round>,
+    next_attempt: u64,
+    /// It may answer alone until then.
+    pub(super) lease_until: Time,
+    lease_asked: Time,
+}
+
+/// A key's record being asked of quorums.
+#[derive(Debug)]
+pub(super) struct QuorumRead {
+    asked: Time,
+    answers: BTreeMap<NodeId, Option<Arc<Record>>>,
+}
+
+impl Reads {
+    /// A read is answered once the ballot is confirmed by a round that is sent after this.
+    pub(super) fn register(&mut self, attempt: Attempt, answer: Answer) {
+        self.registered.push((attempt, answer));
+    }
+
+    /// All that waits.
+    pub(super) fn take_all(&mut self) -> Vec<(Attempt, Answer)> {
+        let mut all = core::mem::take(&mut self.registered);
+        all.extend(core::mem::take(&mut self.rounds).into_iter().flat_map(|round| round.reads));
+        all
+    }
+
+    pub(super) fn next_timeout(&self, ctx: &Context<'_>) -> Time {
+        let round = self.rounds.front().map_or(Time::NEVER, |round| round.sent + ctx.config.timing.resend);
+        let lease = if ctx.state.settings.leases { self.lease_asked + renewal(ctx) } else { Time::NEVER };
+        round.min(lease)
+    }
+}
+
+fn renewal(ctx: &Context<'_>) -> core::time::Duration {
+    holders_length(&ctx.state.settings) / 3
+}
+
+impl Primary {
+    /// Sends a round for what was registered since the last one; answers at once under a lease.
+    pub(super) fn flush_reads(&mut self, ctx: &mut Context<'_>) {
+        if self.reads.registered.is_empty() || !self.is_serving() {
+            return;
+        }
+        // The lease is looked at last, after the value was taken (PITFALLS 15).
+        let clock = if ctx.config.defects.has(Defect::LeaseSleeps) { ctx.now.awake } else { ctx.now.time };
+        if clock < self.reads.lease_until || ctx.config.defects.has(Defect::StaleRead) {
+            for (attempt, answer) in core::mem::take(&mut self.reads.registered) {
+                ctx.out.done(attempt, answer);
+            }
+            return;
+        }
+        if self.reads.rounds.len() < ROUNDS_MAX {
+            let reads = core::mem::take(&mut self.reads.registered);
+            self.send_round(ctx, reads, false);
+        }
+    }
+
+    fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, Answer)>, lease: bool) {
+        self.reads.next_attempt += 1;
+        let attempt = self.reads.next_attempt;
+        let round = Round {
+            attempt,
+            sent: ctx.now.time,
+            sent_awake: ctx.now.awake,
+            lease,
+            votes: BTreeSet::new(),
+            reads,
+        };
+        self.reads.rounds.push_back(round);
+        let chosen = Some(self.chosen.mark());
+        let message = CommitteeMessage::Confirm { ballot: self.ballot, attempt, lease, chosen };
+        let nodes = ctx.state.nodes();
+        ctx.out.send(&nodes, Message::Committee(message));
+    }
+
+    pub(super) fn on_confirmed(&mut self, ctx: &mut Context<'_>, from: NodeId, attempt: u64) {
+        if !ctx.state.is_member(from) || !self.is_serving() {
+            return;
+        }
+        let recycled = ctx.config.defects.has(Defect::RecycledConfirmation);
+        let matches = |round: &Round| round.attempt == attempt || recycled;
+        let Some(index) = self.reads.rounds.iter().rposition(matches) else { return };
+        let round = &mut self.reads.rounds[index];
+        round.votes.insert(from);
+        if round.votes.len() < ctx.state.quorum() {
+            return;
+        }
+        let (sent, sent_awake, lease) = (round.sent, round.sent_awake, round.lease);
+        // A later round was sent after every read of the earlier ones was registered: it confirms those too.
+        for round in self.reads.rounds.drain(..=index) {
+            for (attempt, answer) in round.reads {
+                ctx.out.done(attempt, answer);
+            }
+        }
+        if lease {
+            let from = if ctx.config.defects.has(Defect::LeaseFromReply) {
+                ctx.now.time
+            } else if ctx.config.defects.has(Defect::LeaseSleeps) {
+                sent_awake
+            } else {
+                sent
+            };
+            self.reads.lease_until = self.reads.lease_until.max(from + holders_length(&ctx.state.settings));
+        }
+        self.flush_reads(ctx);
+    }
+
+    /// Asks for the lease, or for more of it.
+    pub(super) fn renew_lease(&mut self, ctx: &mut Context<'_>) {
+        if ctx.state.settings.leases && self.is_serving() {
+            self.reads.lease_asked = ctx.now.time;
+            self.send_round(ctx, Vec::new(), true);
+        }
+    }
+
+    /// The clocks disagree: the machine slept, or the process was stopped. What a lease rested on is gone.
+    pub fn drop_lease(&mut self) {
+        self.reads.lease_until = Time(0);
+    }
+
+    pub(super) fn tick_reads(&mut self, ctx: &mut Context<'_>) {
+        let resend = ctx.config.timing.resend;
+        let mut again = Vec::new();
+        while self.reads.rounds.front().is_some_and(|round| ctx.now.time.since(round.sent) >= resend) {
+            let round = self.reads.rounds.pop_front().expect("just seen");
+            again.extend(round.reads);
+        }
+        if !again.is_empty() {
+            // Under a new name: an answer to the old attempt proves nothing about a later moment (PITFALLS 18).
+            self.send_round(ctx, again, false);
+        }
+        if ctx.state.settings.leases && ctx.now.time.since(self.reads.lease_asked) >= renewal(ctx) {
+            self.renew_lease(ctx);
+        }
+    }
+
+    /// Is this key's chosen record the newest one? Otherwise asks quorums, and goes on when they have answered.
+    pub(super) fn knows(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        key: &Key,
+        chosen: Option<&Arc<Record>>,
+    ) -> bool {
+        let Some(committee) = local.acceptor.committee(self.ballot) else { return false };
+        if committee.missing().is_empty() && committee.base().is_some() {
+            self.known.clear();
+            return true;
+        }
+        let missing = committee.base().is_none() || committee.missing().iter().any(|piece| piece.contains(key.point()));
+        let mine = chosen.is_some_and(|record| record.number.term == self.ballot.term);
+        if !missing || mine || self.known.contains(key) {
+            return true;
+        }
+        if !self.quorum_reads.contains_key(key) {
+            let read = QuorumRead { asked: ctx.now.time, answers: BTreeMap::new() };
+            self.quorum_reads.insert(key.clone(), read);
+            self.ask_record(ctx, key);
+        }
+        false
+    }
+
+    fn ask_record(&self, ctx: &mut Context<'_>, key: &Key) {
+        let read = &self.quorum_reads[key];
+        let nodes: BTreeSet<NodeId> = ctx.state.configs().into_iter().flat_map(|config| config.members).collect();
+        let to: Vec<NodeId> =
+            nodes.into_iter().filter(|node| *node != ctx.me && !read.answers.contains_key(node)).collect();
+        let message = CommitteeMessage::AskRecord { ballot: self.ballot, key: key.clone() };
+        ctx.out.send(&to, Message::Committee(message));
+    }
+
+    pub(super) fn on_record_is(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        from: NodeId,
+        key: Key,
+        record: Option<Arc<Record>>,
+    ) {
+        let Some(read) = self.quorum_reads.get_mut(&key) else { return };
+        read.answers.insert(from, record);
+        let answered: BTreeSet<NodeId> = read.answers.keys().copied().collect();
+        if !covers_quorums(ctx, &answered) {
+            return;
+        }
+        let read = self.quorum_reads.remove(&key).expect("just seen");
+        if self.keys.get(&key).is_none_or(|queue| queue.in_flight > 0) {
+            return; // Catching up was faster, and its next write is on its way already.
+        }
+        let mine = local.table.peek(&key).flatten();
+        if mine.as_ref().is_some_and(|record| record.number.term == self.ballot.term) {
+            return self.run(ctx, local, &key); // The same, and that write is chosen.
+        }
+        let newest = read.answers.values().flatten().chain(&mine).max_by_key(|record| record.number).cloned();
+        if let Some(newest) = newest {
+            let write = Write { key: key.clone(), record: newest.clone() };
+            if !local.acceptor.install(ctx, local.table, &write) {
+                return; // Its own record left memory meanwhile: asked again once that is loaded.
+            }
+            let holds = |record: &Option<Arc<Record>>| record.as_ref().is_some_and(|r| r.number == newest.number);
+            let answers = read.answers.iter().filter(|(node, record)| ctx.state.is_member(**node) && holds(record));
+            // This node holds it too, from now on.
+            if 1 + answers.count() < ctx.state.quorum() {
+                self.repropose(ctx, &key, &newest);
+            }
+        }
+        self.known.insert(key.clone());
+        self.run(ctx, local, &key);
+    }
+
+    pub(super) fn tick_quorum_reads(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now.time;
+        let due = |read: &QuorumRead| now.since(read.asked) >= ctx.config.timing.resend;
+        let keys: Vec<Key> = self.quorum_reads.iter().filter(|(_, read)| due(read)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if self.keys.contains_key(&key) {
+                self.quorum_reads.get_mut(&key).expect("just seen").asked = now;
+                self.ask_record(ctx, &key);
+            } else {
+                self.quorum_reads.remove(&key); // Nobody waits for it any more.
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! How a primary takes over its sub-range; see the text of [`super`].
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Key, KeyRange, NodeId};
+
+use super::catch_up::covers_quorums;
+use super::chain;
+use super::primary::{Local, Phase, Primary, renumbered};
+use crate::ballot::{Number, TermBallot};
+use crate::config::Defect;
+use crate::context::Context;
+use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Write};
+use crate::time::Time;
+
+/// One acceptor's promise, as far as its parts have come.
+#[derive(Debug, Default)]
+struct PromiseParts {
+    seen: BTreeSet<u32>,
+    parts: u32,
+    committees: Vec<CommitteeReport>,
+    unsettled: Vec<Write>,
+}
+
+/// A takeover on its way.
+#[derive(Debug)]
+pub(super) struct Takeover {
+    promises: BTreeMap<NodeId, PromiseParts>,
+    /// Who has promised completely.
+    promised: BTreeSet<NodeId>,
+    /// Older primaries' leases, and when they are over at the latest.
+    leases: Vec<(TermBallot, Time)>,
+    sent: Time,
+}
+
+impl Takeover {
+    pub(super) fn new(now: Time) -> Takeover {
+        Takeover { promises: BTreeMap::new(), promised: BTreeSet::new(), leases: Vec::new(), sent: now }
+    }
+
+    /// When the last older lease is over. A holder that promised has given its lease up.
+    fn leases_over(&self) -> Time {
+        let held = self.leases.iter().filter(|(ballot, _)| !self.promised.contains(&ballot.node));
+        held.map(|(_, until)| *until).max().unwrap_or(Time(0))
+    }
+}
+
+impl Primary {
+    pub(super) fn send_prepare(&mut self, ctx: &mut Context<'_>) {
+        let Phase::TakingOver(takeover) = &mut self.phase else { return };
+        takeover.sent = ctx.now.time;
+        let nodes: BTreeSet<NodeId> = ctx.state.configs().into_iter().flat_map(|config| config.members).collect();
+        let to: Vec<NodeId> = nodes.into_iter().filter(|node| !takeover.promised.contains(node)).collect();
+        let message = CommitteeMessage::Prepare { ballot: self.ballot, range: self.range };
+        ctx.out.send(&to, Message::Committee(message));
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn on_promise(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        from: NodeId,
+        (part, parts): (u32, u32),
+        committees: Vec<CommitteeReport>,
+        unsettled: Vec<Write>,
+        leases: Vec<(TermBallot, u64)>,
+    ) {
+        let Phase::TakingOver(takeover) = &mut self.phase else { return };
+        if !ctx.config.defects.has(Defect::LeaseFromReply) {
+            // What is left on the granter's clock may take a little longer on this one.
+            let drift = u64::from(ctx.state.settings.drift_per_mille);
+            let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms * (1000 + drift));
+            takeover.leases.extend(leases.into_iter().map(|(ballot, left)| (ballot, until(left))));
+        }
+        if takeover.promised.contains(&from) || part >= parts {
+            return;
+        }
+        let promise = takeover.promises.entry(from).or_default();
+        if promise.parts != parts {
+            *promise = PromiseParts { parts, ..PromiseParts::default() };
+        }
+        if promise.seen.insert(part) {
+            promise.committees.extend(committees);
+            promise.unsettled.extend(unsettled);
+        }
+        if promise.seen.len() < parts as usize {
+            return;
+        }
+        takeover.promised.insert(from);
+        if self.base.is_none() && promised_by_quorums(ctx, &takeover.promised) {
+            self.lay_base(ctx);
+        } else {
+            self.try_serve(ctx, local);
+        }
+    }
+
+    /// Phase 1 is done: proposes again what may have been chosen, and the base.
+    fn lay_base(&mut self, ctx: &mut Context<'_>) {
+        let Phase::TakingOver(takeover) = &mut self.phase else { return };
+        let promises = core::mem::take(&mut takeover.promises);
+        let promised = &takeover.promised;
+        let complete = || promises.iter().filter(|(node, _)| promised.contains(node)).map(|(_, promise)| promise);
+        let reports: Vec<CommitteeReport> = complete().flat_map(|promise| promise.committees.clone()).collect();
+        let pieces = chain::pieces(self.range, &reports);
+        let mut newest: BTreeMap<&Key, &Write> = BTreeMap::new();
+        for write in complete().flat_map(|promise| &promise.unsettled) {
+            if may_be_chosen(&pieces, write) || ctx.config.defects.has(Defect::VoidComesBack) {
+                let known = newest.entry(&write.key).or_insert(write);
+                if newer(ctx, write, known) {
+                    *known = write;
+                }
+            }
+        }
+        let reproposed = newest.len() as u64;
+        let writes: Vec<Write> = newest
+            .into_values()
+            .zip(1..)
+            .map(|(write, n)| {
+                let number = Number { term: self.ballot.term, n };
+                Write { key: write.key.clone(), record: renumbered(&write.record, number) }
+            })
+            .collect();
+        self.next_n = reproposed + 1;
+        self.base = Some(Base { range: self.range, pieces, reproposed });
+        for write in writes {
+            self.put_in_flight(ctx, write, Vec::new());
+        }
+        self.flush_writes(ctx);
+        let to = self.audience(ctx);
+        self.send_base(ctx, &to);
+    }
+
+    pub(super) fn on_base_accepted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, from: NodeId) {
+        self.base_accepted.insert(from);
+        self.try_serve(ctx, local);
+    }
+
+    /// Serves, once a quorum has the base and older leases are over.
+    fn try_serve(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        let Phase::TakingOver(takeover) = &self.phase else { return };
+        let Some(base) = &self.base else { return };
+        let votes = self.base_accepted.iter().filter(|node| ctx.state.is_member(**node)).count();
+        if votes < ctx.state.quorum() || ctx.now.time < takeover.leases_over() {
+            return;
+        }
+        let reproposed = base.reproposed;
+        self.phase = Phase::Serving;
+        // Who accepted the base has all that it re-proposes: a quorum has, so all of that is chosen.
+        self.chosen.insert_range(1, reproposed);
+        for n in 1..=reproposed {
+            if let Some(in_flight) = self.in_flight.remove(&n) {
+                self.on_chosen(ctx, local, in_flight);
+            }
+        }
+        self.announce(ctx);
+        let keys: Vec<Key> = self.keys.keys().cloned().collect();
+        for key in keys {
+            self.run(ctx, local, &key);
+        }
+        self.renew_lease(ctx);
+    }
+
+    pub(super) fn tick_takeover(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        let Phase::TakingOver(takeover) = &self.phase else { return };
+        if ctx.now.time.since(takeover.sent) >= ctx.config.timing.resend {
+            self.send_prepare(ctx);
+            if self.base.is_some() {
+                self.resend_writes(ctx);
+                let to: Vec<NodeId> =
+                    self.audience(ctx).into_iter().filter(|node| !self.base_accepted.contains(node)).collect();
+                self.send_base(ctx, &to);
+            }
+        }
+        self.try_serve(ctx, local);
+    }
+
+    /// When an older lease, which is all that it waits for, is over.
+    pub(super) fn lease_wait_over(&self, ctx: &Context<'_>) -> Time {
+        match &self.phase {
+            Phase::TakingOver(takeover) if self.base.is_some() => {
+                Some(takeover.leases_over()).filter(|over| *over > ctx.now.time).unwrap_or(Time::NEVER)
+            }
+            _ => Time::NEVER,
+        }
+    }
+}
+
+/// Do these make a quorum of every configuration that may hold something alone?
+fn promised_by_quorums(ctx: &Context<'_>, promised: &BTreeSet<NodeId>) -> bool {
+    // This node counts when it has promised itself, like everyone.
+    promised.contains(&ctx.me) && covers_quorums(ctx, promised)
+}
+
+/// May this unsettled write have been chosen? Not if it is of a term that a newer base has closed (then it is chosen for
+/// certain, and held by a quorum that settled it, or void for certain).
+fn may_be_chosen(pieces: &[(KeyRange, Chain)], write: &Write) -> bool {
+    let point = write.key.point();
+    let number = write.record.number;
+    pieces.iter().find(|(piece, _)| piece.contains(point)).is_some_and(|(_, chain)| match chain.first() {
+        None => true,
+        Some((newest, mark)) => number.term > *newest || (number.term == *newest && number.n > *mark),
+    })
+}
+
+fn newer(ctx: &Context<'_>, one: &Write, other: &Write) -> bool {
+    if ctx.config.defects.has(Defect::SameTimestampSameValue) {
+        return one.record.version > other.record.version;
+    }
+    one.record.number > other.record.number
+}

@@ -1,0 +1,304 @@
+//! What an acceptor holds of one committee: numbers received, unsettled writes, recent ones.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use overlay::KeyRange;
+
+use crate::ballot::TermBallot;
+use crate::message::{Base, Write};
+use crate::number_set::NumberSet;
+use crate::outbox::{CommitteeHead, Durable, Outbox};
+use crate::table::Table;
+
+/// The most recent writes kept for others, whatever their size.
+const WINDOW_LENGTH_MAX: usize = 1 << 16;
+
+#[derive(Debug)]
+struct Kept {
+    write: Write,
+    /// It is chosen and in the table.
+    settled: bool,
+}
+
+/// One committee at one acceptor.
+#[derive(Debug)]
+pub struct Committee {
+    head: CommitteeHead,
+    received: NumberSet,
+    /// Everything up to here is chosen; `None` until the base is known to be.
+    chosen: Option<u64>,
+    /// Unsettled writes, and recent settled ones.
+    kept: BTreeMap<u64, Kept>,
+    kept_bytes: usize,
+    /// The numbers of the unsettled ones.
+    unsettled: BTreeSet<u64>,
+    /// Someone was promised more, somewhere in the sub-range.
+    superseded: bool,
+    progress_changed: bool,
+}
+
+impl Committee {
+    /// A committee that has begun just now.
+    pub fn new(ballot: TermBallot, range: KeyRange) -> Committee {
+        Committee::restored(
+            CommitteeHead { ballot, range, base: None, missing: Vec::new() },
+            NumberSet::default(),
+            None,
+            Vec::new(),
+        )
+    }
+
+    /// As it was stored, with its unsettled writes.
+    pub fn restored(
+        head: CommitteeHead,
+        received: NumberSet,
+        chosen: Option<u64>,
+        unsettled: Vec<Write>,
+    ) -> Committee {
+        let mut committee = Committee {
+            head,
+            received,
+            chosen,
+            kept: BTreeMap::new(),
+            kept_bytes: 0,
+            unsettled: BTreeSet::new(),
+            superseded: false,
+            progress_changed: false,
+        };
+        for write in unsettled {
+            committee.keep(write);
+        }
+        committee
+    }
+
+    /// Its primary's ballot.
+    pub fn ballot(&self) -> TermBallot {
+        self.head.ballot
+    }
+
+    /// Its sub-range.
+    pub fn range(&self) -> KeyRange {
+        self.head.range
+    }
+
+    /// The base accepted.
+    pub fn base(&self) -> Option<&Base> {
+        self.head.base.as_ref()
+    }
+
+    /// Everything up to here is chosen; `None` until the base is known to be.
+    pub fn chosen(&self) -> Option<u64> {
+        self.chosen
+    }
+
+    /// The numbers that were received, or that catching up made up for.
+    pub fn received(&self) -> &NumberSet {
+        &self.received
+    }
+
+    /// Pieces in which something chosen before the base is not held.
+    pub fn missing(&self) -> &[KeyRange] {
+        &self.head.missing
+    }
+
+    /// Was someone promised more?
+    pub fn is_superseded(&self) -> bool {
+        self.superseded
+    }
+
+    /// Someone was promised more.
+    pub fn supersede(&mut self) {
+        self.superseded = true;
+    }
+
+    /// Does it hold everything chosen before its base?
+    pub fn is_complete(&self) -> bool {
+        self.head.base.is_some() && self.chosen.is_some() && self.head.missing.is_empty()
+    }
+
+    /// Does it hold everything chosen in this piece up to its own chosen mark?
+    pub fn is_complete_in(&self, piece: KeyRange) -> bool {
+        self.chosen.is_some_and(|chosen| self.received.mark() >= chosen) && self.lacks_nothing_before(piece)
+    }
+
+    /// Does it hold everything chosen in this piece before its base?
+    pub fn lacks_nothing_before(&self, piece: KeyRange) -> bool {
+        self.head.base.is_some() && !self.head.missing.iter().any(|missing| missing.overlaps(piece))
+    }
+
+    /// A write of this committee: kept if it is new and not known to be chosen already.
+    ///
+    /// A late one that is known to be chosen is left to catching up, which can tell whether it was overtaken. True if the
+    /// write is held now, or was before.
+    ///
+    /// # Panics
+    /// If the number was used for something else: two values under one ballot (PITFALLS 5).
+    pub fn accept(&mut self, write: Write, out: &mut Outbox) -> bool {
+        let number = write.record.number;
+        assert_eq!(number.term, self.head.ballot.term, "a write of another term");
+        if self.received.contains(number.n) {
+            if let Some(kept) = self.kept.get(&number.n) {
+                assert_eq!(kept.write, write, "two values under ballot {:?}", self.head.ballot);
+            }
+            return true;
+        }
+        if self.chosen.is_some_and(|chosen| number.n <= chosen) {
+            return false;
+        }
+        self.received.insert(number.n);
+        self.progress_changed = true;
+        out.accept(&write);
+        self.keep(write);
+        true
+    }
+
+    /// Accepts the base.
+    pub fn set_base(&mut self, base: Base, missing: Vec<KeyRange>, out: &mut Outbox) {
+        self.head.base = Some(base);
+        self.head.missing = missing;
+        out.persist(Durable::Committee(self.head.clone()));
+    }
+
+    /// Remembers that it exists.
+    pub fn persist_head(&self, out: &mut Outbox) {
+        out.persist(Durable::Committee(self.head.clone()));
+    }
+
+    /// Everything before the base is held in this piece now.
+    pub fn fill(&mut self, piece: KeyRange, out: &mut Outbox) {
+        let before = self.head.missing.len();
+        self.head.missing.retain(|missing| *missing != piece);
+        if self.head.missing.len() < before {
+            out.persist(Durable::Committee(self.head.clone()));
+        }
+    }
+
+    /// Nothing before the base can be relied on any more: the window did not reach.
+    pub fn unfill(&mut self, out: &mut Outbox) {
+        let pieces = self.head.base.iter().flat_map(|base| base.pieces.iter().map(|(piece, _)| *piece));
+        self.head.missing = pieces.collect();
+        out.persist(Durable::Committee(self.head.clone()));
+    }
+
+    /// These numbers are made up for.
+    pub fn make_up(&mut self, first: u64, last: u64) {
+        self.received.insert_range(first, last);
+        self.progress_changed = true;
+    }
+
+    /// Everything up to `mark` is chosen: settles what is held of it.
+    pub fn settle_up_to(&mut self, mark: u64, table: &mut Table, out: &mut Outbox) {
+        if self.head.base.is_none() || self.chosen.is_some_and(|chosen| chosen >= mark) {
+            return;
+        }
+        self.chosen = Some(mark);
+        self.progress_changed = true;
+        let Some(first) = self.unsettled.first().copied().filter(|n| *n <= mark) else { return };
+        let later = self.unsettled.split_off(&(mark + 1));
+        for n in core::mem::replace(&mut self.unsettled, later) {
+            self.settle(n, table);
+        }
+        out.persist(Durable::Settle(self.head.ballot.term, first, mark));
+    }
+
+    /// Decides the fate of every unsettled write in a piece: `stands` of its number. The others are void.
+    pub fn resolve(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
+        for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
+            if stands(n) {
+                self.unsettled.remove(&n);
+                self.settle(n, table);
+                out.persist(Durable::Settle(self.head.ballot.term, n, n));
+            } else {
+                self.void(n, out);
+            }
+        }
+    }
+
+    /// A chosen record came another way: older unsettled writes of its key are overtaken.
+    pub fn overtake(&mut self, write: &Write, out: &mut Outbox) {
+        if write.record.number.term < self.head.ballot.term || self.unsettled.is_empty() {
+            return;
+        }
+        let older = |mine: &Write| mine.key == write.key && mine.record.number < write.record.number;
+        for n in self.unsettled_where(older) {
+            self.void(n, out);
+        }
+    }
+
+    fn unsettled_where(&self, matches: impl Fn(&Write) -> bool) -> Vec<u64> {
+        self.unsettled.iter().copied().filter(|n| matches(&self.kept[n].write)).collect()
+    }
+
+    fn settle(&mut self, n: u64, table: &mut Table) {
+        let kept = self.kept.get_mut(&n).expect("an unsettled write is kept");
+        kept.settled = true;
+        table.put(&kept.write.key, kept.write.record.clone());
+        table.unpin(&kept.write.key, &kept.write.record);
+    }
+
+    fn void(&mut self, n: u64, out: &mut Outbox) {
+        self.unsettled.remove(&n);
+        let kept = self.kept.remove(&n).expect("an unsettled write is kept");
+        self.kept_bytes -= kept.write.record.bytes();
+        out.persist(Durable::Void(kept.write));
+    }
+
+    /// Writes accepted and not known to be chosen, in order, within a range.
+    pub fn unsettled(&self, range: KeyRange) -> impl Iterator<Item = &Write> {
+        let writes = self.unsettled.iter().map(|n| &self.kept[n].write);
+        writes.filter(move |write| range.contains(write.key.point()))
+    }
+
+    /// Has it unsettled writes?
+    pub fn has_unsettled(&self) -> bool {
+        !self.unsettled.is_empty()
+    }
+
+    /// Settled writes behind `n` in a piece, in order, as long as all numbers from there on are kept; `None` otherwise.
+    pub fn since(&self, n: u64, last: u64, piece: KeyRange) -> Option<impl Iterator<Item = &Write>> {
+        let first_kept = self.kept.first_key_value().map_or(u64::MAX, |(n, _)| *n);
+        if last > n && first_kept > n + 1 {
+            return None;
+        }
+        Some(
+            self.kept
+                .range(n + 1..=last.max(n + 1))
+                .filter(move |(number, kept)| {
+                    **number <= last && kept.settled && piece.contains(kept.write.key.point())
+                })
+                .map(|(_, kept)| &kept.write),
+        )
+    }
+
+    /// Writes what moved to the store; at most once a batch.
+    pub fn flush(&mut self, out: &mut Outbox) {
+        if core::mem::take(&mut self.progress_changed) {
+            out.persist(Durable::CommitteeProgress(self.head.ballot, self.received.clone(), self.chosen));
+        }
+    }
+
+    /// Lets go of the oldest settled writes until the rest takes at most so many bytes.
+    pub fn trim(&mut self, bytes_max: usize) {
+        while self.kept_bytes > bytes_max || self.kept.len() > WINDOW_LENGTH_MAX {
+            match self.kept.first_entry() {
+                Some(first) if first.get().settled => {
+                    self.kept_bytes -= first.remove().write.record.bytes();
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// What the recent writes take, in bytes.
+    pub fn window_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    fn keep(&mut self, write: Write) {
+        let n = write.record.number.n;
+        self.kept_bytes += write.record.bytes();
+        self.unsettled.insert(n);
+        self.kept.insert(n, Kept { write, settled: false });
+    }
+}

@@ -1,0 +1,356 @@
+//! How a primary evaluates operations and has their results accepted (fRSM §3.3.2).
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Key, NodeId};
+
+use super::primary::{Local, Pending, Phase, Primary, renumbered};
+use crate::ballot::Number;
+use crate::config::Defect;
+use crate::context::Context;
+use crate::evaluate::{Change, Live, evaluate};
+use crate::message::{CommitteeMessage, Message, Write};
+use crate::op::{Answer, OpError, Refusal, Version};
+use crate::outbox::Attempt;
+use crate::record::{DoneOp, LIVE_IDS_MAX, Record};
+use crate::table::Lookup;
+use crate::time::{Time, WallMillis};
+
+/// Others are told of the chosen mark so soon after it moved, if nothing else is said to them meanwhile.
+pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(5);
+/// Operations of one key that one write may carry.
+const BATCH_MAX: usize = 256;
+/// What a record may take in all, in bytes, beside its value: answers that are kept for repetition.
+const ANSWERS_BYTES_MAX: usize = 1 << 18;
+/// Keys looked at for expiry in one go, and how often.
+const SWEEP_KEYS: usize = 512;
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// A write on its way.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) write: Write,
+    /// Who is answered what, once it is chosen.
+    pub(super) waiters: Vec<(Attempt, Answer)>,
+    votes: Vec<NodeId>,
+    sent: Time,
+}
+
+/// What evaluating a key's queue has come to.
+struct Draft {
+    /// The state so far.
+    record: Option<Arc<Record>>,
+    /// It differs from the chosen one.
+    changed: bool,
+    waiters: Vec<(Attempt, Answer)>,
+}
+
+impl Primary {
+    /// Goes on with a key, as far as it can.
+    pub(super) fn run(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
+        if !matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        let Some(queue) = self.keys.get(key) else { return };
+        if queue.in_flight > 0 && !ctx.config.defects.has(Defect::TwoInFlight) {
+            return;
+        }
+        if queue.waiting.is_empty() && !queue.expire {
+            self.keys.remove(key);
+            return;
+        }
+        if self.in_flight.len() >= ctx.config.in_flight_max {
+            self.stalled.push_back(key.clone());
+            return;
+        }
+        let Lookup::Known(chosen) = local.table.get(key, ctx.out) else { return };
+        if !self.knows(ctx, local, key, chosen.as_ref()) {
+            return;
+        }
+        self.evaluate_queue(ctx, local, key, chosen);
+    }
+
+    /// Evaluates what waits for a key on its chosen record, in order; one write carries all changes.
+    fn evaluate_queue(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        key: &Key,
+        chosen: Option<Arc<Record>>,
+    ) {
+        let queue = self.keys.get_mut(key).expect("the caller looked");
+        let batch = queue.waiting.len().min(BATCH_MAX);
+        let waiting: VecDeque<Pending> = queue.waiting.drain(..batch).collect();
+        queue.expire = false;
+        self.waiting -= batch;
+        let mut draft = Draft { record: chosen, changed: false, waiters: Vec::new() };
+        draft.expire(local.group_time);
+        for pending in waiting {
+            if pending.deadline <= ctx.now.time {
+                ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary));
+            } else {
+                draft.operate(ctx, local, &pending);
+            }
+        }
+        if draft.changed {
+            let record = draft.record.expect("a change makes a record");
+            let record = Arc::unwrap_or_clone(record);
+            let number = Number { term: self.ballot.term, n: self.next_n };
+            self.next_n += 1;
+            let record = Arc::new(Record { number, ..record });
+            self.put_in_flight(ctx, Write { key: key.clone(), record }, draft.waiters);
+        } else {
+            for (attempt, answer) in draft.waiters {
+                self.reads.register(attempt, answer);
+            }
+            self.run(ctx, local, key);
+        }
+    }
+
+    /// Proposes a chosen record again, as it is, so that a quorum of this epoch has it (mutating quorum read).
+    pub(super) fn repropose(&mut self, ctx: &mut Context<'_>, key: &Key, record: &Record) {
+        let number = Number { term: self.ballot.term, n: self.next_n };
+        self.next_n += 1;
+        let write = Write { key: key.clone(), record: renumbered(record, number) };
+        self.put_in_flight(ctx, write, Vec::new());
+    }
+
+    pub(super) fn put_in_flight(
+        &mut self,
+        ctx: &mut Context<'_>,
+        write: Write,
+        waiters: Vec<(Attempt, Answer)>,
+    ) {
+        self.keys.entry(write.key.clone()).or_default().in_flight += 1;
+        self.unsent.push(write.clone());
+        let in_flight = InFlight { write, waiters, votes: Vec::new(), sent: ctx.now.time };
+        self.in_flight.insert(in_flight.write.record.number.n, in_flight);
+    }
+
+    /// Phase 2a for everything proposed since the last call.
+    pub(super) fn flush_writes(&mut self, ctx: &mut Context<'_>) {
+        if !self.unsent.is_empty() {
+            let writes = core::mem::take(&mut self.unsent);
+            let to = self.audience(ctx);
+            self.send_writes(ctx, &to, writes);
+        } else if self.chosen.mark() > self.announced.0 && ctx.now.time.since(self.announced.1) >= ANNOUNCE_AFTER {
+            self.announce(ctx);
+        }
+    }
+
+    fn send_writes(&mut self, ctx: &mut Context<'_>, to: &[NodeId], writes: Vec<Write>) {
+        let chosen = self.is_serving().then(|| self.chosen.mark());
+        self.announced = (self.chosen.mark(), ctx.now.time);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for write in writes {
+            bytes += write.record.bytes() + write.key.name().len();
+            batch.push(write);
+            if bytes >= ctx.config.message_bytes_max {
+                let writes = core::mem::take(&mut batch);
+                let message = CommitteeMessage::Accept { ballot: self.ballot, chosen, writes };
+                ctx.out.send(to, Message::Committee(message));
+                bytes = 0;
+            }
+        }
+        if !batch.is_empty() {
+            let message = CommitteeMessage::Accept { ballot: self.ballot, chosen, writes: batch };
+            ctx.out.send(to, Message::Committee(message));
+        }
+    }
+
+    /// Tells everyone the chosen mark.
+    pub(super) fn announce(&mut self, ctx: &mut Context<'_>) {
+        self.announced = (self.chosen.mark(), ctx.now.time);
+        let message =
+            CommitteeMessage::Accept { ballot: self.ballot, chosen: Some(self.chosen.mark()), writes: Vec::new() };
+        let to = self.audience(ctx);
+        ctx.out.send(&to, Message::Committee(message));
+    }
+
+    /// Phase 2b.
+    pub(super) fn on_accepted(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        from: NodeId,
+        numbers: &[(u64, u64)],
+    ) {
+        if !ctx.state.is_member(from) {
+            return;
+        }
+        let quorum = ctx.state.quorum();
+        let serving = self.is_serving();
+        let mut chosen = Vec::new();
+        for (first, last) in numbers.iter().filter(|(first, last)| first <= last) {
+            for (n, in_flight) in self.in_flight.range_mut(*first..=*last) {
+                if !in_flight.votes.contains(&from) {
+                    in_flight.votes.push(from);
+                }
+                // Before the base is chosen nothing is: a re-proposal may yet be proposed again by another.
+                if serving && in_flight.votes.len() >= quorum {
+                    chosen.push(*n);
+                }
+            }
+        }
+        for n in chosen {
+            let in_flight = self.in_flight.remove(&n).expect("just seen");
+            self.chosen.insert(n);
+            self.on_chosen(ctx, local, in_flight);
+        }
+        while self.in_flight.len() < ctx.config.in_flight_max {
+            let Some(key) = self.stalled.pop_front() else { break };
+            self.run(ctx, local, &key);
+        }
+    }
+
+    /// A quorum has this write: answers, and goes on with its key.
+    pub(super) fn on_chosen(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, in_flight: InFlight) {
+        let InFlight { write, waiters, .. } = in_flight;
+        local.table.put(&write.key, write.record.clone());
+        for (attempt, answer) in waiters {
+            ctx.out.done(attempt, answer);
+        }
+        if let Some(queue) = self.keys.get_mut(&write.key) {
+            queue.in_flight -= 1;
+        }
+        self.run(ctx, local, &write.key);
+    }
+
+    /// Says again, to who has not voted, what has waited too long.
+    pub(super) fn resend_writes(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now.time;
+        let overdue: Vec<u64> = self
+            .in_flight
+            .iter()
+            .filter(|(_, in_flight)| now.since(in_flight.sent) >= ctx.config.timing.resend)
+            .map(|(n, _)| *n)
+            .collect();
+        if overdue.is_empty() {
+            return;
+        }
+        for node in ctx.state.nodes() {
+            let writes: Vec<Write> = overdue
+                .iter()
+                .map(|n| &self.in_flight[n])
+                .filter(|in_flight| !in_flight.votes.contains(&node))
+                .map(|in_flight| in_flight.write.clone())
+                .collect();
+            if !writes.is_empty() {
+                self.send_writes(ctx, &[node], writes);
+            }
+        }
+        for n in overdue {
+            self.in_flight.get_mut(&n).expect("just seen").sent = now;
+        }
+    }
+
+    /// Looks for expired keys of the sub-range, some at a time; their deletion is proposed like any write.
+    pub(super) fn sweep_expired(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        if ctx.now.time < self.next_sweep(ctx) {
+            return;
+        }
+        self.swept = ctx.now.time;
+        let mut page = local.table.scan(self.range, self.sweep.as_ref()).take(SWEEP_KEYS).peekable();
+        let (mut expired, mut last) = (Vec::new(), None);
+        while let Some((key, record)) = page.next() {
+            if is_expired(record, local.group_time) {
+                expired.push(key.clone());
+            }
+            if page.peek().is_none() {
+                last = Some(key.clone());
+            }
+        }
+        drop(page);
+        self.sweep = last;
+        for key in expired {
+            self.keys.entry(key.clone()).or_default().expire = true;
+            self.run(ctx, local, &key);
+        }
+    }
+
+    pub(super) fn next_sweep(&self, _ctx: &Context<'_>) -> Time {
+        if self.is_serving() { self.swept + SWEEP_EVERY } else { Time::NEVER }
+    }
+}
+
+impl Draft {
+    /// An expired value becomes a tombstone before anything is said about it.
+    fn expire(&mut self, now: WallMillis) {
+        if let Some(record) = self.record.as_deref().filter(|record| is_expired(record, now)) {
+            self.record = Some(Arc::new(changed(Some(record), None, None)));
+            self.changed = true;
+        }
+    }
+
+    fn operate(&mut self, ctx: &mut Context<'_>, local: &Local<'_>, pending: &Pending) {
+        let horizon = self.record.as_ref().map_or(0, |record| record.horizon).max(ctx.state.horizon.saturating_sub(1));
+        if pending.horizon < horizon {
+            ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::TooOld));
+            return;
+        }
+        if !ctx.config.defects.has(Defect::NoIds)
+            && let Some(answer) = self.record.as_ref().and_then(|record| record.answer_of(&pending.id))
+        {
+            self.waiters.push((pending.attempt, answer.clone()));
+            return;
+        }
+        let live = self.record.as_ref().and_then(|record| {
+            let value = record.value.clone()?;
+            Some(Live { value, version: record.version, deadline: record.deadline })
+        });
+        let value_bytes_max = ctx.state.settings.value_bytes_max as usize;
+        let (change, answer) = evaluate(&pending.op, live.as_ref(), local.group_time, value_bytes_max);
+        let (value, deadline) = match change {
+            Change::None => {
+                self.waiters.push((pending.attempt, answer));
+                return;
+            }
+            Change::Put(value, deadline) => (Some(value), deadline),
+            Change::Delete => (None, None),
+        };
+        if let Some(limit) = local.full.filter(|_| value.is_some()) {
+            ctx.out.refuse(pending.attempt, OpError::Limit(limit));
+            return;
+        }
+        let mut record = changed(self.record.as_deref(), value, deadline);
+        record.horizon = horizon;
+        if ctx.config.defects.has(Defect::ForgetIds) {
+            record.done.clear();
+        }
+        record.done.retain(|done| done.horizon >= horizon && !pending.retires(&done.id));
+        let answers: usize = record.bytes() - record.value.as_ref().map_or(0, bytes::Bytes::len);
+        if record.done.len() >= LIVE_IDS_MAX || answers >= ANSWERS_BYTES_MAX {
+            ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
+            return;
+        }
+        record.done.push(DoneOp { id: pending.id.clone(), horizon: pending.horizon, answer: answer.clone() });
+        self.waiters.push((pending.attempt, answer));
+        self.record = Some(Arc::new(record));
+        self.changed = true;
+    }
+}
+
+/// The record after one more change; its number is given when it is proposed.
+fn changed(before: Option<&Record>, value: Option<bytes::Bytes>, deadline: Option<WallMillis>) -> Record {
+    let created = value.is_some() && before.is_none_or(|record| record.value.is_none());
+    let version = match before {
+        None => Version { generation: 1, timestamp: 1 },
+        Some(record) if created => Version { generation: record.version.generation + 1, timestamp: 1 },
+        Some(record) => Version { timestamp: record.version.timestamp + 1, ..record.version },
+    };
+    Record {
+        number: Number::default(),
+        version,
+        value,
+        deadline,
+        horizon: before.map_or(0, |record| record.horizon),
+        done: before.map(|record| record.done.clone()).unwrap_or_default(),
+    }
+}
+
+fn is_expired(record: &Record, now: WallMillis) -> bool {
+    record.value.is_some() && record.deadline.is_some_and(|deadline| deadline <= now)
+}

@@ -1,0 +1,136 @@
+//! What one member may choose for itself.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{KeyRange, NodeId, Point};
+
+/// How long things take. Only liveness rests on these; leases' lengths are the group's ([`crate::state::Settings`]).
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// Between two heartbeats. Default 500 ms (Scatter §7).
+    pub heartbeat: Duration,
+    /// So many missed heartbeats make a suspect. Default 4.
+    pub missed_max: u32,
+    /// How long a peer whose connections all broke may take to come back before it is suspected. Default 250 ms: a
+    /// process that died is known at once on most transports, a network that hiccups is not punished.
+    pub broken_grace: Duration,
+    /// Before something unanswered is said again. Default 300 ms.
+    pub resend: Duration,
+    /// How long the membership must have been calm before the range is divided evenly anew. Default 2 s.
+    pub calm: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            heartbeat: Duration::from_millis(500),
+            missed_max: 4,
+            broken_grace: Duration::from_millis(250),
+            resend: Duration::from_millis(300),
+            calm: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Timing {
+    /// Silence for so long makes a suspect.
+    pub fn suspicion(&self) -> Duration {
+        self.heartbeat * self.missed_max
+    }
+}
+
+/// What the division policy sees.
+#[derive(Clone, Copy, Debug)]
+pub struct DivisionView<'a> {
+    /// The group's range.
+    pub range: KeyRange,
+    /// The current division: starts and primaries.
+    pub current: &'a [(Point, NodeId)],
+    /// Members that can be primary now, ordered.
+    pub able: &'a [NodeId],
+    /// Nothing has changed for a while: time to even things out.
+    pub calm: bool,
+}
+
+/// Proposes a new division, or `None` where the current one is good enough. Pure.
+pub type DividePolicy = fn(&DivisionView<'_>) -> Option<Vec<(Point, NodeId)>>;
+
+/// What one member may choose for itself.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// How long things take.
+    pub timing: Timing,
+    /// Acknowledgements wait for the store. Without, the store is not used, and every start is a new incarnation.
+    pub durable: bool,
+    /// Records kept in memory, in bytes; what is stored at all, where nothing is durable.
+    pub memory_bytes_max: usize,
+    /// Recent writes kept for members that lag, in bytes. Default 32 MiB.
+    pub window_bytes_max: usize,
+    /// Writes in flight per primary. Default 4096.
+    pub in_flight_max: usize,
+    /// Operations waiting per primary. Default 65,536.
+    pub waiting_max: usize,
+    /// The largest message, in bytes, before framing. Default 256 KiB: bulk is cut to it.
+    pub message_bytes_max: usize,
+    /// Where this member stands.
+    pub cluster: String,
+    /// Decides who is primary of what.
+    pub divide: DividePolicy,
+    /// Rules left out on purpose, to see that the checkers notice. Empty in earnest.
+    pub defects: Defects,
+}
+
+/// Rules that can be left out, each named after the hazard that it invites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Defect {
+    /// A restart without its promises keeps its incarnation.
+    Amnesia,
+    /// A redrawn sub-range keeps its owner's term; a restarted primary serves under its old one.
+    BallotReuse,
+    /// Accepts are compared with what was accepted, not with what was promised.
+    PromiseIgnored,
+    /// Of two records with the same timestamp the ballot is not looked at.
+    SameTimestampSameValue,
+    /// A key's next write does not wait for the one in flight.
+    TwoInFlight,
+    /// Answers rest on accepted, not on chosen records.
+    DirtyRead,
+    /// What a base voided is reported all the same.
+    VoidComesBack,
+    /// Operation ids are not looked at.
+    NoIds,
+    /// A new primary takes its own copy for complete.
+    TrustOwnCopy,
+    /// Reads are answered without asking a quorum.
+    StaleRead,
+    /// A lease counts from when the answers came, and a successor does not wait for it.
+    LeaseFromReply,
+    /// A lease goes by a clock that stops while the machine sleeps.
+    LeaseSleeps,
+    /// Any confirmation confirms any read.
+    RecycledConfirmation,
+    /// Ids are forgotten as soon as the next operation comes.
+    ForgetIds,
+}
+
+/// A set of [`Defect`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defects(u32);
+
+impl Defects {
+    /// All rules hold.
+    pub const NONE: Defects = Defects(0);
+
+    /// This rule is left out as well.
+    pub const fn with(self, defect: Defect) -> Defects {
+        Defects(self.0 | 1 << defect as u32)
+    }
+
+    /// Is this rule left out?
+    pub const fn has(self, defect: Defect) -> bool {
+        self.0 & 1 << defect as u32 != 0
+    }
+}

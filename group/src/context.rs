@@ -1,0 +1,32 @@
+//! What every part of a group may look at and write to while it handles one input.
+
+use overlay::NodeId;
+
+use crate::config::GroupConfig;
+use crate::outbox::Outbox;
+use crate::rng::Rng;
+use crate::state::GroupState;
+use crate::time::Now;
+
+/// Handed down by [`crate::Group`].
+pub struct Context<'a> {
+    /// This node.
+    pub me: NodeId,
+    /// The time.
+    pub now: Now,
+    /// The group's agreed state.
+    pub state: &'a GroupState,
+    /// This node's choices.
+    pub config: &'a GroupConfig,
+    /// Where outputs go.
+    pub out: &'a mut Outbox,
+    /// Chance.
+    pub rng: &'a mut Rng,
+}
+
+impl Context<'_> {
+    /// All members but this node.
+    pub fn others(&self) -> alloc::vec::Vec<NodeId> {
+        self.state.members.iter().map(|member| member.node).filter(|node| *node != self.me).collect()
+    }
+}

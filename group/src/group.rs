@@ -1,0 +1,700 @@
+//! One member of one group: its part in the log, its acceptor, its primaries, and what they share.
+//!
+//! # Invariants
+//! - Votes count for the node that cast them, in the configuration of the epoch that they name.
+//! - A primary serves only under a term that was granted to this node in this life, and while the agreed division says so.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{IntervalMap, Key, KeyRange, NodeId, PeerKey, Point};
+
+use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Pending, Primary};
+use crate::config::{Defect, GroupConfig};
+use crate::duties::Duties;
+use crate::evaluate::{Live, evaluate};
+use crate::log::{Log, LogAcceptor};
+use crate::message::{ClientMessage, CommitteeMessage, LogMessage, Message, Operation, Outcome, Sender, Write};
+use crate::number_set::NumberSet;
+use crate::op::{Limit, OpError, ReadMode, Refusal};
+use crate::outbox::{Attempt, CommitteeHead, Durable, GroupOutput, Outbox};
+use crate::pulse::Pulse;
+use crate::record::Record;
+use crate::rng::Rng;
+use crate::state::{Entry, GroupState};
+use crate::table::{Lookup, Table};
+use crate::time::{Now, Time, WallMillis};
+use crate::vouching::{Acknowledgements, Vouching};
+
+/// What was stored of a group.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its state.
+    pub state: GroupState,
+    /// The log's promise, with its epoch.
+    pub log_promised: Option<(overlay::Epoch, Ballot)>,
+    /// The log's accepted entries.
+    pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
+    /// What was promised to primaries.
+    pub promises: Option<IntervalMap<Option<TermBallot>>>,
+    /// Committees.
+    pub committees: Vec<(CommitteeHead, NumberSet, Option<u64>)>,
+    /// Unsettled writes by term.
+    pub unsettled: BTreeMap<Term, Vec<Write>>,
+    /// There are no records.
+    pub empty: bool,
+    /// Nothing can be missing: a clean stop sealed the store.
+    pub sealed: bool,
+}
+
+/// Operations that wait for a record to be loaded before a relaxed read is answered.
+type RelaxedRead = (Attempt, Operation);
+
+/// One member, or learner, of one group.
+pub struct Group {
+    pub(crate) me: NodeId,
+    pub(crate) config: GroupConfig,
+    pub(crate) state: GroupState,
+    pub(crate) now: Now,
+    pub(crate) rng: Rng,
+    pub(crate) out: Outbox,
+    pub(crate) log: Log,
+    pub(crate) pulse: Pulse,
+    pub(crate) acceptor: Acceptor,
+    pub(crate) table: Table,
+    pub(crate) primaries: BTreeMap<TermBallot, Primary>,
+    pub(crate) duties: Duties,
+    pub(crate) vouching: Option<Vouching>,
+    pub(crate) acknowledgements: Acknowledgements,
+    /// Terms up to this slot were granted to an earlier run of this process.
+    granted_before: Slot,
+    pub(crate) heartbeat_due: Time,
+    pub(crate) leaving: bool,
+    full: Option<Limit>,
+    failed: bool,
+    relaxed: Vec<RelaxedRead>,
+    preloading: bool,
+    pub(crate) addresses: Vec<alloc::string::String>,
+    asked_state: Time,
+    sent_state: BTreeMap<NodeId, Time>,
+}
+
+/// Lends the parts of a group that a context is made of.
+macro_rules! context {
+    ($group:ident) => {
+        crate::context::Context {
+            me: $group.me,
+            now: $group.now,
+            state: &$group.state,
+            config: &$group.config,
+            out: &mut $group.out,
+            rng: &mut $group.rng,
+        }
+    };
+}
+pub(crate) use context;
+
+/// Lends what a primary works with.
+macro_rules! local {
+    ($group:ident) => {
+        Local {
+            full: if $group.table.is_full() { Some(Limit::Memory) } else { $group.full },
+            table: &mut $group.table,
+            acceptor: &mut $group.acceptor,
+            group_time: $group.pulse.group_time($group.now),
+        }
+    };
+}
+
+/// The token of the scan that fills the table at start.
+const PRELOAD: u64 = 0;
+/// How much of the store is read in one go then, in bytes.
+const PRELOAD_BYTES: usize = 1 << 20;
+
+impl Group {
+    /// The first member of the first group of a new network.
+    pub fn found(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
+        let mut group = Group::start(config, me, state, now, seed, None);
+        // Nobody else can have granted or promised anything.
+        group.granted_before = Slot(0);
+        group.begin();
+        group
+    }
+
+    /// A newcomer, from a state that names it.
+    pub fn join(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
+        let mut group = Group::start(config, me, state, now, seed, None);
+        group.granted_before = Slot(0);
+        group.begin();
+        group
+    }
+
+    /// As it was stored, with the same incarnation. It votes once others have vouched that nothing is missing.
+    pub fn restore(config: GroupConfig, me: NodeId, stored: Stored, now: Now, seed: u64) -> Group {
+        let state = stored.state.clone();
+        let mut group = Group::start(config, me, state, now, seed, Some(stored));
+        group.begin();
+        group
+    }
+
+    fn start(
+        config: GroupConfig,
+        me: NodeId,
+        state: GroupState,
+        now: Now,
+        seed: u64,
+        stored: Option<Stored>,
+    ) -> Group {
+        let quiet_until = Acceptor::quiet_after(now.time, &state.settings);
+        let (durable, memory) = (config.durable, config.memory_bytes_max);
+        let whole = stored.as_ref().is_none_or(|stored| stored.empty);
+        let vouching = stored.as_ref().filter(|stored| !stored.sealed).map(|_| Vouching::new(now.time));
+        let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
+        let (log, acceptor) = match stored {
+            None => (Log::new(LogAcceptor::default()), Acceptor::new(quiet_until)),
+            Some(stored) => {
+                let promised = stored.log_promised.filter(|(epoch, _)| *epoch == state.epoch).map(|(_, ballot)| ballot);
+                let accepted = stored.log_accepted.into_iter().filter(|(slot, _)| *slot > state.applied).collect();
+                (
+                    Log::new(LogAcceptor::restored(promised, accepted)),
+                    Acceptor::restored(quiet_until, stored.promises, stored.committees, stored.unsettled),
+                )
+            }
+        };
+        Group {
+            me,
+            out: Outbox::new(me, durable),
+            table: Table::new(memory, whole, !durable),
+            config,
+            state,
+            now,
+            rng: Rng::new(seed),
+            log,
+            pulse: Pulse::default(),
+            acceptor,
+            primaries: BTreeMap::new(),
+            duties: Duties::new(now.time),
+            vouching,
+            acknowledgements: Acknowledgements::default(),
+            granted_before,
+            heartbeat_due: now.time,
+            leaving: false,
+            full: None,
+            failed: false,
+            relaxed: Vec::new(),
+            preloading: !whole,
+            addresses: Vec::new(),
+            asked_state: Time(0),
+            sent_state: BTreeMap::new(),
+        }
+    }
+
+    fn begin(&mut self) {
+        self.out.persist(Durable::State(Box::new(self.state.clone())));
+        if self.preloading {
+            self.out.push(GroupOutput::Scan(PRELOAD, None, PRELOAD_BYTES));
+        }
+        self.follow_state();
+        self.tick();
+    }
+
+    /// The agreed state.
+    pub fn state(&self) -> &GroupState {
+        &self.state
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// Who leads, as far as is known.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.log.leader()
+    }
+
+    /// The log, for checks.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// This node's acceptor, for checks.
+    pub fn acceptor(&self) -> &Acceptor {
+        &self.acceptor
+    }
+
+    /// This node's primaries.
+    pub fn primaries(&self) -> impl Iterator<Item = &Primary> {
+        self.primaries.values()
+    }
+
+    /// Is everything durable that this node has decided so far?
+    pub fn is_durable(&self) -> bool {
+        self.out.batches_waiting() == 0 && !self.out.has_changes()
+    }
+
+    /// Notes what is chosen and what is accepted from now on, for checks; returns what was noted so far.
+    pub fn watch(&mut self) -> (Vec<(Key, Arc<Record>)>, Vec<Write>) {
+        (self.table.watch(), self.out.watch())
+    }
+
+    /// Chosen records in memory.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// What it is catching up with.
+    pub fn catch_up(&self) -> Vec<CatchUpStatus> {
+        self.acceptor.catch_up_status()
+    }
+
+    /// Is it still finding out whether its store lost anything?
+    pub fn is_vouching(&self) -> bool {
+        self.vouching.is_some()
+    }
+
+    /// Who else is alive, as far as this node can tell.
+    pub fn hears(&self) -> Vec<NodeId> {
+        self.pulse.hears(&self.config.timing, self.now.time)
+    }
+
+    /// Group time.
+    pub fn group_time(&self) -> WallMillis {
+        self.pulse.group_time(self.now)
+    }
+
+    /// The ballot under which an operation on this point is executed now, and by whom.
+    pub fn primary_of(&self, point: Point) -> Option<TermBallot> {
+        let part = self.state.assignment(point)?;
+        Some(TermBallot { epoch: self.state.epoch, term: part.term, node: part.node })
+    }
+
+    /// Has this node handed over everything that it was primary of?
+    pub fn is_idle(&self) -> bool {
+        self.state.division.iter().all(|part| part.node != self.me) && self.out.batches_waiting() == 0
+    }
+
+    /// The time, before anything else is handed in.
+    pub fn set_now(&mut self, now: Now) {
+        let slept = now.time.since(self.now.time).abs_diff(now.awake.since(self.now.awake));
+        self.now = now;
+        let tolerated = core::time::Duration::from_millis(self.state.settings.lease_ms / 10);
+        if slept > tolerated && !self.config.defects.has(Defect::LeaseSleeps) {
+            for primary in self.primaries.values_mut() {
+                primary.drop_lease();
+            }
+        }
+    }
+
+    /// A message of this group arrived.
+    pub fn on_message(&mut self, from: Sender, message: Message) {
+        if from.node.peer == self.me.peer && from.node != self.me {
+            return; // Another life of this very peer: a ghost.
+        }
+        self.pulse.on_message(from.node, self.now.time);
+        match message {
+            Message::AskState => return self.send_state(from.node),
+            Message::State(state) => return self.adopt(*state),
+            Message::Join(joiner) => return self.on_join(joiner),
+            Message::AskVouch => return self.on_ask_vouch(from.node),
+            Message::Vouch(vouch) => return self.on_vouch(from.node, &vouch),
+            Message::Client(message) => return self.on_client_message(from.node, message),
+            _ => {}
+        }
+        if !self.state.audience().contains(&from.node) {
+            if from.epoch < self.state.epoch {
+                self.send_state(from.node);
+            } else if from.epoch > self.state.epoch {
+                self.ask_state(from.node);
+            }
+            return;
+        }
+        if from.epoch > self.state.epoch {
+            self.ask_state(from.node);
+            return;
+        }
+        if from.epoch < self.state.epoch {
+            self.send_state(from.node);
+            if !matches!(message, Message::Heartbeat(_)) {
+                return;
+            }
+        }
+        match message {
+            Message::Heartbeat(heartbeat) => self.on_heartbeat(from, heartbeat),
+            Message::Progress(progress) => self.duties.on_progress(from.node, progress),
+            Message::Addresses(addresses) => self.duties.on_addresses(from.node, addresses),
+            Message::Log(message) => self.on_log_message(from.node, message),
+            Message::Committee(message) => self.on_committee_message(from.node, message),
+            _ => {}
+        }
+        self.apply_chosen();
+    }
+
+    fn on_heartbeat(&mut self, from: Sender, heartbeat: crate::message::Heartbeat) {
+        if heartbeat.applied > self.state.applied {
+            self.ask_state(from.node);
+        }
+        if from.epoch == self.state.epoch
+            && let Some(ballot) = heartbeat.leads.filter(|ballot| ballot.node == from.node)
+            && self.vouching.is_none()
+        {
+            self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
+        }
+        self.pulse.on_heartbeat(from.node, heartbeat, self.now);
+        self.apply_chosen();
+    }
+
+    fn on_log_message(&mut self, from: NodeId, message: LogMessage) {
+        if self.vouching.is_some() || !self.state.is_member(from) || !self.state.is_member(self.me) {
+            return;
+        }
+        self.acknowledgements.on_log(from, self.state.epoch, &message);
+        let message = match message {
+            LogMessage::Promise { ballot, state: Some(state), accepted } => {
+                let epoch = self.state.epoch;
+                self.adopt(*state);
+                if self.state.epoch != epoch {
+                    return;
+                }
+                LogMessage::Promise { ballot, state: None, accepted }
+            }
+            message => message,
+        };
+        self.log.on_message(&mut context!(self), &self.pulse, from, message);
+    }
+
+    fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
+        if self.vouching.is_some() || self.failed {
+            return;
+        }
+        let ballot = message.ballot();
+        if message.is_for_primary() {
+            let range = self.acceptor.committee(ballot).map(Committee::range);
+            self.acknowledgements.on_committee(from, range, &message);
+            if let Some(primary) = self.primaries.get_mut(&ballot) {
+                primary.on_message(&mut context!(self), &mut local!(self), from, message);
+            }
+            return;
+        }
+        if ballot.epoch != self.state.epoch {
+            return; // Of an epoch that is over; one that is to come would have come from a node that knows it.
+        }
+        self.acceptor.on_message(&mut context!(self), &mut self.table, from, message);
+        self.end_superseded();
+    }
+
+    /// What this node's acceptor has promised to somebody else its own primaries must know at once: before that promise
+    /// leaves, their leases are gone.
+    fn end_superseded(&mut self) {
+        for (ballot, primary) in &mut self.primaries {
+            if self.acceptor.committee(*ballot).is_some_and(Committee::is_superseded)
+                && !self.config.defects.has(Defect::PromiseIgnored)
+            {
+                primary.end(&mut context!(self));
+            }
+        }
+    }
+
+    fn on_client_message(&mut self, from: NodeId, message: ClientMessage) {
+        match message {
+            ClientMessage::Operate(operation) => self.operate(from, *operation),
+            ClientMessage::Outcome { attempt, outcome } => self.out.push(GroupOutput::Outcome(attempt, outcome)),
+        }
+    }
+
+    /// An operation of this node's clients, or of another's. It comes to one [`Outcome`].
+    pub fn operate(&mut self, origin: NodeId, operation: Operation) {
+        let attempt = Attempt { origin, attempt: operation.attempt };
+        if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
+            return self.read_relaxed(attempt, operation);
+        }
+        let primary = operation.ballot.and_then(|ballot| self.primaries.get_mut(&ballot));
+        let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
+            return self.out.outcome(attempt, Outcome::NotPrimary);
+        };
+        let patience = core::time::Duration::from_millis(u64::from(operation.patience_ms));
+        let pending = Pending {
+            attempt,
+            id: operation.id,
+            horizon: operation.horizon,
+            deadline: self.now.time + patience,
+            op: operation.op,
+            run: operation.run,
+            serial: operation.serial,
+            retired_below: operation.retired_below,
+            retired_except: operation.retired_except,
+        };
+        primary.submit(&mut context!(self), &mut local!(self), &operation.key, pending);
+    }
+
+    /// Says something to another node of the group.
+    pub fn say(&mut self, to: NodeId, message: Message) {
+        self.out.send(&[to], message);
+    }
+
+    /// From this member's own chosen state, however old. A key with a deadline is the primary's affair.
+    fn read_relaxed(&mut self, attempt: Attempt, operation: Operation) {
+        match self.table.get(&operation.key, &mut self.out) {
+            Lookup::Loading => self.relaxed.push((attempt, operation)),
+            Lookup::Known(Some(record)) if record.deadline.is_some() => {
+                self.out.outcome(attempt, Outcome::NotPrimary);
+            }
+            Lookup::Known(record) => {
+                let live = record.and_then(|record| {
+                    Some(Live { value: record.value.clone()?, version: record.version, deadline: None })
+                });
+                let now = self.pulse.group_time(self.now);
+                let (_, answer) = evaluate(&operation.op, live.as_ref(), now, usize::MAX);
+                self.out.done(attempt, answer);
+            }
+        }
+    }
+
+    /// Where others can reach this node; told to the leader until the agreed state says the same.
+    pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
+        self.addresses = addresses;
+        self.heartbeat_due = self.now.time;
+    }
+
+    /// A peer's last connection is gone.
+    pub fn on_broken(&mut self, peer: PeerKey) {
+        self.pulse.on_broken(peer, self.now.time);
+    }
+
+    /// The store has everything up to this token.
+    pub fn on_persisted(&mut self, token: u64) {
+        if !self.failed {
+            self.out.persisted(token);
+        }
+    }
+
+    /// The store failed: this incarnation votes no more (PITFALLS 4).
+    pub fn on_store_failed(&mut self) {
+        self.failed = true;
+        let ballots: Vec<TermBallot> = self.primaries.keys().copied().collect();
+        for ballot in ballots {
+            let primary = self.primaries.get_mut(&ballot).expect("just seen");
+            primary.end(&mut context!(self));
+        }
+    }
+
+    /// Little room is left in the store, or enough again.
+    pub fn on_disk_low(&mut self, low: bool) {
+        self.full = low.then_some(Limit::Disk);
+    }
+
+    /// A record came from the store.
+    pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
+        self.table.on_loaded(key, record);
+        self.acceptor.on_loaded(&mut context!(self), &mut self.table, key);
+        for primary in self.primaries.values_mut() {
+            if primary.range().contains(key.point()) {
+                primary.on_loaded(&mut context!(self), &mut local!(self), key);
+            }
+        }
+        let (ready, rest) = core::mem::take(&mut self.relaxed).into_iter().partition(|(_, op)| op.key == *key);
+        self.relaxed = rest;
+        let ready: Vec<RelaxedRead> = ready;
+        for (attempt, operation) in ready {
+            self.read_relaxed(attempt, operation);
+        }
+    }
+
+    /// A page of records came from the store.
+    pub fn on_scanned(&mut self, token: u64, records: Vec<(Key, Arc<Record>)>, done: bool) {
+        if token != PRELOAD {
+            self.acceptor.on_scanned(&mut context!(self), token, records, done);
+            return;
+        }
+        if !self.preloading {
+            return;
+        }
+        let last = records.last().map(|(key, _)| key.clone());
+        let room = self.table.preload(records);
+        if room && done {
+            self.table.set_whole();
+        }
+        self.preloading = room && !done && last.is_some();
+        if self.preloading {
+            self.out.push(GroupOutput::Scan(PRELOAD, last, PRELOAD_BYTES));
+        }
+    }
+
+    /// Begin to hand everything over: this node is about to stop.
+    pub fn leave_soon(&mut self) {
+        self.leaving = true;
+        self.heartbeat_due = self.now.time;
+        self.tick();
+    }
+
+    /// Timers. Early calls are harmless.
+    pub fn tick(&mut self) {
+        if self.failed {
+            return;
+        }
+        self.tick_vouching();
+        if self.now.time >= self.heartbeat_due {
+            self.send_heartbeat();
+        }
+        if self.vouching.is_none() {
+            self.log.on_tick(&mut context!(self), &self.pulse);
+            self.apply_chosen();
+            self.do_duties();
+            self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
+        }
+        for primary in self.primaries.values_mut() {
+            primary.on_tick(&mut context!(self), &mut local!(self));
+        }
+        self.primaries.retain(|_, primary| !primary.is_ended());
+    }
+
+    /// When [`Group::tick`] has something to do next.
+    pub fn next_timeout(&mut self) -> Time {
+        let ctx = context!(self);
+        let mut next = self.heartbeat_due.min(self.log.next_timeout(&ctx)).min(self.duties.next_timeout(&ctx));
+        for primary in self.primaries.values() {
+            next = next.min(primary.next_timeout(&ctx));
+        }
+        if let Some(suspicion) = self.pulse.next_suspicion(&self.config.timing, self.now.time) {
+            next = next.min(suspicion);
+        }
+        if self.vouching.is_some() || !self.acceptor.catch_up_status().is_empty() {
+            next = next.min(self.now.time + self.config.timing.resend);
+        }
+        next
+    }
+
+    /// The next thing to do. Call until `None` after everything that waits was handed in.
+    pub fn poll_output(&mut self) -> Option<GroupOutput> {
+        loop {
+            if let Some(output) = self.out.poll_ready() {
+                return Some(output);
+            }
+            if let Some(message) = self.out.poll_loopback() {
+                let me = Sender { node: self.me, epoch: self.state.epoch };
+                self.on_message(me, message);
+                continue;
+            }
+            self.flush();
+            if self.out.flush() {
+                continue;
+            }
+            return self.out.poll_ready();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed {
+            return;
+        }
+        for primary in self.primaries.values_mut() {
+            primary.flush(&mut context!(self));
+        }
+        self.acceptor.flush(&mut context!(self));
+        if self.table.evict() {
+            // A page that was read before may be older than what was evicted.
+            self.preloading = false;
+        }
+    }
+
+    /// Applies what is chosen, entry by entry.
+    pub(crate) fn apply_chosen(&mut self) {
+        while let Some(entry) = self.log.take_chosen(self.state.applied) {
+            let led = self.log.leads();
+            let before = self.state.clone();
+            self.state.apply(self.state.applied.next(), &entry);
+            self.log.on_applied(&mut context!(self), before.epoch, led);
+            self.after_change(&before);
+            if led && self.state.epoch != before.epoch {
+                // Newcomers learn of their epoch, and old members need not find out by themselves.
+                let state = Message::State(Box::new(self.state.clone()));
+                let audience = self.state.audience();
+                let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
+                self.out.send(&others, state);
+            }
+        }
+    }
+
+    /// A newer state of this very group replaces this node's.
+    fn adopt(&mut self, state: GroupState) {
+        if state.id != self.state.id || state.ring != self.state.ring || state.applied <= self.state.applied {
+            return;
+        }
+        let before = core::mem::replace(&mut self.state, state);
+        self.log.on_applied(&mut context!(self), before.epoch, false);
+        self.after_change(&before);
+        self.apply_chosen();
+    }
+
+    fn after_change(&mut self, before: &GroupState) {
+        self.out.persist(Durable::State(Box::new(self.state.clone())));
+        if before.members != self.state.members || before.division != self.state.division {
+            self.duties.on_change(self.now.time);
+        }
+        self.follow_state();
+    }
+
+    /// Brings everything in line with the agreed state.
+    fn follow_state(&mut self) {
+        let audience = self.state.audience();
+        if !audience.contains(&self.me) {
+            self.out.push(GroupOutput::Over("its group goes on without this life of it"));
+            self.failed = true;
+        }
+        let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
+        self.pulse.watch(&others, self.now.time);
+        let parts: Vec<(KeyRange, TermBallot)> = self.state.parts().collect();
+        for (ballot, primary) in &mut self.primaries {
+            if !parts.iter().any(|(_, current)| current == ballot) {
+                primary.end(&mut context!(self));
+            }
+        }
+        self.primaries.retain(|_, primary| !primary.is_ended());
+        if self.vouching.is_none() && !self.failed {
+            for (range, ballot) in parts {
+                let granted = ballot.term.slot() > self.granted_before;
+                if ballot.node == self.me && granted && !self.primaries.contains_key(&ballot) {
+                    let primary = Primary::begin(&mut context!(self), ballot, range);
+                    self.primaries.insert(ballot, primary);
+                }
+            }
+        }
+        self.heartbeat_due = self.now.time;
+        self.out.push(GroupOutput::Changed);
+    }
+
+    /// Others have vouched: from now on this node takes part.
+    pub(crate) fn take_part(&mut self) {
+        self.vouching = None;
+        self.follow_state();
+    }
+
+    fn send_state(&mut self, to: NodeId) {
+        let last = self.sent_state.get(&to).copied().unwrap_or(Time(0));
+        if last > Time(0) && self.now.time.since(last) < self.config.timing.heartbeat / 10 {
+            return;
+        }
+        self.sent_state.insert(to, self.now.time);
+        if self.sent_state.len() > 1024 {
+            self.sent_state.clear();
+        }
+        // The state rests on a quorum's log, whatever this node has on disk.
+        let state = Message::State(Box::new(self.state.clone()));
+        self.out.send(&[to], state);
+    }
+
+    fn ask_state(&mut self, of: NodeId) {
+        if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
+            self.asked_state = self.now.time;
+            self.out.send(&[of], Message::AskState);
+        }
+    }
+
+    /// A refusal for whoever asks a node that is not ready.
+    pub fn not_ready() -> OpError {
+        OpError::TryAgain(Refusal::NotInGroup)
+    }
+}

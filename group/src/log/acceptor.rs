@@ -1,0 +1,94 @@
+//! The acceptor of the log: one promise for all slots, and what was accepted behind the applied state.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::ballot::{Ballot, Slot};
+use crate::context::Context;
+use crate::outbox::{Durable, Outbox};
+use crate::state::Entry;
+
+/// The acceptor state of one epoch's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogAcceptor {
+    promised: Option<Ballot>,
+    accepted: BTreeMap<Slot, (Ballot, Entry)>,
+}
+
+impl LogAcceptor {
+    /// As it was stored.
+    pub fn restored(promised: Option<Ballot>, accepted: BTreeMap<Slot, (Ballot, Entry)>) -> LogAcceptor {
+        LogAcceptor { promised, accepted }
+    }
+
+    /// The highest ballot promised.
+    pub fn promised(&self) -> Option<Ballot> {
+        self.promised
+    }
+
+    /// The last slot with an accepted entry.
+    pub fn last_accepted(&self) -> Option<Slot> {
+        self.accepted.last_key_value().map(|(slot, _)| *slot)
+    }
+
+    /// What was accepted in a slot.
+    pub fn accepted(&self, slot: Slot) -> Option<(Ballot, &Entry)> {
+        self.accepted.get(&slot).map(|(ballot, entry)| (*ballot, entry))
+    }
+
+    /// Everything accepted behind a slot.
+    pub fn accepted_behind(&self, slot: Slot) -> Vec<(Slot, Ballot, Entry)> {
+        self.accepted.range(slot.next()..).map(|(slot, (ballot, entry))| (*slot, *ballot, entry.clone())).collect()
+    }
+
+    /// Phase 1b: promises, or says what stands against it. An equal ballot is a repetition.
+    pub fn prepare(&mut self, ballot: Ballot, ctx: &mut Context<'_>) -> Result<(), Ballot> {
+        self.raise(ballot, ctx)
+    }
+
+    /// Phase 2b: accepts, or says what stands against it. Returns the slots accepted, without those already applied.
+    pub fn accept(
+        &mut self,
+        ballot: Ballot,
+        entries: Vec<(Slot, Entry)>,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<Slot>, Ballot> {
+        self.raise(ballot, ctx)?;
+        let mut slots = Vec::with_capacity(entries.len());
+        for (slot, entry) in entries {
+            if slot <= ctx.state.applied {
+                continue; // Chosen and forgotten: the leader learns so from the state.
+            }
+            if let Some((accepted, known)) = self.accepted.get(&slot)
+                && *accepted == ballot
+            {
+                assert_eq!(*known, entry, "two values under ballot {ballot:?} in slot {slot:?}");
+            } else {
+                ctx.out.persist(Durable::LogAccepted(slot, ballot, entry.clone()));
+                self.accepted.insert(slot, (ballot, entry));
+            }
+            slots.push(slot);
+        }
+        Ok(slots)
+    }
+
+    /// Entries up to this slot are part of the state now.
+    pub fn forget(&mut self, applied: Slot, out: &mut Outbox) {
+        if self.accepted.first_key_value().is_some_and(|(slot, _)| *slot <= applied) {
+            self.accepted = self.accepted.split_off(&applied.next());
+            out.persist(Durable::LogForget(Some(applied)));
+        }
+    }
+
+    fn raise(&mut self, ballot: Ballot, ctx: &mut Context<'_>) -> Result<(), Ballot> {
+        match self.promised {
+            Some(promised) if promised > ballot => Err(promised),
+            Some(promised) if promised == ballot => Ok(()),
+            _ => {
+                self.promised = Some(ballot);
+                ctx.out.persist(Durable::LogPromised(ctx.state.epoch, self.promised));
+                Ok(())
+            }
+        }
+    }
+}

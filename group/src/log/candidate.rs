@@ -1,0 +1,123 @@
+//! How a leader comes to be: a poll that changes nothing (pre-vote), then phase 1.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use overlay::NodeId;
+
+use super::leader::Leadership;
+use super::{Log, Role};
+use crate::ballot::{Ballot, Slot};
+use crate::context::Context;
+use crate::message::{LogMessage, Message};
+use crate::pulse::Pulse;
+use crate::state::Entry;
+use crate::time::Time;
+
+/// What a quorum accepted behind the applied state.
+type Accepted = Vec<(Slot, Ballot, Entry)>;
+
+/// An attempt to lead.
+#[derive(Debug)]
+pub(super) struct Candidacy {
+    since: Time,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Polling { round: u64, yes: BTreeSet<NodeId> },
+    Preparing { ballot: Ballot, applied: Slot, promises: BTreeMap<NodeId, Accepted> },
+}
+
+impl Candidacy {
+    /// The ballot of its phase 1.
+    pub(super) fn ballot(&self) -> Option<Ballot> {
+        match &self.stage {
+            Stage::Polling { .. } => None,
+            Stage::Preparing { ballot, .. } => Some(*ballot),
+        }
+    }
+
+    /// Has it taken too long?
+    pub(super) fn is_stale(&self, ctx: &Context<'_>) -> bool {
+        ctx.now.time.since(self.since) >= ctx.config.timing.suspicion()
+    }
+
+    /// Says again what was not answered.
+    pub(super) fn resend(&self, ctx: &mut Context<'_>) {
+        let (message, answered): (_, Vec<NodeId>) = match &self.stage {
+            Stage::Polling { round, yes } => (LogMessage::AskPromise { round: *round }, yes.iter().copied().collect()),
+            Stage::Preparing { ballot, applied, promises } => {
+                (LogMessage::Prepare { ballot: *ballot, applied: *applied }, promises.keys().copied().collect())
+            }
+        };
+        let to: Vec<NodeId> = ctx.others().into_iter().filter(|node| !answered.contains(node)).collect();
+        ctx.out.send(&to, Message::Log(message));
+    }
+}
+
+impl Log {
+    /// Stands for election, if this node hears a quorum.
+    pub(super) fn stand(&mut self, ctx: &mut Context<'_>, pulse: &Pulse) {
+        let heard = pulse.hears(&ctx.config.timing, ctx.now.time);
+        let reached = 1 + heard.iter().filter(|node| **node != ctx.me && ctx.state.is_member(**node)).count();
+        if reached < ctx.state.quorum() {
+            self.arm(ctx);
+            return;
+        }
+        let round = self.next_attempt;
+        self.next_attempt += 1;
+        self.leader = None;
+        let stage = Stage::Polling { round, yes: BTreeSet::new() };
+        self.role = Role::Candidate(Candidacy { since: ctx.now.time, stage });
+        let nodes = ctx.state.nodes();
+        ctx.out.send(&nodes, Message::Log(LogMessage::AskPromise { round }));
+    }
+
+    pub(super) fn on_would_promise(&mut self, ctx: &mut Context<'_>, from: NodeId, attempt: u64) {
+        let Role::Candidate(Candidacy { stage: Stage::Polling { round, yes }, .. }) = &mut self.role else { return };
+        if *round != attempt || !ctx.state.is_member(from) {
+            return;
+        }
+        yes.insert(from);
+        if yes.len() >= ctx.state.quorum() {
+            self.prepare(ctx);
+        }
+    }
+
+    /// Phase 1a under a ballot above all that were seen.
+    pub(super) fn prepare(&mut self, ctx: &mut Context<'_>) {
+        self.round_seen += 1;
+        let ballot = Ballot { round: self.round_seen, node: ctx.me };
+        let applied = ctx.state.applied;
+        let stage = Stage::Preparing { ballot, applied, promises: BTreeMap::new() };
+        self.role = Role::Candidate(Candidacy { since: ctx.now.time, stage });
+        let nodes = ctx.state.nodes();
+        ctx.out.send(&nodes, Message::Log(LogMessage::Prepare { ballot, applied }));
+    }
+
+    /// Phase 1b at the candidate. A state that came along was adopted before this.
+    pub(super) fn on_promise(&mut self, ctx: &mut Context<'_>, from: NodeId, promised: Ballot, accepted: Accepted) {
+        let Role::Candidate(Candidacy { stage: Stage::Preparing { ballot, promises, .. }, .. }) = &mut self.role else {
+            return;
+        };
+        if *ballot != promised || !ctx.state.is_member(from) {
+            return;
+        }
+        promises.insert(from, accepted);
+        if promises.len() < ctx.state.quorum() {
+            return;
+        }
+        let (ballot, promises) = (*ballot, core::mem::take(promises));
+        let mut adopted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
+        for (slot, under, entry) in promises.into_values().flatten() {
+            if slot > ctx.state.applied && adopted.get(&slot).is_none_or(|(known, _)| *known < under) {
+                adopted.insert(slot, (under, entry));
+            }
+        }
+        let leadership = Leadership::begin(ctx, ballot, adopted);
+        self.leader = Some((ballot, ctx.now.time));
+        self.role = Role::Leader(leadership);
+    }
+}

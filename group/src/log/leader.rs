@@ -1,0 +1,119 @@
+//! The leader's side of the log: phase 2, pipelined.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use overlay::NodeId;
+
+use crate::ballot::{Ballot, Slot};
+use crate::context::Context;
+use crate::message::{LogMessage, Message};
+use crate::state::Entry;
+use crate::time::Time;
+
+/// An entry on its way.
+#[derive(Debug)]
+struct Open {
+    entry: Entry,
+    votes: BTreeSet<NodeId>,
+    sent: Time,
+}
+
+/// A leader's state.
+#[derive(Debug)]
+pub(super) struct Leadership {
+    ballot: Ballot,
+    next: Slot,
+    open: BTreeMap<Slot, Open>,
+    /// Once everything up to here is chosen, something of its own is: it may decide anew (one change at a time).
+    barrier: Slot,
+    confirmed: bool,
+}
+
+impl Leadership {
+    /// Phase 1 is done: proposes again what may have been chosen, fills the holes, and closes with an entry of its own.
+    pub(super) fn begin(
+        ctx: &mut Context<'_>,
+        ballot: Ballot,
+        mut adopted: BTreeMap<Slot, (Ballot, Entry)>,
+    ) -> Leadership {
+        let mut slot = ctx.state.applied.next();
+        let last = adopted.last_key_value().map_or(ctx.state.applied, |(slot, _)| *slot);
+        let mut leadership =
+            Leadership { ballot, next: slot, open: BTreeMap::new(), barrier: last.next(), confirmed: false };
+        while slot <= last {
+            let entry = adopted.remove(&slot).map_or(Entry::Noop, |(_, entry)| entry);
+            leadership.propose(ctx, entry);
+            slot = slot.next();
+        }
+        leadership.propose(ctx, Entry::Noop);
+        leadership
+    }
+
+    pub(super) fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// Is an entry of this leadership chosen?
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Phase 2a for the next slot.
+    pub(super) fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Slot {
+        let slot = self.next;
+        self.next = slot.next();
+        let entries = alloc::vec![(slot, entry.clone())];
+        self.open.insert(slot, Open { entry, votes: BTreeSet::new(), sent: ctx.now.time });
+        let chosen = self.chosen(ctx.state.applied);
+        let nodes = ctx.state.nodes();
+        ctx.out.send(&nodes, Message::Log(LogMessage::Accept { ballot: self.ballot, entries, chosen }));
+        slot
+    }
+
+    /// Phase 2b: returns what this made chosen.
+    pub(super) fn on_accepted(&mut self, from: NodeId, slots: &[Slot], quorum: usize) -> Vec<(Slot, Entry)> {
+        let mut chosen = Vec::new();
+        for slot in slots {
+            let Some(open) = self.open.get_mut(slot) else { continue };
+            open.votes.insert(from);
+            if open.votes.len() >= quorum {
+                let open = self.open.remove(slot).expect("just seen");
+                chosen.push((*slot, open.entry));
+            }
+        }
+        if self.open.range(..=self.barrier).next().is_none() {
+            self.confirmed = true;
+        }
+        chosen
+    }
+
+    /// The state contains everything up to this slot.
+    pub(super) fn forget(&mut self, applied: Slot) {
+        self.open = self.open.split_off(&applied.next());
+        self.next = self.next.max(applied.next());
+    }
+
+    /// Says again what has waited too long.
+    pub(super) fn resend(&mut self, ctx: &mut Context<'_>) {
+        let chosen = self.chosen(ctx.state.applied);
+        for (slot, open) in &mut self.open {
+            if ctx.now.time.since(open.sent) < ctx.config.timing.resend {
+                continue;
+            }
+            open.sent = ctx.now.time;
+            let to: Vec<NodeId> = ctx.state.nodes().into_iter().filter(|node| !open.votes.contains(node)).collect();
+            let entries = alloc::vec![(*slot, open.entry.clone())];
+            ctx.out.send(&to, Message::Log(LogMessage::Accept { ballot: self.ballot, entries, chosen }));
+        }
+    }
+
+    /// All slots up to this one are chosen: it lies before everything that is still open.
+    fn chosen(&self, applied: Slot) -> Slot {
+        self.open.first_key_value().map_or(Slot(self.next.0 - 1), |(slot, _)| Slot(slot.0 - 1)).max(applied)
+    }
+}

@@ -1,0 +1,343 @@
+//! The group's log: Multi-Paxos over decisions about the group itself, one epoch at a time (Harmony §3.1, Scatter §4).
+//!
+//! Client operations never go through it. What is applied is forgotten: who lags gets the whole state, which is small.
+//!
+//! # Invariants
+//! - An acceptor's ballot never goes down within an epoch, and nothing below it is accepted.
+//! - A leader proposes under its ballot only after phase 1 with a quorum of its epoch's members, one value a slot.
+//! - Entries are applied in order, each only when a quorum accepted it under one ballot.
+
+mod acceptor;
+mod candidate;
+mod leader;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use overlay::{Epoch, NodeId};
+
+pub use acceptor::LogAcceptor;
+use candidate::Candidacy;
+use leader::Leadership;
+
+use crate::ballot::{Ballot, Slot};
+use crate::context::Context;
+use crate::message::{LogMessage, Message};
+use crate::outbox::Durable;
+use crate::pulse::Pulse;
+use crate::state::Entry;
+use crate::time::Time;
+
+/// What this node does about leading.
+#[derive(Debug)]
+enum Role {
+    /// Nothing, as long as the leader lives.
+    Follower,
+    /// It is finding out whether it can lead, or is in phase 1.
+    Candidate(Candidacy),
+    /// It leads.
+    Leader(Leadership),
+}
+
+/// One node's part in the log.
+#[derive(Debug)]
+pub struct Log {
+    acceptor: LogAcceptor,
+    role: Role,
+    /// The highest round seen anywhere.
+    round_seen: u64,
+    /// Who leads, and when it was last heard saying so.
+    leader: Option<(Ballot, Time)>,
+    /// Chosen entries not applied yet.
+    chosen: BTreeMap<Slot, Entry>,
+    /// Stand for election then.
+    election_due: Time,
+    /// The next attempt's name.
+    next_attempt: u64,
+}
+
+impl Log {
+    /// A log behind the given acceptor state.
+    pub fn new(acceptor: LogAcceptor) -> Log {
+        let round_seen = acceptor.promised().map_or(0, |ballot| ballot.round);
+        Log {
+            acceptor,
+            role: Role::Follower,
+            round_seen,
+            leader: None,
+            chosen: BTreeMap::new(),
+            election_due: Time(0),
+            next_attempt: 1,
+        }
+    }
+
+    /// Does this node lead, with an entry of its own epoch and ballot chosen?
+    pub fn leads(&self) -> bool {
+        matches!(&self.role, Role::Leader(leadership) if leadership.is_confirmed())
+    }
+
+    /// The ballot this node leads under.
+    pub fn leads_under(&self) -> Option<Ballot> {
+        match &self.role {
+            Role::Leader(leadership) => Some(leadership.ballot()),
+            _ => None,
+        }
+    }
+
+    /// Who leads, as far as is known.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.leads_under().or(self.leader.map(|(ballot, _)| ballot)).map(|ballot| ballot.node)
+    }
+
+    /// What the acceptor has promised.
+    pub fn promised(&self) -> Option<Ballot> {
+        self.acceptor.promised()
+    }
+
+    /// The last slot accepted.
+    pub fn last_accepted(&self) -> Option<Slot> {
+        self.acceptor.last_accepted()
+    }
+
+    /// All slots up to this one are known here to be chosen.
+    pub fn chosen(&self, applied: Slot) -> Slot {
+        let mut chosen = applied;
+        while self.chosen.contains_key(&chosen.next()) {
+            chosen = chosen.next();
+        }
+        chosen
+    }
+
+    /// Has the leader something on its way?
+    pub fn is_busy(&self) -> bool {
+        !self.chosen.is_empty() || matches!(&self.role, Role::Leader(leadership) if leadership.is_busy())
+    }
+
+    /// The next entry to apply, if it is known to be chosen.
+    pub fn take_chosen(&mut self, applied: Slot) -> Option<Entry> {
+        self.chosen.remove(&applied.next())
+    }
+
+    /// The state moved on: what it contains is forgotten; a new epoch begins with nothing promised (Harmony §3.3.2).
+    pub fn on_applied(&mut self, ctx: &mut Context<'_>, epoch_before: Epoch, led: bool) {
+        if ctx.state.epoch == epoch_before {
+            self.acceptor.forget(ctx.state.applied, ctx.out);
+            self.chosen = self.chosen.split_off(&ctx.state.applied.next());
+            if let Role::Leader(leadership) = &mut self.role {
+                leadership.forget(ctx.state.applied);
+            }
+            return;
+        }
+        self.acceptor = LogAcceptor::default();
+        self.chosen.clear();
+        self.leader = None;
+        self.role = Role::Follower;
+        ctx.out.persist(Durable::LogForget(None));
+        ctx.out.persist(Durable::LogPromised(ctx.state.epoch, None));
+        self.arm(ctx);
+        if led && ctx.state.is_member(ctx.me) {
+            // Whoever led the last epoch goes on at once: nobody need notice a gap.
+            self.prepare(ctx);
+        }
+    }
+
+    /// Proposes an entry; only where [`Log::leads`]. Returns its slot.
+    pub fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Option<Slot> {
+        match &mut self.role {
+            Role::Leader(leadership) => Some(leadership.propose(ctx, entry)),
+            _ => None,
+        }
+    }
+
+    /// A sign of life from whoever leads.
+    pub fn on_leader_heartbeat(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
+        self.round_seen = self.round_seen.max(ballot.round);
+        if self.acceptor.promised().is_some_and(|promised| ballot < promised) {
+            return; // Outrun already.
+        }
+        self.heed(ctx, ballot);
+        self.learn(ctx, ballot, chosen);
+    }
+
+    /// One message; the caller has checked that it comes from a member of the same epoch.
+    pub fn on_message(&mut self, ctx: &mut Context<'_>, pulse: &Pulse, from: NodeId, message: LogMessage) {
+        match message {
+            LogMessage::AskPromise { round } => {
+                if !self.has_leader(ctx, pulse) || self.leader.is_some_and(|(ballot, _)| ballot.node == from) {
+                    ctx.out.send(&[from], Message::Log(LogMessage::WouldPromise { round }));
+                }
+            }
+            LogMessage::WouldPromise { round } => self.on_would_promise(ctx, from, round),
+            LogMessage::Prepare { ballot, applied } => self.on_prepare(ctx, from, ballot, applied),
+            LogMessage::Promise { ballot, accepted, .. } => self.on_promise(ctx, from, ballot, accepted),
+            LogMessage::Accept { ballot, entries, chosen } => self.on_accept(ctx, from, ballot, entries, chosen),
+            LogMessage::Accepted { ballot, slots } => self.on_accepted(ctx, from, ballot, &slots),
+            LogMessage::Refused { ballot, promised } => self.on_refused(ctx, ballot, promised),
+        }
+    }
+
+    /// Timers: elections, repeats. Call whenever time has passed.
+    pub fn on_tick(&mut self, ctx: &mut Context<'_>, pulse: &Pulse) {
+        if !ctx.state.is_member(ctx.me) {
+            self.role = Role::Follower;
+            return;
+        }
+        match &mut self.role {
+            Role::Leader(leadership) => {
+                let heard = pulse.hears(&ctx.config.timing, ctx.now.time);
+                let quorum = ctx.state.quorum();
+                let reached = 1 + heard.iter().filter(|node| **node != ctx.me && ctx.state.is_member(**node)).count();
+                if reached < quorum {
+                    // Who does not hear a quorum must not keep others from leading (quorum-connectedness).
+                    self.role = Role::Follower;
+                    self.leader = None;
+                    self.arm(ctx);
+                } else {
+                    leadership.resend(ctx);
+                }
+            }
+            Role::Candidate(candidacy) if candidacy.is_stale(ctx) => {
+                self.role = Role::Follower;
+                self.arm(ctx);
+            }
+            Role::Candidate(candidacy) => candidacy.resend(ctx),
+            Role::Follower => {
+                if self.has_leader(ctx, pulse) {
+                    self.election_due = self.election_due.max(ctx.now.time + ctx.config.timing.heartbeat / 2);
+                } else if ctx.now.time >= self.election_due {
+                    self.stand(ctx, pulse);
+                }
+            }
+        }
+    }
+
+    /// When [`Log::on_tick`] has something to do next.
+    pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
+        match &self.role {
+            Role::Follower => self.election_due.max(ctx.now.time + ctx.config.timing.heartbeat / 10),
+            Role::Candidate(_) => ctx.now.time + ctx.config.timing.resend,
+            Role::Leader(leadership) if leadership.is_busy() => ctx.now.time + ctx.config.timing.resend,
+            Role::Leader(_) => ctx.now.time + ctx.config.timing.heartbeat,
+        }
+    }
+
+    /// Is there a leader that this node believes alive?
+    fn has_leader(&self, ctx: &Context<'_>, pulse: &Pulse) -> bool {
+        if matches!(self.role, Role::Leader(_)) {
+            return true;
+        }
+        self.leader.is_some_and(|(ballot, at)| {
+            ctx.now.time.since(at) < ctx.config.timing.suspicion()
+                && !pulse.suspects(ballot.node, &ctx.config.timing, ctx.now.time)
+        })
+    }
+
+    /// Puts the next election off, by a time that differs between members.
+    fn arm(&mut self, ctx: &mut Context<'_>) {
+        let jitter = ctx.rng.duration_below(ctx.config.timing.heartbeat);
+        self.election_due = ctx.now.time + ctx.config.timing.heartbeat / 4 + jitter;
+    }
+
+    /// Follows the leader of this ballot.
+    fn heed(&mut self, ctx: &mut Context<'_>, ballot: Ballot) {
+        if ballot.node == ctx.me {
+            return;
+        }
+        if self.leads_under().is_some_and(|mine| mine < ballot) || matches!(self.role, Role::Candidate(_)) {
+            self.role = Role::Follower;
+        }
+        if self.leader.is_none_or(|(known, _)| known <= ballot) {
+            self.leader = Some((ballot, ctx.now.time));
+        }
+        self.arm(ctx);
+    }
+
+    /// Slots up to `chosen` are chosen: those accepted under the same ballot are the chosen ones.
+    fn learn(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
+        let mut slot = ctx.state.applied.next();
+        while slot <= chosen {
+            if !self.chosen.contains_key(&slot) {
+                match self.acceptor.accepted(slot) {
+                    Some((accepted, entry)) if accepted == ballot => {
+                        self.chosen.insert(slot, entry.clone());
+                    }
+                    _ => {
+                        if ballot.node != ctx.me {
+                            ctx.out.send(&[ballot.node], Message::AskState);
+                        }
+                        return;
+                    }
+                }
+            }
+            slot = slot.next();
+        }
+    }
+
+    fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: Slot) {
+        self.round_seen = self.round_seen.max(ballot.round);
+        if ballot.node != from {
+            return;
+        }
+        if let Err(promised) = self.acceptor.prepare(ballot, ctx) {
+            ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised }));
+            return;
+        }
+        if self.leads_under().is_some_and(|mine| mine < ballot) {
+            self.role = Role::Follower;
+        }
+        if from != ctx.me {
+            self.arm(ctx);
+        }
+        let state = (ctx.state.applied > applied).then(|| alloc::boxed::Box::new(ctx.state.clone()));
+        let accepted = self.acceptor.accepted_behind(ctx.state.applied);
+        ctx.out.send_after(&[from], Message::Log(LogMessage::Promise { ballot, state, accepted }));
+    }
+
+    fn on_accept(
+        &mut self,
+        ctx: &mut Context<'_>,
+        from: NodeId,
+        ballot: Ballot,
+        entries: Vec<(Slot, Entry)>,
+        chosen: Slot,
+    ) {
+        self.round_seen = self.round_seen.max(ballot.round);
+        if ballot.node != from {
+            return;
+        }
+        match self.acceptor.accept(ballot, entries, ctx) {
+            Err(promised) => ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised })),
+            Ok(slots) => {
+                self.heed(ctx, ballot);
+                if !slots.is_empty() {
+                    ctx.out.send_after(&[from], Message::Log(LogMessage::Accepted { ballot, slots }));
+                }
+                self.learn(ctx, ballot, chosen);
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, slots: &[Slot]) {
+        let Role::Leader(leadership) = &mut self.role else { return };
+        if leadership.ballot() != ballot || !ctx.state.is_member(from) {
+            return;
+        }
+        let quorum = ctx.state.quorum();
+        for (slot, entry) in leadership.on_accepted(from, slots, quorum) {
+            self.chosen.insert(slot, entry);
+        }
+    }
+
+    fn on_refused(&mut self, ctx: &mut Context<'_>, ballot: Ballot, promised: Ballot) {
+        self.round_seen = self.round_seen.max(promised.round);
+        let mine = match &self.role {
+            Role::Leader(leadership) => Some(leadership.ballot()),
+            Role::Candidate(candidacy) => candidacy.ballot(),
+            Role::Follower => None,
+        };
+        if mine == Some(ballot) && promised > ballot {
+            self.role = Role::Follower;
+            self.arm(ctx);
+        }
+    }
+}

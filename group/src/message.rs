@@ -1,0 +1,450 @@
+//! What members of a group say to each other.
+//!
+//! Every message travels with its group, the sender's node (peer and incarnation) and the sender's epoch. Any may be
+//! lost, repeated or reordered.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Epoch, Key, KeyRange, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::ballot::{Ballot, Number, Slot, TermBallot};
+use crate::op::{Answer, Op, OpError, ReadMode};
+use crate::record::{OpId, Record};
+use crate::state::{Entry, GroupState, Member};
+use crate::time::WallMillis;
+
+/// One message within a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// Failure detection, the leader's authority, clocks (§5.4).
+    Heartbeat(Heartbeat),
+    /// What this node has durably; after its store said so.
+    Progress(Progress),
+    /// The group's log.
+    Log(LogMessage),
+    /// Replication of keys.
+    Committee(CommitteeMessage),
+    /// Client operations and their outcomes.
+    Client(ClientMessage),
+    /// Somebody asks to become a member.
+    Join(Member),
+    /// What have I acknowledged? Asked after a stop that did not seal the store.
+    AskVouch,
+    /// What the sender knows that the receiver has acknowledged.
+    Vouch(Vouch),
+    /// You are behind, or asked: the sender's whole state.
+    State(Box<GroupState>),
+    /// Send me your state: mine is older than your message.
+    AskState,
+    /// The receiver's addresses, as it wants them known.
+    Addresses(Vec<String>),
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// The sender's last applied slot.
+    pub applied: Slot,
+    /// The ballot the sender leads under, if it leads.
+    pub leads: Option<Ballot>,
+    /// All slots up to this one are chosen, as the sender knows.
+    pub chosen: Slot,
+    /// The members whose heartbeats the sender has heard of late.
+    pub hears: Vec<NodeId>,
+    /// Terms under which the sender serves or is taking over.
+    pub terms: Vec<crate::ballot::Term>,
+    /// The sender is stopping: hand over what it has.
+    pub leaving: bool,
+    /// The sender's wall clock.
+    pub wall: WallMillis,
+}
+
+/// How far a node has come with the current division.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The state that this speaks of.
+    pub applied: Slot,
+    /// Terms of that division for which the node holds, durably, all that was chosen before them.
+    pub complete: Vec<crate::ballot::Term>,
+    /// Per term, the chosen mark up to which the node has everything.
+    pub marks: Vec<(crate::ballot::Term, u64)>,
+}
+
+/// Multi-Paxos over the group's log (Harmony §3.1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogMessage {
+    /// Would you promise? Changes nothing (pre-vote).
+    AskPromise {
+        /// The candidate's attempt, echoed.
+        round: u64,
+    },
+    /// Yes: no leader is alive here either.
+    WouldPromise {
+        /// As asked.
+        round: u64,
+    },
+    /// Phase 1a, for all slots behind the candidate's applied one.
+    Prepare {
+        /// The candidate's ballot.
+        ballot: Ballot,
+        /// What it has applied.
+        applied: Slot,
+    },
+    /// Phase 1b.
+    Promise {
+        /// The ballot promised.
+        ballot: Ballot,
+        /// The sender's state, where it has applied more than the candidate.
+        state: Option<Box<GroupState>>,
+        /// Everything accepted behind that.
+        accepted: Vec<(Slot, Ballot, Entry)>,
+    },
+    /// Phase 2a.
+    Accept {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// Slots and what is proposed for them.
+        entries: Vec<(Slot, Entry)>,
+        /// All slots up to this one are chosen.
+        chosen: Slot,
+    },
+    /// Phase 2b.
+    Accepted {
+        /// The ballot accepted.
+        ballot: Ballot,
+        /// The slots.
+        slots: Vec<Slot>,
+    },
+    /// The sender has promised more.
+    Refused {
+        /// The ballot refused.
+        ballot: Ballot,
+        /// What it has promised.
+        promised: Ballot,
+    },
+}
+
+/// Where a piece of the ring stands in the history of terms: the term before, and those before that.
+///
+/// `(term, mark)`: of that term's writes exactly those up to the mark were chosen under it; newest first.
+pub type Chain = Vec<(crate::ballot::Term, u64)>;
+
+/// A new primary's ground: which writes of older terms stand, for each piece of its sub-range.
+///
+/// A write of an older term above its mark that was not re-proposed is void. Accepted only by who has all re-proposals,
+/// and by a quorum before anything else is proposed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// The sub-range.
+    pub range: KeyRange,
+    /// Each piece of it with its history.
+    pub pieces: Vec<(KeyRange, Chain)>,
+    /// Numbers 1 to this one are re-proposals.
+    pub reproposed: u64,
+}
+
+/// What an acceptor knows of one committee.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitteeReport {
+    /// Which.
+    pub ballot: TermBallot,
+    /// The base it accepted.
+    pub base: Option<Base>,
+    /// All writes up to this one are chosen; `None` where it is not known whether the base is.
+    pub chosen: Option<u64>,
+}
+
+/// One write on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Write {
+    /// The key.
+    pub key: Key,
+    /// Its state from then on, with the write's number.
+    pub record: Arc<Record>,
+}
+
+/// Replication of keys (fRSM §3.3, with promises for whole ranges).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CommitteeMessage {
+    /// Phase 1a for a whole sub-range.
+    Prepare {
+        /// The new primary's ballot.
+        ballot: TermBallot,
+        /// Its sub-range.
+        range: KeyRange,
+    },
+    /// Phase 1b; in parts, since it grows with what is in flight.
+    Promise {
+        /// The ballot promised.
+        ballot: TermBallot,
+        /// Which part, from 0.
+        part: u32,
+        /// How many parts there are.
+        parts: u32,
+        /// The committees that matter in the sub-range (first part only).
+        committees: Vec<CommitteeReport>,
+        /// Writes that the sender accepted and does not know to be chosen.
+        unsettled: Vec<Write>,
+        /// For how many more milliseconds the sender's grants to older primaries may be relied on, by them.
+        leases: Vec<(TermBallot, u64)>,
+    },
+    /// The sender has promised more, or its epoch is over.
+    Refused {
+        /// The ballot refused.
+        ballot: TermBallot,
+        /// What it has promised somewhere in that sub-range.
+        promised: TermBallot,
+    },
+    /// Phase 2a for any number of keys.
+    Accept {
+        /// The primary's ballot.
+        ballot: TermBallot,
+        /// All its writes up to this one are chosen; `None` until its base is.
+        chosen: Option<u64>,
+        /// The writes.
+        writes: Vec<Write>,
+    },
+    /// Phase 2b: these numbers are durable here, first to last of each range.
+    Accepted {
+        /// The ballot.
+        ballot: TermBallot,
+        /// Ranges of numbers.
+        numbers: Vec<(u64, u64)>,
+    },
+    /// The ground of a new term.
+    Base {
+        /// The primary's ballot.
+        ballot: TermBallot,
+        /// What it stands on.
+        base: Base,
+        /// All its writes up to this one are chosen; `None` until the base is.
+        chosen: Option<u64>,
+    },
+    /// The base is durable here, and all that it re-proposes.
+    BaseAccepted {
+        /// The ballot.
+        ballot: TermBallot,
+    },
+    /// The sender lacks the base of this ballot.
+    AskBase {
+        /// The ballot.
+        ballot: TermBallot,
+    },
+    /// Is this still the highest ballot you have promised in my sub-range? One id an attempt, never used again.
+    Confirm {
+        /// The primary's ballot.
+        ballot: TermBallot,
+        /// The attempt.
+        attempt: u64,
+        /// Grant a lease as well.
+        lease: bool,
+        /// All its writes up to this one are chosen.
+        chosen: Option<u64>,
+    },
+    /// Yes.
+    Confirmed {
+        /// The ballot.
+        ballot: TermBallot,
+        /// The attempt.
+        attempt: u64,
+    },
+    /// What do you hold of this key? (Quorum read.)
+    AskRecord {
+        /// The primary's ballot.
+        ballot: TermBallot,
+        /// The key.
+        key: Key,
+    },
+    /// The chosen record, as the sender has it.
+    RecordIs {
+        /// The ballot.
+        ballot: TermBallot,
+        /// The key.
+        key: Key,
+        /// `None`: none.
+        record: Option<Arc<Record>>,
+    },
+    /// Give me your writes behind this one (the window of recent writes).
+    AskSince {
+        /// The current term's ballot.
+        ballot: TermBallot,
+        /// The piece of interest.
+        piece: KeyRange,
+        /// The last write that the asker has, with all before it.
+        since: Number,
+    },
+    /// Answers [`CommitteeMessage::AskSince`].
+    Since {
+        /// The ballot.
+        ballot: TermBallot,
+        /// The piece.
+        piece: KeyRange,
+        /// As asked.
+        since: Number,
+        /// Chosen writes in order; not all of them (later ones of the same key stand for earlier ones).
+        writes: Vec<Write>,
+        /// The asker has everything up to here now; `None` where the window does not reach back so far.
+        up_to: Option<Number>,
+        /// That is all there is.
+        done: bool,
+    },
+    /// Compare these clocks with yours and give me what I lack (scan of clocks).
+    AskCompare {
+        /// The current term's ballot.
+        ballot: TermBallot,
+        /// The piece of interest.
+        piece: KeyRange,
+        /// Keys behind this one, in ring order.
+        after: Option<Key>,
+        /// What the asker holds there, in order, without gaps up to `until`.
+        held: Vec<(Key, Number)>,
+        /// The asker holds nothing else up to and with this key; `None`: up to the end of the piece.
+        until: Option<Key>,
+    },
+    /// Answers [`CommitteeMessage::AskCompare`].
+    Compared {
+        /// The ballot.
+        ballot: TermBallot,
+        /// The piece.
+        piece: KeyRange,
+        /// As asked.
+        after: Option<Key>,
+        /// Records that are newer here.
+        writes: Vec<Write>,
+        /// The comparison is done up to and with this key; `None`: up to where the asker's list went.
+        up_to: Option<Key>,
+        /// The sender's chosen mark when it compared.
+        mark: u64,
+        /// The sender holds everything chosen before this term in the piece.
+        complete: bool,
+    },
+}
+
+/// Client operations between the peer that was asked and the primary (§6.4 of the design).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClientMessage {
+    /// Do this. Executed only under this very ballot.
+    Operate(Box<Operation>),
+    /// What came of an attempt.
+    Outcome {
+        /// Which attempt.
+        attempt: u64,
+        /// What came of it.
+        outcome: Outcome,
+    },
+}
+
+/// One attempt to have an operation executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// The attempt's name, unique to its origin; echoed.
+    pub attempt: u64,
+    /// The ballot it is meant for; `None` for relaxed reads, which any member serves.
+    pub ballot: Option<TermBallot>,
+    /// Which run of the origin's process this is; drawn by chance at its start.
+    pub run: u64,
+    /// That run's count of attempts under that ballot, from 1: a copy on the way is told from a new attempt.
+    pub serial: u64,
+    /// The origin will never again send an operation on this key with a sequence number below this …
+    pub retired_below: u64,
+    /// … except these.
+    pub retired_except: Vec<u64>,
+    /// The same in all attempts.
+    pub id: OpId,
+    /// The horizon that the origin knew when it first sent it.
+    pub horizon: u64,
+    /// How long the client still waits, in milliseconds.
+    pub patience_ms: u32,
+    /// The key.
+    pub key: Key,
+    /// What to do.
+    pub op: Op,
+    /// How reads are served.
+    pub mode: ReadMode,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Done, or found to be done already.
+    Done(Answer),
+    /// This attempt had no effect and never will have. Another may.
+    Refused(OpError),
+    /// This attempt had no effect: another primary has the key, or will have it.
+    NotPrimary,
+    /// This attempt may have had an effect.
+    Unknown,
+}
+
+/// What a node knows of another's acknowledgements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vouch {
+    /// The sender's last applied slot.
+    pub applied: Slot,
+    /// The epoch that the log's part speaks of.
+    pub epoch: Epoch,
+    /// The highest ballot of the log it promised.
+    pub promised: Option<Ballot>,
+    /// The last slot of the log it accepted.
+    pub accepted: Option<Slot>,
+    /// Per committee, that it promised, and the highest number it accepted.
+    pub committees: Vec<(TermBallot, KeyRange, u64)>,
+}
+
+impl Vouch {
+    /// Nothing to tell.
+    pub fn silent(applied: Slot, epoch: Epoch) -> Vouch {
+        Vouch { applied, epoch, promised: None, accepted: None, committees: Vec::new() }
+    }
+}
+
+/// The sender of a message and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sender {
+    /// Who, in which life.
+    pub node: NodeId,
+    /// Its group's epoch as it knows it.
+    pub epoch: Epoch,
+}
+
+impl CommitteeMessage {
+    /// The ballot it speaks of.
+    pub fn ballot(&self) -> TermBallot {
+        match self {
+            CommitteeMessage::Prepare { ballot, .. }
+            | CommitteeMessage::Promise { ballot, .. }
+            | CommitteeMessage::Refused { ballot, .. }
+            | CommitteeMessage::Accept { ballot, .. }
+            | CommitteeMessage::Accepted { ballot, .. }
+            | CommitteeMessage::Base { ballot, .. }
+            | CommitteeMessage::BaseAccepted { ballot }
+            | CommitteeMessage::AskBase { ballot }
+            | CommitteeMessage::Confirm { ballot, .. }
+            | CommitteeMessage::Confirmed { ballot, .. }
+            | CommitteeMessage::AskRecord { ballot, .. }
+            | CommitteeMessage::RecordIs { ballot, .. }
+            | CommitteeMessage::AskSince { ballot, .. }
+            | CommitteeMessage::Since { ballot, .. }
+            | CommitteeMessage::AskCompare { ballot, .. }
+            | CommitteeMessage::Compared { ballot, .. } => *ballot,
+        }
+    }
+
+    /// Is it meant for the primary of that ballot, not for an acceptor?
+    pub fn is_for_primary(&self) -> bool {
+        matches!(
+            self,
+            CommitteeMessage::Promise { .. }
+                | CommitteeMessage::Refused { .. }
+                | CommitteeMessage::Accepted { .. }
+                | CommitteeMessage::BaseAccepted { .. }
+                | CommitteeMessage::AskBase { .. }
+                | CommitteeMessage::Confirmed { .. }
+                | CommitteeMessage::RecordIs { .. }
+        )
+    }
+}

@@ -1,0 +1,242 @@
+//! What a group wants done, collected while it handles its inputs.
+//!
+//! What must not be said before it is durable is said by [`Outbox::send_after`]: it leaves when the store has
+//! everything that was changed before.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::message::{Base, Message, Write};
+use crate::number_set::NumberSet;
+use crate::op::{Answer, OpError};
+use crate::state::{Entry, GroupState};
+
+/// One thing to be remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Durable {
+    /// The group's state; replaces the last one.
+    State(Box<GroupState>),
+    /// The ballot promised in the log of an epoch; replaces the last one.
+    LogPromised(Epoch, Option<Ballot>),
+    /// An entry accepted; replaces what was accepted in that slot.
+    LogAccepted(Slot, Ballot, Entry),
+    /// Forget accepted entries up to this slot, or all.
+    LogForget(Option<Slot>),
+    /// What was promised to primaries; replaces the last map.
+    Promises(IntervalMap<Option<TermBallot>>),
+    /// What stays as it is of a committee; replaces the last one of this ballot.
+    Committee(CommitteeHead),
+    /// What moves of a committee; replaces the last one of this ballot.
+    CommitteeProgress(TermBallot, NumberSet, Option<u64>),
+    /// Forget a committee.
+    CommitteeForget(TermBallot),
+    /// A write accepted, not known to be chosen.
+    Accepted(Write),
+    /// The accepted writes of this term with these numbers (first to last) are chosen: they are their keys' records.
+    Settle(Term, u64, u64),
+    /// This accepted write is void, or overtaken.
+    Void(Write),
+    /// A chosen record that came another way.
+    Record(Write),
+    /// This peer's incarnation and group are no more: forget everything.
+    Forget,
+}
+
+/// What stays as it is of a committee at one member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitteeHead {
+    /// Which.
+    pub ballot: TermBallot,
+    /// Its sub-range.
+    pub range: KeyRange,
+    /// The base accepted.
+    pub base: Option<Base>,
+    /// Pieces of the sub-range in which something chosen before the base is not held here.
+    pub missing: Vec<KeyRange>,
+}
+
+/// Who waits for an operation's outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Attempt {
+    /// The peer that was asked by the client.
+    pub origin: NodeId,
+    /// Its count of attempts.
+    pub attempt: u64,
+}
+
+/// What a group wants done, in this order.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum GroupOutput {
+    /// Say this to each of these nodes; never to oneself.
+    Send(Vec<NodeId>, Message),
+    /// Make these changes durable, together; answered by a call of `persisted` with the token.
+    Persist(u64, Vec<Durable>),
+    /// Look up a key's record; answered by `loaded`.
+    Load(Key),
+    /// List records from this key on (`None`: from the first), about so many bytes; answered by `scanned`.
+    Scan(u64, Option<Key>, usize),
+    /// An operation of this node's own came to this.
+    Outcome(u64, crate::message::Outcome),
+    /// The group's state changed.
+    Changed,
+    /// This incarnation is over; says why.
+    Over(&'static str),
+    /// A line for the log.
+    Note(Box<str>),
+}
+
+/// Collects outputs; see the module's text.
+#[derive(Debug)]
+pub struct Outbox {
+    me: NodeId,
+    durable: bool,
+    ready: VecDeque<GroupOutput>,
+    loopback: VecDeque<Message>,
+    changes: Vec<Durable>,
+    /// Waits for the changes collected now.
+    after: Vec<(Vec<NodeId>, Message)>,
+    /// Waits for batches handed out; tokens ascend.
+    waiting: VecDeque<(u64, Vec<(Vec<NodeId>, Message)>)>,
+    next_token: u64,
+    /// The highest token that is durable.
+    persisted: u64,
+    /// What was accepted since somebody last looked, if anybody looks.
+    watched: Option<Vec<Write>>,
+}
+
+impl Outbox {
+    /// An empty one.
+    pub fn new(me: NodeId, durable: bool) -> Outbox {
+        Outbox {
+            me,
+            durable,
+            ready: VecDeque::new(),
+            loopback: VecDeque::new(),
+            changes: Vec::new(),
+            after: Vec::new(),
+            waiting: VecDeque::new(),
+            next_token: 1,
+            persisted: 0,
+            watched: None,
+        }
+    }
+
+    /// Says it at once. What goes to oneself is handled after everything that came before.
+    pub fn send(&mut self, to: &[NodeId], message: Message) {
+        let others: Vec<NodeId> = to.iter().copied().filter(|node| *node != self.me).collect();
+        if others.len() < to.len() {
+            self.loopback.push_back(message.clone());
+        }
+        if !others.is_empty() {
+            self.ready.push_back(GroupOutput::Send(others, message));
+        }
+    }
+
+    /// Says it once everything that was changed so far is durable.
+    pub fn send_after(&mut self, to: &[NodeId], message: Message) {
+        self.after.push((to.to_vec(), message));
+    }
+
+    /// Remembers this.
+    pub fn persist(&mut self, change: Durable) {
+        if self.durable {
+            self.changes.push(change);
+        }
+    }
+
+    /// A write is accepted: remembered.
+    pub fn accept(&mut self, write: &Write) {
+        if let Some(watched) = &mut self.watched {
+            watched.push(write.clone());
+        }
+        self.persist(Durable::Accepted(write.clone()));
+    }
+
+    /// Notes what is accepted from now on, for checks; returns what was noted so far.
+    pub fn watch(&mut self) -> Vec<Write> {
+        self.watched.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Wants something done that needs no waiting.
+    pub fn push(&mut self, output: GroupOutput) {
+        self.ready.push_back(output);
+    }
+
+    /// Says to a client of this node's, or to another node's, what came of an attempt.
+    pub fn outcome(&mut self, attempt: Attempt, outcome: crate::message::Outcome) {
+        if attempt.origin == self.me {
+            self.push(GroupOutput::Outcome(attempt.attempt, outcome));
+        } else {
+            let message = crate::message::ClientMessage::Outcome { attempt: attempt.attempt, outcome };
+            self.send(&[attempt.origin], Message::Client(message));
+        }
+    }
+
+    /// As [`Outbox::outcome`], for an operation that was done.
+    pub fn done(&mut self, attempt: Attempt, answer: Answer) {
+        self.outcome(attempt, crate::message::Outcome::Done(answer));
+    }
+
+    /// As [`Outbox::outcome`], for an attempt that had no effect.
+    pub fn refuse(&mut self, attempt: Attempt, error: OpError) {
+        self.outcome(attempt, crate::message::Outcome::Refused(error));
+    }
+
+    /// The store has everything up to this token.
+    pub fn persisted(&mut self, token: u64) {
+        self.persisted = self.persisted.max(token);
+        while self.waiting.front().is_some_and(|(token, _)| *token <= self.persisted) {
+            let (_, messages) = self.waiting.pop_front().expect("just seen");
+            for (to, message) in messages {
+                self.send(&to, message);
+            }
+        }
+    }
+
+    /// How many batches are not durable yet.
+    pub fn batches_waiting(&self) -> u64 {
+        self.next_token - 1 - self.persisted
+    }
+
+    /// Are there changes that the store has not been given yet?
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Hands the changes collected so far to the store; was there anything to do?
+    pub fn flush(&mut self) -> bool {
+        if self.changes.is_empty() && self.after.is_empty() {
+            return false;
+        }
+        let after = core::mem::take(&mut self.after);
+        if !self.changes.is_empty() {
+            let token = self.next_token;
+            self.next_token += 1;
+            self.ready.push_back(GroupOutput::Persist(token, core::mem::take(&mut self.changes)));
+        }
+        if self.batches_waiting() == 0 {
+            for (to, message) in after {
+                self.send(&to, message);
+            }
+        } else if !after.is_empty() {
+            self.waiting.push_back((self.next_token - 1, after));
+        }
+        true
+    }
+
+    /// The next message to oneself.
+    pub fn poll_loopback(&mut self) -> Option<Message> {
+        self.loopback.pop_front()
+    }
+
+    /// The next thing to do.
+    pub fn poll_ready(&mut self) -> Option<GroupOutput> {
+        self.ready.pop_front()
+    }
+}

@@ -1,0 +1,112 @@
+//! Failure detection (§5.4 of the design) and group time (§6.4).
+//!
+//! A suspicion costs time when it is wrong, never safety.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::NodeId;
+
+use crate::config::Timing;
+use crate::message::Heartbeat;
+use crate::time::{Now, Time, WallMillis};
+
+/// What was last heard of one node.
+#[derive(Clone, Debug)]
+struct Heard {
+    /// Anything at all.
+    at: Time,
+    /// Its last heartbeat, and when it came.
+    heartbeat: Option<(Time, Heartbeat)>,
+    /// Its wall clock less our steady one, in milliseconds.
+    wall_offset: Option<i128>,
+    /// Its connections broke then, and nothing has come since.
+    broken: Option<Time>,
+}
+
+/// Who is alive, as far as this node can tell.
+#[derive(Clone, Debug, Default)]
+pub struct Pulse {
+    heard: BTreeMap<NodeId, Heard>,
+    /// Group time less our steady clock, in milliseconds, as of the last [`Pulse::set_clock`].
+    offset: i128,
+}
+
+impl Pulse {
+    /// Begins to watch exactly these nodes; newcomers count as heard now.
+    pub fn watch(&mut self, nodes: &[NodeId], now: Time) {
+        self.heard.retain(|node, _| nodes.contains(node));
+        for node in nodes {
+            self.heard.entry(*node).or_insert(Heard { at: now, heartbeat: None, wall_offset: None, broken: None });
+        }
+    }
+
+    /// Something came from this node.
+    pub fn on_message(&mut self, from: NodeId, now: Time) {
+        if let Some(heard) = self.heard.get_mut(&from) {
+            heard.at = now;
+            heard.broken = None;
+        }
+    }
+
+    /// A heartbeat came.
+    pub fn on_heartbeat(&mut self, from: NodeId, heartbeat: Heartbeat, now: Now) {
+        if let Some(heard) = self.heard.get_mut(&from) {
+            heard.wall_offset = Some(i128::from(heartbeat.wall.0) - i128::from(now.time.0 / 1_000_000));
+            heard.heartbeat = Some((now.time, heartbeat));
+        }
+    }
+
+    /// All connections to this peer broke.
+    pub fn on_broken(&mut self, peer: overlay::PeerKey, now: Time) {
+        for (_, heard) in self.heard.iter_mut().filter(|(node, _)| node.peer == peer) {
+            heard.broken.get_or_insert(now);
+        }
+    }
+
+    /// Is this node suspected?
+    pub fn suspects(&self, node: NodeId, timing: &Timing, now: Time) -> bool {
+        self.heard.get(&node).is_none_or(|heard| {
+            now.since(heard.at) >= timing.suspicion()
+                || heard.broken.is_some_and(|broken| now.since(broken) >= timing.broken_grace)
+        })
+    }
+
+    /// When the next suspicion would arise if nothing more is heard.
+    pub fn next_suspicion(&self, timing: &Timing, now: Time) -> Option<Time> {
+        let due = |heard: &Heard| {
+            let silent = heard.at + timing.suspicion();
+            heard.broken.map_or(silent, |broken| silent.min(broken + timing.broken_grace))
+        };
+        self.heard.values().map(due).filter(|at| *at > now).min()
+    }
+
+    /// The nodes heard of late, in order.
+    pub fn hears(&self, timing: &Timing, now: Time) -> Vec<NodeId> {
+        self.heard.keys().copied().filter(|node| !self.suspects(*node, timing, now)).collect()
+    }
+
+    /// The last heartbeat of a node, if it is not older than `age_max`.
+    pub fn heartbeat(&self, node: NodeId, age_max: Duration, now: Time) -> Option<&Heartbeat> {
+        let (at, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
+        (now.since(*at) <= age_max).then_some(heartbeat)
+    }
+
+    /// Group time: the median of the members' wall clocks as their heartbeats tell them.
+    ///
+    /// One clock that is wrong does not move it. It may step back a little; what it decides is chosen, so nothing that
+    /// expired comes back.
+    pub fn group_time(&self, now: Now) -> WallMillis {
+        WallMillis(u64::try_from(i128::from(now.time.0 / 1_000_000) + self.offset).unwrap_or(0))
+    }
+
+    /// Sets group time by what is known of all clocks now. To be called at every heartbeat of our own.
+    pub fn set_clock(&mut self, now: Now) {
+        let mut offsets: Vec<i128> = self.heard.values().filter_map(|heard| heard.wall_offset).collect();
+        offsets.push(i128::from(now.wall.0) - i128::from(now.time.0 / 1_000_000));
+        offsets.sort_unstable();
+        // Of two in the middle the lower one: rather late than early.
+        self.offset = offsets[(offsets.len() - 1) / 2];
+    }
+}

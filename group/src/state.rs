@@ -1,0 +1,367 @@
+//! What a group agrees on about itself: the result of its log.
+//!
+//! # Invariants
+//! - A pure function of the log: equal slots, equal states.
+//! - `division` covers the range exactly, and every term in it is used nowhere else in the group's history.
+//! - `recovery` holds the configurations, oldest first, that may still be the only holders of something chosen.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey, Point, RingId};
+use serde::{Deserialize, Serialize};
+
+use crate::ballot::{Slot, Term, TermBallot};
+use crate::time::WallMillis;
+
+/// The most configurations that recovery may have to ask beside the current one.
+pub const RECOVERY_MAX: usize = 8;
+
+/// One member, or learner, of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Who.
+    pub node: NodeId,
+    /// Where it can be reached: multiaddresses as text, best first.
+    pub addresses: Vec<String>,
+    /// Where it stands, for diversity.
+    pub cluster: String,
+    /// When it came, in group time.
+    pub joined: WallMillis,
+}
+
+/// One sub-range's primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// Where the sub-range starts; it ends where the next one starts.
+    pub start: Point,
+    /// Its primary.
+    pub node: NodeId,
+    /// The primary's right to it.
+    pub term: Term,
+}
+
+/// What every member of a network shares; fixed when it is founded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Primaries answer reads alone while they hold a lease.
+    pub leases: bool,
+    /// A lease's length in milliseconds.
+    pub lease_ms: u64,
+    /// How far clocks may drift apart, in 1/1000.
+    pub drift_per_mille: u32,
+    /// The longest value, in bytes.
+    pub value_bytes_max: u32,
+    /// How often operations' horizon is raised, in milliseconds. Ids live at least so long.
+    pub horizon_ms: u64,
+}
+
+/// A former configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Who voted in it.
+    pub members: Vec<NodeId>,
+}
+
+/// The state of a group after some slot of its log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupState {
+    /// The network it is part of.
+    pub ring: RingId,
+    /// Which group.
+    pub id: GroupId,
+    /// The last slot whose entry is in this state.
+    pub applied: Slot,
+    /// The current epoch.
+    pub epoch: Epoch,
+    /// The arc it owns.
+    pub range: KeyRange,
+    /// Who votes, ordered by node.
+    pub members: Vec<Member>,
+    /// Who is told everything and will vote once it has caught up.
+    pub learners: Vec<Member>,
+    /// Primaries, in ring order from the range's start.
+    pub division: Vec<Assignment>,
+    /// Former configurations that recovery must still ask; empty once the epoch is established.
+    pub recovery: Vec<Config>,
+    /// Operations of horizons two below this one are refused.
+    pub horizon: u64,
+    /// The network's settings.
+    pub settings: Settings,
+}
+
+/// One decision about the group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entry {
+    /// Nothing: fills a slot.
+    Noop,
+    /// Who is primary of what from now on: starts, in ring order from the range's start, with their primaries. A
+    /// sub-range that keeps both bounds, its primary and is listed in `kept` keeps its term.
+    Division {
+        /// Start and primary of each sub-range.
+        parts: Vec<(Point, NodeId)>,
+        /// Terms that go on where their sub-range is unchanged.
+        kept: Vec<Term>,
+    },
+    /// Tells a newcomer everything from now on.
+    Learner(Member),
+    /// Forgets a learner.
+    DropLearner(NodeId),
+    /// Ends the epoch: the configuration of the next one. What is chosen behind it is void.
+    Next(Vec<Member>),
+    /// A quorum of this epoch's members holds all that was chosen before it.
+    Established(Epoch),
+    /// Raises the horizon to this.
+    Horizon(u64),
+    /// A member's or learner's addresses changed.
+    Addresses(NodeId, Vec<String>),
+}
+
+impl GroupState {
+    /// The first state of a network's first group: one member, the whole ring.
+    pub fn founded(ring: RingId, id: GroupId, founder: Member, settings: Settings) -> GroupState {
+        let applied = Slot(1);
+        let division = alloc::vec![Assignment {
+            start: KeyRange::FULL.start(),
+            node: founder.node,
+            term: Term::new(applied, 0),
+        }];
+        GroupState {
+            ring,
+            id,
+            applied,
+            epoch: Epoch(1),
+            range: KeyRange::FULL,
+            members: alloc::vec![founder],
+            learners: Vec::new(),
+            division,
+            recovery: Vec::new(),
+            horizon: 1,
+            settings,
+        }
+    }
+
+    /// How many members make a quorum.
+    pub fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+
+    /// Does this node vote?
+    pub fn is_member(&self, node: NodeId) -> bool {
+        self.members.iter().any(|member| member.node == node)
+    }
+
+    /// Is this node told everything without voting?
+    pub fn is_learner(&self, node: NodeId) -> bool {
+        self.learners.iter().any(|member| member.node == node)
+    }
+
+    /// The last life of a peer that the group knows, as member or learner.
+    pub fn last_life(&self, peer: PeerKey) -> Option<NodeId> {
+        let all = self.members.iter().chain(&self.learners).map(|member| member.node);
+        all.filter(|node| node.peer == peer).max()
+    }
+
+    /// The members' nodes, in order.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        self.members.iter().map(|member| member.node).collect()
+    }
+
+    /// The sub-range of the `index`th assignment.
+    pub fn part(&self, index: usize) -> KeyRange {
+        let start = self.division[index].start;
+        let end = self.division.get(index + 1).map_or(self.range.end(), |next| next.start);
+        KeyRange::new(start, end)
+    }
+
+    /// All sub-ranges with their primaries' ballots.
+    pub fn parts(&self) -> impl Iterator<Item = (KeyRange, TermBallot)> + '_ {
+        self.division.iter().enumerate().map(|(index, part)| {
+            (self.part(index), TermBallot { epoch: self.epoch, term: part.term, node: part.node })
+        })
+    }
+
+    /// The assignment of a point of the range.
+    pub fn assignment(&self, point: Point) -> Option<&Assignment> {
+        if !self.range.contains(point) {
+            return None;
+        }
+        let offset = self.range.start().distance_to(point);
+        self.division.iter().rev().find(|part| self.range.start().distance_to(part.start) <= offset)
+    }
+
+    /// The configurations whose quorums recovery asks: this epoch's and those before it that may hold something alone.
+    pub fn configs(&self) -> Vec<Config> {
+        let mut configs = self.recovery.clone();
+        configs.push(Config { epoch: self.epoch, members: self.nodes() });
+        configs
+    }
+
+    /// Everyone who is told of writes: members, learners, and members of configurations that recovery asks.
+    pub fn audience(&self) -> Vec<NodeId> {
+        let mut nodes = self.nodes();
+        nodes.extend(self.learners.iter().map(|learner| learner.node));
+        nodes.extend(self.recovery.iter().flat_map(|config| config.members.iter().copied()));
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// May this membership follow the current one? Says why not.
+    ///
+    /// An epoch that is not established may only be followed by one that replaces lives of the same peers, so that a
+    /// group can always heal, but never runs away from its data (§6.5 of the design).
+    pub fn refuses_next(&self, members: &[Member]) -> Option<&'static str> {
+        if members.is_empty() {
+            return Some("a group needs a member");
+        }
+        if self.recovery.len() >= RECOVERY_MAX {
+            return Some("too many epochs in a row were not established");
+        }
+        if !members.windows(2).all(|pair| pair[0].node.peer < pair[1].node.peer) {
+            return Some("members must be ordered, one life of each peer");
+        }
+        let same_peers = members.iter().map(|member| member.node.peer).eq(self.members.iter().map(|m| m.node.peer));
+        if !self.recovery.is_empty() && !same_peers {
+            return Some("the current epoch is not established yet");
+        }
+        None
+    }
+
+    /// The state after the entry of the next slot.
+    pub fn apply(&mut self, slot: Slot, entry: &Entry) {
+        assert_eq!(slot, self.applied.next(), "entries apply in order of their slots");
+        self.applied = slot;
+        match entry {
+            Entry::Noop => {}
+            Entry::Division { parts, kept } => self.apply_division(slot, parts, kept),
+            Entry::Learner(learner) => self.apply_learner(learner),
+            Entry::DropLearner(node) => self.learners.retain(|learner| learner.node != *node),
+            Entry::Next(members) => self.apply_next(slot, members),
+            Entry::Established(epoch) => {
+                if *epoch == self.epoch {
+                    self.recovery.clear();
+                }
+            }
+            Entry::Horizon(horizon) => self.horizon = self.horizon.max(*horizon),
+            Entry::Addresses(node, addresses) => {
+                let all = self.members.iter_mut().chain(&mut self.learners);
+                if let Some(member) = all.into_iter().find(|member| member.node == *node) {
+                    member.addresses.clone_from(addresses);
+                }
+            }
+        }
+    }
+
+    fn apply_division(&mut self, slot: Slot, parts: &[(Point, NodeId)], kept: &[Term]) {
+        let start = self.range.start();
+        let ordered = parts.windows(2).all(|pair| start.distance_to(pair[0].0) < start.distance_to(pair[1].0));
+        let fits = parts.first().is_some_and(|first| first.0 == start)
+            && parts.iter().all(|(point, _)| self.range.contains(*point))
+            && parts.len() <= Term::PARTS_MAX;
+        if !ordered || !fits {
+            return; // Nonsense from a leader of another opinion: the same nothing at every member.
+        }
+        let old: Vec<_> = self.parts().collect();
+        let redrawn = parts.iter().enumerate().map(|(index, (start, node))| {
+            let end = parts.get(index + 1).map_or(self.range.end(), |next| next.0);
+            let same = old.iter().find(|(range, ballot)| {
+                *range == KeyRange::new(*start, end) && ballot.node == *node && kept.contains(&ballot.term)
+            });
+            let term = same.map_or_else(|| Term::new(slot, index), |(_, ballot)| ballot.term);
+            Assignment { start: *start, node: *node, term }
+        });
+        self.division = redrawn.collect();
+    }
+
+    fn apply_learner(&mut self, learner: &Member) {
+        if self.is_member(learner.node) {
+            return;
+        }
+        self.learners.retain(|known| known.node.peer != learner.node.peer);
+        self.learners.push(learner.clone());
+        self.learners.sort_by_key(|learner| learner.node);
+    }
+
+    fn apply_next(&mut self, slot: Slot, members: &[Member]) {
+        if self.refuses_next(members).is_some() {
+            return;
+        }
+        self.recovery.push(Config { epoch: self.epoch, members: self.nodes() });
+        self.epoch = Epoch(self.epoch.0 + 1);
+        self.members = members.to_vec();
+        self.learners.retain(|learner| !members.iter().any(|member| member.node.peer == learner.node.peer));
+        for (index, part) in self.division.iter_mut().enumerate() {
+            part.term = Term::new(slot, index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlay::Incarnation;
+
+    use super::*;
+
+    fn member(peer: u8, incarnation: u64) -> Member {
+        let node = NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(incarnation) };
+        Member { node, addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0) }
+    }
+
+    fn founded() -> GroupState {
+        let settings =
+            Settings { leases: false, lease_ms: 1000, drift_per_mille: 10, value_bytes_max: 100, horizon_ms: 1000 };
+        GroupState::founded(RingId(1), GroupId(2), member(1, 1), settings)
+    }
+
+    /// Harmony §3.3.2: the first state of an epoch is the last of the one before; the division goes on under new terms.
+    #[test]
+    fn next_begins_an_epoch_with_new_terms() {
+        let mut state = founded();
+        let before = state.division[0];
+        state.apply(Slot(2), &Entry::Learner(member(2, 1)));
+        assert!(state.is_learner(member(2, 1).node));
+        state.apply(Slot(3), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
+        assert_eq!((state.epoch, state.members.len(), state.learners.len()), (Epoch(2), 2, 0));
+        assert_eq!(state.recovery, [Config { epoch: Epoch(1), members: alloc::vec![member(1, 1).node] }]);
+        assert!(state.division[0].term > before.term);
+        state.apply(Slot(4), &Entry::Established(Epoch(1)));
+        assert_eq!(state.recovery.len(), 1, "that was another epoch's");
+        state.apply(Slot(5), &Entry::Established(Epoch(2)));
+        assert_eq!(state.recovery.len(), 0);
+    }
+
+    #[test]
+    fn an_epoch_that_is_not_established_only_replaces_lives() {
+        let mut state = founded();
+        state.apply(Slot(2), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
+        assert!(state.refuses_next(&[member(1, 1), member(2, 1), member(3, 1)]).is_some());
+        assert!(state.refuses_next(&[member(1, 1), member(2, 2)]).is_none());
+        assert!(state.refuses_next(&[member(2, 2), member(1, 1)]).is_some(), "out of order");
+        assert!(state.refuses_next(&[]).is_some());
+    }
+
+    /// PITFALLS 5: a term is never carried over to a redrawn sub-range or to another primary.
+    #[test]
+    fn only_an_unchanged_part_keeps_its_term() {
+        let mut state = founded();
+        let (a, b) = (member(1, 1), member(2, 1));
+        state.apply(Slot(2), &Entry::Next(alloc::vec![a.clone(), b.clone()]));
+        let half = Point(1 << 127);
+        state.apply(Slot(3), &Entry::Division { parts: alloc::vec![(Point(0), a.node), (half, b.node)], kept: Vec::new() });
+        let terms: Vec<_> = state.division.iter().map(|part| part.term).collect();
+        assert_eq!(terms, [Term::new(Slot(3), 0), Term::new(Slot(3), 1)]);
+        let quarter = Point(1 << 126);
+        let parts = alloc::vec![(Point(0), a.node), (quarter, a.node), (half, b.node)];
+        state.apply(Slot(4), &Entry::Division { parts, kept: terms.clone() });
+        let redrawn: Vec<_> = state.division.iter().map(|part| part.term).collect();
+        assert_eq!(redrawn, [Term::new(Slot(4), 0), Term::new(Slot(4), 1), terms[1]]);
+        assert_eq!(state.assignment(Point(5)).unwrap().term, redrawn[0]);
+        assert_eq!(state.assignment(quarter).unwrap().term, redrawn[1]);
+        assert_eq!(state.assignment(Point(u128::MAX)).unwrap().node, b.node);
+        state.apply(Slot(5), &Entry::Division { parts: alloc::vec![(half, b.node)], kept: Vec::new() });
+        assert_eq!(state.division.len(), 3, "a division that does not cover the range is void");
+    }
+}

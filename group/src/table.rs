@@ -1,0 +1,230 @@
+//! Chosen records in memory: all of them where they fit, the recently used ones where the store holds the rest.
+//!
+//! # Invariants
+//! - Holds chosen records only. What is accepted and not yet known to be chosen waits in its committee.
+//! - A key that is not here is absent if the table is *whole*, and else unknown until it is loaded.
+//! - What the store does not have yet, and what is being loaded, is never evicted.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Key, KeyRange};
+
+use crate::outbox::{GroupOutput, Outbox};
+use crate::record::Record;
+
+/// What the table says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The chosen record, or certainly none.
+    Known(Option<Arc<Record>>),
+    /// It has to be loaded: ask again after [`Table::on_loaded`].
+    Loading,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// `None`: the store was asked and has none.
+    record: Option<Arc<Record>>,
+    /// Used since the last look for victims.
+    used: bool,
+    /// The store does not have it yet.
+    pinned: bool,
+}
+
+/// Chosen records in memory.
+#[derive(Debug)]
+pub struct Table {
+    held: BTreeMap<Key, Held>,
+    loading: BTreeSet<Key>,
+    bytes: usize,
+    bytes_max: usize,
+    whole: bool,
+    /// Nothing may be evicted: there is no store.
+    alone: bool,
+    /// Where the next look for victims begins.
+    hand: Option<Key>,
+    /// What was chosen since somebody last looked, if anybody looks.
+    watched: Option<Vec<(Key, Arc<Record>)>>,
+}
+
+impl Table {
+    /// An empty table. `whole`: the store behind it is empty too, or there is none (`alone`).
+    pub fn new(bytes_max: usize, whole: bool, alone: bool) -> Table {
+        Table { held: BTreeMap::new(), loading: BTreeSet::new(), bytes: 0, bytes_max, whole, alone, hand: None, watched: None }
+    }
+
+    /// Is every record in memory?
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Does what is stored exceed what may be? Only where nothing can be evicted.
+    pub fn is_full(&self) -> bool {
+        self.alone && self.bytes > self.bytes_max
+    }
+
+    /// How many records are in memory, tombstones included.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Is there nothing in memory?
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What they take, roughly, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A key's chosen record; asks the store where it has to.
+    pub fn get(&mut self, key: &Key, out: &mut Outbox) -> Lookup {
+        match self.peek(key) {
+            Some(known) => Lookup::Known(known),
+            None => {
+                if self.loading.insert(key.clone()) {
+                    out.push(GroupOutput::Load(key.clone()));
+                }
+                Lookup::Loading
+            }
+        }
+    }
+
+    /// A key's chosen record if it is known without the store.
+    pub fn peek(&mut self, key: &Key) -> Option<Option<Arc<Record>>> {
+        match self.held.get_mut(key) {
+            Some(held) => {
+                held.used = true;
+                Some(held.record.clone())
+            }
+            None if self.whole => Some(None),
+            None => None,
+        }
+    }
+
+    /// A newly chosen record; kept in memory until [`Table::unpin`] says that the store has it. Older ones are ignored.
+    pub fn put(&mut self, key: &Key, record: Arc<Record>) {
+        if let Some(watched) = &mut self.watched {
+            watched.push((key.clone(), record.clone()));
+        }
+        self.insert(key, Some(record), true);
+    }
+
+    /// Notes what is chosen from now on, for checks; returns what was noted so far.
+    pub fn watch(&mut self) -> Vec<(Key, Arc<Record>)> {
+        self.watched.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Everything in memory, for checks.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
+        self.held.iter().filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
+    }
+
+    /// The store has, or was told to take, this very record.
+    pub fn unpin(&mut self, key: &Key, record: &Record) {
+        if let Some(held) = self.held.get_mut(key)
+            && held.record.as_ref().is_some_and(|known| known.number <= record.number)
+        {
+            held.pinned = false;
+        }
+    }
+
+    /// Answers a load. What was chosen meanwhile wins.
+    pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
+        self.loading.remove(key);
+        if !self.held.contains_key(key) {
+            self.insert(key, record, false);
+        }
+    }
+
+    /// One page of the store's records, read since no record was evicted: fills what is free. True while there is room.
+    pub fn preload(&mut self, records: Vec<(Key, Arc<Record>)>) -> bool {
+        for (key, record) in records {
+            if self.bytes + record.bytes() > self.bytes_max {
+                return false;
+            }
+            if !self.held.contains_key(&key) {
+                self.insert(&key, Some(record), false);
+            }
+        }
+        true
+    }
+
+    /// Every record of the store is in memory now.
+    pub fn set_whole(&mut self) {
+        self.whole = true;
+    }
+
+    /// Drops used-up records until the rest fits. True if something was dropped.
+    pub fn evict(&mut self) -> bool {
+        if self.alone || self.bytes <= self.bytes_max {
+            return false;
+        }
+        let mut evicted = false;
+        // Twice round: the first look only takes the marks away.
+        let mut looks = self.held.len() * 2;
+        while self.bytes > self.bytes_max && looks > 0 {
+            looks -= 1;
+            let next = match &self.hand {
+                Some(hand) => {
+                    self.held.range_mut((core::ops::Bound::Excluded(hand.clone()), core::ops::Bound::Unbounded)).next()
+                }
+                None => self.held.iter_mut().next(),
+            };
+            let Some((key, held)) = next else {
+                self.hand = None;
+                continue;
+            };
+            let key = key.clone();
+            self.hand = Some(key.clone());
+            if held.pinned || self.loading.contains(&key) {
+                continue;
+            }
+            if core::mem::take(&mut held.used) {
+                continue;
+            }
+            let held = self.held.remove(&key).expect("just seen");
+            self.bytes -= size(&key, held.record.as_deref());
+            self.whole = false;
+            evicted = true;
+        }
+        evicted
+    }
+
+    /// Records in memory within a range, in ring order, behind `after`; only complete where the table is whole.
+    pub fn scan(&self, range: KeyRange, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
+        use core::ops::Bound;
+        let from = after.map_or_else(|| Bound::Included(Key::first_at(range.start())), |key| Bound::Excluded(key.clone()));
+        // A piece of an interval map never runs across point zero, so ring order is key order.
+        self.held
+            .range((from, Bound::Unbounded))
+            .take_while(move |(key, _)| range.contains(key.point()))
+            .filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
+    }
+
+    fn insert(&mut self, key: &Key, record: Option<Arc<Record>>, pinned: bool) {
+        let added = size(key, record.as_deref());
+        match self.held.get_mut(key) {
+            Some(held) => {
+                if let (Some(known), Some(new)) = (&held.record, &record)
+                    && known.number >= new.number
+                {
+                    return;
+                }
+                self.bytes = self.bytes - size(key, held.record.as_deref()) + added;
+                *held = Held { record, used: true, pinned };
+            }
+            None => {
+                self.bytes += added;
+                self.held.insert(key.clone(), Held { record, used: false, pinned });
+            }
+        }
+    }
+}
+
+fn size(key: &Key, record: Option<&Record>) -> usize {
+    key.name().len() + 96 + record.map_or(0, Record::bytes)
+}

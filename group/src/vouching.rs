@@ -1,0 +1,143 @@
+//! Has this node's store everything that it acknowledged? After a stop that did not seal the store, others are asked
+//! before it votes again (§8 of the design; PITFALLS 1-3).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Epoch, KeyRange, NodeId};
+
+use crate::ballot::{Ballot, Slot, TermBallot};
+use crate::config::Defect;
+use crate::group::{Group, context};
+use crate::message::{CommitteeMessage, LogMessage, Message, Vouch};
+use crate::outbox::GroupOutput;
+use crate::time::Time;
+
+/// With a quorum's answers in, others are waited for so long: the one whom this node acknowledged to may be slow.
+const LINGER: Duration = Duration::from_millis(700);
+/// Committees remembered of each node.
+const COMMITTEES_MAX: usize = 32;
+
+/// Others being asked.
+#[derive(Debug)]
+pub struct Vouching {
+    since: Time,
+    asked: Option<Time>,
+    answered: BTreeSet<NodeId>,
+}
+
+impl Vouching {
+    /// Begins.
+    pub fn new(now: Time) -> Vouching {
+        Vouching { since: now, asked: None, answered: BTreeSet::new() }
+    }
+}
+
+/// What others acknowledged to this node, in this run of it.
+#[derive(Debug, Default)]
+pub struct Acknowledgements {
+    by_node: BTreeMap<NodeId, Acknowledged>,
+}
+
+#[derive(Debug, Default)]
+struct Acknowledged {
+    epoch: Epoch,
+    promised: Option<Ballot>,
+    accepted: Option<Slot>,
+    committees: BTreeMap<TermBallot, (KeyRange, u64)>,
+}
+
+impl Acknowledgements {
+    /// A message of the log came.
+    pub fn on_log(&mut self, from: NodeId, epoch: Epoch, message: &LogMessage) {
+        let (ballot, slot) = match message {
+            LogMessage::Promise { ballot, .. } => (*ballot, None),
+            LogMessage::Accepted { ballot, slots } => (*ballot, slots.iter().max().copied()),
+            _ => return,
+        };
+        let known = self.by_node.entry(from).or_default();
+        if known.epoch != epoch {
+            (known.epoch, known.promised, known.accepted) = (epoch, None, None);
+        }
+        known.promised = known.promised.max(Some(ballot));
+        known.accepted = known.accepted.max(slot);
+    }
+
+    /// A message to a primary of this node came.
+    pub fn on_committee(&mut self, from: NodeId, range: Option<KeyRange>, message: &CommitteeMessage) {
+        let last = match message {
+            CommitteeMessage::Promise { .. } | CommitteeMessage::BaseAccepted { .. } => 0,
+            CommitteeMessage::Accepted { numbers, .. } => numbers.iter().map(|(_, last)| *last).max().unwrap_or(0),
+            _ => return,
+        };
+        let Some(range) = range else { return };
+        let known = self.by_node.entry(from).or_default();
+        let entry = known.committees.entry(message.ballot()).or_insert((range, 0));
+        entry.1 = entry.1.max(last);
+        if known.committees.len() > COMMITTEES_MAX {
+            known.committees.pop_first();
+        }
+    }
+
+    fn vouch(&self, node: NodeId, applied: Slot, epoch: Epoch) -> Vouch {
+        match self.by_node.get(&node) {
+            None => Vouch::silent(applied, epoch),
+            Some(known) => Vouch {
+                applied,
+                epoch: known.epoch,
+                promised: known.promised,
+                accepted: known.accepted,
+                committees: known.committees.iter().map(|(ballot, (range, last))| (*ballot, *range, *last)).collect(),
+            },
+        }
+    }
+}
+
+impl Group {
+    pub(crate) fn on_ask_vouch(&mut self, from: NodeId) {
+        let vouch = self.acknowledgements.vouch(from, self.state.applied, self.state.epoch);
+        self.out.send(&[from], Message::Vouch(vouch));
+    }
+
+    pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {
+        let Some(vouching) = &mut self.vouching else { return };
+        if !self.state.audience().contains(&from) {
+            return;
+        }
+        vouching.answered.insert(from);
+        let log_holds = vouch.epoch != self.state.epoch
+            || (vouch.promised <= self.log.promised()
+                && vouch.accepted.is_none_or(|slot| slot <= self.state.applied || Some(slot) <= self.log.last_accepted()));
+        if !(log_holds && self.acceptor.may_vouch(vouch)) && !self.config.defects.has(Defect::Amnesia) {
+            self.vouching = None;
+            self.failed_with("its store lacks something that it had acknowledged");
+            return;
+        }
+        self.tick_vouching();
+    }
+
+    pub(crate) fn tick_vouching(&mut self) {
+        let Some(vouching) = &mut self.vouching else { return };
+        let others: Vec<NodeId> = self.state.nodes().into_iter().filter(|node| *node != self.me).collect();
+        let answers = others.iter().filter(|node| vouching.answered.contains(node)).count();
+        let all = answers == others.len();
+        let lingered = self.now.time.since(vouching.since) >= LINGER;
+        if all || (answers + 1 >= self.state.quorum() && lingered) || !self.state.is_member(self.me) {
+            self.take_part();
+            return;
+        }
+        if vouching.asked.is_none_or(|asked| self.now.time.since(asked) >= self.config.timing.resend) {
+            vouching.asked = Some(self.now.time);
+            let ask: Vec<NodeId> = others.into_iter().filter(|node| !vouching.answered.contains(node)).collect();
+            let ctx = context!(self);
+            ctx.out.send(&ask, Message::AskVouch);
+        }
+    }
+
+    /// This incarnation is over.
+    pub(crate) fn failed_with(&mut self, why: &'static str) {
+        self.on_store_failed();
+        self.out.push(GroupOutput::Over(why));
+    }
+}

@@ -1,0 +1,370 @@
+//! The origin's side of client operations: ids, attempts, retries, and what is said when time runs out (§6.4 of the
+//! design).
+//!
+//! # Invariants
+//! - An operation has one id through all its attempts, and is answered exactly once.
+//! - `TryAgain` is said of a write only if every attempt was refused by its would-be executor, or none was made.
+//! - An id whose operation may still be executed by a stray attempt, after another one was, is not retired before its
+//!   horizon has passed.
+//! - Operations of one connection on one key are sent one after another.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::Group;
+use group::ballot::TermBallot;
+use group::message::{ClientMessage, Message, Operation, Outcome};
+use group::op::{Op, OpError, ReadMode, Refusal};
+use group::record::OpId;
+use group::time::{Now, Time};
+use overlay::{Key, NodeId};
+
+use crate::api::{ConnectionId, Output, Request};
+
+/// The longest a client waits.
+const PATIENCE_MAX: Duration = Duration::from_secs(3);
+/// Before an operation that was refused is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(15);
+/// Before an operation that nothing is heard of is tried again.
+const SILENCE_MAX: Duration = Duration::from_millis(600);
+/// Operations of this node's clients at most; more are refused.
+const OPERATIONS_MAX: usize = 1 << 17;
+
+/// One operation of a client of this node.
+#[derive(Debug)]
+struct Session {
+    request: Request,
+    id: OpId,
+    horizon: u64,
+    deadline: Time,
+    /// The attempt that an answer is expected of.
+    current: Option<(u64, TermBallot)>,
+    /// Attempts whose effect is not known.
+    unresolved: BTreeSet<u64>,
+    /// A relaxed read was refused by this node itself: ask the primary.
+    ask_primary: bool,
+    /// When it is looked at next.
+    due: Time,
+}
+
+/// What is remembered of a key while operations on it are under way.
+#[derive(Debug, Default)]
+struct KeyUse {
+    live: BTreeSet<u64>,
+    /// Answered, but a stray attempt may yet be executed: with their horizons.
+    stray: BTreeMap<u64, u64>,
+}
+
+/// All operations of this node's clients.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// This run of the process: a life may have several.
+    run: u64,
+    next_sequence: u64,
+    next_attempt: u64,
+    sessions: BTreeMap<u64, Session>,
+    attempts: BTreeMap<u64, u64>,
+    /// Per connection and key, in order; the first is under way.
+    chains: BTreeMap<(ConnectionId, Key), VecDeque<u64>>,
+    keys: BTreeMap<Key, KeyUse>,
+    serials: BTreeMap<TermBallot, u64>,
+    due: BTreeSet<(Time, u64)>,
+    /// Strays by the horizon under which they were first sent.
+    strays: BTreeSet<(u64, u64, Key)>,
+}
+
+/// What sessions work with while they handle one input.
+pub struct SessionContext<'a> {
+    /// The time.
+    pub now: Now,
+    /// This node's group, once it is in one.
+    pub group: Option<&'a mut Group>,
+    /// Where answers go.
+    pub outputs: &'a mut VecDeque<Output>,
+    /// This node.
+    pub me: NodeId,
+}
+
+impl Sessions {
+    /// None yet. `run` tells this run of the process from all others, and so must the names of its attempts.
+    pub fn new(run: u64) -> Sessions {
+        Sessions { run, next_attempt: run, ..Sessions::default() }
+    }
+
+    /// How many operations are under way.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Is none under way?
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// When [`Sessions::tick`] has something to do next.
+    pub fn next_timeout(&self) -> Time {
+        self.due.first().map_or(Time::NEVER, |(at, _)| *at)
+    }
+
+    /// A client asks.
+    pub fn submit(&mut self, ctx: &mut SessionContext<'_>, request: Request) {
+        if self.sessions.len() >= OPERATIONS_MAX {
+            let result = Err(OpError::TryAgain(Refusal::Busy));
+            ctx.outputs.push_back(Output::Reply { id: request.id, result });
+            return;
+        }
+        self.next_sequence += 1;
+        let sequence = self.next_sequence;
+        let id = match &request.once {
+            Some(id) => OpId::Client(id.clone()),
+            None => OpId::Origin { node: ctx.me, run: self.run, sequence },
+        };
+        let deadline = ctx.now.time + request.patience.min(PATIENCE_MAX);
+        let horizon = ctx.group.as_ref().map_or(0, |group| group.state().horizon);
+        let chain = self.chains.entry((request.connection, request.key.clone())).or_default();
+        chain.push_back(sequence);
+        let first = chain.len() == 1;
+        self.keys.entry(request.key.clone()).or_default().live.insert(sequence);
+        let due = deadline;
+        self.due.insert((due, sequence));
+        let session = Session {
+            request,
+            id,
+            horizon,
+            deadline,
+            current: None,
+            unresolved: BTreeSet::new(),
+            ask_primary: false,
+            due,
+        };
+        self.sessions.insert(sequence, session);
+        if first {
+            self.attempt(ctx, sequence);
+        }
+    }
+
+    /// An attempt came to something.
+    pub fn on_outcome(&mut self, ctx: &mut SessionContext<'_>, attempt: u64, outcome: Outcome) {
+        let Some(sequence) = self.attempts.remove(&attempt) else { return };
+        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        let is_current = session.current.is_some_and(|(current, _)| current == attempt);
+        if is_current {
+            session.current = None;
+        }
+        match outcome {
+            Outcome::Done(answer) => {
+                session.unresolved.remove(&attempt);
+                self.finish(ctx, sequence, Ok(answer));
+            }
+            Outcome::Refused(error) => {
+                session.unresolved.remove(&attempt);
+                match error {
+                    OpError::TryAgain(Refusal::TooOld) | OpError::Limit(_) => {
+                        let error = if session.is_unresolved() { OpError::Uncertain } else { error };
+                        self.finish(ctx, sequence, Err(error));
+                    }
+                    _ => self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER),
+                }
+            }
+            Outcome::NotPrimary => {
+                session.unresolved.remove(&attempt);
+                session.ask_primary = true;
+                self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
+            }
+            Outcome::Unknown => self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER),
+        }
+    }
+
+    /// The division may have changed: what is under way to somebody who has lost the key is tried anew.
+    pub fn on_division(&mut self, ctx: &mut SessionContext<'_>) {
+        let Some(group) = &ctx.group else { return };
+        let moved = |session: &Session| {
+            let primary = group.primary_of(session.request.key.point());
+            session.current.is_some_and(|(_, ballot)| primary != Some(ballot))
+        };
+        let moved: Vec<u64> =
+            self.sessions.iter().filter(|(_, session)| moved(session)).map(|(sequence, _)| *sequence).collect();
+        let horizon = group.state().horizon;
+        self.serials.retain(|ballot, _| ballot.epoch >= group.state().epoch);
+        self.forget_strays(horizon);
+        for sequence in moved {
+            self.retry(sequence, true, ctx.now.time);
+        }
+        self.tick(ctx);
+    }
+
+    /// Timers.
+    pub fn tick(&mut self, ctx: &mut SessionContext<'_>) {
+        while let Some((at, sequence)) = self.due.first().copied() {
+            if at > ctx.now.time {
+                return;
+            }
+            self.due.pop_first();
+            let Some(session) = self.sessions.get_mut(&sequence) else { continue };
+            if ctx.now.time >= session.deadline {
+                let error = if session.is_unresolved() {
+                    OpError::Uncertain
+                } else if ctx.group.is_none() {
+                    OpError::TryAgain(Refusal::NotInGroup)
+                } else {
+                    OpError::TryAgain(Refusal::NoPrimary)
+                };
+                self.finish(ctx, sequence, Err(error));
+                continue;
+            }
+            session.current = None;
+            session.due = session.deadline;
+            self.due.insert((session.due, sequence));
+            self.attempt(ctx, sequence);
+        }
+    }
+
+    /// Everything under way is given up: the node stops.
+    pub fn stop(&mut self, ctx: &mut SessionContext<'_>) {
+        let all: Vec<u64> = self.sessions.keys().copied().collect();
+        for sequence in all {
+            let uncertain = self.sessions.get(&sequence).is_some_and(Session::is_unresolved);
+            let error = if uncertain { OpError::Uncertain } else { OpError::TryAgain(Refusal::Stopping) };
+            self.finish(ctx, sequence, Err(error));
+        }
+    }
+
+    fn retry(&mut self, sequence: u64, is_current: bool, at: Time) {
+        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        if is_current || session.current.is_none() {
+            session.current = None;
+            self.set_due(sequence, at);
+        }
+    }
+
+    fn set_due(&mut self, sequence: u64, at: Time) {
+        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        let at = at.min(session.deadline);
+        self.due.remove(&(session.due, sequence));
+        session.due = at;
+        self.due.insert((at, sequence));
+    }
+
+    /// Sends an operation to whom it belongs now.
+    fn attempt(&mut self, ctx: &mut SessionContext<'_>, sequence: u64) {
+        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        let Some(group) = ctx.group.as_deref_mut() else {
+            self.set_due(sequence, ctx.now.time + RETRY_AFTER);
+            return;
+        };
+        if session.horizon == 0 {
+            session.horizon = group.state().horizon;
+        }
+        self.next_attempt = self.next_attempt.wrapping_add(1);
+        let attempt = self.next_attempt;
+        let relaxed = session.request.mode == ReadMode::Relaxed && session.is_read() && !session.ask_primary;
+        let ballot = if relaxed { None } else { group.primary_of(session.request.key.point()) };
+        if ballot.is_none() && !relaxed {
+            self.set_due(sequence, ctx.now.time + RETRY_AFTER);
+            return;
+        }
+        let serial = ballot.map_or(0, |ballot| {
+            let serial = self.serials.entry(ballot).or_default();
+            *serial += 1;
+            *serial
+        });
+        let used = self.keys.entry(session.request.key.clone()).or_default();
+        let retired_below = used.live.first().copied().unwrap_or(sequence);
+        let retired_except = used.stray.range(..retired_below).map(|(stray, _)| *stray).collect();
+        let left = session.deadline.since(ctx.now.time);
+        let operation = Operation {
+            attempt,
+            ballot,
+            run: self.run,
+            serial,
+            retired_below,
+            retired_except,
+            id: session.id.clone(),
+            horizon: session.horizon,
+            patience_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX),
+            key: session.request.key.clone(),
+            op: session.request.op.clone(),
+            mode: if relaxed { ReadMode::Relaxed } else { ReadMode::Linearizable },
+        };
+        self.attempts.insert(attempt, sequence);
+        session.unresolved.insert(attempt);
+        if let Some(ballot) = ballot {
+            session.current = Some((attempt, ballot));
+        }
+        self.set_due(sequence, ctx.now.time + SILENCE_MAX);
+        match ballot {
+            Some(ballot) if ballot.node != ctx.me => {
+                let message = Message::Client(ClientMessage::Operate(alloc::boxed::Box::new(operation)));
+                group.say(ballot.node, message);
+            }
+            _ => group.operate(ctx.me, operation),
+        }
+    }
+
+    fn finish(
+        &mut self,
+        ctx: &mut SessionContext<'_>,
+        sequence: u64,
+        result: Result<group::op::Answer, OpError>,
+    ) {
+        let Some(session) = self.sessions.remove(&sequence) else { return };
+        self.due.remove(&(session.due, sequence));
+        let key = session.request.key.clone();
+        let may_stray = !session.is_read()
+            && !session.unresolved.is_empty()
+            && (result.is_ok() || session.unresolved.len() > 1)
+            && matches!(session.id, OpId::Origin { .. });
+        if let Some(used) = self.keys.get_mut(&key) {
+            used.live.remove(&sequence);
+            if may_stray {
+                used.stray.insert(sequence, session.horizon);
+                self.strays.insert((session.horizon, sequence, key.clone()));
+            }
+            if used.live.is_empty() && used.stray.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+        for attempt in &session.unresolved {
+            self.attempts.remove(attempt);
+        }
+        ctx.outputs.push_back(Output::Reply { id: session.request.id, result });
+        let place = (session.request.connection, key);
+        let Some(chain) = self.chains.get_mut(&place) else { return };
+        let was_first = chain.front() == Some(&sequence);
+        chain.retain(|waiting| *waiting != sequence);
+        match chain.front().copied() {
+            None => {
+                self.chains.remove(&place);
+            }
+            Some(next) if was_first => self.set_due(next, ctx.now.time),
+            Some(_) => {}
+        }
+    }
+
+    /// Strays of horizons that everyone refuses now cannot be executed any more.
+    fn forget_strays(&mut self, horizon: u64) {
+        while let Some((first, _, _)) = self.strays.first()
+            && first + 2 <= horizon
+        {
+            let (_, sequence, key) = self.strays.pop_first().expect("just seen");
+            if let Some(used) = self.keys.get_mut(&key) {
+                used.stray.remove(&sequence);
+                if used.live.is_empty() && used.stray.is_empty() {
+                    self.keys.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    fn is_read(&self) -> bool {
+        matches!(self.request.op, Op::Read(_))
+    }
+
+    /// May an attempt have changed something, or do so yet?
+    fn is_unresolved(&self) -> bool {
+        !self.is_read() && !self.unresolved.is_empty()
+    }
+}

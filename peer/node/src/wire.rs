@@ -1,0 +1,86 @@
+//! Frames: what nodes say to each other, as bytes.
+//!
+//! One byte of version, then the frame. Nothing in it is trusted: lengths are checked by the decoder before anything is
+//! allocated for them, and the caller checks the rest.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use group::message::{Message, Sender};
+use group::state::Member;
+use overlay::{GroupId, RingId};
+use serde::{Deserialize, Serialize};
+
+use crate::api::Class;
+
+/// The version of frames that this node speaks.
+pub const FRAME_VERSION: u8 = 1;
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Frame {
+    /// Within a group.
+    Group {
+        /// The ring; frames of others are dropped.
+        ring: RingId,
+        /// The group; a node is in one.
+        group: GroupId,
+        /// Who says it.
+        sender: Sender,
+        /// What.
+        message: Message,
+    },
+    /// Somebody outside wants in.
+    Join {
+        /// The ring that it belongs to, if it knows.
+        ring: Option<RingId>,
+        /// Itself.
+        member: Member,
+    },
+    /// The sender did not understand a frame. Never answered.
+    NotUnderstood {
+        /// The version it met.
+        version: u8,
+    },
+}
+
+/// Why bytes are not a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Of another version, which is told so.
+    #[error("a frame of version {0}")]
+    Version(u8),
+    /// Nonsense.
+    #[error("not a frame")]
+    Malformed,
+}
+
+/// A frame as bytes.
+pub fn encode(frame: &Frame) -> Bytes {
+    let mut bytes = Vec::with_capacity(256);
+    bytes.push(FRAME_VERSION);
+    let bytes = postcard::to_extend(frame, bytes).expect("frames have no maps of unknown length");
+    bytes.into()
+}
+
+/// Bytes as a frame.
+pub fn decode(bytes: &[u8]) -> Result<Frame, FrameError> {
+    match bytes.split_first() {
+        Some((&FRAME_VERSION, rest)) => match postcard::take_from_bytes(rest) {
+            Ok((frame, [])) => Ok(frame),
+            _ => Err(FrameError::Malformed),
+        },
+        Some((version, _)) => Err(FrameError::Version(*version)),
+        None => Err(FrameError::Malformed),
+    }
+}
+
+/// On which stream a message travels: bulk never delays operations, and those never delay signs of life.
+pub fn class_of(message: &Message) -> Class {
+    use group::message::CommitteeMessage as C;
+    match message {
+        Message::Committee(C::AskSince { .. } | C::Since { .. } | C::AskCompare { .. } | C::Compared { .. }) => Class::Bulk,
+        Message::Committee(_) | Message::Client(_) => Class::Data,
+        _ => Class::Control,
+    }
+}

@@ -1,0 +1,19 @@
+//! One group of real nodes under faults: the properties of the design, seed by seed.
+
+use node::Node;
+use testnet::sim::harness::{expect_well, for_each_seed};
+use testnet::sim::Scenario;
+
+#[test]
+fn a_calm_group_serves() {
+    for_each_seed("a_calm_group_serves", 3, |seed| {
+        expect_well::<Node>(&Scenario::calm(seed));
+    });
+}
+
+#[test]
+fn a_group_under_faults_stays_one_store() {
+    for_each_seed("a_group_under_faults_stays_one_store", 200, |seed| {
+        expect_well::<Node>(&Scenario::from_seed(seed));
+    });
+}
