@@ -21,6 +21,9 @@ pub const EFFORT_MAX: u64 = 3_000_000;
 /// So many operations of one key may be open at once.
 const OPEN_MAX: usize = 128;
 
+/// Whether the first call, of unknown outcome, must not come behind the second, which was answered.
+pub type Settles<'a> = dyn Fn(&CallOf<'_>, &CallOf<'_>) -> bool + 'a;
+
 /// What came of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -32,13 +35,13 @@ pub enum Verdict {
     Undecided(String),
 }
 
-/// Searches an order of one key's operations. `settled` tells, for an operation with unknown outcome, the moment after
-/// which it must not take effect any more; `u64::MAX` if it always may.
+/// Searches an order of one key's operations. `settles` tells, for an operation with unknown outcome and another one
+/// that was answered, whether the first must not come behind the second.
 ///
 /// Operations of unknown outcome make the search wide, and few of them matter. So it is tried with those whose effect
 /// was seen in some answer first, then with those that leave nothing to see, then with all: an order found with fewer is
 /// an order.
-pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, limits: &Limits) -> Verdict {
+pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits) -> Verdict {
     let calls = calls_of(operations);
     let evidence = Evidence::of(&calls);
     let mut verdict = Verdict::Linearizable;
@@ -49,7 +52,7 @@ pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, l
         if tried.as_ref() == Some(&chosen) {
             continue;
         }
-        verdict = Search::new(&calls, &evidence, limits).run(settled, &chosen);
+        verdict = Search::new(&calls, &evidence, limits).run(settles, &chosen);
         if !matches!(verdict, Verdict::Impossible(_)) {
             return verdict;
         }
@@ -61,9 +64,9 @@ pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, l
 /// What happens to the search at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// An operation of unknown outcome can no longer take effect, not even for the answer of this moment.
-    Close(usize),
     Return(usize),
+    /// Something behind which this operation of unknown outcome must not come has its place by now.
+    Close(usize),
     Invoke(usize),
 }
 
@@ -100,6 +103,9 @@ struct Search<'a> {
     /// Open operations, by slot.
     open: Vec<Option<usize>>,
     slot: Vec<usize>,
+    /// For each operation of unknown outcome, those that it must not come behind; and the other way round.
+    settled_by: Vec<Vec<usize>>,
+    settling: Vec<Vec<usize>>,
     now: Configurations,
     effort: u64,
 }
@@ -108,20 +114,22 @@ impl<'a> Search<'a> {
     fn new(calls: &'a [CallOf<'a>], evidence: &'a Evidence, limits: &'a Limits) -> Search<'a> {
         let mut now = Configurations::default();
         now.insert(State::default(), 0, 0);
-        Search { calls, evidence, limits, open: Vec::new(), slot: vec![usize::MAX; calls.len()], now, effort: 0 }
+        let none = vec![Vec::new(); calls.len()];
+        Search {
+            calls,
+            evidence,
+            limits,
+            open: Vec::new(),
+            slot: vec![usize::MAX; calls.len()],
+            settled_by: none.clone(),
+            settling: none,
+            now,
+            effort: 0,
+        }
     }
 
-    fn run(mut self, settled: &dyn Fn(&CallOf<'_>) -> u64, chosen: &[bool]) -> Verdict {
-        let mut steps = Vec::new();
-        for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
-            steps.push((call.invoked, Step::Invoke(index)));
-            match call.completed {
-                Some(completed) => steps.push((completed, Step::Return(index))),
-                None => steps.push((settled(call), Step::Close(index))),
-            }
-        }
-        steps.sort_unstable();
-        for (order, step) in steps {
+    fn run(mut self, settles: &Settles<'_>, chosen: &[bool]) -> Verdict {
+        for step in self.steps(settles, chosen) {
             match step {
                 Step::Invoke(index) => {
                     let Some(slot) = self.free_slot() else {
@@ -130,28 +138,41 @@ impl<'a> Search<'a> {
                     self.open[slot] = Some(index);
                     self.slot[index] = slot;
                 }
-                Step::Close(_) if order == u64::MAX => break,
-                Step::Close(index) => {
-                    let Some(placed) = self.take_place(index) else { return self.undecided() };
-                    // It has its place by now, or never.
-                    let without = std::mem::replace(&mut self.now, placed);
-                    let bit: Slots = 1 << self.slot[index];
-                    for (state, answered, unknown) in without.iter().filter(|(_, _, unknown)| unknown & bit == 0) {
-                        self.now.insert(state.clone(), answered, unknown);
-                    }
-                    self.open[self.slot[index]] = None;
-                }
+                Step::Close(index) => self.close(index),
                 Step::Return(index) => {
-                    let Some(placed) = self.take_place(index) else { return self.undecided() };
-                    if placed.0.is_empty() {
+                    let Some(next) = self.take_place(index) else {
+                        return Verdict::Undecided(format!("{} configurations were not enough", self.effort));
+                    };
+                    if next.0.is_empty() {
                         return Verdict::Impossible(self.story(index));
                     }
-                    self.now = placed;
+                    self.now = next;
                     self.open[self.slot[index]] = None;
                 }
             }
         }
         Verdict::Linearizable
+    }
+
+    /// All that happens, in order.
+    fn steps(&mut self, settles: &Settles<'_>, chosen: &[bool]) -> impl Iterator<Item = Step> + use<> {
+        let mut steps = Vec::new();
+        for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
+            steps.push((call.invoked, Step::Invoke(index)));
+            if let Some(completed) = call.completed {
+                steps.push((completed, Step::Return(index)));
+                continue;
+            }
+            let settling = self.calls.iter().enumerate().filter(|(_, other)| other.completed.is_some() && settles(call, other));
+            self.settled_by[index] = settling.map(|(other, _)| other).collect();
+            for &other in &self.settled_by[index] {
+                self.settling[other].push(index);
+            }
+            let first = self.settled_by[index].iter().filter_map(|other| self.calls[*other].completed).min();
+            steps.extend(first.map(|completed| (completed, Step::Close(index))));
+        }
+        steps.sort_unstable();
+        steps.into_iter().map(|(_, step)| step)
     }
 
     fn free_slot(&mut self) -> Option<usize> {
@@ -164,12 +185,17 @@ impl<'a> Search<'a> {
         })
     }
 
-    fn undecided(&self) -> Verdict {
-        Verdict::Undecided(format!("{} configurations were not enough", self.effort))
+    fn close(&mut self, index: usize) {
+        let slot = self.slot[index];
+        self.open[slot] = None;
+        let before = std::mem::take(&mut self.now);
+        for (state, answered, unknown) in before.iter() {
+            self.now.insert(state.clone(), answered, unknown & !(1 << slot));
+        }
     }
 
-    /// Every configuration in which the operation has its place, at the last moment for it; `None` if the effort is too
-    /// great.
+    /// Every configuration in which the operation has its place, at the moment of its answer; `None` if the effort is
+    /// too great.
     fn take_place(&mut self, index: usize) -> Option<Configurations> {
         let bit: Slots = 1 << self.slot[index];
         let mut found = Configurations::default();
@@ -183,8 +209,8 @@ impl<'a> Search<'a> {
                 return None;
             }
             let answered = self.absorb(&state, answered, unknown);
-            if (answered | unknown) & bit != 0 {
-                found.insert(state, answered & !bit, unknown & !bit);
+            if answered & bit != 0 {
+                found.insert(state, answered & !bit, unknown);
                 continue;
             }
             if !seen.insert(state.clone(), answered, unknown) {
@@ -216,7 +242,8 @@ impl<'a> Search<'a> {
     }
 
     /// Gives a place to every open operation that fits the state as it is, and that can never change one: nothing is
-    /// lost by it. (Of one that could, its later use would be lost.)
+    /// lost by it. (Of one that could, its later use would be lost; and so would be operations that must not come behind
+    /// it.)
     fn absorb(&self, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
         for (slot, open) in self.open.iter().enumerate() {
             let Some(open) = *open else { continue };
@@ -224,6 +251,7 @@ impl<'a> Search<'a> {
             if answered & (1 << slot) == 0
                 && call.is_inert()
                 && call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown))
+                && self.settling[open].iter().all(|before| self.has_place(*before, answered, unknown))
                 && state.deadline.is_none()
                 && state.after(&self.call(open), self.limits).iter().any(|next| next == state)
             {
@@ -233,12 +261,12 @@ impl<'a> Search<'a> {
         answered
     }
 
-    /// Operations of one connection keep their order: none comes after a later one has its place, and none before one
-    /// that was answered.
+    /// Operations of one connection keep their order, and nothing comes behind what settles it.
     fn may_come_next(&self, open: usize, answered: Slots, unknown: Slots) -> bool {
         let call = &self.calls[open];
         let behind = call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown));
-        behind && call.successors.iter().all(|after| !self.has_place(*after, answered, unknown))
+        let mut ahead = call.successors.iter().chain(&self.settled_by[open]);
+        behind && ahead.all(|after| !self.has_place(*after, answered, unknown))
     }
 
     fn has_place(&self, index: usize, answered: Slots, unknown: Slots) -> bool {
