@@ -103,6 +103,8 @@ struct Search<'a> {
     /// Open operations, by slot.
     open: Vec<Option<usize>>,
     slot: Vec<usize>,
+    /// Those of unknown outcome that cannot be told from each other are of one kind.
+    kind: Vec<Option<usize>>,
     /// For each operation of unknown outcome, those that it must not come behind; and the other way round.
     settled_by: Vec<Vec<usize>>,
     settling: Vec<Vec<usize>>,
@@ -121,6 +123,7 @@ impl<'a> Search<'a> {
             limits,
             open: Vec::new(),
             slot: vec![usize::MAX; calls.len()],
+            kind: evidence.kinds(calls),
             settled_by: none.clone(),
             settling: none,
             now,
@@ -141,7 +144,8 @@ impl<'a> Search<'a> {
                 Step::Close(index) => self.close(index),
                 Step::Return(index) => {
                     let Some(next) = self.take_place(index) else {
-                        return Verdict::Undecided(format!("{} configurations were not enough", self.effort));
+                        let story = self.story(index);
+                        return Verdict::Undecided(format!("{} configurations were not enough; {story}", self.effort));
                     };
                     if next.0.is_empty() {
                         return Verdict::Impossible(self.story(index));
@@ -222,7 +226,10 @@ impl<'a> Search<'a> {
             for slot in 0..self.open.len() {
                 let Some(open) = self.open[slot] else { continue };
                 let mark: Slots = 1 << slot;
-                if (answered | unknown) & mark != 0 || !self.may_come_next(open, answered, unknown) {
+                if (answered | unknown) & mark != 0
+                    || !self.may_come_next(open, answered, unknown)
+                    || self.has_better_twin(open, unknown)
+                {
                     continue;
                 }
                 let call = &self.calls[open];
@@ -269,6 +276,17 @@ impl<'a> Search<'a> {
         behind && ahead.all(|after| !self.has_place(*after, answered, unknown))
     }
 
+    /// Whether another open operation of unknown outcome does the same and must be done sooner: then that one goes first.
+    fn has_better_twin(&self, index: usize, unknown: Slots) -> bool {
+        let Some(kind) = self.kind[index] else { return false };
+        let is_twin = |other: usize| {
+            let (a, b) = (self.settled_by[index].len(), self.settled_by[other].len());
+            // What settles one is the end of all reads from some moment on.
+            self.kind[other] == Some(kind) && (b > a || (b == a && other < index))
+        };
+        (0..self.open.len()).any(|slot| unknown & (1 << slot) == 0 && self.open[slot].is_some_and(is_twin))
+    }
+
     fn has_place(&self, index: usize, answered: Slots, unknown: Slots) -> bool {
         let slot = self.slot[index];
         if slot == usize::MAX {
@@ -299,7 +317,7 @@ impl<'a> Search<'a> {
         for open in self.open.iter().flatten().filter(|open| **open != index) {
             let _ = writeln!(text, "  {}", self.calls[*open]);
         }
-        let _ = writeln!(text, "where the key could be:");
+        let _ = writeln!(text, "where the key could be, {} states:", self.now.0.len());
         for (state, answered, unknown) in self.now.iter().take(8) {
             let _ = writeln!(text, "  {state:?} with {answered:b} and {unknown:b} in place");
         }
