@@ -1,1 +1,11 @@
 //! The real world around a node: network, store, clients, command line.
+
+pub mod cli;
+pub mod config;
+pub mod daemon;
+mod demo;
+pub mod http;
+pub mod net;
+pub mod resp;
+pub mod status;
+pub mod store;

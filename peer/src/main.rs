@@ -1,3 +1,5 @@
 //! `scatter`: the daemon and the client commands.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    peer::cli::main(peer::daemon::launch)
+}

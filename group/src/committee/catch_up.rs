@@ -282,11 +282,15 @@ impl Acceptor {
         since: Number,
     ) {
         let Some(committee) = self.committee(ballot) else { return };
-        if !committee.is_complete_in(piece) {
-            return;
+        let complete = committee.is_complete_in(piece);
+        if !complete && (since.term == ballot.term || committee.base().is_none()) {
+            return; // It may have what is asked for soon; somebody else may have it now.
         }
         let mut message = CommitteeMessage::Since { ballot, piece, since, writes: Vec::new(), up_to: None, done: false };
-        if let Some((found, last, is_all)) = self.window_page(ctx, committee, piece, since)
+        // Who lacks something from before this term says that its window does not reach: perhaps nobody's does, and only
+        // a comparison with a quorum brings it together.
+        if complete
+            && let Some((found, last, is_all)) = self.window_page(ctx, committee, piece, since)
             && let CommitteeMessage::Since { writes, up_to, done, .. } = &mut message
         {
             (*writes, *up_to, *done) = (found, Some(last), is_all);

@@ -156,6 +156,8 @@ pub struct Node {
     connected: BTreeSet<PeerKey>,
     addresses: Vec<String>,
     join_due: Time,
+    /// The store has it that this node is in its group: until then nobody hears of it.
+    entered: bool,
     ready: bool,
     probe_due: Time,
     stopping: Option<Time>,
@@ -187,6 +189,7 @@ impl Node {
             connected: BTreeSet::new(),
             addresses: Vec::new(),
             join_due: now.time,
+            entered: false,
             ready: false,
             probe_due: now.time,
             stopping: None,
@@ -250,7 +253,22 @@ impl Node {
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
         self.group = Some(group);
-        self.event(Event::InRing(ring));
+        if self.config.durability == Durability::Memory || self.config.ring == Some(ring) {
+            self.entered = true;
+            self.event(Event::InRing(ring));
+        }
+    }
+
+    /// Batches are durable. After the first one a crash finds this node in its group again: before, a founder that died
+    /// would found another network, and must not have told anybody of this one (PITFALLS 41).
+    fn on_persisted(&mut self, token: u64) {
+        if token > 0 && !self.entered {
+            self.entered = true;
+            if let Some(ring) = self.ring {
+                self.event(Event::InRing(ring));
+            }
+        }
+        self.with_group(|group| group.on_persisted(token));
     }
 
     fn member(&self) -> Member {
@@ -324,7 +342,7 @@ impl Node {
                 self.with_group(|group| group.on_broken(peer));
             }
             Input::Request(request) => self.on_request(request),
-            Input::Persisted(token) => self.with_group(|group| group.on_persisted(token)),
+            Input::Persisted(token) => self.on_persisted(token),
             Input::StoreFailed(why) => {
                 self.with_group(Group::on_store_failed);
                 self.event(Event::Fatal(why));
@@ -468,6 +486,9 @@ impl Node {
     }
 
     fn on_frame(&mut self, from: PeerKey, frame: &[u8]) {
+        if self.group.is_some() && !self.entered {
+            return;
+        }
         match wire::decode(frame) {
             Ok(Frame::Group { ring, group, sender, message }) => {
                 if sender.node.peer != from || self.ring.is_some_and(|mine| mine != ring) {

@@ -413,6 +413,11 @@ impl<H: Host> World<H> {
         }
     }
 
+    /// A machine's process, if it runs.
+    pub fn process(&self, host: usize) -> Option<&H> {
+        self.machines[host].host.as_ref()
+    }
+
     /// Looks at everything.
     pub(super) fn sweep(&mut self) {
         self.probes.begin_sweep();

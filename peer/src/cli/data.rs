@@ -1,0 +1,279 @@
+//! `get`, `set`, `del`, `cas`, `incr`, `append`: one operation each.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args};
+use serde_json::{Map, Value as Json, json};
+
+use super::client::{Failure, Value, ask};
+use super::exit::Exit;
+use super::{Reach, json};
+use crate::config::Format;
+
+/// Arguments of `scatter get`.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// The key
+    pub key: OsString,
+    /// From any member of the key's group: faster, and perhaps old
+    #[arg(long)]
+    relaxed: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Arguments of `scatter set`.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// The key
+    key: OsString,
+    /// Its new value
+    value: OsString,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Arguments of `scatter del`.
+#[derive(Debug, Args)]
+pub struct DelArgs {
+    /// The keys; several are not deleted in one step
+    #[arg(required = true)]
+    keys: Vec<OsString>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Arguments of `scatter cas`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("condition").required(true).args(["old", "absent"]))]
+pub struct CasArgs {
+    /// The key
+    key: OsString,
+    /// Its new value
+    value: OsString,
+    /// Only if this is its value
+    #[arg(long, value_name = "V", allow_hyphen_values = true)]
+    old: Option<OsString>,
+    /// Only if it is absent
+    #[arg(long)]
+    absent: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Arguments of `scatter incr`.
+#[derive(Debug, Args)]
+pub struct IncrArgs {
+    /// The key
+    key: OsString,
+    /// How much; write `--` before a negative number
+    #[arg(value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    pub by: i64,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Arguments of `scatter append`.
+#[derive(Debug, Args)]
+pub struct AppendArgs {
+    /// The key
+    key: OsString,
+    /// What to append
+    value: OsString,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// What a command found out: how it ends, the answer as fields, and as text (without an end of line).
+struct Found {
+    exit: Exit,
+    fields: Map<String, Json>,
+    text: Vec<u8>,
+}
+
+/// `scatter get`
+pub fn get(args: GetArgs) -> ExitCode {
+    let command: &[u8] = if args.relaxed {
+        b"SCATTER.RGET"
+    } else {
+        b"GET"
+    };
+    let key = args.key.as_bytes();
+    finish(
+        &args.reach,
+        ask(&args.reach, &[command, key], false),
+        |value| {
+            let mut fields = with_key(key);
+            match value {
+                Value::Bulk(bytes) => {
+                    json::put(&mut fields, "value", &bytes);
+                    Some(Found {
+                        exit: Exit::Done,
+                        fields,
+                        text: bytes,
+                    })
+                }
+                Value::Nil => {
+                    fields.insert("value".into(), Json::Null);
+                    Some(Found {
+                        exit: Exit::No,
+                        fields,
+                        text: Vec::new(),
+                    })
+                }
+                _ => None,
+            }
+        },
+    )
+}
+
+/// `scatter set`
+pub fn set(args: SetArgs) -> ExitCode {
+    let key = args.key.as_bytes();
+    finish(
+        &args.reach,
+        ask(&args.reach, &[b"SET", key, args.value.as_bytes()], true),
+        |value| condition_met(key, &value),
+    )
+}
+
+/// `scatter cas`
+pub fn cas(args: CasArgs) -> ExitCode {
+    let (key, value) = (args.key.as_bytes(), args.value.as_bytes());
+    let answer = match &args.old {
+        Some(old) => ask(
+            &args.reach,
+            &[b"SET", key, value, b"IFEQ", old.as_bytes()],
+            true,
+        ),
+        None => ask(&args.reach, &[b"SET", key, value, b"NX"], true),
+    };
+    finish(&args.reach, answer, |value| condition_met(key, &value))
+}
+
+/// `scatter del`
+pub fn del(args: DelArgs) -> ExitCode {
+    let mut words: Vec<&[u8]> = vec![b"DEL"];
+    words.extend(args.keys.iter().map(|key| key.as_bytes()));
+    finish(&args.reach, ask(&args.reach, &words, true), |value| {
+        number("deleted", Map::new(), &value).map(|(deleted, found)| Found {
+            exit: if deleted > 0 { Exit::Done } else { Exit::No },
+            ..found
+        })
+    })
+}
+
+/// `scatter incr`
+pub fn incr(args: IncrArgs) -> ExitCode {
+    let key = args.key.as_bytes();
+    let answer = ask(
+        &args.reach,
+        &[b"INCRBY", key, args.by.to_string().as_bytes()],
+        true,
+    );
+    finish(&args.reach, answer, |value| {
+        number("value", with_key(key), &value).map(|(_, found)| found)
+    })
+}
+
+/// `scatter append`
+pub fn append(args: AppendArgs) -> ExitCode {
+    let key = args.key.as_bytes();
+    let answer = ask(&args.reach, &[b"APPEND", key, args.value.as_bytes()], true);
+    finish(&args.reach, answer, |value| {
+        number("length", with_key(key), &value).map(|(_, found)| found)
+    })
+}
+
+fn with_key(key: &[u8]) -> Map<String, Json> {
+    let mut fields = Map::new();
+    json::put(&mut fields, "key", key);
+    fields
+}
+
+/// `OK`, or nothing where the condition was not met.
+fn condition_met(key: &[u8], value: &Value) -> Option<Found> {
+    let done = match value {
+        Value::Simple(_) => true,
+        Value::Nil => false,
+        _ => return None,
+    };
+    let mut fields = with_key(key);
+    fields.insert("done".into(), done.into());
+    let (exit, text): (_, &[u8]) = if done {
+        (Exit::Done, b"OK")
+    } else {
+        (Exit::No, b"")
+    };
+    Some(Found {
+        exit,
+        fields,
+        text: text.to_vec(),
+    })
+}
+
+fn number(name: &str, mut fields: Map<String, Json>, value: &Value) -> Option<(i64, Found)> {
+    let Value::Integer(number) = *value else {
+        return None;
+    };
+    fields.insert(name.into(), number.into());
+    Some((
+        number,
+        Found {
+            exit: Exit::Done,
+            fields,
+            text: number.to_string().into_bytes(),
+        },
+    ))
+}
+
+/// Prints what was found, or why nothing was, and ends accordingly.
+fn finish(
+    reach: &Reach,
+    answer: Result<Value, Failure>,
+    found: impl FnOnce(Value) -> Option<Found>,
+) -> ExitCode {
+    let result = answer.and_then(|value| {
+        let shown = format!("{value:?}");
+        found(value).ok_or_else(|| Failure {
+            exit: Exit::Refused,
+            why: format!("the peer answered something else: {shown}"),
+        })
+    });
+    let (exit, line) = match (result, reach.output) {
+        (Ok(found), Format::Json) => (
+            found.exit,
+            Json::Object(found.fields).to_string().into_bytes(),
+        ),
+        // Nothing to print where the answer is no: an absent key is not an empty one.
+        (
+            Ok(Found {
+                exit: Exit::No,
+                text,
+                ..
+            }),
+            Format::Text,
+        ) if text.is_empty() => {
+            eprintln!("scatter: no (the key is absent, or the condition was not met)");
+            return Exit::No.into();
+        }
+        (Ok(found), Format::Text) => (found.exit, found.text),
+        (Err(failure), Format::Json) => (
+            failure.exit,
+            json!({ "error": failure.why, "exit": failure.exit as u8 })
+                .to_string()
+                .into_bytes(),
+        ),
+        (Err(failure), Format::Text) => return super::exit::fail(failure.exit, &failure.why),
+    };
+    let mut out = std::io::stdout().lock();
+    // Whoever reads it may have seen enough.
+    let _ = out
+        .write_all(&line)
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+    exit.into()
+}

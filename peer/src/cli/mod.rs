@@ -1,0 +1,212 @@
+//! The command line: what each subcommand is called, what it takes, and how it ends.
+
+mod client;
+mod data;
+mod exit;
+mod json;
+mod run;
+mod status;
+mod web;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::config::{Format, Layer};
+use crate::daemon::Launch;
+use crate::demo;
+pub use exit::Exit;
+
+/// A peer-to-peer key-value store that is linearizable and keeps itself running.
+#[derive(Debug, Parser)]
+#[command(
+    name = "scatter",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit codes: 0 done; 1 the answer is no (key absent, condition not met, not ready); 2 usage; \
+    3 cannot reach a peer; 4 refused (authorisation, limits); 5 outcome unknown; 6 nothing was done, try again."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a peer in the foreground
+    Run(Box<RunArgs>),
+    /// Run a small network on this machine, to try things out
+    Demo(demo::DemoArgs),
+    /// Print the value of a key
+    Get(data::GetArgs),
+    /// Set a key
+    Set(data::SetArgs),
+    /// Delete keys
+    Del(data::DelArgs),
+    /// Set a key if it has a certain value, or none
+    Cas(data::CasArgs),
+    /// Add to the number at a key
+    Incr(data::IncrArgs),
+    /// Append to the value of a key
+    Append(data::AppendArgs),
+    /// What a peer knows about itself and its groups
+    Status(status::StatusArgs),
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Arguments of `scatter run`.
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Settings as TOML, with the names of the flags; flags and environment come before it
+    #[arg(long, value_name = "FILE", env = "SCATTER_CONFIG")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    layer: Layer,
+
+    /// Print all settings and where each is from (see --output), and do nothing else
+    #[arg(long)]
+    print_config: bool,
+
+    /// Stop when the standard input ends: for a parent process that must not leave peers behind
+    #[arg(long, hide = true)]
+    stop_with_stdin: bool,
+}
+
+/// How a client command reaches a peer.
+#[derive(Clone, Debug, Args)]
+struct Reach {
+    /// A peer's address for clients
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "SCATTER_ADDR",
+        default_value = "127.0.0.1:6479"
+    )]
+    addr: String,
+
+    /// A file with the password, where the peer wants one
+    #[arg(long, value_name = "FILE", env = "SCATTER_PASSWORD_FILE")]
+    password_file: Option<PathBuf>,
+
+    /// How to print the answer
+    #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
+    output: Format,
+}
+
+/// The whole program. `launch` starts what makes a peer of this process.
+pub fn main(launch: Launch) -> ExitCode {
+    match parse(std::env::args_os()) {
+        Ok((cli, matches)) => dispatch(cli.command, &matches, launch),
+        Err(error) => {
+            // Help and version are no errors; nothing is left to do where printing fails.
+            let _ = error.print();
+            if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Done.into()
+            }
+        }
+    }
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, clap::ArgMatches), clap::Error> {
+    let matches = Cli::command().try_get_matches_from(args)?;
+    Ok((Cli::from_arg_matches(&matches)?, matches))
+}
+
+fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> ExitCode {
+    match command {
+        Command::Run(args) => {
+            // Which settings are from the environment only the matches tell.
+            let matches = matches.subcommand_matches("run");
+            run::run(*args, matches, launch)
+        }
+        Command::Demo(args) => demo::run(&args),
+        Command::Get(args) => data::get(args),
+        Command::Set(args) => data::set(args),
+        Command::Del(args) => data::del(args),
+        Command::Cas(args) => data::cas(args),
+        Command::Incr(args) => data::incr(args),
+        Command::Append(args) => data::append(args),
+        Command::Status(args) => status::status(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "scatter", &mut script);
+            print(&script)
+        }
+        Command::Man => match manual() {
+            Ok(page) => print(&page),
+            Err(error) => exit::fail(
+                Exit::Usage,
+                &format!("cannot make the manual page: {error}"),
+            ),
+        },
+    }
+}
+
+/// One page for the program and all its subcommands.
+fn manual() -> std::io::Result<Vec<u8>> {
+    let mut command = Cli::command();
+    command.build();
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    for subcommand in command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+    {
+        let man = clap_mangen::Man::new(subcommand.clone());
+        writeln!(
+            page,
+            ".SH \"SCATTER {}\"",
+            subcommand.get_name().to_uppercase()
+        )?;
+        man.render_synopsis_section(&mut page)?;
+        man.render_description_section(&mut page)?;
+        man.render_options_section(&mut page)?;
+    }
+    Ok(page)
+}
+
+/// Prints to stdout. Whoever reads it may have seen enough: that is no failure.
+fn print(bytes: &[u8]) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
+    Exit::Done.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definition_holds() {
+        Cli::command().debug_assert();
+        assert!(!manual().unwrap().is_empty());
+    }
+
+    #[test]
+    fn double_dash_ends_flags() {
+        let parsed =
+            |line: &str| parse(line.split(' ').map(OsString::from)).map(|(cli, _)| cli.command);
+        assert!(matches!(parsed("scatter incr k -- -3"), Ok(Command::Incr(args)) if args.by == -3));
+        assert!(
+            matches!(parsed("scatter get -- --k"), Ok(Command::Get(args)) if args.key == "--k")
+        );
+        assert!(parsed("scatter cas k --old 1 --absent 2").is_err());
+        assert!(parsed("scatter cas k 2").is_err());
+        assert!(parsed("scatter nope").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! `scatter run`: settles the settings, then hands over to the daemon.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::parser::ValueSource;
+use serde_json::{Map, Value, json};
+
+use super::exit::{Exit, fail};
+use super::{RunArgs, print};
+use crate::config::{Config, Format, Sources, resolve};
+use crate::daemon::{self, Launch};
+
+/// `scatter run`
+pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) -> ExitCode {
+    let from_environment = matches
+        .into_iter()
+        .flat_map(|matches| matches.ids().map(move |id| (matches, id)))
+        .filter(|(matches, id)| matches.value_source(id.as_str()) == Some(ValueSource::EnvVariable))
+        // Ids are the names of fields.
+        .map(|(_, id)| id.as_str().replace('_', "-"))
+        .collect();
+    let directory = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let sources = Sources {
+        flags: args.layer,
+        from_environment,
+        file: args.config,
+        xdg_data_home: directory("XDG_DATA_HOME"),
+        home: directory("HOME"),
+    };
+    let config = match resolve(sources) {
+        Ok(config) => config,
+        Err(error) => return fail(Exit::Usage, &error.to_string()),
+    };
+    if args.print_config {
+        return print(show(&config).as_bytes());
+    }
+    daemon::run(config, args.stop_with_stdin, launch)
+}
+
+/// All settings, each with where it is from.
+fn show(config: &Config) -> String {
+    match config.output {
+        Format::Json => {
+            let settings: Map<String, Value> = config
+                .shown
+                .iter()
+                .map(|shown| {
+                    (
+                        shown.name.to_owned(),
+                        json!({ "value": shown.value, "origin": shown.origin.to_string() }),
+                    )
+                })
+                .collect();
+            format!("{}\n", Value::Object(settings))
+        }
+        Format::Text => {
+            let width = config
+                .shown
+                .iter()
+                .map(|shown| shown.name.len())
+                .max()
+                .unwrap_or(0);
+            let lines = config.shown.iter().map(|shown| {
+                format!(
+                    "{:width$} = {:40} # {}\n",
+                    shown.name,
+                    format!("{:?}", shown.value),
+                    shown.origin
+                )
+            });
+            lines.collect()
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! One source of settings. The command line (with the environment behind it), a file, a profile and the defaults all
+//! have this shape; [`super::resolve()`] lays them over each other.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::units::{Bytes, Endpoint, Multiaddr, Switch};
+
+/// What an acknowledgement rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// On disk at a quorum.
+    #[default]
+    Sync,
+    /// In the memory of a quorum.
+    Memory,
+}
+
+/// A set of defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Few connections, modest budgets, finds peers on the LAN, works behind a home router.
+    Home,
+    /// On the open internet: no dials to private addresses, no search on the LAN.
+    Server,
+    /// On one LAN: no work to get through routers.
+    Datacenter,
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For scripts.
+    Json,
+}
+
+macro_rules! display_as_value {
+    ($($type:ty),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
+            }
+        }
+    )*};
+}
+
+display_as_value!(Durability, Profile, Format);
+
+/// Settings of `scatter run`, as far as one source gives them.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Layer {
+    /// Identity and store [default: $XDG_DATA_HOME/scatter]
+    #[arg(long, value_name = "DIR", env = "SCATTER_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// Where other peers reach this one; may be repeated [default: TCP and QUIC on all interfaces, port 6478]
+    #[arg(
+        long,
+        value_name = "MULTIADDR",
+        env = "SCATTER_LISTEN",
+        value_delimiter = ','
+    )]
+    pub listen: Option<Vec<Multiaddr>>,
+
+    /// A peer to enter the network through; may be repeated: /ip4/…/tcp/…/p2p/PEERID
+    #[arg(
+        long,
+        value_name = "MULTIADDR",
+        env = "SCATTER_JOIN",
+        value_delimiter = ','
+    )]
+    pub join: Option<Vec<Multiaddr>>,
+
+    /// Start a new network; this is its first peer
+    #[arg(long, env = "SCATTER_NEW", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_name = "TRUTH", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true)]
+    pub new: Option<bool>,
+
+    /// The network's name: only peers of the same name talk to each other [default: scatter]
+    #[arg(long, value_name = "NAME", env = "SCATTER_NETWORK")]
+    pub network: Option<String>,
+
+    /// A file with the key of a closed network: only peers that hold it are let in
+    #[arg(long, value_name = "FILE", env = "SCATTER_NETWORK_KEY")]
+    pub network_key: Option<PathBuf>,
+
+    /// Where clients connect, or off [default: 127.0.0.1:6479]
+    #[arg(long, value_name = "ADDR", env = "SCATTER_RESP")]
+    pub resp: Option<Endpoint>,
+
+    /// Where status and metrics are served, or off [default: 127.0.0.1:6480]
+    #[arg(long, value_name = "ADDR", env = "SCATTER_HTTP")]
+    pub http: Option<Endpoint>,
+
+    /// The password of clients; needed where --resp is not on loopback
+    #[arg(long, value_name = "FILE", env = "SCATTER_RESP_PASSWORD_FILE")]
+    pub resp_password_file: Option<PathBuf>,
+
+    /// The token of administrators; needed where --http is not on loopback
+    #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
+
+    /// Leased instead of confirmed reads; the same in the whole network [default: off]
+    #[arg(long, value_name = "on|off", env = "SCATTER_LEASES")]
+    pub leases: Option<Switch>,
+
+    /// How long the group waits for this peer after a clean stop before it is replaced [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY")]
+    pub away: Option<u64>,
+
+    /// What an acknowledgement rests on: the disks of a quorum, or its memory [default: sync]
+    #[arg(long, env = "SCATTER_DURABILITY", hide_possible_values = false)]
+    pub durability: Option<Durability>,
+
+    /// Where this peer stands: groups are spread over clusters
+    #[arg(long, value_name = "LABEL", env = "SCATTER_CLUSTER")]
+    pub cluster: Option<String>,
+
+    /// A smaller group merges with a neighbour; the same in the whole network [default: 5]
+    #[arg(long, value_name = "N", env = "SCATTER_MIN_GROUP")]
+    pub min_group: Option<u32>,
+
+    /// A larger group splits; the same in the whole network [default: 12]
+    #[arg(long, value_name = "N", env = "SCATTER_MAX_GROUP")]
+    pub max_group: Option<u32>,
+
+    /// The longest value; the same in the whole network [default: 64KiB]
+    #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_VALUE")]
+    pub max_value: Option<Bytes>,
+
+    /// A set of defaults
+    #[arg(long, env = "SCATTER_PROFILE")]
+    pub profile: Option<Profile>,
+
+    /// Find peers on the local network [default: off]
+    #[arg(long, value_name = "on|off", env = "SCATTER_MDNS")]
+    pub mdns: Option<Switch>,
+
+    /// Get through home routers: port mapping, hole punching, relays [default: on]
+    #[arg(long, value_name = "on|off", env = "SCATTER_NAT")]
+    pub nat: Option<Switch>,
+
+    /// Connect to peers in private address ranges [default: on]
+    #[arg(long, value_name = "on|off", env = "SCATTER_DIAL_PRIVATE")]
+    pub dial_private: Option<Switch>,
+
+    /// How much of the disk the store may take [default: 10GiB]
+    #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_DISK")]
+    pub max_disk: Option<Bytes>,
+
+    /// How much memory records may take [default: 512MiB]
+    #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_MEMORY")]
+    pub max_memory: Option<Bytes>,
+
+    /// How much traffic with other peers there may be; 0 is no limit [default: 0]
+    #[arg(long, value_name = "BYTES/S", env = "SCATTER_MAX_BANDWIDTH")]
+    pub max_bandwidth: Option<Bytes>,
+
+    /// How many connections with other peers there may be [default: 256]
+    #[arg(long, value_name = "N", env = "SCATTER_MAX_CONNECTIONS")]
+    pub max_connections: Option<u32>,
+
+    /// How to print the line that says that this peer serves [default: text]
+    #[arg(long, env = "SCATTER_OUTPUT")]
+    pub output: Option<Format>,
+
+    /// How to write the log [default: text]
+    #[arg(long, env = "SCATTER_LOG_FORMAT")]
+    pub log_format: Option<Format>,
+}
+
+impl Layer {
+    /// What a profile sets. What it leaves out is as without a profile.
+    pub fn of_profile(profile: Profile) -> Layer {
+        let (on, off) = (Some(Switch(true)), Some(Switch(false)));
+        match profile {
+            Profile::Home => Layer {
+                away: Some(0),
+                mdns: on,
+                nat: on,
+                dial_private: on,
+                max_disk: Some(Bytes(5 << 30)),
+                max_memory: Some(Bytes(256 << 20)),
+                max_bandwidth: Some(Bytes(1 << 20)),
+                max_connections: Some(64),
+                ..Layer::default()
+            },
+            Profile::Server => Layer {
+                mdns: off,
+                nat: off,
+                dial_private: off,
+                max_disk: Some(Bytes(50 << 30)),
+                max_memory: Some(Bytes(1 << 30)),
+                max_connections: Some(512),
+                ..Layer::default()
+            },
+            Profile::Datacenter => Layer {
+                mdns: off,
+                nat: off,
+                dial_private: on,
+                max_disk: Some(Bytes(100 << 30)),
+                max_memory: Some(Bytes(4 << 30)),
+                max_connections: Some(1024),
+                ..Layer::default()
+            },
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The daemon: endpoints, signals, the line that says that it serves, and an orderly end.
+//!
+//! What makes a peer of it (the node's loop, the store, the network) is started by a [`Launch`]; the daemon only knows
+//! what that gives back.
+
+use std::future::Future;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use node::Event;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::cli::Exit;
+use crate::config::{Config, Format};
+use crate::http::{self, Shown, StatusMetrics};
+use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
+use crate::status::StatusSource;
+
+/// A stop asked for by a signal has to be over within 10 s: so long the node may take of it.
+const STOP_MAX: Duration = Duration::from_millis(8500);
+/// And so long clients may take to read their last answers.
+const GOODBYE_MAX: Duration = Duration::from_millis(1200);
+
+/// Starts what makes a peer of this process.
+///
+/// Called once, on the main thread, before any client is accepted; the endpoints are bound already. An error ends the
+/// process; its text is for the person who started it.
+pub type Launch = fn(&Config, Seat<'_>) -> Result<Peer, String>;
+
+/// What a [`Launch`] is given beside the settings.
+pub struct Seat<'a> {
+    /// Answers to clients go in here: see [`Router::replies`].
+    pub router: Arc<Router>,
+    /// For metrics; names begin with `scatter_` by themselves.
+    pub registry: &'a mut Registry,
+    /// Runs the endpoints; the network may run there too. The loop and the store have threads of their own.
+    pub runtime: &'a Runtime,
+}
+
+/// A peer that was started.
+pub struct Peer {
+    /// As in `/p2p/…`.
+    pub peer_id: String,
+    /// Where other peers reach it, each with `/p2p/…` at its end.
+    pub listen: Vec<String>,
+    /// Where clients' requests go.
+    pub backend: Arc<dyn Backend>,
+    /// What it tells about itself.
+    pub status: Arc<dyn StatusSource>,
+    /// What happens to it. [`Event::Ready`] lets the daemon say so; after [`Event::Stopped`] the store is sealed, and the
+    /// process ends; [`Event::Fatal`] ends it at once. The end of the channel counts as [`Event::Stopped`].
+    pub events: mpsc::UnboundedReceiver<Event>,
+    /// Asks it to hand over and stop.
+    pub stop: Box<dyn FnOnce() + Send>,
+}
+
+/// What to say where the store knows of no network and [`crate::config::Entry::Known`] names none.
+pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIADDR to enter one, --new to start one, \
+                              or --profile home to look for one on the local network";
+
+/// Starts the node's loop, the store and the network.
+//
+// PLUG IN HERE: open the store, start the network, spawn the loop thread around `node::Node`, and return its handles.
+pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
+    let _ = (config, seat);
+    Err("this build has no node".into())
+}
+
+/// Runs a peer until it is told to stop.
+pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
+    start_log(config.log_format);
+    raise_file_limit();
+    match serve(&config, stop_with_stdin, launch) {
+        Ok(exit) => exit,
+        Err(why) => {
+            tracing::error!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Log lines go to stderr; stdout is for the one line that scripts wait for.
+fn start_log(format: Format) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false);
+    // A second start within one process (a test) keeps the first log.
+    let _ = match format {
+        Format::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
+        Format::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
+
+/// Takes as many open files as this process may have: each client and each peer is one, and shells give 1024.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+        }
+    }
+}
+
+fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("scatter-io")
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    // Before anything is started: a taken port should leave no trace.
+    let resp_listener = bind(&runtime, "--resp", config.resp)?;
+    let http_listener = bind(&runtime, "--http", config.http)?;
+    let signals = runtime
+        .block_on(async { Signals::new(stop_with_stdin) })
+        .map_err(|e| format!("no signals: {e}"))?;
+
+    let started = Instant::now();
+    let mut registry = Registry::with_prefix("scatter");
+    let router = Router::new();
+    let metrics = Metrics::new(&mut registry);
+    let seat = Seat {
+        router: router.clone(),
+        registry: &mut registry,
+        runtime: &runtime,
+    };
+    let peer = launch(config, seat)?;
+    registry.register_collector(Box::new(StatusMetrics(peer.status.clone())));
+
+    let (stop, stopped) = watch::channel(false);
+    let mut endpoints: Vec<JoinHandle<()>> = Vec::new();
+    let resp_address = local_address(resp_listener.as_ref());
+    let http_address = local_address(http_listener.as_ref());
+    if let Some(listener) = resp_listener {
+        let settings = Settings {
+            value_bytes_max: config.max_value,
+            password: config.resp_password.as_deref().map(Password::new),
+            ..Settings::default()
+        };
+        let (backend, status) = (peer.backend.clone(), peer.status.clone());
+        let shared = Arc::new(Shared {
+            backend,
+            router,
+            status,
+            settings,
+            metrics,
+            started,
+        });
+        endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
+    }
+    if let Some(listener) = http_listener {
+        let shown = Shown {
+            status: peer.status.clone(),
+            registry: Arc::new(registry),
+        };
+        endpoints.push(runtime.spawn(async move {
+            if let Err(error) = http::serve(listener, shown, stopped).await {
+                tracing::error!(%error, "the HTTP endpoint ended");
+            }
+        }));
+    }
+
+    let ready_line = ready_line(config.output, &peer, resp_address, http_address);
+    let exit = runtime.block_on(live(peer, signals, &ready_line));
+    // The last answers go out before the process ends.
+    let _ = stop.send(true);
+    runtime.block_on(async {
+        let _ = tokio::time::timeout(GOODBYE_MAX, async {
+            for endpoint in endpoints {
+                let _ = endpoint.await;
+            }
+        })
+        .await;
+    });
+    runtime.shutdown_background();
+    Ok(exit)
+}
+
+fn bind(
+    runtime: &Runtime,
+    flag: &str,
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, String> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    runtime.block_on(TcpListener::bind(address)).map(Some).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "another program listens on {address} already (perhaps another peer): choose another address with {flag}"
+        ),
+        _ => format!("cannot listen on {flag} {address}: {error}"),
+    })
+}
+
+fn local_address(listener: Option<&TcpListener>) -> Option<SocketAddr> {
+    listener.and_then(|listener| listener.local_addr().ok())
+}
+
+/// The line that says that this peer serves.
+fn ready_line(
+    format: Format,
+    peer: &Peer,
+    resp: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+) -> String {
+    match format {
+        Format::Json => {
+            // By hand for the order of the fields, which is part of how it is documented.
+            let text = |text: &str| serde_json::Value::from(text).to_string();
+            let address = |address: Option<SocketAddr>| {
+                address.map_or("null".into(), |a| text(&a.to_string()))
+            };
+            format!(
+                r#"{{"event":"ready","peer_id":{},"listen":[{}],"resp":{},"http":{}}}"#,
+                text(&peer.peer_id),
+                peer.listen
+                    .iter()
+                    .map(|listen| text(listen))
+                    .collect::<Vec<_>>()
+                    .join(","),
+                address(resp),
+                address(http),
+            )
+        }
+        Format::Text => {
+            let address = |address: Option<SocketAddr>| {
+                address.map_or("off".into(), |address| address.to_string())
+            };
+            format!(
+                "ready peer={} resp={} http={}",
+                peer.peer_id,
+                address(resp),
+                address(http)
+            )
+        }
+    }
+}
+
+/// Follows the peer from its start to its end.
+async fn live(peer: Peer, mut signals: Signals, ready_line: &str) -> ExitCode {
+    let Peer {
+        mut events, stop, ..
+    } = peer;
+    let mut announced = false;
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event.unwrap_or(Event::Stopped),
+            _ = signals.next() => break,
+        };
+        match event {
+            Event::Ready if announced => tracing::info!("serves again"),
+            Event::Ready => {
+                announced = true;
+                let mut out = io::stdout().lock();
+                // Nobody may be reading any more; the peer serves all the same.
+                let _ = writeln!(out, "{ready_line}").and_then(|()| out.flush());
+            }
+            other => {
+                if let Some(exit) = ended(other) {
+                    return exit;
+                }
+            }
+        }
+    }
+    tracing::info!("stopping; a second signal stops at once");
+    stop();
+    let finished = async {
+        loop {
+            if let Some(exit) = ended(events.recv().await.unwrap_or(Event::Stopped)) {
+                return exit;
+            }
+        }
+    };
+    tokio::select! {
+        exit = finished => exit,
+        number = signals.next() => {
+            tracing::warn!("stopping at once");
+            // What the endpoints still hold is dropped: nobody waits for it any longer.
+            std::process::exit(128 + number);
+        }
+        () = tokio::time::sleep(STOP_MAX) => {
+            tracing::warn!("handing over took too long; stopping without");
+            Exit::Done.into()
+        }
+    }
+}
+
+/// Tells an event to the log; whether it is the last one.
+fn ended(event: Event) -> Option<ExitCode> {
+    match event {
+        Event::Stopped => {
+            tracing::info!("stopped");
+            return Some(Exit::Done.into());
+        }
+        Event::Fatal(why) => {
+            tracing::error!("{why}");
+            return Some(ExitCode::FAILURE);
+        }
+        Event::Ready => {}
+        Event::NotReady => tracing::warn!("does not serve"),
+        Event::Reincarnate(why) => tracing::warn!("starts anew: {why}"),
+        Event::Note(line) => tracing::info!("{line}"),
+        other => tracing::info!(?other),
+    }
+    None
+}
+
+/// What asks the process to stop.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    parent: Option<mpsc::Receiver<()>>,
+}
+
+impl Signals {
+    fn new(stop_with_stdin: bool) -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            parent: stop_with_stdin.then(watch_stdin),
+        })
+    }
+
+    /// Waits for the next one: its number.
+    async fn next(&mut self) -> i32 {
+        let parent: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &mut self.parent
+        {
+            Some(parent) => Box::pin(async {
+                parent.recv().await;
+            }),
+            None => Box::pin(std::future::pending()),
+        };
+        let number = tokio::select! {
+            _ = self.interrupt.recv() => 2,
+            _ = self.terminate.recv() => 15,
+            () = parent => {
+                // Once: the channel stays closed.
+                0
+            }
+        };
+        if number == 0 {
+            self.parent = None;
+            return 15;
+        }
+        number
+    }
+}
+
+/// Tells when stdin ends: the parent holds its other end, and lets go of it however it dies.
+fn watch_stdin() -> mpsc::Receiver<()> {
+    let (gone, parent) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        drop(gone);
+    });
+    parent
+}

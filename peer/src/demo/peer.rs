@@ -1,0 +1,262 @@
+//! One peer of the demo: where it is, how it is started, when it serves.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a peer may take to serve.
+const START_MAX: Duration = Duration::from_secs(60);
+/// A port that was free when it was chosen may be taken when the peer gets there: so often others are tried.
+const ATTEMPTS: u32 = 3;
+
+/// One peer of the demo.
+pub struct DemoPeer {
+    /// For people.
+    pub name: String,
+    /// How it gets into the network.
+    pub enter: Vec<String>,
+    /// What it says while it runs.
+    pub log: PathBuf,
+    /// Its process, as long as it has not been seen to have ended.
+    pub child: Option<Child>,
+    home: PathBuf,
+    network: String,
+    /// Whether it takes the ports that client commands try by themselves, if they are free.
+    usual_ports: bool,
+    ports: Ports,
+    out: Option<mpsc::Receiver<String>>,
+}
+
+/// Where a peer listens on loopback.
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    listen: SocketAddr,
+    resp: SocketAddr,
+    http: SocketAddr,
+}
+
+/// What a peer says when it begins to serve.
+#[derive(serde::Deserialize)]
+struct ReadyLine {
+    listen: Vec<String>,
+}
+
+impl DemoPeer {
+    /// The peer of this number, not started yet.
+    pub fn new(index: usize, directory: &Path, network: &str) -> DemoPeer {
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        DemoPeer {
+            name: format!("peer {}", index + 1),
+            enter: Vec::new(),
+            log: directory.join(format!("peer-{}.log", index + 1)),
+            child: None,
+            home: directory.join(format!("peer-{}", index + 1)),
+            network: network.to_owned(),
+            usual_ports: index == 0,
+            ports: Ports {
+                listen: nowhere,
+                resp: nowhere,
+                http: nowhere,
+            },
+            out: None,
+        }
+    }
+
+    /// Where its clients connect.
+    pub fn resp(&self) -> SocketAddr {
+        self.ports.resp
+    }
+
+    /// Where its status is.
+    pub fn http(&self) -> SocketAddr {
+        self.ports.http
+    }
+
+    /// What a person types to start it again at the same place.
+    pub fn command_line(&self, program: &Path) -> String {
+        let words = std::iter::once(program.display().to_string()).chain(self.arguments());
+        words
+            .map(|word| quoted(&word))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let Ports { listen, resp, http } = self.ports;
+        let mut arguments: Vec<String> = vec!["run".into()];
+        for (flag, value) in [
+            ("--data-dir", self.home.display().to_string()),
+            ("--network", self.network.clone()),
+            ("--listen", format!("/ip4/127.0.0.1/tcp/{}", listen.port())),
+            ("--resp", resp.to_string()),
+            ("--http", http.to_string()),
+            ("--cluster", self.name.replace(' ', "-")),
+        ] {
+            arguments.extend([flag.to_owned(), value]);
+        }
+        arguments.extend(self.enter.iter().cloned());
+        arguments
+    }
+
+    /// Starts its process on ports that are free.
+    pub fn start(&mut self, program: &Path) -> Result<(), String> {
+        let problem = |name: &str, error: std::io::Error| format!("cannot start {name}: {error}");
+        self.ports = free_ports(self.usual_ports).map_err(|error| problem(&self.name, error))?;
+        let log = std::fs::File::create(&self.log).map_err(|error| problem(&self.name, error))?;
+        let mut command = Command::new(program);
+        command
+            .args(self.arguments())
+            .args(["--output", "json", "--stop-with-stdin"])
+            // The pipe that it watches: its end here closes when this process ends.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        for (name, _) in std::env::vars_os() {
+            // Settings meant for a peer of the person's own.
+            if name.to_string_lossy().starts_with("SCATTER_") {
+                command.env_remove(name);
+            }
+        }
+        // An interrupt at the terminal is for the demo, which tells its peers.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command
+            .spawn()
+            .map_err(|error| problem(&self.name, error))?;
+        let (sender, out) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    // Read on when nobody wants more, so that the peer never blocks.
+                    let _ = sender.send(line);
+                }
+            });
+        }
+        self.child = Some(child);
+        self.out = Some(out);
+        Ok(())
+    }
+
+    /// Waits until it serves, on other ports if need be: an address to enter the network through.
+    pub async fn ready(&mut self, program: &Path) -> Result<String, String> {
+        let mut attempt = 1;
+        let line = loop {
+            match self.first_line().await {
+                Some(line) => break line,
+                None if attempt < ATTEMPTS && self.has_ended() => {
+                    attempt += 1;
+                    self.usual_ports = false;
+                    self.start(program)?;
+                }
+                None => return Err(self.problem("does not serve")),
+            }
+        };
+        let ready: ReadyLine =
+            serde_json::from_str(&line).map_err(|_| self.problem("printed something else"))?;
+        let on_loopback = ready
+            .listen
+            .iter()
+            .find(|listen| listen.starts_with("/ip4/127.0.0.1/"));
+        on_loopback
+            .or(ready.listen.first())
+            .cloned()
+            .ok_or_else(|| self.problem("has no address"))
+    }
+
+    /// The first line that it prints, or `None` if it ends before or takes too long.
+    async fn first_line(&self) -> Option<String> {
+        let until = Instant::now() + START_MAX;
+        let out = self.out.as_ref()?;
+        loop {
+            match out.try_recv() {
+                Ok(line) => return Some(line),
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    // Its output has ended, so it is about to.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    return None;
+                }
+                Err(mpsc::TryRecvError::Empty) if Instant::now() > until => return None,
+                Err(mpsc::TryRecvError::Empty) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await
+                }
+            }
+        }
+    }
+
+    /// Whether it has ended, most likely because a port was taken meanwhile.
+    fn has_ended(&mut self) -> bool {
+        match self.child.as_mut().map(Child::try_wait) {
+            Some(Ok(None)) => false,
+            _ => {
+                self.child = None;
+                true
+            }
+        }
+    }
+
+    fn last_of_log(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+
+    fn problem(&self, what: &str) -> String {
+        format!(
+            "{} {what}; the end of its log:\n{}",
+            self.name,
+            self.last_of_log()
+        )
+    }
+}
+
+/// Three free ports on loopback.
+fn free_ports(usual: bool) -> std::io::Result<Ports> {
+    let hold = |wanted: u16| {
+        let wanted = if usual { wanted } else { 0 };
+        TcpListener::bind(("127.0.0.1", wanted)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)))
+    };
+    // Held until all are chosen, so that none is chosen twice.
+    let (listen, resp, http) = (hold(6478)?, hold(6479)?, hold(6480)?);
+    Ok(Ports {
+        listen: listen.local_addr()?,
+        resp: resp.local_addr()?,
+        http: http.local_addr()?,
+    })
+}
+
+/// A word as a shell takes it back.
+pub fn quoted(word: &str) -> String {
+    if !word.is_empty()
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_./:,=@%+".contains(&byte))
+    {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        for word in ["", "a b", "it's", "$HOME", "/ip4/127.0.0.1/tcp/1", "*"] {
+            let out = Command::new("sh")
+                .arg("-c")
+                .arg(format!("printf %s {}", quoted(word)))
+                .output()
+                .unwrap();
+            assert_eq!(out.stdout, word.as_bytes());
+        }
+    }
+
+    #[test]
+    fn ports_are_all_different() {
+        let Ports { listen, resp, http } = free_ports(false).unwrap();
+        assert!(listen != resp && resp != http && http != listen);
+    }
+}

@@ -1,0 +1,100 @@
+//! Status as metrics, made anew for each scrape: nothing has to be kept up to date beside it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::status::{GroupStatus, StatusSource};
+
+/// What `/v1/status` says, as metrics.
+pub struct StatusMetrics(pub Arc<dyn StatusSource>);
+
+impl fmt::Debug for StatusMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StatusMetrics")
+    }
+}
+
+impl Collector for StatusMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = self.0.status();
+        let ready = i64::from(self.0.readiness().ready);
+        gauge(
+            &mut encoder,
+            "ready",
+            "1 if a client operation sent now will be answered",
+            ready,
+        )?;
+        gauge(
+            &mut encoder,
+            "uptime_seconds",
+            "Since the process started",
+            whole(status.uptime_s),
+        )?;
+        gauge(
+            &mut encoder,
+            "groups",
+            "Groups that this peer is a member of",
+            whole(status.groups.len() as u64),
+        )?;
+        let sum =
+            |of: fn(&GroupStatus) -> u64| status.groups.iter().map(of).fold(0, u64::saturating_add);
+        gauge(
+            &mut encoder,
+            "keys",
+            "Keys held, about",
+            whole(sum(|group| group.keys)),
+        )?;
+        gauge(
+            &mut encoder,
+            "stored_bytes",
+            "Bytes of keys and values held, about",
+            whole(sum(|group| group.bytes)),
+        )?;
+        let by_group: [ByGroup; 4] = [
+            ("group_members", "Members of the group", |group| {
+                group.members.len() as f64
+            }),
+            (
+                "group_epoch",
+                "Goes up with each reconfiguration of the group",
+                |group| group.epoch as f64,
+            ),
+            (
+                "group_has_leader",
+                "1 if a leader of the group is known",
+                |group| f64::from(u8::from(group.leader.is_some())),
+            ),
+            (
+                "group_operations_per_second",
+                "Client operations, lately",
+                |group| group.ops_per_s,
+            ),
+        ];
+        for (name, help, value) in by_group {
+            let metric = ConstGauge::new(0.0_f64);
+            let mut family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+            for group in &status.groups {
+                let labels = [("group", group.id.as_str())];
+                ConstGauge::new(value(group)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Name, help, and what it is of one group.
+type ByGroup = (&'static str, &'static str, fn(&GroupStatus) -> f64);
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
+    let metric = ConstGauge::new(value);
+    let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+    metric.encode(family)
+}

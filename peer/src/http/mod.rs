@@ -1,0 +1,116 @@
+//! The endpoint for people and monitoring: health, metrics, status.
+//!
+//! Everything here is read-only and open to whoever can connect; by default only this machine can.
+
+mod listener;
+mod metrics;
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::status::StatusSource;
+use listener::Bounded;
+pub use metrics::StatusMetrics;
+
+/// What the endpoint shows.
+#[derive(Clone)]
+pub struct Shown {
+    /// Status and readiness.
+    pub status: Arc<dyn StatusSource>,
+    /// All metrics.
+    pub registry: Arc<Registry>,
+}
+
+/// Serves until `stop` becomes true.
+pub async fn serve(
+    listener: TcpListener,
+    shown: Shown,
+    mut stop: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let router = axum::Router::new()
+        .route("/healthz", get(health))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/v1/status", get(status))
+        .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
+        .method_not_allowed_fallback(|| async {
+            problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method")
+        })
+        .with_state(shown);
+    let stopped = async move {
+        // An error means that nobody can say it any more.
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    axum::serve(Bounded::new(listener), router)
+        .with_graceful_shutdown(stopped)
+        .await
+}
+
+/// The process runs and answers.
+async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// A client operation sent now will be answered. With `?verbose`, what that rests on.
+async fn ready(State(shown): State<Shown>, RawQuery(query): RawQuery) -> Response {
+    let readiness = shown.status.readiness();
+    let code = if readiness.ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let verbose = query.is_some_and(|query| {
+        query
+            .split('&')
+            .any(|part| part.split('=').next() == Some("verbose"))
+    });
+    let mut text = String::new();
+    if verbose {
+        for check in &readiness.checks {
+            let sign = if check.ok { '+' } else { '-' };
+            text.push_str(&format!("[{sign}] {}: {}\n", check.name, check.detail));
+        }
+    }
+    text.push_str(if readiness.ready {
+        "ready\n"
+    } else {
+        "not ready\n"
+    });
+    (code, text).into_response()
+}
+
+async fn metrics(State(shown): State<Shown>) -> Response {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &shown.registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(_) => problem(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "metrics cannot be written",
+        ),
+    }
+}
+
+async fn status(State(shown): State<Shown>) -> Response {
+    match serde_json::to_vec(&shown.status.status()) {
+        Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(_) => problem(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "status cannot be written",
+        ),
+    }
+}
+
+fn problem(code: StatusCode, text: &str) -> Response {
+    let body = serde_json::json!({ "error": text }).to_string();
+    (code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

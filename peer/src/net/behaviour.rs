@@ -1,0 +1,294 @@
+//! Which connections there are to each peer, on which of them we write, and which have to go.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use libp2p::core::Endpoint;
+use libp2p::core::transport::PortUse;
+use libp2p::swarm::{
+    CloseConnection, ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, NotifyHandler,
+    THandler, THandlerInEvent, THandlerOutEvent, ToSwarm,
+};
+use libp2p::{Multiaddr, PeerId};
+use overlay::PeerKey;
+
+use super::event::{NetEvent, RefusedBy};
+use super::handler::{Attached, Handler, Order, Report};
+use super::hello::Refusal;
+use super::identity::peer_key_of;
+use super::link::Link;
+use super::shared::Shared;
+
+/// How long a peer that we refused may take to hang up itself, having read why.
+const REFUSED_LINGER: Duration = Duration::from_secs(2);
+
+/// What the driver hears of it.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A hello of this peer was accepted, or ours by it.
+    Accepted(PeerKey),
+    /// One of us does not want the other.
+    Refused(PeerKey),
+    /// The last connection is gone.
+    Gone(PeerKey),
+}
+
+/// See the module.
+pub(super) struct Streams {
+    shared: Arc<Shared>,
+    // Filled in `on_swarm_event` only: a connection that a handler was made for may still be denied.
+    peers: HashMap<PeerId, Peer>,
+    actions: VecDeque<ToSwarm<Event, Order>>,
+    waker: Option<Waker>,
+}
+
+struct Peer {
+    link: Arc<Link>,
+    connections: Vec<Connection>,
+    /// Where our streams are.
+    writing: ConnectionId,
+}
+
+struct Connection {
+    id: ConnectionId,
+    accepted: bool,
+    /// When it is closed if no hello was accepted by then, or, where one of us refused, in any case.
+    until: Instant,
+    refused: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("its key is not an ed25519 key")]
+struct ForeignKey;
+
+impl Streams {
+    pub(super) fn new(shared: Arc<Shared>) -> Streams {
+        Streams {
+            shared,
+            peers: HashMap::new(),
+            actions: VecDeque::new(),
+            waker: None,
+        }
+    }
+
+    /// Closes connections that came to nothing. Cheap; called about every second.
+    pub(super) fn tick(&mut self, now: Instant) {
+        let due = |peer: (&PeerId, &Peer)| -> Vec<(PeerId, ConnectionId)> {
+            let due = peer
+                .1
+                .connections
+                .iter()
+                .filter(|c| (c.refused || !c.accepted) && c.until <= now);
+            due.map(|connection| (*peer.0, connection.id)).collect()
+        };
+        let due: Vec<_> = self.peers.iter().flat_map(due).collect();
+        for (peer_id, connection) in due {
+            self.close(peer_id, connection);
+        }
+    }
+
+    /// Closes a connection, if it is still there.
+    pub(super) fn close(&mut self, peer_id: PeerId, connection: ConnectionId) {
+        self.act(ToSwarm::CloseConnection {
+            peer_id,
+            connection: CloseConnection::One(connection),
+        });
+    }
+
+    /// Says hello once more to every peer, so that those of another ring are found out.
+    pub(super) fn check(&mut self) {
+        let connections: Vec<_> = self
+            .peers
+            .iter()
+            .map(|(peer_id, peer)| (*peer_id, peer.writing))
+            .collect();
+        for (peer_id, connection) in connections {
+            self.order(peer_id, connection, Order::Check);
+        }
+    }
+
+    /// Whether there is a connection to this peer, accepted or not.
+    pub(super) fn is_connected(&self, peer: &PeerId) -> bool {
+        self.peers.contains_key(peer)
+    }
+
+    fn established(&mut self, peer_id: PeerId, connection: ConnectionId) {
+        let Some(key) = peer_key_of(&peer_id) else {
+            return;
+        };
+        // Half as long again as a hello may take: streams are opened one after the other.
+        let until = Instant::now() + self.shared.config.timing.hello * 3 / 2;
+        let shared = &self.shared;
+        let peer = self.peers.entry(peer_id).or_insert_with(|| Peer {
+            link: shared.links.get_or_add(key),
+            connections: Vec::new(),
+            writing: connection,
+        });
+        peer.connections.push(Connection {
+            id: connection,
+            accepted: false,
+            until,
+            refused: false,
+        });
+        let (link, is_first) = (peer.link.clone(), peer.writing == connection);
+        // Only now, that the connection is established, are streams opened: before it they might never come about.
+        self.order(peer_id, connection, Order::Attach(Attached(link)));
+        if is_first {
+            self.order(peer_id, connection, Order::Open);
+        }
+    }
+
+    fn closed(&mut self, peer_id: PeerId, connection: ConnectionId) {
+        let Some(peer) = self.peers.get_mut(&peer_id) else {
+            return;
+        };
+        peer.connections.retain(|other| other.id != connection);
+        peer.link.closed(connection, &self.shared.inbox);
+        match peer.connections.first() {
+            // Of simultaneous dials two connections remain: the peer is gone with the last of them.
+            None => {
+                let key = peer.link.peer;
+                self.peers.remove(&peer_id);
+                self.act(ToSwarm::GenerateEvent(Event::Gone(key)));
+            }
+            Some(next) if peer.writing == connection => {
+                peer.writing = next.id;
+                let next = next.id;
+                self.order(peer_id, next, Order::Open);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn refused(
+        &mut self,
+        peer_id: PeerId,
+        connection: ConnectionId,
+        reason: Refusal,
+        by: RefusedBy,
+    ) {
+        let Some(peer) = self.peers.get_mut(&peer_id) else {
+            return;
+        };
+        let key = peer.link.peer;
+        let Some(connection) = peer
+            .connections
+            .iter_mut()
+            .find(|other| other.id == connection)
+        else {
+            return;
+        };
+        if std::mem::replace(&mut connection.refused, true) {
+            return; // Its other streams fare no better.
+        }
+        connection.until = Instant::now() + REFUSED_LINGER;
+        let id = connection.id;
+        if by == RefusedBy::Them {
+            self.close(peer_id, id);
+        }
+        // Whoever keeps coming back does not fill the log.
+        if self.shared.counters.refused(reason).is_power_of_two() {
+            match by {
+                RefusedBy::Us => tracing::warn!(peer = %peer_id, %reason, "refused a peer"),
+                RefusedBy::Them => tracing::warn!(peer = %peer_id, %reason, "a peer refused us"),
+            }
+        }
+        self.shared.inbox.tell(NetEvent::Refused {
+            peer: key,
+            reason,
+            by,
+        });
+        self.act(ToSwarm::GenerateEvent(Event::Refused(key)));
+    }
+
+    fn order(&mut self, peer_id: PeerId, connection: ConnectionId, event: Order) {
+        self.act(ToSwarm::NotifyHandler {
+            peer_id,
+            handler: NotifyHandler::One(connection),
+            event,
+        });
+    }
+
+    fn act(&mut self, action: ToSwarm<Event, Order>) {
+        self.actions.push_back(action);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn handler(&self, peer: PeerId, connection: ConnectionId) -> Result<Handler, ConnectionDenied> {
+        let key = peer_key_of(&peer).ok_or_else(|| ConnectionDenied::new(ForeignKey))?;
+        Ok(Handler::new(self.shared.clone(), key, peer, connection))
+    }
+}
+
+impl NetworkBehaviour for Streams {
+    type ConnectionHandler = Handler;
+    type ToSwarm = Event;
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.handler(peer, connection)
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: Endpoint,
+        _: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.handler(peer, connection)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        match event {
+            FromSwarm::ConnectionEstablished(event) => {
+                self.established(event.peer_id, event.connection_id)
+            }
+            FromSwarm::ConnectionClosed(event) => self.closed(event.peer_id, event.connection_id),
+            _ => {}
+        }
+    }
+
+    fn on_connection_handler_event(
+        &mut self,
+        peer_id: PeerId,
+        id: ConnectionId,
+        report: THandlerOutEvent<Self>,
+    ) {
+        match report {
+            Report::Accepted => {
+                let Some(peer) = self.peers.get_mut(&peer_id) else {
+                    return;
+                };
+                let key = peer.link.peer;
+                if let Some(connection) = peer.connections.iter_mut().find(|other| other.id == id) {
+                    connection.accepted = true;
+                }
+                self.act(ToSwarm::GenerateEvent(Event::Accepted(key)));
+            }
+            Report::Refused(reason, by) => self.refused(peer_id, id, reason, by),
+            Report::Broken(why) => {
+                tracing::debug!(peer = %peer_id, %why, "closing a connection");
+                self.close(peer_id, id);
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToSwarm<Event, THandlerInEvent<Self>>> {
+        if let Some(action) = self.actions.pop_front() {
+            return Poll::Ready(action);
+        }
+        self.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}

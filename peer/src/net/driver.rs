@@ -1,0 +1,329 @@
+//! The task that polls the swarm: dials, closes, and tells. Nothing in it waits for anything but the network.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use libp2p::futures::StreamExt;
+use libp2p::swarm::behaviour::toggle::Toggle;
+use libp2p::swarm::dial_opts::DialOpts;
+use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
+use libp2p::{PeerId, Swarm, identify, mdns, ping};
+use tokio::time::{MissedTickBehavior, sleep_until, timeout};
+
+use super::addresses::{Ours, dialable, is_dialable, split};
+use super::behaviour::{Event, Streams};
+use super::event::NetEvent;
+use super::identity::{peer_id_of, peer_key_of};
+use super::limits::Limits;
+use super::redial::{ADDRESSES_MAX, Due, Redial, Target, Until};
+use super::shared::{Pending, Shared};
+
+/// How often what has no event of its own is looked after.
+const TICK: Duration = Duration::from_secs(1);
+/// At the end, so long for what is queued, and again so long for connections to close.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What libp2p runs on each connection. `limits` first: what it denies, no other hears of.
+#[derive(NetworkBehaviour)]
+pub(super) struct Behaviour {
+    limits: Limits,
+    streams: Streams,
+    identify: identify::Behaviour,
+    ping: ping::Behaviour,
+    mdns: Toggle<mdns::tokio::Behaviour>,
+}
+
+/// See the module.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    swarm: Swarm<Behaviour>,
+    redial: Redial,
+    ours: Ours,
+    told: Vec<String>,
+}
+
+impl Behaviour {
+    pub(super) fn new(shared: &Arc<Shared>, key: libp2p::identity::PublicKey) -> Behaviour {
+        let timing = &shared.config.timing;
+        let me = key.to_peer_id();
+        let mdns = shared
+            .config
+            .mdns
+            .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), me));
+        let mdns = mdns.and_then(|mdns| {
+            mdns.inspect_err(|error| tracing::warn!(%error, "no discovery on the local network"))
+                .ok()
+        });
+        let identify = identify::Config::new(super::hello::PROTOCOL.into(), key)
+            .with_agent_version(concat!("scatter/", env!("CARGO_PKG_VERSION")).into())
+            // We are told addresses by those who vouch for them, not by whoever connects.
+            .with_cache_size(0);
+        let ping = ping::Config::new()
+            .with_interval(timing.ping_interval)
+            .with_timeout(timing.ping_timeout);
+        Behaviour {
+            limits: Limits::new(shared.clone()),
+            streams: Streams::new(shared.clone()),
+            identify: identify::Behaviour::new(identify),
+            ping: ping::Behaviour::new(ping),
+            mdns: mdns.into(),
+        }
+    }
+}
+
+impl Driver {
+    pub(super) fn new(shared: Arc<Shared>, swarm: Swarm<Behaviour>) -> Driver {
+        let mut redial = Redial::new(shared.config.timing.clone());
+        let now = Instant::now();
+        for address in &shared.config.join {
+            let Some((at, peer)) = split(address.clone()) else {
+                tracing::warn!(%address, "this address names no peer of ours");
+                continue;
+            };
+            if peer == Some(shared.me) {
+                continue;
+            }
+            if !is_dialable(&at, true) {
+                tracing::warn!(%address, "this build speaks /ip4 and /ip6 with /tcp only");
+                continue;
+            }
+            let target = peer.map_or(Target::Door(at.clone()), Target::Peer);
+            redial.add(target, at, Until::Forever, false, now);
+        }
+        Driver {
+            shared,
+            swarm,
+            redial,
+            ours: Ours::default(),
+            told: Vec::new(),
+        }
+    }
+
+    /// Until it is told to stop.
+    pub(super) async fn run(mut self) {
+        let shared = self.shared.clone();
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.dial_due();
+            let dial_at = self.redial.next();
+            let dial_due = sleep_until(dial_at.unwrap_or_else(Instant::now).into());
+            tokio::select! {
+                event = self.swarm.select_next_some() => self.on_event(event),
+                orders = shared.orders.take() => {
+                    if self.carry_out(orders) {
+                        break;
+                    }
+                }
+                _ = tick.tick() => self.tick(),
+                () = dial_due, if dial_at.is_some() => {}
+            }
+        }
+        self.farewell().await;
+        shared.inbox.close();
+    }
+
+    fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        let now = Instant::now();
+        match event {
+            SwarmEvent::Behaviour(BehaviourEvent::Streams(event)) => match event {
+                Event::Accepted(peer) => self.redial.accepted(peer, now),
+                Event::Refused(peer) => self.redial.refused(peer, now),
+                Event::Gone(peer) => self.redial.gone(peer, now),
+            },
+            SwarmEvent::Behaviour(BehaviourEvent::Ping(event)) => self.on_ping(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received {
+                peer_id,
+                info,
+                ..
+            })) => {
+                self.ours.observed(&info.observed_addr, peer_id);
+                self.tell_addresses();
+            }
+            SwarmEvent::Behaviour(BehaviourEvent::Mdns(event)) => self.on_mdns(event, now),
+            SwarmEvent::ConnectionEstablished {
+                peer_id,
+                connection_id,
+                ..
+            } => {
+                if let Some(peer) = peer_key_of(&peer_id) {
+                    self.redial.connected(peer, connection_id);
+                }
+            }
+            SwarmEvent::ConnectionClosed { peer_id, cause, .. } => {
+                tracing::debug!(peer = %peer_id, ?cause, "a connection closed");
+            }
+            SwarmEvent::OutgoingConnectionError {
+                connection_id,
+                peer_id,
+                error,
+            } => {
+                tracing::debug!(?peer_id, %error, "a dial failed");
+                self.redial.failed(connection_id, now);
+            }
+            SwarmEvent::IncomingConnectionError { error, .. } => {
+                tracing::debug!(%error, "a handshake failed")
+            }
+            SwarmEvent::NewListenAddr { address, .. } => {
+                self.ours.listening(address);
+                self.tell_addresses();
+            }
+            SwarmEvent::ExpiredListenAddr { address, .. } => {
+                self.ours.expired(&address);
+                self.tell_addresses();
+            }
+            SwarmEvent::ListenerClosed {
+                addresses, reason, ..
+            } => {
+                tracing::error!(?addresses, ?reason, "no longer listening");
+                addresses
+                    .iter()
+                    .for_each(|address| self.ours.expired(address));
+                self.tell_addresses();
+            }
+            SwarmEvent::ListenerError { error, .. } => {
+                tracing::warn!(%error, "could not take a connection")
+            }
+            _ => {}
+        }
+    }
+
+    fn on_ping(
+        &mut self,
+        ping::Event {
+            peer,
+            connection,
+            result,
+        }: ping::Event,
+    ) {
+        match result {
+            Ok(rtt) => {
+                let link = peer_key_of(&peer).and_then(|peer| self.shared.links.get(&peer));
+                if let Some(link) = link {
+                    link.set_rtt(rtt);
+                }
+            }
+            Err(ping::Failure::Unsupported) => {}
+            // libp2p keeps the first failure in a row to itself: this is the second.
+            Err(_) => self.swarm.behaviour_mut().streams.close(peer, connection),
+        }
+    }
+
+    fn on_mdns(&mut self, event: mdns::Event, now: Instant) {
+        let mdns::Event::Discovered(found) = event else {
+            return;
+        };
+        for (peer_id, address) in found {
+            let Some((address, _)) = split(address) else {
+                continue;
+            };
+            if let Some(peer) = peer_key_of(&peer_id).filter(|_| is_dialable(&address, true)) {
+                let connected = self.swarm.is_connected(&peer_id);
+                self.redial
+                    .add(Target::Peer(peer), address, Until::Found, connected, now);
+            }
+        }
+    }
+
+    /// Whether that was the last order.
+    fn carry_out(&mut self, orders: Pending) -> bool {
+        let now = Instant::now();
+        for (peer, texts) in orders.dial {
+            let addresses = dialable(
+                &peer,
+                &texts,
+                self.shared.config.dial_private,
+                ADDRESSES_MAX,
+            );
+            let connected = self.swarm.is_connected(&peer_id_of(&peer));
+            let until = Until::Wanted(now + self.shared.config.timing.wanted);
+            self.redial
+                .want(Target::Peer(peer), addresses, until, connected, now);
+            if let Some(link) = self.shared.links.get(&peer) {
+                link.asked.store(false, Ordering::Relaxed);
+            }
+        }
+        for (peer_id, connection) in orders.close {
+            self.swarm
+                .behaviour_mut()
+                .streams
+                .close(peer_id, connection);
+        }
+        if orders.check {
+            self.swarm.behaviour_mut().streams.check();
+        }
+        orders.stop
+    }
+
+    fn dial_due(&mut self) {
+        let now = Instant::now();
+        for Due { target, addresses } in self.redial.due(now) {
+            // Every dial takes a port of its own: two that leave from their listening ports towards each other can both
+            // fail. Both may succeed then, and two connections are fine.
+            let dial = match (&target, addresses.first()) {
+                (Target::Peer(peer), _) => DialOpts::peer_id(peer_id_of(peer))
+                    .addresses(addresses)
+                    .allocate_new_port()
+                    .build(),
+                (Target::Door(_), Some(address)) => DialOpts::unknown_peer_id()
+                    .address(address.clone())
+                    .allocate_new_port()
+                    .build(),
+                (Target::Door(_), None) => continue,
+            };
+            self.redial.dialing(&target, dial.connection_id());
+            if let Err(error) = self.swarm.dial(dial) {
+                tracing::debug!(?target, %error, "a dial did not begin");
+                self.redial.pause(&target, now);
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        let streams = &mut self.swarm.behaviour_mut().streams;
+        streams.tick(now);
+        let redial = &self.redial;
+        self.shared.links.retain(|link| {
+            let is_wanted = redial.is_wanted(&link.peer);
+            let is_asked = link.asked.load(Ordering::Relaxed);
+            link.wanted.store(is_wanted || is_asked, Ordering::Relaxed);
+            if !link.is_up() {
+                link.expire(now);
+            }
+            is_wanted || link.is_up() || streams.is_connected(&peer_id_of(&link.peer))
+        });
+    }
+
+    fn tell_addresses(&mut self) {
+        let told = self.ours.told();
+        if told != self.told {
+            self.told.clone_from(&told);
+            self.shared.inbox.tell(NetEvent::Addresses(told));
+        }
+    }
+
+    /// Lets writers finish and connections close, for a moment.
+    async fn farewell(mut self) {
+        let deadline = Instant::now() + FAREWELL;
+        while Instant::now() < deadline
+            && self
+                .shared
+                .links
+                .all()
+                .iter()
+                .any(|link| link.is_up() && !link.is_drained())
+        {
+            let _ = timeout(Duration::from_millis(5), self.swarm.select_next_some()).await;
+        }
+        let peers: Vec<PeerId> = self.swarm.connected_peers().copied().collect();
+        for peer in peers {
+            let _ = self.swarm.disconnect_peer_id(peer);
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while Instant::now() < deadline && self.swarm.network_info().num_peers() > 0 {
+            let _ = timeout(Duration::from_millis(50), self.swarm.select_next_some()).await;
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! One connection: opens our streams on it, answers those of the other side, and gives each a task of its own.
+//!
+//! Frames never pass through here nor through the swarm: seven unread events of a connection stall all its streams.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::iter;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use libp2p::core::UpgradeInfo;
+use libp2p::core::upgrade::{InboundUpgrade, OutboundUpgrade};
+use libp2p::swarm::handler::{
+    ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound,
+};
+use libp2p::swarm::{
+    ConnectionHandler, ConnectionHandlerEvent, ConnectionId, Stream, StreamUpgradeError,
+    SubstreamProtocol,
+};
+use libp2p::{PeerId, futures::FutureExt, futures::future::BoxFuture};
+use overlay::PeerKey;
+use tokio::sync::watch;
+
+use super::event::RefusedBy;
+use super::hello::{self, Agreed, GreetingError, Instance, PROTOCOL, Purpose, Refusal};
+use super::link::{CLASSES, Link};
+use super::shared::Shared;
+use super::stats::count;
+use super::stream::{self, End};
+
+/// How long a reader may still hand over what had arrived when its connection went.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the behaviour tells a connection.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Whose queues it serves. First of all, and after the connection is established: a handler is made before anybody
+    /// knows whether the connection will be taken.
+    Attach(Attached),
+    /// Open a stream for each class: this is the connection that we write on.
+    Open,
+    /// Say hello once more.
+    Check,
+}
+
+/// A [`Link`], for all that need not see into it.
+pub(super) struct Attached(pub(super) Arc<Link>);
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.0.peer)
+    }
+}
+
+/// What a connection tells the behaviour.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// A hello was accepted, theirs or ours.
+    Accepted,
+    /// One of us does not want the other.
+    Refused(Refusal, RefusedBy),
+    /// A stream did not come about for another reason. The connection is of no use.
+    Broken(String),
+}
+
+/// See the module.
+pub(super) struct Handler {
+    shared: Arc<Shared>,
+    peer: PeerKey,
+    peer_id: PeerId,
+    connection: ConnectionId,
+    link: Option<Arc<Link>>,
+    /// Streams of the other side that were accepted before [`Order::Attach`] came.
+    early: Vec<(Agreed, Stream)>,
+    /// Classes for which the other side has opened its stream. It has one each.
+    reading: [bool; 3],
+    open: VecDeque<Purpose>,
+    reports: VecDeque<Report>,
+    accepted: bool,
+    waker: Option<Waker>,
+    /// Dropped with the handler: tells the tasks that the connection is gone.
+    gone: watch::Sender<()>,
+}
+
+impl Handler {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        peer: PeerKey,
+        peer_id: PeerId,
+        connection: ConnectionId,
+    ) -> Handler {
+        Handler {
+            shared,
+            peer,
+            peer_id,
+            connection,
+            link: None,
+            early: Vec::new(),
+            reading: [false; 3],
+            open: VecDeque::new(),
+            reports: VecDeque::new(),
+            accepted: false,
+            waker: None,
+            gone: watch::Sender::new(()),
+        }
+    }
+
+    fn greeting(&self, purpose: Purpose) -> Greeting {
+        Greeting {
+            shared: self.shared.clone(),
+            peer: self.peer,
+            purpose,
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        self.reports.push_back(report);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The other side is one of us.
+    fn accept(&mut self, link: &Link, instance: Instance) {
+        let dead = link.accept(self.connection, instance, &self.shared.inbox);
+        if !dead.is_empty() {
+            let dead = dead
+                .into_iter()
+                .map(|connection| (self.peer_id, connection));
+            self.shared.orders.give(|orders| orders.close.extend(dead));
+        }
+        if !self.accepted {
+            self.accepted = true;
+            self.report(Report::Accepted);
+        }
+    }
+
+    fn opened_by_them(&mut self, agreed: Agreed, stream: Stream) {
+        let Some(link) = self.link.clone() else {
+            // One for each class and a check: more than that is not a peer of ours.
+            if self.early.len() <= CLASSES.len() {
+                self.early.push((agreed, stream));
+            }
+            return;
+        };
+        self.accept(&link, agreed.instance);
+        let Purpose::Frames(class) = agreed.purpose else {
+            return;
+        };
+        if std::mem::replace(&mut self.reading[class as usize], true) {
+            count(&self.shared.counters.violations);
+            self.report(Report::Broken(format!("a second {class:?} stream")));
+            return;
+        }
+        let shared = self.shared.clone();
+        self.spawn(Some(LAST_WORDS), async move {
+            stream::read(stream, &link, class, &shared).await
+        });
+    }
+
+    fn opened_by_us(&mut self, agreed: Agreed, stream: Stream) {
+        let Some(link) = self.link.clone() else {
+            return;
+        };
+        self.accept(&link, agreed.instance);
+        let Purpose::Frames(class) = agreed.purpose else {
+            return;
+        };
+        let stall = self.shared.config.timing.stall;
+        self.spawn(None, async move {
+            stream::write(stream, &link, class, stall).await
+        });
+    }
+
+    /// Runs one end of a stream until it ends or its connection is gone, then has the connection closed: a broken stream
+    /// is healed like a broken connection, by a new one.
+    fn spawn(&self, last_words: Option<Duration>, run: impl Future<Output = End> + Send + 'static) {
+        let (shared, connection) = (self.shared.clone(), (self.peer_id, self.connection));
+        let (peer, mut gone) = (self.peer, self.gone.subscribe());
+        tokio::spawn(async move {
+            let gone = async {
+                let _ = gone.changed().await;
+                if let Some(time) = last_words {
+                    tokio::time::sleep(time).await;
+                }
+            };
+            let end = tokio::select! {
+                end = run => end,
+                () = gone => return,
+            };
+            match end {
+                End::Stalled => _ = count(&shared.counters.stalled),
+                End::Violation(_) => _ = count(&shared.counters.violations),
+                End::Closed | End::Io(_) => {}
+            }
+            tracing::debug!(?peer, %end, "a stream ended");
+            shared
+                .orders
+                .give(|orders| _ = orders.close.insert(connection));
+        });
+    }
+
+    fn failed(&mut self, error: GreetingError) {
+        self.report(match error {
+            GreetingError::RefusedByUs(reason) => Report::Refused(reason, RefusedBy::Us),
+            GreetingError::RefusedByThem(reason) => Report::Refused(reason, RefusedBy::Them),
+            GreetingError::Garbage => {
+                count(&self.shared.counters.violations);
+                Report::Broken("not a greeting".into())
+            }
+            GreetingError::Io(error) => Report::Broken(error.to_string()),
+        });
+    }
+}
+
+impl ConnectionHandler for Handler {
+    type FromBehaviour = Order;
+    type ToBehaviour = Report;
+    type InboundProtocol = Greeting;
+    type OutboundProtocol = Greeting;
+    type InboundOpenInfo = ();
+    type OutboundOpenInfo = Purpose;
+
+    fn listen_protocol(&self) -> SubstreamProtocol<Greeting> {
+        SubstreamProtocol::new(self.greeting(Purpose::Check), ())
+            .with_timeout(self.shared.config.timing.hello)
+    }
+
+    // `connection_keep_alive` stays false: the streams of both sides keep a connection alive on both sides, as each holds
+    // an end of each. One that carries none is a spare and may go.
+
+    fn on_behaviour_event(&mut self, order: Order) {
+        match order {
+            Order::Attach(Attached(link)) => {
+                self.link = Some(link);
+                for (agreed, stream) in std::mem::take(&mut self.early) {
+                    self.opened_by_them(agreed, stream);
+                }
+            }
+            Order::Open => self.open.extend(CLASSES.map(Purpose::Frames)),
+            Order::Check => self.open.push_back(Purpose::Check),
+        }
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn on_connection_event(&mut self, event: ConnectionEvent<Greeting, Greeting, (), Purpose>) {
+        match event {
+            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
+                protocol: (agreed, stream),
+                ..
+            }) => self.opened_by_them(agreed, stream),
+            ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
+                protocol: (agreed, stream),
+                ..
+            }) => self.opened_by_us(agreed, stream),
+            ConnectionEvent::ListenUpgradeError(failed) => self.failed(failed.error),
+            ConnectionEvent::DialUpgradeError(DialUpgradeError { error, .. }) => match error {
+                StreamUpgradeError::Apply(error) => self.failed(error),
+                StreamUpgradeError::NegotiationFailed => {
+                    self.failed(GreetingError::RefusedByThem(Refusal::Version))
+                }
+                StreamUpgradeError::Timeout => {
+                    self.report(Report::Broken("no answer to a hello".into()))
+                }
+                StreamUpgradeError::Io(error) => self.report(Report::Broken(error.to_string())),
+            },
+            _ => {}
+        }
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<ConnectionHandlerEvent<Greeting, Purpose, Report>> {
+        if let Some(report) = self.reports.pop_front() {
+            return Poll::Ready(ConnectionHandlerEvent::NotifyBehaviour(report));
+        }
+        if let Some(purpose) = self.open.pop_front() {
+            let protocol = SubstreamProtocol::new(self.greeting(purpose), purpose)
+                .with_timeout(self.shared.config.timing.hello);
+            return Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest { protocol });
+        }
+        self.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Hello and answer as libp2p's upgrade of a stream, so that its deadline covers them too.
+pub(super) struct Greeting {
+    shared: Arc<Shared>,
+    peer: PeerKey,
+    /// What to ask for; of no meaning where we are asked.
+    purpose: Purpose,
+}
+
+impl UpgradeInfo for Greeting {
+    type Info = &'static str;
+    type InfoIter = iter::Once<&'static str>;
+
+    fn protocol_info(&self) -> Self::InfoIter {
+        iter::once(PROTOCOL)
+    }
+}
+
+impl InboundUpgrade<Stream> for Greeting {
+    type Output = (Agreed, Stream);
+    type Error = GreetingError;
+    type Future = BoxFuture<'static, Result<Self::Output, GreetingError>>;
+
+    fn upgrade_inbound(self, mut stream: Stream, _: &'static str) -> Self::Future {
+        async move {
+            let mine = self.shared.membership();
+            match hello::accept(&mut stream, &mine, &self.shared.me, &self.peer).await {
+                Ok(agreed) => Ok((agreed, stream)),
+                Err(error) => {
+                    if let GreetingError::RefusedByUs(_) = error {
+                        // Elsewhere: within the greeting's time the refusal might be taken for silence.
+                        tokio::spawn(hello::linger(stream));
+                    }
+                    Err(error)
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl OutboundUpgrade<Stream> for Greeting {
+    type Output = (Agreed, Stream);
+    type Error = GreetingError;
+    type Future = BoxFuture<'static, Result<Self::Output, GreetingError>>;
+
+    fn upgrade_outbound(self, mut stream: Stream, _: &'static str) -> Self::Future {
+        async move {
+            let mine = self.shared.membership();
+            let agreed = hello::open(
+                &mut stream,
+                &mine,
+                &self.shared.me,
+                &self.peer,
+                self.purpose,
+            )
+            .await?;
+            Ok((agreed, stream))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,454 @@
+//! The first words on a stream: who is asking for what, and the answer.
+//!
+//! ```text
+//! opener   u16 length | u16 version | body: network, ring, instance, purpose, proof   (postcard)
+//! acceptor u16 length | u16 version | body: accepted, or refused and why              (postcard)
+//! ```
+//! The length, the version and [`Answer::Refused`] with its reasons keep their shape in all versions, so a peer of any
+//! version can read why it was refused.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use libp2p::futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use node::Class;
+use overlay::{PeerKey, RingId};
+use serde::{Deserialize, Serialize};
+
+use super::network_key::{Half, NetworkKey};
+
+/// What libp2p negotiates; its number changes when hello and answer themselves do.
+pub(super) const PROTOCOL: &str = "/scatter/1";
+/// The version of what is said on a stream.
+pub(super) const VERSION: u16 = 1;
+/// A network's name has so many bytes at most.
+pub(super) const NETWORK_BYTES_MAX: usize = 64;
+/// No hello or answer is longer; checked before anything is read.
+const GREETING_BYTES_MAX: usize = 512;
+/// How long a refused opener may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What a stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Purpose {
+    /// Frames of this class, from the opener.
+    Frames(Class),
+    /// Nothing but this hello: the opener has joined a ring since it said the last one.
+    Check,
+}
+
+/// Why a peer does not belong here. Every one is the same for both sides, so refused peers need not ask again soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It speaks another version of the protocol.
+    Version,
+    /// It is of a network with another name.
+    Network,
+    /// It is of the network but does not hold its key.
+    Key,
+    /// It belongs to another ring: two networks were founded under one name.
+    Ring,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Version => "another protocol version",
+            Refusal::Network => "another network name",
+            Refusal::Key => "the network key is not the same",
+            Refusal::Ring => "another ring under the same network name",
+        })
+    }
+}
+
+/// Why a stream did not come about.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GreetingError {
+    /// We refused the other side.
+    #[error("refused: {0}")]
+    RefusedByUs(Refusal),
+    /// The other side refused us.
+    #[error("we were refused: {0}")]
+    RefusedByThem(Refusal),
+    /// What came is not a greeting.
+    #[error("not a greeting")]
+    Garbage,
+    /// The stream broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What both sides compare.
+#[derive(Clone)]
+pub(super) struct Membership {
+    pub(super) network: String,
+    pub(super) key: Option<NetworkKey>,
+    pub(super) ring: Option<RingId>,
+    /// Not compared but told: see [`Instance`].
+    pub(super) instance: Instance,
+}
+
+/// A start of a peer, drawn at random. A peer that comes with another one has been restarted, and whatever connections
+/// its last start had are dead, though nobody said so: a host that lost its power does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Instance(pub(super) u64);
+
+/// What comes of a hello that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Agreed {
+    pub(super) purpose: Purpose,
+    /// The other side's.
+    pub(super) instance: Instance,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Hello {
+    network: String,
+    ring: Option<RingId>,
+    instance: Instance,
+    purpose: Purpose,
+    proof: Option<[u8; 32]>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum Answer {
+    Accepted {
+        ring: Option<RingId>,
+        instance: Instance,
+        proof: Option<[u8; 32]>,
+    },
+    Refused(Refusal),
+}
+
+impl Membership {
+    fn proof(&self, half: Half, from: &PeerKey, to: &PeerKey) -> Option<[u8; 32]> {
+        self.key
+            .as_ref()
+            .map(|key| *key.proof(half, &self.network, from, to).as_bytes())
+    }
+
+    fn check_proof(
+        &self,
+        half: Half,
+        from: &PeerKey,
+        to: &PeerKey,
+        shown: Option<[u8; 32]>,
+    ) -> Result<(), Refusal> {
+        match (&self.key, shown) {
+            (None, None) => Ok(()),
+            // `blake3::Hash` compares in constant time.
+            (Some(key), Some(shown)) if key.proof(half, &self.network, from, to) == shown => Ok(()),
+            _ => Err(Refusal::Key),
+        }
+    }
+
+    fn check_ring(&self, theirs: Option<RingId>) -> Result<(), Refusal> {
+        match (self.ring, theirs) {
+            (Some(ours), Some(theirs)) if ours != theirs => Err(Refusal::Ring),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, hello: &Hello, from: &PeerKey, to: &PeerKey) -> Result<(), Refusal> {
+        if hello.network != self.network {
+            return Err(Refusal::Network);
+        }
+        self.check_proof(Half::Hello, from, to, hello.proof)?;
+        self.check_ring(hello.ring)
+    }
+}
+
+/// Says hello on a stream just opened and waits for the answer.
+pub(super) async fn open<S>(
+    stream: &mut S,
+    mine: &Membership,
+    me: &PeerKey,
+    peer: &PeerKey,
+    purpose: Purpose,
+) -> Result<Agreed, GreetingError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let proof = mine.proof(Half::Hello, me, peer);
+    write(
+        stream,
+        &Hello {
+            network: mine.network.clone(),
+            ring: mine.ring,
+            instance: mine.instance,
+            purpose,
+            proof,
+        },
+    )
+    .await?;
+    let (version, body) = read(stream).await?;
+    match parse(&body)? {
+        Answer::Refused(reason) => Err(GreetingError::RefusedByThem(reason)),
+        Answer::Accepted { .. } if version != VERSION => {
+            Err(GreetingError::RefusedByUs(Refusal::Version))
+        }
+        Answer::Accepted {
+            ring,
+            instance,
+            proof,
+        } => mine
+            .check_proof(Half::Answer, peer, me, proof)
+            .and_then(|()| mine.check_ring(ring))
+            .map(|()| Agreed { purpose, instance })
+            .map_err(GreetingError::RefusedByUs),
+    }
+}
+
+/// Hears the hello on a stream that the other side opened, and answers it.
+pub(super) async fn accept<S>(
+    stream: &mut S,
+    mine: &Membership,
+    me: &PeerKey,
+    peer: &PeerKey,
+) -> Result<Agreed, GreetingError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (version, body) = read(stream).await?;
+    if version != VERSION {
+        return refuse(stream, Refusal::Version).await;
+    }
+    let hello: Hello = parse(&body)?;
+    match mine.check(&hello, peer, me) {
+        Err(reason) => refuse(stream, reason).await,
+        Ok(()) => {
+            write(
+                stream,
+                &Answer::Accepted {
+                    ring: mine.ring,
+                    instance: mine.instance,
+                    proof: mine.proof(Half::Answer, me, peer),
+                },
+            )
+            .await?;
+            Ok(Agreed {
+                purpose: hello.purpose,
+                instance: hello.instance,
+            })
+        }
+    }
+}
+
+async fn refuse<S>(stream: &mut S, reason: Refusal) -> Result<Agreed, GreetingError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    // Whether the other side can still be told is its own affair; that it was refused stands.
+    let _ = write(stream, &Answer::Refused(reason)).await;
+    Err(GreetingError::RefusedByUs(reason))
+}
+
+/// Leaves a refused opener the time to read why: a stream that is dropped may be reset with the answer unread.
+pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    if stream.close().await.is_ok() {
+        // It closes its side when it has read.
+        let _ = tokio::time::timeout(LINGER, stream.read(&mut [0; 1])).await;
+    }
+}
+
+async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Serialize) -> io::Result<()> {
+    let mut bytes = vec![0; 2];
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    let mut bytes = postcard::to_extend(body, bytes).map_err(io::Error::other)?;
+    let len = (bytes.len() - 2) as u16;
+    bytes[..2].copy_from_slice(&len.to_le_bytes());
+    stream.write_all(&bytes).await?;
+    stream.flush().await
+}
+
+async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, Vec<u8>), GreetingError> {
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).await?;
+    let [l0, l1, v0, v1] = head;
+    let len = usize::from(u16::from_le_bytes([l0, l1]));
+    if !(2..=GREETING_BYTES_MAX).contains(&len) {
+        return Err(GreetingError::Garbage);
+    }
+    let mut body = vec![0; len - 2];
+    stream.read_exact(&mut body).await?;
+    Ok((u16::from_le_bytes([v0, v1]), body))
+}
+
+/// Bytes behind what is understood are left to later versions.
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, GreetingError> {
+    postcard::take_from_bytes(body)
+        .map(|(value, _)| value)
+        .map_err(|_| GreetingError::Garbage)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use libp2p::futures::executor::block_on;
+    use libp2p::futures::join;
+    use proptest::prelude::*;
+
+    use super::super::pipe::pipe;
+    use super::*;
+
+    const A: PeerKey = PeerKey([1; 32]);
+    const B: PeerKey = PeerKey([2; 32]);
+
+    fn member(network: &str, key: Option<u8>, ring: Option<u128>) -> Membership {
+        Membership {
+            network: network.into(),
+            key: key.map(|byte| NetworkKey::from_bytes([byte; 32])),
+            ring: ring.map(RingId),
+            instance: Instance(7),
+        }
+    }
+
+    type Outcome = (Result<Agreed, String>, Result<Agreed, String>);
+
+    /// A opens a stream to B.
+    fn greet(a: &Membership, b: &Membership) -> Outcome {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (mut one, mut two) = pipe(4096, None);
+            let opener = async {
+                let result = open(&mut one, a, &A, &B, Purpose::Frames(Class::Data)).await;
+                drop(one);
+                result
+            };
+            let (opened, accepted) = join!(opener, accept(&mut two, b, &B, &A));
+            (
+                opened.map_err(|error| error.to_string()),
+                accepted.map_err(|error| error.to_string()),
+            )
+        })
+    }
+
+    fn both_refuse(outcome: &Outcome, reason: Refusal) {
+        assert_eq!(outcome.0, Err(format!("we were refused: {reason}")));
+        assert_eq!(outcome.1, Err(format!("refused: {reason}")));
+    }
+
+    #[test]
+    fn members_of_one_network_meet() {
+        for (a, b) in [
+            (None, None),
+            (Some(1), None),
+            (None, Some(1)),
+            (Some(1), Some(1)),
+        ] {
+            for key in [None, Some(5)] {
+                let outcome = greet(&member("net", key, a), &member("net", key, b));
+                let agreed = Agreed {
+                    purpose: Purpose::Frames(Class::Data),
+                    instance: Instance(7),
+                };
+                assert_eq!(outcome, (Ok(agreed), Ok(agreed)));
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_are_told_why() {
+        let us = member("net", None, Some(1));
+        both_refuse(
+            &greet(&us, &member("other", None, Some(1))),
+            Refusal::Network,
+        );
+        both_refuse(&greet(&us, &member("net", None, Some(2))), Refusal::Ring);
+        both_refuse(&greet(&us, &member("net", Some(1), Some(1))), Refusal::Key);
+        both_refuse(
+            &greet(&member("net", Some(2), None), &member("net", Some(1), None)),
+            Refusal::Key,
+        );
+    }
+
+    #[test]
+    fn an_acceptor_without_the_key_learns_nothing_more() {
+        // B takes anybody but cannot prove that it holds the key: A says so and sends no frame.
+        let outcome = greet(
+            &member("net", Some(1), None),
+            &Membership {
+                key: None,
+                ..member("net", None, None)
+            },
+        );
+        assert!(outcome.0.unwrap_err().contains("key"));
+    }
+
+    #[test]
+    fn another_version_is_answered() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (mut one, mut two) = pipe(4096, None);
+            one.write_all(&[5, 0, 9, 9, 1, 2, 3]).await.unwrap();
+            let mine = member("net", None, None);
+            let opener = async {
+                let (version, body) = read(&mut one).await.unwrap();
+                drop(one);
+                (version, body)
+            };
+            let ((version, body), accepted) = join!(opener, accept(&mut two, &mine, &B, &A));
+            assert_eq!(version, VERSION);
+            assert_eq!(
+                parse::<Answer>(&body).unwrap(),
+                Answer::Refused(Refusal::Version)
+            );
+            assert!(matches!(
+                accepted,
+                Err(GreetingError::RefusedByUs(Refusal::Version))
+            ));
+        });
+    }
+
+    /// Bytes to read, a sink to write to.
+    struct Canned<'a>(&'a [u8]);
+
+    impl AsyncRead for Canned<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut [u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(io::Read::read(&mut self.0, buf))
+        }
+    }
+
+    impl AsyncWrite for Canned<'_> {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_refused_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..700), plausible: bool) {
+            if plausible && bytes.len() >= 4 {
+                let len = (bytes.len() as u16 - 2).to_le_bytes();
+                bytes[..4].copy_from_slice(&[len[0], len[1], 1, 0]);
+            }
+            let mine = member("net", Some(1), Some(1));
+            prop_assert!(block_on(accept(&mut Canned(&bytes), &mine, &B, &A)).is_err());
+            prop_assert!(block_on(open(&mut Canned(&bytes), &mine, &A, &B, Purpose::Check)).is_err());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What waits for the loop. Bounded by a budget of bytes per class; readers wait for room, nobody else does.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use node::Class;
+use overlay::PeerKey;
+use tokio::sync::Semaphore;
+
+use super::config::NetConfig;
+use super::event::NetEvent;
+use super::shared::lock;
+
+/// What a frame costs beside its bytes: so many empty ones are not free either.
+const FRAME_COST_BYTES: usize = 64;
+/// Refusals waiting at most. More are counted and logged, as all are, but not told.
+const REFUSALS_MAX: usize = 256;
+
+/// See the module.
+pub(super) struct Inbox {
+    inner: Mutex<Inner>,
+    /// Bytes that may still come in, by class: bulk that the loop has no time for does not keep heartbeats out. The
+    /// semaphores are fair, so neither does one peer keep out another.
+    room: [Semaphore; 3],
+    room_max: [usize; 3],
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Control frames and everything that is not a frame, drained before the rest.
+    urgent: VecDeque<NetEvent>,
+    rest: VecDeque<NetEvent>,
+    /// Ups and downs of each peer in `urgent`.
+    changes: HashMap<PeerKey, u8>,
+    refusals: usize,
+    taken: [usize; 3],
+}
+
+impl Inbox {
+    pub(super) fn new(config: &NetConfig, wake: Box<dyn Fn() + Send + Sync>) -> Inbox {
+        let room_max = [Class::Control, Class::Data, Class::Bulk].map(|class| {
+            config
+                .class(class)
+                .inbound_bytes_max
+                .clamp(1, Semaphore::MAX_PERMITS / 2)
+        });
+        Inbox {
+            inner: Mutex::default(),
+            room: room_max.map(Semaphore::new),
+            room_max,
+            wake,
+        }
+    }
+
+    /// Hands frames to the loop, waiting for room first. `Err` once the network is shut down.
+    pub(super) async fn deliver(
+        &self,
+        peer: PeerKey,
+        class: Class,
+        frames: Vec<Bytes>,
+    ) -> Result<(), ()> {
+        let bytes: usize = frames
+            .iter()
+            .map(|frame| frame.len() + FRAME_COST_BYTES)
+            .sum();
+        // What is larger than the whole budget waits until nothing else is there.
+        let cost = bytes.min(self.room_max[class as usize]);
+        let room = self.room[class as usize]
+            .acquire_many(cost as u32)
+            .await
+            .map_err(drop)?;
+        room.forget();
+        self.push(|inner| {
+            inner.taken[class as usize] += cost;
+            let queue = if class == Class::Control {
+                &mut inner.urgent
+            } else {
+                &mut inner.rest
+            };
+            queue.push_back(NetEvent::Frames {
+                peer,
+                class,
+                frames,
+            });
+        });
+        Ok(())
+    }
+
+    /// Tells the loop something that is not a frame. Never waits, and still bounded: see [`Inner::tell`].
+    pub(super) fn tell(&self, event: NetEvent) {
+        self.push(|inner| inner.tell(event));
+    }
+
+    /// Appends all that waits to `into`.
+    pub(super) fn drain(&self, into: &mut Vec<NetEvent>) -> usize {
+        let before = into.len();
+        let taken = {
+            let mut inner = lock(&self.inner);
+            into.extend(inner.urgent.drain(..));
+            into.extend(inner.rest.drain(..));
+            inner.changes.clear();
+            inner.refusals = 0;
+            std::mem::take(&mut inner.taken)
+        };
+        for (room, taken) in self.room.iter().zip(taken) {
+            if taken > 0 {
+                room.add_permits(taken);
+            }
+        }
+        into.len() - before
+    }
+
+    /// Lets go whoever waits.
+    pub(super) fn close(&self) {
+        self.room.iter().for_each(Semaphore::close);
+    }
+
+    /// Wakes the loop where it may be asleep: it is awake for as long as something waits.
+    fn push(&self, add: impl FnOnce(&mut Inner)) {
+        let was_empty = {
+            let mut inner = lock(&self.inner);
+            let was_empty = inner.urgent.is_empty() && inner.rest.is_empty();
+            add(&mut inner);
+            was_empty
+        };
+        if was_empty {
+            (self.wake)();
+        }
+    }
+}
+
+impl Inner {
+    /// At most two changes per peer wait (down and up again, or up and down), a few hundred refusals, one set of addresses.
+    fn tell(&mut self, event: NetEvent) {
+        match &event {
+            NetEvent::PeerUp(peer) | NetEvent::PeerDown(peer) => {
+                let waiting = self.changes.entry(*peer).or_default();
+                if *waiting == 2 {
+                    // Ups and downs alternate: this one takes back the last of those two.
+                    *waiting = 1;
+                    let peer = *peer;
+                    let same = |event: &NetEvent| matches!(event, NetEvent::PeerUp(p) | NetEvent::PeerDown(p) if *p == peer);
+                    if let Some(last) = self.urgent.iter().rposition(same) {
+                        self.urgent.remove(last);
+                    }
+                    return;
+                }
+                *waiting += 1;
+            }
+            NetEvent::Refused { .. } if self.refusals == REFUSALS_MAX => return,
+            NetEvent::Refused { .. } => self.refusals += 1,
+            NetEvent::Addresses(_) => self
+                .urgent
+                .retain(|event| !matches!(event, NetEvent::Addresses(_))),
+            NetEvent::Frames { .. } => {}
+        }
+        self.urgent.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn inbox(bytes: usize) -> (Arc<Inbox>, Arc<AtomicUsize>) {
+        let mut config = NetConfig::new("net");
+        config.data.inbound_bytes_max = bytes;
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let count = wakes.clone();
+        let inbox = Inbox::new(
+            &config,
+            Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed)),
+        );
+        (Arc::new(inbox), wakes)
+    }
+
+    fn drain(inbox: &Inbox) -> Vec<String> {
+        let mut events = Vec::new();
+        inbox.drain(&mut events);
+        let name = |event: &NetEvent| match event {
+            NetEvent::Frames { class, frames, .. } => format!("{class:?} {}", frames.len()),
+            NetEvent::PeerUp(peer) => format!("up {}", peer.0[0]),
+            NetEvent::PeerDown(peer) => format!("down {}", peer.0[0]),
+            NetEvent::Addresses(addresses) => addresses.concat(),
+            NetEvent::Refused { .. } => "refused".into(),
+        };
+        events.iter().map(name).collect()
+    }
+
+    #[tokio::test]
+    async fn a_full_class_waits_and_others_do_not() {
+        let (inbox, wakes) = inbox(1000);
+        let peer = PeerKey([1; 32]);
+        let frames = |bytes: usize| vec![Bytes::from(vec![0; bytes])];
+        inbox
+            .deliver(peer, Class::Data, frames(5000))
+            .await
+            .unwrap();
+        inbox
+            .deliver(peer, Class::Bulk, frames(5000))
+            .await
+            .unwrap();
+        let waiting = tokio::spawn({
+            let (inbox, frames) = (inbox.clone(), frames(10));
+            async move { inbox.deliver(peer, Class::Data, frames).await }
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!waiting.is_finished());
+        inbox
+            .deliver(peer, Class::Control, frames(10))
+            .await
+            .unwrap();
+        assert_eq!(drain(&inbox), ["Control 1", "Data 1", "Bulk 1"]);
+        waiting.await.unwrap().unwrap();
+        assert_eq!(drain(&inbox), ["Data 1"]);
+        assert_eq!(
+            wakes.load(Ordering::Relaxed),
+            2,
+            "once for each time that it was empty"
+        );
+    }
+
+    #[test]
+    fn a_flapping_peer_leaves_two_changes_at_most() {
+        let (inbox, _) = inbox(1000);
+        let (a, b) = (PeerKey([1; 32]), PeerKey([2; 32]));
+        inbox.tell(NetEvent::PeerUp(b));
+        for _ in 0..10 {
+            inbox.tell(NetEvent::PeerUp(a));
+            inbox.tell(NetEvent::PeerDown(a));
+        }
+        inbox.tell(NetEvent::PeerUp(a));
+        inbox.tell(NetEvent::Addresses(vec!["old".into()]));
+        inbox.tell(NetEvent::Addresses(vec!["new".into()]));
+        assert_eq!(drain(&inbox), ["up 2", "up 1", "new"]);
+        for _ in 0..10 {
+            inbox.tell(NetEvent::PeerDown(a));
+            inbox.tell(NetEvent::PeerUp(a));
+        }
+        assert_eq!(drain(&inbox), ["down 1", "up 1"]);
+    }
+}

@@ -1,0 +1,224 @@
+//! Everything that belongs to one peer and outlives its connections, and the table of all of them.
+//!
+//! Links are added where a connection is established or the loop asks for a peer, and removed by the swarm task alone.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use libp2p::swarm::ConnectionId;
+use node::Class;
+use overlay::PeerKey;
+
+use super::config::NetConfig;
+use super::event::NetEvent;
+use super::hello::Instance;
+use super::inbox::Inbox;
+use super::queue::{Keep, Memory, Queue};
+use super::shared::lock;
+use super::stats::{ClassStats, PeerStats};
+
+pub(super) const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
+
+/// One peer.
+pub(super) struct Link {
+    pub(super) peer: PeerKey,
+    queues: [Queue; 3],
+    received: [Received; 3],
+    /// Round trip of the last ping in microseconds, plus one; 0 before the first.
+    rtt_us: AtomicU64,
+    /// Somebody asked for this peer. Such a peer finds a place when strangers no longer do.
+    pub(super) wanted: AtomicBool,
+    /// The loop asked for this peer and the swarm task has not heard of it yet: not to be forgotten meanwhile.
+    pub(super) asked: AtomicBool,
+    /// Connections on which a hello was accepted. The peer is up while there are any.
+    accepted: Mutex<HashMap<ConnectionId, Instance>>,
+}
+
+#[derive(Default)]
+struct Received {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// All peers that are connected or asked for.
+pub(super) struct Links {
+    config: NetConfig,
+    memory: Memory,
+    map: RwLock<HashMap<PeerKey, Arc<Link>>>,
+}
+
+impl Link {
+    fn new(peer: PeerKey, config: &NetConfig, memory: &Memory) -> Link {
+        let queue = |class| {
+            let keep = if class == Class::Control {
+                Keep::Newest
+            } else {
+                Keep::Oldest
+            };
+            Queue::new(config.class(class).clone(), keep, memory.clone())
+        };
+        Link {
+            peer,
+            queues: CLASSES.map(queue),
+            received: Default::default(),
+            rtt_us: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+            accepted: Mutex::default(),
+        }
+    }
+
+    pub(super) fn queue(&self, class: Class) -> &Queue {
+        &self.queues[class as usize]
+    }
+
+    /// A hello was accepted on this connection. Called before the first frame of it is delivered, so the loop hears of
+    /// the peer before it hears from it. Gives back connections of an earlier start of the peer: they are dead, though
+    /// it may take long until that shows, and frames written to them are lost.
+    pub(super) fn accept(
+        &self,
+        connection: ConnectionId,
+        instance: Instance,
+        inbox: &Inbox,
+    ) -> Vec<ConnectionId> {
+        let mut accepted = lock(&self.accepted);
+        let dead: Vec<ConnectionId> = accepted
+            .iter()
+            .filter(|(_, other)| **other != instance)
+            .map(|(id, _)| *id)
+            .collect();
+        if !dead.is_empty() {
+            accepted.clear();
+            inbox.tell(NetEvent::PeerDown(self.peer));
+        }
+        let first = accepted.is_empty();
+        if accepted.insert(connection, instance).is_none() && first {
+            inbox.tell(NetEvent::PeerUp(self.peer));
+        }
+        dead
+    }
+
+    /// This connection is gone. The peer is down when none is left: two simultaneous dials make two connections.
+    pub(super) fn closed(&self, connection: ConnectionId, inbox: &Inbox) {
+        let mut accepted = lock(&self.accepted);
+        if accepted.remove(&connection).is_some() && accepted.is_empty() {
+            inbox.tell(NetEvent::PeerDown(self.peer));
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        !lock(&self.accepted).is_empty()
+    }
+
+    pub(super) fn received(&self, class: Class, frames: usize, bytes: usize) {
+        let received = &self.received[class as usize];
+        received.frames.fetch_add(frames as u64, Ordering::Relaxed);
+        received.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_rtt(&self, rtt: Duration) {
+        self.rtt_us
+            .store(rtt.as_micros() as u64 + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn expire(&self, now: Instant) {
+        self.queues.iter().for_each(|queue| queue.expire(now));
+    }
+
+    /// Nothing waits to be written.
+    pub(super) fn is_drained(&self) -> bool {
+        self.queues.iter().all(Queue::is_drained)
+    }
+
+    pub(super) fn stats(&self) -> PeerStats {
+        let rtt = self
+            .rtt_us
+            .load(Ordering::Relaxed)
+            .checked_sub(1)
+            .map(Duration::from_micros);
+        let class = |class: Class| {
+            let (queue, received) = (self.queue(class), &self.received[class as usize]);
+            let (depth, counts) = (queue.depth(), queue.counts());
+            ClassStats {
+                queued_frames: depth.0,
+                queued_bytes: depth.1,
+                sent_frames: counts.sent_frames,
+                sent_bytes: counts.sent_bytes,
+                received_frames: received.frames.load(Ordering::Relaxed),
+                received_bytes: received.bytes.load(Ordering::Relaxed),
+                dropped_full: counts.dropped_full,
+                dropped_late: counts.dropped_late,
+                lost: counts.lost,
+            }
+        };
+        PeerStats {
+            peer: self.peer,
+            up: self.is_up(),
+            rtt,
+            classes: CLASSES.map(class),
+        }
+    }
+}
+
+impl Links {
+    pub(super) fn new(config: &NetConfig) -> Links {
+        Links {
+            config: config.clone(),
+            memory: Memory::new(config.queued_bytes_max),
+            map: RwLock::default(),
+        }
+    }
+
+    pub(super) fn get(&self, peer: &PeerKey) -> Option<Arc<Link>> {
+        self.read().get(peer).cloned()
+    }
+
+    pub(super) fn get_or_add(&self, peer: PeerKey) -> Arc<Link> {
+        self.write()
+            .entry(peer)
+            .or_insert_with(|| self.new_link(peer))
+            .clone()
+    }
+
+    /// The loop asks for this peer. Says whether there was room for it among [`NetConfig::peers_max`].
+    pub(super) fn ask(&self, peer: PeerKey) -> bool {
+        // Marked under the lock that the swarm task forgets under: what is queued from now on is not forgotten with it.
+        let mut map = self.write();
+        if map.len() >= self.config.peers_max && !map.contains_key(&peer) {
+            return false;
+        }
+        let link = map.entry(peer).or_insert_with(|| self.new_link(peer));
+        link.asked.store(true, Ordering::Relaxed);
+        link.wanted.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Forgets those that `keep` does not name and nobody just asked for.
+    pub(super) fn retain(&self, mut keep: impl FnMut(&Link) -> bool) {
+        self.write()
+            .retain(|_, link| keep(link) || link.asked.load(Ordering::Relaxed));
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Link>> {
+        self.read().values().cloned().collect()
+    }
+
+    fn new_link(&self, peer: PeerKey) -> Arc<Link> {
+        Arc::new(Link::new(peer, &self.config, &self.memory))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<PeerKey, Arc<Link>>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<PeerKey, Arc<Link>>> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes in all outgoing queues.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.memory.used()
+    }
+}

@@ -1,0 +1,64 @@
+//! The network: frames between peers over libp2p (TCP, Noise, Yamux).
+//!
+//! Between two peers runs one long-lived stream per direction and [`Class`](node::Class). A stream begins with a hello
+//! and its answer (`hello`), then carries length-prefixed frames one way (`frame`) and, the other way, how much of them
+//! was consumed (`stream`). Each side writes only on the streams that it opened. There is no request and no answer at
+//! this level: a frame may be lost, repeated or reordered, and the protocols above allow for it.
+//!
+//! The loop that drives a node is a plain thread. It hands frames to bounded queues ([`Net::send`]) and drains what
+//! arrived ([`Net::drain`]); nothing it calls ever waits for the network.
+//!
+//! # Who waits for whom
+//! - A **writer** (a task per stream) takes what its queue holds, at most 256 frames, writes them and flushes once.
+//! - A **reader** (a task per stream) waits where the loop is behind: it stops reading, stops confirming, and the sender's
+//!   window closes. Each class has its own budget, so bulk never holds up a heartbeat.
+//! - The **swarm task** never waits for anything but the network: no store, no lock that is held for long, no full channel.
+//!   While it is not polled, every stream of every connection stalls.
+//!
+//! # Bulk beside heartbeats
+//! All classes of a peer share one connection, and a window per class keeps what is on its way small: 256 KiB of bulk, so
+//! a heartbeat finds at most that much before it in the sockets. A second connection for bulk would keep them apart as
+//! well, but costs another handshake, another 54 KiB and another hole in the NAT per peer.
+//!
+//! # What libp2p does not do by itself
+//! | it would | so here |
+//! | --- | --- |
+//! | lose dials and streams where streams are opened by peer (libp2p-stream) | a behaviour of our own opens them by connection, after it is established (`behaviour`, `handler`) |
+//! | lose some of many streams opened at once, silently | a stream counts only after its hello was answered (`hello`) |
+//! | never forget a peer it once saw (libp2p-stream, connection-limits) | our own tables, cleaned when the last connection closes (`behaviour`, `limits`) |
+//! | fail both of two simultaneous dials that reuse the listening port | every dial takes a new port (`redial`); two connections are fine |
+//! | stall all streams of a connection while seven events of it are unread | frames never pass through the swarm (`handler`) |
+//! | close a connection whose streams are silent after 10 s, on the side that does not hold them | both sides hold theirs (`handler`) |
+//! | count a refused connection as established | counts are kept in `on_swarm_event` only (`limits`, `behaviour`) |
+
+mod addresses;
+mod behaviour;
+mod config;
+mod driver;
+mod event;
+mod frame;
+mod handler;
+mod hello;
+mod identity;
+mod inbox;
+mod limits;
+mod link;
+mod network_key;
+#[cfg(test)]
+mod pipe;
+mod queue;
+mod redial;
+mod shared;
+mod start;
+mod stats;
+mod stream;
+
+pub use config::{ClassLimits, NetConfig, Timing};
+pub use event::{NetEvent, Outgoing, RefusedBy, SendError, Transport};
+pub use frame::FRAME_BYTES_MAX;
+pub use hello::Refusal;
+pub use identity::{Identity, IdentityError, peer_id_of, peer_key_of};
+pub use libp2p::{Multiaddr, PeerId};
+pub use network_key::{NetworkKey, NetworkKeyError};
+pub use start::{Net, NetError, NetHandle};
+pub use stats::{ClassStats, NetStats, PeerStats};

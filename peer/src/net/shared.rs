@@ -1,0 +1,97 @@
+//! What the loop, the swarm task and the stream tasks share.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libp2p::PeerId;
+use libp2p::swarm::ConnectionId;
+use overlay::{PeerKey, RingId};
+use tokio::sync::Notify;
+
+use super::config::NetConfig;
+use super::hello::{Instance, Membership};
+use super::inbox::Inbox;
+use super::link::Links;
+use super::stats::Counters;
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) me: PeerKey,
+    pub(super) config: NetConfig,
+    pub(super) links: Links,
+    pub(super) inbox: Inbox,
+    pub(super) counters: Counters,
+    pub(super) orders: Orders,
+    ring: Mutex<Option<RingId>>,
+    instance: Instance,
+}
+
+/// What the swarm task is asked to do. Bounded by what there is: a peer or connection is named once, however often.
+#[derive(Default)]
+pub(super) struct Orders {
+    pending: Mutex<Pending>,
+    ready: Notify,
+}
+
+/// Orders not yet carried out.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// Connect to these peers.
+    pub(super) dial: HashMap<PeerKey, Vec<String>>,
+    /// These connections broke in a stream.
+    pub(super) close: HashSet<(PeerId, ConnectionId)>,
+    /// Say hello again to everybody: our ring is known now.
+    pub(super) check: bool,
+    /// End.
+    pub(super) stop: bool,
+}
+
+impl Shared {
+    pub(super) fn new(me: PeerKey, config: NetConfig, wake: Box<dyn Fn() + Send + Sync>) -> Shared {
+        Shared {
+            me,
+            links: Links::new(&config),
+            inbox: Inbox::new(&config, wake),
+            counters: Counters::default(),
+            orders: Orders::default(),
+            ring: Mutex::new(config.ring),
+            // Keyed anew by the system, so what is hashed does not matter.
+            instance: Instance(RandomState::new().hash_one(0)),
+            config,
+        }
+    }
+
+    /// What is compared with other peers, as of now.
+    pub(super) fn membership(&self) -> Membership {
+        Membership {
+            network: self.config.network.clone(),
+            key: self.config.network_key.clone(),
+            ring: *lock(&self.ring),
+            instance: self.instance,
+        }
+    }
+
+    /// Says whether that was news.
+    pub(super) fn set_ring(&self, ring: RingId) -> bool {
+        lock(&self.ring).replace(ring) != Some(ring)
+    }
+}
+
+impl Orders {
+    pub(super) fn give(&self, order: impl FnOnce(&mut Pending)) {
+        order(&mut lock(&self.pending));
+        self.ready.notify_one();
+    }
+
+    /// Waits for orders and takes them all. Nothing is lost where the wait is given up.
+    pub(super) async fn take(&self) -> Pending {
+        self.ready.notified().await;
+        std::mem::take(&mut lock(&self.pending))
+    }
+}
+
+/// Takes a lock. What it guards holds between any two statements, so the panic of another holder is no reason for ours.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

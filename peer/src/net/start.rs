@@ -1,0 +1,301 @@
+//! Starting a network, and what the rest of the process holds of it.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use bytes::Bytes;
+use libp2p::core::transport::TransportError;
+use libp2p::{Multiaddr, PeerId, SwarmBuilder, noise, tcp, yamux};
+use node::Class;
+use overlay::{PeerKey, RingId};
+
+use super::addresses::is_tcp;
+use super::config::NetConfig;
+use super::driver::{Behaviour, Driver, FAREWELL};
+use super::event::{NetEvent, Outgoing, SendError, Transport};
+use super::hello::NETWORK_BYTES_MAX;
+use super::identity::{Identity, peer_id_of};
+use super::link::Link;
+use super::shared::Shared;
+use super::stats::{NetStats, count};
+
+/// Streams of one connection at most, of both sides: three classes each way, and libp2p's own. What a hostile peer can
+/// make us hold for streams that it never finishes goes up with it, at 256 KiB each.
+const STREAMS_MAX: usize = 32;
+/// Streams of one connection whose hello is under way at most.
+const GREETINGS_MAX: usize = 16;
+
+/// Why a network did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// Nobody could connect under this address.
+    #[error("cannot listen on {address}: {reason}")]
+    Listen {
+        /// As configured.
+        address: Multiaddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// Every address to listen on is of a kind that this build does not speak.
+    #[error("none of the addresses to listen on is /ip4/…/tcp/… or /ip6/…/tcp/…")]
+    NothingToListenOn,
+    /// Empty, or longer than 64 bytes.
+    #[error("a network's name has 1 to {NETWORK_BYTES_MAX} bytes")]
+    NetworkName,
+    /// The transport could not be set up.
+    #[error("transport: {0}")]
+    Transport(#[from] io::Error),
+}
+
+/// The network as its loop holds it: there is one of it. It ends when this is dropped.
+pub struct Net {
+    handle: NetHandle,
+    stopped: mpsc::Receiver<()>,
+}
+
+/// The network as anybody may hold it.
+#[derive(Clone)]
+pub struct NetHandle {
+    shared: Arc<Shared>,
+}
+
+impl Net {
+    /// Listens, and goes on in tasks of `runtime`, which needs its I/O and time drivers.
+    ///
+    /// `wake` is called, from any thread, when something comes to wait that is to be [drained](Net::drain) and nothing
+    /// did before. It must not wait; unparking the loop's thread is what it is for.
+    pub fn start(
+        config: NetConfig,
+        identity: &Identity,
+        runtime: &tokio::runtime::Handle,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Net, NetError> {
+        if config.network.is_empty() || config.network.len() > NETWORK_BYTES_MAX {
+            return Err(NetError::NetworkName);
+        }
+        let _context = runtime.enter();
+        let shared = Arc::new(Shared::new(identity.peer(), config, Box::new(wake)));
+        let behaviour = Behaviour::new(&shared, identity.keypair().public());
+        let mut swarm = SwarmBuilder::with_existing_identity(identity.keypair().clone())
+            .with_tokio()
+            .with_tcp(tcp::Config::new().nodelay(true), noise::Config::new, || {
+                let mut yamux = yamux::Config::default();
+                yamux.set_max_num_streams(STREAMS_MAX);
+                yamux
+            })
+            .map_err(io::Error::other)?
+            .with_behaviour(|_| behaviour)
+            .unwrap_or_else(|never| match never {})
+            .with_swarm_config(|swarm| {
+                swarm
+                    .with_idle_connection_timeout(shared.config.timing.idle)
+                    .with_max_negotiating_inbound_streams(GREETINGS_MAX)
+            })
+            .with_connection_timeout(shared.config.timing.hello)
+            .build();
+
+        let mut listening = shared.config.listen.is_empty();
+        for address in &shared.config.listen {
+            if !is_tcp(address) {
+                tracing::warn!(%address, "not listened on: this build speaks TCP only");
+                continue;
+            }
+            swarm
+                .listen_on(address.clone())
+                .map_err(|error| listen_error(address, error))?;
+            listening = true;
+        }
+        if !listening {
+            return Err(NetError::NothingToListenOn);
+        }
+
+        let (stopped_tx, stopped) = mpsc::channel();
+        let driver = Driver::new(shared.clone(), swarm);
+        runtime.spawn(async move {
+            driver.run().await;
+            // Whoever waits learns it; nobody may.
+            let _ = stopped_tx.send(());
+        });
+        Ok(Net {
+            handle: NetHandle { shared },
+            stopped,
+        })
+    }
+
+    /// What other threads may hold.
+    pub fn handle(&self) -> &NetHandle {
+        &self.handle
+    }
+
+    /// See [`NetHandle::send`].
+    pub fn send(&self, peer: &PeerKey, class: Class, frame: Bytes) -> Result<(), SendError> {
+        self.handle.send(peer, class, frame)
+    }
+
+    /// Stops: what is queued for connected peers is written, connections are closed, for two seconds at most. Waits for
+    /// that, so not to be called from a task of the runtime.
+    pub fn shutdown(self) {
+        self.handle.stop();
+        let _ = self.stopped.recv_timeout(3 * FAREWELL);
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.handle.stop();
+    }
+}
+
+impl Transport for Net {
+    fn send_batch(&mut self, batch: &mut Vec<Outgoing>) {
+        self.handle.send_batch(batch);
+    }
+
+    fn dial(&mut self, peer: PeerKey, addresses: &[String]) {
+        self.handle.dial(peer, addresses);
+    }
+
+    fn set_ring(&mut self, ring: RingId) {
+        self.handle.set_ring(ring);
+    }
+
+    fn drain(&mut self, into: &mut Vec<NetEvent>) -> usize {
+        self.handle.shared.inbox.drain(into)
+    }
+}
+
+impl NetHandle {
+    /// Our own name.
+    pub fn peer(&self) -> PeerKey {
+        self.shared.me
+    }
+
+    /// Our own name as libp2p writes it, for `/p2p/…`.
+    pub fn peer_id(&self) -> PeerId {
+        peer_id_of(&self.shared.me)
+    }
+
+    /// Queues a frame: a look into a table and a push, and a wake-up where the writer sleeps. For many frames at once
+    /// [`NetHandle::send_batch`] is cheaper.
+    pub fn send(&self, peer: &PeerKey, class: Class, frame: Bytes) -> Result<(), SendError> {
+        let Some(link) = self.shared.links.get(peer) else {
+            count(&self.shared.counters.unknown_peer);
+            return Err(SendError::UnknownPeer);
+        };
+        let queue = link.queue(class);
+        if queue.push(frame, Instant::now())? {
+            queue.wake();
+        }
+        Ok(())
+    }
+
+    /// See [`Transport::send_batch`].
+    pub fn send_batch(&self, batch: &mut Vec<Outgoing>) {
+        let now = Instant::now();
+        // Woken at the end, so a writer finds all of its frames and flushes once.
+        let mut sleeping: Vec<(Arc<Link>, Class)> = Vec::new();
+        let mut link: Option<Arc<Link>> = None;
+        for Outgoing { to, class, frame } in batch.drain(..) {
+            if link.as_ref().is_none_or(|link| link.peer != to) {
+                link = self.shared.links.get(&to);
+            }
+            let Some(link) = &link else {
+                count(&self.shared.counters.unknown_peer);
+                continue;
+            };
+            // What finds no room is counted by the queue.
+            if let Ok(true) = link.queue(class).push(frame, now) {
+                sleeping.push((link.clone(), class));
+            }
+        }
+        for (link, class) in sleeping {
+            link.queue(class).wake();
+        }
+    }
+
+    /// See [`Transport::dial`]. Beyond [`NetConfig::peers_max`] nobody is remembered.
+    pub fn dial(&self, peer: PeerKey, addresses: &[String]) {
+        if peer == self.shared.me {
+            return;
+        }
+        // From now on frames for it are queued.
+        if !self.shared.links.ask(peer) {
+            count(&self.shared.counters.over_limit);
+            return;
+        }
+        self.shared.orders.give(|orders| {
+            let waiting = orders.dial.entry(peer).or_default();
+            if !addresses.is_empty() {
+                addresses.clone_into(waiting);
+            }
+        });
+    }
+
+    /// See [`Transport::set_ring`].
+    pub fn set_ring(&self, ring: RingId) {
+        if self.shared.set_ring(ring) {
+            self.shared.orders.give(|orders| orders.check = true);
+        }
+    }
+
+    /// Whether this peer is connected and its hello was accepted.
+    pub fn is_up(&self, peer: &PeerKey) -> bool {
+        self.shared.links.get(peer).is_some_and(|link| link.is_up())
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> NetStats {
+        let counters = &self.shared.counters;
+        let mut peers: Vec<_> = self
+            .shared
+            .links
+            .all()
+            .iter()
+            .map(|link| link.stats())
+            .collect();
+        peers.sort_by_key(|stats| stats.peer);
+        NetStats {
+            peers,
+            connections: counters.connections.load(Ordering::Relaxed),
+            queued_bytes: self.shared.links.queued_bytes(),
+            dropped_unknown_peer: counters.unknown_peer.load(Ordering::Relaxed),
+            refused: counters
+                .refused
+                .each_ref()
+                .map(|counter| counter.load(Ordering::Relaxed)),
+            violations: counters.violations.load(Ordering::Relaxed),
+            stalled: counters.stalled.load(Ordering::Relaxed),
+            over_limit: counters.over_limit.load(Ordering::Relaxed),
+        }
+    }
+
+    fn stop(&self) {
+        self.shared.orders.give(|orders| orders.stop = true);
+    }
+}
+
+impl fmt::Debug for NetHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NetHandle({:?})", self.shared.me)
+    }
+}
+
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Net({:?})", self.handle.shared.me)
+    }
+}
+
+fn listen_error(address: &Multiaddr, error: TransportError<io::Error>) -> NetError {
+    let reason = match error {
+        TransportError::MultiaddrNotSupported(_) => "this kind of address is not supported".into(),
+        TransportError::Other(error) => error.to_string(),
+    };
+    NetError::Listen {
+        address: address.clone(),
+        reason,
+    }
+}

@@ -1,0 +1,380 @@
+//! The two ends of a stream after its hello, each a task of its own.
+//!
+//! Frames go from opener to acceptor. The other way go confirmations: four bytes, how many more bytes the acceptor's
+//! *loop* has taken. The opener has at most a window of unconfirmed bytes on its way, so whatever stalls over there (the
+//! loop, the process, the network) is felt here as a queue that fills, and what lies in the sockets stays small.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use libp2p::futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use node::Class;
+use tokio::time::timeout;
+
+use super::frame::{Decoder, FrameTooLong, PREFIX_BYTES, prefix};
+use super::link::Link;
+use super::queue::{BATCH_FRAMES_MAX, Queue};
+use super::shared::Shared;
+
+/// Yamux hands over frames of 16 KiB.
+const READ_BYTES: usize = 16 * 1024;
+/// Longer frames are written from where they lie, shorter ones gathered first.
+const GATHER_BYTES_MAX: usize = 4 * 1024;
+/// Written at a time, each with its own deadline: a slow peer makes progress, a stopped one does not.
+const WRITE_BYTES: usize = 16 * 1024;
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    /// The other side closed it, or the connection went.
+    #[error("closed")]
+    Closed,
+    /// The other side took nothing for too long.
+    #[error("stalled")]
+    Stalled,
+    /// The other side sent what nobody may send.
+    #[error("violation: {0}")]
+    Violation(&'static str),
+    /// The connection broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<FrameTooLong> for End {
+    fn from(_: FrameTooLong) -> End {
+        End::Violation("a frame too long was announced")
+    }
+}
+
+/// Writes what `link` has queued for this class, until the stream ends.
+pub(super) async fn write<S>(mut stream: S, link: &Link, class: Class, stall: Duration) -> End
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let queue = link.queue(class);
+    let mut batch = Batch {
+        queue,
+        frames: Vec::with_capacity(BATCH_FRAMES_MAX),
+    };
+    let mut gather = Vec::new();
+    let mut confirmations = Confirmations::default();
+    let mut unconfirmed = 0;
+    loop {
+        let confirmed = if unconfirmed >= queue.window_bytes() {
+            match timeout(stall, confirmations.next(&mut stream)).await {
+                Ok(confirmed) => Some(confirmed),
+                Err(_) => return End::Stalled,
+            }
+        } else {
+            tokio::select! {
+                biased;
+                // Also how an idle writer learns that the connection is gone.
+                confirmed = confirmations.next(&mut stream) => Some(confirmed),
+                () = queue.take(&mut batch.frames) => None,
+            }
+        };
+        if let Some(confirmed) = confirmed {
+            match confirmed.map(|bytes| unconfirmed.checked_sub(bytes)) {
+                Ok(Some(rest)) => unconfirmed = rest,
+                Ok(None) => return End::Violation("more was confirmed than was sent"),
+                Err(error) => return ended(error),
+            }
+            continue;
+        }
+        let frames = batch.frames.len();
+        let bytes: usize = batch.frames.iter().map(Bytes::len).sum();
+        if let Err(end) = write_batch(&mut stream, &batch.frames, &mut gather, stall).await {
+            return end;
+        }
+        queue.sent(frames, bytes);
+        batch.frames.clear();
+        unconfirmed += bytes + frames * PREFIX_BYTES;
+    }
+}
+
+/// Frames taken from a queue. Those that were not written when this goes, for whatever reason, are counted as lost.
+struct Batch<'a> {
+    queue: &'a Queue,
+    frames: Vec<Bytes>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.queue.lost(self.frames.len());
+    }
+}
+
+/// Hands what arrives to the loop, until the stream ends.
+pub(super) async fn read<S>(mut stream: S, link: &Link, class: Class, shared: &Shared) -> End
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stall = shared.config.timing.stall;
+    // Often enough that the sender never waits for a confirmation that is merely late.
+    let confirm_at = link.queue(class).window_bytes() / 4;
+    let mut bytes = vec![0; READ_BYTES];
+    let mut decoder = Decoder::default();
+    let mut unconfirmed = 0;
+    loop {
+        let n = match stream.read(&mut bytes).await {
+            // Also within a frame: so it ends where a process dies.
+            Ok(0) => return End::Closed,
+            Ok(n) => n,
+            Err(error) => return ended(error),
+        };
+        decoder.extend(&bytes[..n]);
+        let mut frames = Vec::new();
+        let end = loop {
+            match decoder.next() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break None,
+                Err(too_long) => break Some(End::from(too_long)),
+            }
+        };
+        if !frames.is_empty() {
+            link.received(class, frames.len(), frames.iter().map(Bytes::len).sum());
+            // Here, and only here, one waits for the loop.
+            if shared
+                .inbox
+                .deliver(link.peer, class, frames)
+                .await
+                .is_err()
+            {
+                return End::Closed;
+            }
+        }
+        if let Some(end) = end {
+            return end;
+        }
+        unconfirmed += n;
+        if unconfirmed >= confirm_at {
+            let confirmation = (unconfirmed as u32).to_le_bytes();
+            if let Err(end) = write_all(&mut stream, &confirmation, stall).await {
+                return end;
+            }
+            if let Err(end) = flush(&mut stream, stall).await {
+                return end;
+            }
+            unconfirmed = 0;
+        }
+    }
+}
+
+/// Writes all of a batch and flushes once: a flush for each frame costs seven times as much.
+///
+/// Plain writes, not a sink: `flush` of a `FramedWrite` would be ambiguous between the sink's and the stream's.
+async fn write_batch<S>(
+    stream: &mut S,
+    batch: &[Bytes],
+    gather: &mut Vec<u8>,
+    stall: Duration,
+) -> Result<(), End>
+where
+    S: AsyncWrite + Unpin,
+{
+    for frame in batch {
+        gather.extend_from_slice(&prefix(frame));
+        if frame.len() <= GATHER_BYTES_MAX {
+            gather.extend_from_slice(frame);
+        }
+        if frame.len() > GATHER_BYTES_MAX || gather.len() >= WRITE_BYTES {
+            write_all(stream, gather, stall).await?;
+            gather.clear();
+        }
+        if frame.len() > GATHER_BYTES_MAX {
+            write_all(stream, frame, stall).await?;
+        }
+    }
+    write_all(stream, gather, stall).await?;
+    gather.clear();
+    flush(stream, stall).await
+}
+
+async fn write_all<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    bytes: &[u8],
+    stall: Duration,
+) -> Result<(), End> {
+    for chunk in bytes.chunks(WRITE_BYTES) {
+        timeout(stall, stream.write_all(chunk))
+            .await
+            .map_err(|_| End::Stalled)?
+            .map_err(ended)?;
+    }
+    Ok(())
+}
+
+async fn flush<S: AsyncWrite + Unpin>(stream: &mut S, stall: Duration) -> Result<(), End> {
+    timeout(stall, stream.flush())
+        .await
+        .map_err(|_| End::Stalled)?
+        .map_err(ended)
+}
+
+/// A stream that is no longer there reads as closed, whatever the layer below calls it.
+fn ended(error: io::Error) -> End {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => {
+            End::Closed
+        }
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => End::Closed,
+        _ => End::Io(error),
+    }
+}
+
+/// Confirmations as they come. Half of one is kept where the wait is given up.
+#[derive(Default)]
+struct Confirmations {
+    bytes: [u8; 4],
+    have: usize,
+}
+
+impl Confirmations {
+    async fn next<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> io::Result<usize> {
+        while self.have < self.bytes.len() {
+            match stream.read(&mut self.bytes[self.have..]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => self.have += n,
+            }
+        }
+        self.have = 0;
+        Ok(u32::from_le_bytes(self.bytes) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use overlay::PeerKey;
+
+    use super::super::config::NetConfig;
+    use super::super::event::NetEvent;
+    use super::super::pipe::{Fault, pipe};
+    use super::*;
+
+    const PEER: PeerKey = PeerKey([1; 32]);
+
+    fn side(window_bytes: usize) -> (Arc<Shared>, Arc<Link>) {
+        let mut config = NetConfig::new("test");
+        config.data.window_bytes = window_bytes;
+        config.timing.stall = Duration::from_millis(300);
+        let shared = Arc::new(Shared::new(PeerKey([2; 32]), config, Box::new(|| {})));
+        let link = shared.links.get_or_add(PEER);
+        (shared, link)
+    }
+
+    fn frame(i: u32) -> Bytes {
+        let mut frame = i.to_le_bytes().to_vec();
+        // Around every size that is treated in its own way.
+        frame.resize(
+            [
+                4,
+                100,
+                GATHER_BYTES_MAX,
+                GATHER_BYTES_MAX + 1,
+                3 * WRITE_BYTES,
+            ][i as usize % 5],
+            i as u8,
+        );
+        frame.into()
+    }
+
+    fn drained(shared: &Shared) -> Vec<Bytes> {
+        let mut events = Vec::new();
+        shared.inbox.drain(&mut events);
+        let frames = events.into_iter().filter_map(|event| match event {
+            NetEvent::Frames { frames, .. } => Some(frames),
+            _ => None,
+        });
+        frames.flatten().collect()
+    }
+
+    /// Sends 40 frames through a pipe with a fault at the n-th call, until both ends ended. Says what arrived.
+    async fn run(fault: Option<Fault>) -> usize {
+        let ((here, out), (there, _)) = (side(64 * 1024), side(64 * 1024));
+        let incoming = there.links.get_or_add(PEER);
+        let (one, two) = pipe(10_000, fault);
+        let writer = tokio::spawn({
+            let out = out.clone();
+            async move { write(one, &out, Class::Data, here.config.timing.stall).await }
+        });
+        let reader = tokio::spawn({
+            let there = there.clone();
+            async move { read(two, &incoming, Class::Data, &there).await }
+        });
+        let queue = out.queue(Class::Data);
+        for i in 0..40 {
+            queue.push(frame(i), Instant::now()).unwrap();
+        }
+        queue.wake();
+        let (mut arrived, began) = (0, Instant::now());
+        while arrived < 40 && !reader.is_finished() {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "stuck after {arrived}"
+            );
+            for got in drained(&there) {
+                assert_eq!(got, frame(arrived as u32));
+                arrived += 1;
+            }
+            tokio::task::yield_now().await;
+        }
+        // Where one end fails the other ends too: its end of the pipe is gone.
+        reader.abort();
+        let _ = reader.await;
+        let _ = writer.await;
+        let (counts, (queued, _)) = (queue.counts(), queue.depth());
+        assert_eq!(
+            counts.sent_frames + counts.lost + queued as u64,
+            40,
+            "every frame is accounted for"
+        );
+        // What was sent may still be lost behind us, and what counts as lost may have arrived.
+        assert!(arrived as u64 <= counts.sent_frames + counts.lost);
+        arrived
+    }
+
+    /// Every single I/O call fails once: no end hangs, none panics, and all frames are accounted for.
+    #[tokio::test]
+    async fn a_fault_anywhere_ends_both_ends() {
+        for n in 1.. {
+            let fault = Fault::at(n);
+            let arrived = run(Some(fault.clone())).await;
+            if !fault.was_reached() {
+                assert_eq!(arrived, 40);
+                assert!(n > 20, "the faults were in the way of {n} calls only");
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_window_bounds_what_is_on_its_way() {
+        let (here, out) = side(10_000);
+        let (one, mut two) = pipe(1 << 20, None);
+        let stall = here.config.timing.stall;
+        let writer = tokio::spawn({
+            let out = out.clone();
+            async move { write(one, &out, Class::Data, stall).await }
+        });
+        for _ in 0..100 {
+            out.queue(Class::Data)
+                .push(Bytes::from(vec![0; 996]), Instant::now())
+                .unwrap();
+        }
+        out.queue(Class::Data).wake();
+        // A window, no more, and after a confirmation as much as was confirmed. A batch is a quarter of a window.
+        let mut bytes = vec![0; 10_000];
+        two.read_exact(&mut bytes).await.unwrap();
+        assert!(timeout(stall / 3, two.read(&mut bytes)).await.is_err());
+        two.write_all(&4000u32.to_le_bytes()).await.unwrap();
+        two.read_exact(&mut bytes[..4000]).await.unwrap();
+        assert!(timeout(stall / 3, two.read(&mut bytes)).await.is_err());
+        // Then nothing more is confirmed.
+        assert!(matches!(writer.await.unwrap(), End::Stalled));
+        assert_eq!(out.queue(Class::Data).counts().sent_frames, 14);
+    }
+}

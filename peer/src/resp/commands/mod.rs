@@ -1,0 +1,9 @@
+//! What each command does: one handler a row of [`super::table`].
+
+pub mod connection;
+pub mod expiry;
+pub mod keys;
+pub mod refused;
+pub mod scatter;
+pub mod server;
+pub mod strings;

@@ -1,0 +1,313 @@
+//! The server as clients see it: `COMMAND`, `INFO`, `CONFIG GET`.
+
+use std::fmt::Write as _;
+
+use crate::resp::arguments::Arguments;
+use crate::resp::call::{Call, Handled, reply};
+use crate::resp::errors;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::shared::Shared;
+use crate::resp::table::{self, Command};
+
+/// The Redis whose commands and answers these are. Clients decide by it what they may send.
+pub const REDIS_VERSION: &str = "7.4.0";
+
+/// `COMMAND [COUNT | DOCS | INFO | LIST | HELP]`
+pub fn command(call: &mut Call<'_>) -> Handled {
+    let protocol = call.session.protocol;
+    if call.arguments.len() == 1 {
+        return reply(Reply::Array(table::COMMANDS.iter().map(describe).collect()));
+    }
+    let names = call.arguments.from(2);
+    match call.arguments.at(1).to_ascii_uppercase().as_slice() {
+        b"COUNT" if names.is_empty() => reply(Reply::Integer(
+            i64::try_from(table::COMMANDS.len()).unwrap_or(i64::MAX),
+        )),
+        b"COUNT" => Err(errors::arity("command|count")),
+        b"LIST" if names.is_empty() => reply(Reply::Set(
+            table::COMMANDS
+                .iter()
+                .map(|command| Reply::text(command.name))
+                .collect(),
+        )),
+        b"LIST" => Err(Reply::error(errors::SYNTAX)),
+        b"INFO" if names.is_empty() => {
+            reply(Reply::Array(table::COMMANDS.iter().map(describe).collect()))
+        }
+        b"INFO" => reply(Reply::Array(
+            names
+                .iter()
+                .map(|name| table::find(name).map_or(Reply::Nil, |(_, command)| describe(command)))
+                .collect(),
+        )),
+        b"DOCS" => reply(Reply::Map(
+            asked_for(names)
+                .map(|command| (Reply::text(command.name), docs(command, protocol)))
+                .collect(),
+        )),
+        b"HELP" => reply(Reply::Array(
+            [
+                "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "COUNT",
+                "DOCS [<command-name> ...]",
+                "INFO [<command-name> ...]",
+                "LIST",
+                "HELP",
+            ]
+            .map(Reply::Simple)
+            .to_vec(),
+        )),
+        _ => Err(errors::unknown_subcommand("COMMAND", call.arguments.at(1))),
+    }
+}
+
+/// Those named, or all.
+fn asked_for(names: Arguments<'_>) -> impl Iterator<Item = &'static Command> {
+    let all = names.is_empty();
+    table::COMMANDS.iter().filter(move |command| {
+        all || names
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(command.name.as_bytes()))
+    })
+}
+
+/// A row as `COMMAND` gives it: name, arity, flags, first key, last key, step, and four lists that are empty here.
+fn describe(command: &Command) -> Reply {
+    Reply::Array(vec![
+        Reply::text(command.name),
+        Reply::Integer(command.arity.into()),
+        Reply::Set(command.flags().map(Reply::Simple).collect()),
+        Reply::Integer(command.keys.first.into()),
+        Reply::Integer(command.keys.last.into()),
+        Reply::Integer(command.keys.step.into()),
+        Reply::Set(Vec::new()),
+        Reply::Array(Vec::new()),
+        Reply::Array(Vec::new()),
+        Reply::Array(Vec::new()),
+    ])
+}
+
+fn docs(command: &Command, _protocol: Protocol) -> Reply {
+    Reply::Map(vec![
+        (Reply::text("summary"), Reply::text(command.summary)),
+        (Reply::text("since"), Reply::text("1.0.0")),
+        (Reply::text("group"), Reply::text(command.group())),
+        (Reply::text("arguments"), Reply::Array(Vec::new())),
+    ])
+}
+
+/// `INFO [section …]`
+pub fn info(call: &mut Call<'_>) -> Handled {
+    let wanted = |section: &str| {
+        call.arguments.len() == 1
+            || call.arguments.from(1).iter().any(|name| {
+                [section.as_bytes(), b"default", b"all", b"everything"]
+                    .iter()
+                    .any(|word| name.eq_ignore_ascii_case(word))
+            })
+    };
+    let mut text = String::new();
+    for (name, fields) in sections(call.shared) {
+        if !wanted(name) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let (first, rest) = name.split_at(1);
+        // Writing to a string does not fail.
+        let _ = write!(text, "# {}{rest}\r\n", first.to_ascii_uppercase());
+        for (name, value) in fields {
+            let _ = write!(text, "{name}:{value}\r\n");
+        }
+    }
+    reply(Reply::Verbatim(text))
+}
+
+type Section = (&'static str, Vec<(&'static str, String)>);
+
+fn sections(shared: &Shared) -> Vec<Section> {
+    let uptime = shared.started.elapsed().as_secs();
+    let status = shared.status.status();
+    let (keys, bytes) = status
+        .groups
+        .iter()
+        .fold((0, 0), |(k, b), group| (k + group.keys, b + group.bytes));
+    let counts = &shared.metrics;
+    vec![
+        (
+            "server",
+            vec![
+                ("redis_version", REDIS_VERSION.into()),
+                ("redis_mode", "standalone".into()),
+                ("scatter_version", env!("CARGO_PKG_VERSION").into()),
+                (
+                    "os",
+                    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+                ),
+                ("arch_bits", usize::BITS.to_string()),
+                ("process_id", std::process::id().to_string()),
+                ("run_id", status.peer_id.clone()),
+                ("uptime_in_seconds", uptime.to_string()),
+                ("uptime_in_days", (uptime / 86_400).to_string()),
+            ],
+        ),
+        (
+            "clients",
+            vec![
+                ("connected_clients", counts.clients.get().to_string()),
+                ("maxclients", shared.settings.clients_max.to_string()),
+                ("blocked_clients", "0".into()),
+            ],
+        ),
+        (
+            "memory",
+            vec![
+                ("used_memory", bytes.to_string()),
+                ("maxmemory_policy", "noeviction".into()),
+            ],
+        ),
+        // Clients wait for `loading:0` before they send anything.
+        (
+            "persistence",
+            vec![("loading", "0".into()), ("async_loading", "0".into())],
+        ),
+        (
+            "stats",
+            vec![
+                (
+                    "total_connections_received",
+                    counts.clients_total.get().to_string(),
+                ),
+                (
+                    "total_commands_processed",
+                    counts.commands_total().to_string(),
+                ),
+                (
+                    "rejected_connections",
+                    counts.clients_refused.get().to_string(),
+                ),
+                ("total_error_replies", counts.errors_total().to_string()),
+            ],
+        ),
+        (
+            "replication",
+            vec![("role", "master".into()), ("connected_slaves", "0".into())],
+        ),
+        ("cluster", vec![("cluster_enabled", "0".into())]),
+        (
+            "keyspace",
+            if keys > 0 {
+                vec![("db0", format!("keys={keys},expires=0,avg_ttl=0"))]
+            } else {
+                Vec::new()
+            },
+        ),
+        (
+            "scatter",
+            vec![
+                ("peer_id", status.peer_id),
+                ("network", status.network),
+                ("durability", status.durability),
+                ("groups", status.groups.len().to_string()),
+            ],
+        ),
+    ]
+}
+
+/// `CONFIG GET pattern [pattern …]`
+pub fn config(call: &mut Call<'_>) -> Handled {
+    match call.arguments.at(1).to_ascii_uppercase().as_slice() {
+        b"GET" if call.arguments.len() > 2 => {
+            let patterns = call.arguments.from(2);
+            let parameters = [
+                (
+                    "appendonly",
+                    if call.shared.status.status().durability == "memory" {
+                        "no"
+                    } else {
+                        "yes"
+                    }
+                    .to_string(),
+                ),
+                ("databases", "1".to_string()),
+                ("maxclients", call.shared.settings.clients_max.to_string()),
+                ("maxmemory", "0".to_string()),
+                ("maxmemory-policy", "noeviction".to_string()),
+                ("save", String::new()),
+                ("timeout", "0".to_string()),
+            ];
+            reply(Reply::Map(
+                parameters
+                    .into_iter()
+                    .filter(|(name, _)| {
+                        patterns
+                            .iter()
+                            .any(|pattern| matches_glob(pattern, name.as_bytes()))
+                    })
+                    .map(|(name, value)| (Reply::text(name), Reply::text(value)))
+                    .collect(),
+            ))
+        }
+        b"GET" => Err(errors::arity("config|get")),
+        b"SET" | b"RESETSTAT" | b"REWRITE" => Err(Reply::error(
+            "ERR only CONFIG GET is supported: settings are those that the peer was started with",
+        )),
+        _ => Err(errors::unknown_subcommand("CONFIG", call.arguments.at(1))),
+    }
+}
+
+/// `*` and `?`, whatever the case. Steps back to the last star only, so the time is bounded by pattern times text.
+fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || byte.eq_ignore_ascii_case(&text[t]) => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, taken)) => {
+                    p = at + 1;
+                    t = taken + 1;
+                    star = Some((at, taken + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches_glob;
+
+    #[test]
+    fn globs() {
+        for (pattern, text, expected) in [
+            ("save", "save", true),
+            ("SAVE", "save", true),
+            ("*", "", true),
+            ("*", "save", true),
+            ("max*", "maxclients", true),
+            ("*m*y", "maxmemory", true),
+            ("s?ve", "save", true),
+            ("sav", "save", false),
+            ("save?", "save", false),
+            ("", "save", false),
+            ("*x", "save", false),
+        ] {
+            assert_eq!(
+                matches_glob(pattern.as_bytes(), text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
+        }
+    }
+}

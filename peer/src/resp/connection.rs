@@ -1,0 +1,390 @@
+//! One client connection: bytes in, requests to the node, answers in order, bytes out.
+//!
+//! One task per connection. Everything it holds has a limit, and at a limit it stops reading, so that the client's own
+//! sending blocks: a client that does not read its answers is not read from either.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BufMut as _;
+use node::Request;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Sleep;
+
+use super::arrival::Arrival;
+use super::backend::{Line, Outcome, Rejected};
+use super::call::{Asked, Reaction};
+use super::decoder::{Decoder, Excess, Item, Limits};
+use super::errors;
+use super::execute::{Executed, execute};
+use super::join::Join;
+use super::pending::Pending;
+use super::reply::{Protocol, Reply};
+use super::session::Session;
+use super::shared::Shared;
+
+/// Commands without an answer, and requests of such commands: at either, no more is read.
+const UNANSWERED_MAX: usize = 1024;
+/// Bytes of answers not yet sent: beyond this no more are made and no more is read.
+const UNSENT_BYTES_MAX: usize = 256 * 1024;
+/// How much one read brings at most.
+const READ_BYTES: usize = 64 * 1024;
+/// Arguments of one request: `MSET` with as many keys as are taken, under `SCATTER.ONCE`, and some to spare so that a
+/// few too many get the better error.
+const ARGUMENTS_MAX: usize = 4096;
+/// A client that takes no byte of its answers for so long is gone or stuck.
+const STALLED_MAX: Duration = Duration::from_secs(60);
+/// Less time than this is not worth handing a request on for.
+const PATIENCE_MIN: Duration = Duration::from_millis(20);
+/// After a last answer the client gets so long to read it and close.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The connection's task.
+pub struct Connection {
+    stream: TcpStream,
+    shared: Arc<Shared>,
+    line: Line,
+    session: Session,
+    decoder: Decoder,
+    pending: Pending,
+    arrival: Arrival,
+    /// Answers as bytes, of which `sent` are.
+    out: Vec<u8>,
+    sent: usize,
+    /// When the client last took a byte, or there was none for it.
+    moved: Instant,
+    /// No more requests are taken: what waits is answered, then it ends.
+    closing: bool,
+    /// What one round asks of the node.
+    batch: Vec<Request>,
+    asked: Vec<Asked>,
+    outcomes: Vec<Outcome>,
+}
+
+/// Whether the connection can go on.
+enum Flow {
+    On,
+    End,
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub fn new(stream: TcpStream, shared: Arc<Shared>) -> Connection {
+        let line = shared.router.connect();
+        let now = Instant::now();
+        let address = |address: io::Result<std::net::SocketAddr>| {
+            address.map(|a| a.to_string()).unwrap_or_default()
+        };
+        let session = Session {
+            id: line.connection().0,
+            protocol: Protocol::Resp2,
+            authenticated: shared.settings.password.is_none(),
+            name: Vec::new(),
+            library: Vec::new(),
+            library_version: Vec::new(),
+            peer: address(stream.peer_addr()),
+            local: address(stream.local_addr()),
+            since: now,
+        };
+        let limits = Limits {
+            // A megabyte for many keys, and room for a value that is over its limit to be told so by name.
+            request_bytes_max: 1024 * 1024 + 4 * shared.settings.value_bytes_max,
+            arguments_max: ARGUMENTS_MAX,
+        };
+        Connection {
+            stream,
+            line,
+            session,
+            decoder: Decoder::new(limits),
+            pending: Pending::default(),
+            arrival: Arrival::new(now),
+            out: Vec::new(),
+            sent: 0,
+            moved: now,
+            closing: false,
+            batch: Vec::new(),
+            asked: Vec::new(),
+            outcomes: Vec::new(),
+            shared,
+        }
+    }
+
+    /// Serves the client until it leaves, or until `stop`: then what it asked so far is still answered.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        // The latency of small answers matters, and answers are written in batches anyway.
+        let _ = self.stream.set_nodelay(true);
+        let mut alarm: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let mut alarm_at = Instant::now();
+        loop {
+            if *stop.borrow() {
+                self.closing = true;
+            }
+            if matches!(self.turn(), Flow::End) {
+                break;
+            }
+            let reads = !self.closing && self.has_room();
+            let writes = self.unsent() > 0;
+            let now = Instant::now();
+            self.arrival.reading(reads, now, || {
+                rustix::io::ioctl_fionread(&self.stream).unwrap_or(0)
+            });
+            let interest = match (reads, writes) {
+                (true, true) => Some(Interest::READABLE.add(Interest::WRITABLE)),
+                (true, false) => Some(Interest::READABLE),
+                (false, true) => Some(Interest::WRITABLE),
+                (false, false) => None,
+            };
+            let stalled = writes.then(|| self.moved + STALLED_MAX);
+            let due = [self.pending.due(), stalled, self.stranger_until()]
+                .into_iter()
+                .flatten()
+                .min();
+            // An alarm that is too early costs one look around; setting it anew for each command would cost more.
+            if let Some(due) = due
+                && (alarm_at > due || alarm_at <= now)
+            {
+                alarm.as_mut().reset(due.into());
+                alarm_at = due;
+            }
+            tokio::select! {
+                ready = async {
+                    match interest {
+                        Some(interest) => self.stream.ready(interest).await,
+                        None => std::future::pending().await,
+                    }
+                } => match ready {
+                    Ok(ready) if reads && (ready.is_readable() || ready.is_read_closed()) => {
+                        if self.read().is_err() {
+                            break;
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(_) => break,
+                },
+                () = self.line.arrived(), if self.pending.requests() > 0 => {}
+                () = alarm.as_mut(), if due.is_some() => {}
+                changed = stop.changed(), if !self.closing => {
+                    if changed.is_err() {
+                        self.closing = true;
+                    }
+                }
+            }
+        }
+        self.linger().await;
+    }
+
+    /// Does all that can be done without waiting.
+    fn turn(&mut self) -> Flow {
+        let now = Instant::now();
+        self.line.take(&mut self.outcomes);
+        for (id, result) in self.outcomes.drain(..) {
+            self.pending.complete(id, result);
+        }
+        let expired = self.pending.expire(now);
+        if expired > 0 {
+            self.shared.metrics.guarded.inc_by(expired as u64);
+        }
+        loop {
+            let more = self.take_requests(now);
+            self.submit();
+            self.make_answers(now);
+            let was_full = self.unsent() >= UNSENT_BYTES_MAX;
+            if self.send(now).is_err() {
+                return Flow::End;
+            }
+            if was_full && self.unsent() < UNSENT_BYTES_MAX {
+                self.arrival.caught_up(now);
+            }
+            if !more || self.closing || !self.has_room() {
+                break;
+            }
+        }
+        let stuck = self.unsent() > 0 && now.duration_since(self.moved) >= STALLED_MAX;
+        let finished = self.closing && self.pending.is_empty() && self.unsent() == 0;
+        let unknown = self.stranger_until().is_some_and(|until| now >= until);
+        if stuck || finished || unknown {
+            Flow::End
+        } else {
+            Flow::On
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.pending.len() < UNANSWERED_MAX
+            && self.pending.requests() < UNANSWERED_MAX
+            && self.unsent() < UNSENT_BYTES_MAX
+    }
+
+    /// Until when a client without the password is kept.
+    fn stranger_until(&self) -> Option<Instant> {
+        (!self.session.authenticated)
+            .then(|| self.session.since + self.shared.settings.stranger_max)
+    }
+
+    fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Takes what is in the socket, once.
+    fn read(&mut self) -> io::Result<()> {
+        let buffer = self.decoder.buffer();
+        buffer.reserve(READ_BYTES);
+        match self.stream.try_read_buf(&mut buffer.limit(READ_BYTES)) {
+            // The client sends no more, but it may still be waiting for answers.
+            Ok(0) => self.closing = true,
+            Ok(bytes) => self.arrival.arrived(bytes, Instant::now()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Carries out what has arrived, as far as there is room. Returns whether there may be more in the buffer.
+    fn take_requests(&mut self, now: Instant) -> bool {
+        while !self.closing && self.has_room() {
+            let stranger = !self.session.authenticated;
+            let reaction = match self.decoder.next(stranger) {
+                Ok(None) => return false,
+                Ok(Some(Item::Request(arguments))) => {
+                    execute(arguments, &mut self.session, &self.shared, &mut self.asked)
+                }
+                Ok(Some(Item::Excess(excess))) => {
+                    let text = match excess {
+                        Excess::Bytes => "ERR the command is too long; nothing was done",
+                        Excess::Arguments => {
+                            "ERR the command has too many arguments; nothing was done"
+                        }
+                    };
+                    Executed {
+                        reaction: Reaction::Reply(Reply::error(text)),
+                        once: None,
+                    }
+                }
+                Err(error) => Executed {
+                    reaction: Reaction::Close(Reply::error(format!("ERR {error}"))),
+                    once: None,
+                },
+            };
+            self.react(reaction, now);
+        }
+        true
+    }
+
+    fn react(&mut self, Executed { reaction, once }: Executed, now: Instant) {
+        let arrived = self.arrival.stamp();
+        let due = arrived + self.shared.settings.guard;
+        // Answers to `HELLO` are in the protocol that it chose.
+        let protocol = self.session.protocol;
+        match reaction {
+            Reaction::Reply(reply) => self.pending.push_ready(reply, protocol, due),
+            Reaction::Close(reply) => {
+                self.pending.push_ready(reply, protocol, due);
+                self.closing = true;
+            }
+            Reaction::Ask(join) => self.ask(join, once, now, arrived),
+        }
+    }
+
+    fn ask(&mut self, join: Join, once: Option<bytes::Bytes>, now: Instant, arrived: Instant) {
+        let settings = &self.shared.settings;
+        let (protocol, due) = (self.session.protocol, arrived + settings.guard);
+        let patience = (arrived + settings.patience).saturating_duration_since(now);
+        let count = self.asked.len();
+        if patience < PATIENCE_MIN || count == 0 {
+            self.asked.clear();
+            self.pending
+                .push_ready(Reply::error(errors::WAITED), protocol, due);
+            return;
+        }
+        let first = self.line.ids(count as u64);
+        self.pending
+            .push_requests(first, count, join, protocol, due);
+        for (offset, Asked { key, op, mode }) in self.asked.drain(..).enumerate() {
+            self.batch.push(Request {
+                id: node::RequestId(first.0 + offset as u64),
+                connection: self.line.connection(),
+                key,
+                op,
+                mode,
+                patience,
+                once: once.clone(),
+            });
+        }
+    }
+
+    /// Hands what this round asked to the node, as one batch.
+    fn submit(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        if let Err(Rejected { batch, why }) =
+            self.shared.backend.submit(std::mem::take(&mut self.batch))
+        {
+            for request in batch {
+                self.pending
+                    .complete(request.id, Err(group::op::OpError::TryAgain(why)));
+            }
+        }
+    }
+
+    /// Turns answers whose turn it is into bytes, as far as there is room.
+    fn make_answers(&mut self, now: Instant) {
+        while self.unsent() < UNSENT_BYTES_MAX {
+            let Some((reply, protocol, due, asked)) = self.pending.pop() else {
+                break;
+            };
+            if asked {
+                let arrived = due - self.shared.settings.guard;
+                self.shared
+                    .metrics
+                    .seconds
+                    .observe(now.saturating_duration_since(arrived).as_secs_f64());
+            }
+            self.shared.metrics.answered(&reply);
+            reply.encode(protocol, &mut self.out);
+        }
+    }
+
+    /// Writes as much as the socket takes.
+    fn send(&mut self, now: Instant) -> io::Result<()> {
+        while self.unsent() > 0 {
+            match self.stream.try_write(&self.out[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => {
+                    self.sent += bytes;
+                    self.moved = now;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        self.moved = now;
+        self.out.shrink_to(UNSENT_BYTES_MAX / 4);
+        Ok(())
+    }
+
+    /// Ends the connection so that the last answer arrives: closing a socket with unread input makes the kernel throw
+    /// away what the other side has not read yet.
+    async fn linger(self) {
+        discard(self.stream, LINGER).await;
+    }
+}
+
+/// Says that no more will be sent, and reads past what still comes, for a while.
+pub async fn discard(mut stream: TcpStream, at_most: Duration) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let _ = tokio::time::timeout(at_most, async {
+        stream.shutdown().await?;
+        let mut scratch = [0; 4096];
+        while stream.read(&mut scratch).await? > 0 {}
+        io::Result::Ok(())
+    })
+    .await;
+}

@@ -1,0 +1,275 @@
+//! What the node answers about keys becomes what the client is answered about its command.
+
+use group::op::{Answer, Limit, OpError, Unfit};
+
+use super::errors;
+use super::reply::Reply;
+
+/// How a command's answer is made of those to its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// Whether any of its requests can change something: reads are never answered with "outcome unknown".
+    pub writes: bool,
+    /// What the answer looks like.
+    pub shape: Shape,
+}
+
+/// What an answer looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `OK`, or nothing where a condition was not met; the value where there is one.
+    OkOrNil,
+    /// 1 or 0; a number as it is, and the sum of several.
+    Count,
+    /// A value or nothing.
+    Value,
+    /// A list of values.
+    Values,
+    /// `OK` once all is done.
+    AllOk,
+    /// A number, or nothing where a condition was not met.
+    IntegerOrNil,
+    /// A time to live in whole seconds.
+    Seconds,
+    /// `string` or `none`.
+    Type,
+    /// A value and its version.
+    Versioned,
+}
+
+type Result1 = Result<Answer, OpError>;
+
+impl Join {
+    /// For a command that changes nothing.
+    pub const fn read(shape: Shape) -> Join {
+        Join {
+            writes: false,
+            shape,
+        }
+    }
+
+    /// For a command that may change something.
+    pub const fn write(shape: Shape) -> Join {
+        Join {
+            writes: true,
+            shape,
+        }
+    }
+
+    /// The answer to a command of one request.
+    pub fn one(self, result: Result1) -> Reply {
+        match result {
+            Ok(answer) => match self.shape {
+                Shape::Values => Reply::Array(vec![value(answer)]),
+                _ => self.single(answer),
+            },
+            Err(error) => self.error(error),
+        }
+    }
+
+    /// The answer to a command of several requests. Not atomic: one that took effect in part is *uncertain*, as there
+    /// is no word for "these keys, but not those".
+    pub fn several(self, results: Vec<Result1>) -> Reply {
+        if let Some(error) = self.failure(&results) {
+            return error;
+        }
+        let answers = results.into_iter().flatten();
+        match self.shape {
+            Shape::Values => Reply::Array(answers.map(value).collect()),
+            Shape::AllOk => Reply::OK,
+            _ => Reply::Integer(answers.map(|answer| count(&answer)).sum()),
+        }
+    }
+
+    fn failure(self, results: &[Result1]) -> Option<Reply> {
+        let unfit = results.iter().find_map(|result| match result {
+            Ok(Answer::Unfit(unfit)) => Some(*unfit),
+            _ => None,
+        });
+        let error = results
+            .iter()
+            .filter_map(|result| result.as_ref().err().copied())
+            .max_by_key(|error| match error {
+                OpError::Uncertain => 2,
+                // Repeating does not help against a limit, so it is the better thing to say.
+                OpError::Limit(_) => 1,
+                _ => 0,
+            });
+        if unfit.is_none() && error.is_none() {
+            return None;
+        }
+        let changed = results.iter().any(|result| match result {
+            Ok(answer) => !matches!(answer, Answer::NotMet | Answer::Unfit(_)),
+            Err(_) => false,
+        });
+        if self.writes && changed {
+            return Some(Reply::error(errors::PARTLY));
+        }
+        error
+            .map(|error| self.error(error))
+            .or(unfit.map(unfit_error))
+    }
+
+    fn error(self, error: OpError) -> Reply {
+        match error {
+            OpError::TryAgain(refusal) => {
+                Reply::error(format!("TRYAGAIN nothing was done: {refusal}"))
+            }
+            OpError::Uncertain if self.writes => Reply::error(errors::UNCERTAIN),
+            OpError::Uncertain => Reply::error(errors::NO_ANSWER),
+            OpError::Limit(limit) => limit_error(limit),
+            // A kind of error that is newer than this table: say the least.
+            other if self.writes => Reply::error(format!("UNCERTAIN {other}")),
+            other => Reply::error(format!("TRYAGAIN {other}")),
+        }
+    }
+
+    fn single(self, answer: Answer) -> Reply {
+        if let Answer::Unfit(unfit) = answer {
+            return unfit_error(unfit);
+        }
+        match self.shape {
+            Shape::OkOrNil => match answer {
+                Answer::Done => Reply::OK,
+                Answer::NotMet => Reply::Nil,
+                other => value(other),
+            },
+            Shape::AllOk => Reply::OK,
+            Shape::Count => Reply::Integer(count(&answer)),
+            Shape::Value | Shape::Values => value(answer),
+            Shape::IntegerOrNil => match answer {
+                Answer::Integer(number) => Reply::Integer(number),
+                _ => Reply::Nil,
+            },
+            // Rounded, as Redis does it.
+            Shape::Seconds => match answer {
+                Answer::Integer(millis @ 0..) => Reply::Integer(millis.saturating_add(500) / 1000),
+                other => Reply::Integer(count(&other)),
+            },
+            Shape::Type => Reply::Simple(if count(&answer) > 0 { "string" } else { "none" }),
+            Shape::Versioned => match answer {
+                Answer::Versioned(Some((value, version))) => Reply::Array(vec![
+                    Reply::Bulk(value),
+                    Reply::text(format!("{}-{}", version.generation, version.timestamp)),
+                ]),
+                // "Absent" has a version too, so that one loop of read and compare-and-set serves every key.
+                _ => Reply::Array(vec![Reply::Nil, Reply::text(ABSENT_VERSION)]),
+            },
+        }
+    }
+}
+
+/// The version of a key that is not there, in `SCATTER.GETV` and `SCATTER.CAS`.
+pub const ABSENT_VERSION: &str = "0-0";
+
+fn value(answer: Answer) -> Reply {
+    match answer {
+        Answer::Value(Some(value)) | Answer::Versioned(Some((value, _))) => Reply::Bulk(value),
+        Answer::Integer(number) => Reply::Integer(number),
+        Answer::Unfit(unfit) => unfit_error(unfit),
+        Answer::Done => Reply::OK,
+        Answer::Value(None) | Answer::Versioned(None) | Answer::NotMet => Reply::Nil,
+    }
+}
+
+fn count(answer: &Answer) -> i64 {
+    match answer {
+        Answer::Integer(number) => *number,
+        Answer::Done | Answer::Value(Some(_)) | Answer::Versioned(Some(_)) => 1,
+        Answer::NotMet | Answer::Value(None) | Answer::Versioned(None) | Answer::Unfit(_) => 0,
+    }
+}
+
+fn unfit_error(unfit: Unfit) -> Reply {
+    Reply::error(match unfit {
+        Unfit::NotAnInteger => errors::NOT_AN_INTEGER,
+        Unfit::Overflow => errors::OVERFLOW,
+        Unfit::TooLong => errors::VALUE_TOO_LONG,
+    })
+}
+
+fn limit_error(limit: Limit) -> Reply {
+    Reply::error(format!("OOM nothing was done: this peer is out of {limit}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use group::op::Refusal;
+
+    use super::*;
+
+    const BUSY: Result1 = Err(OpError::TryAgain(Refusal::Busy));
+
+    fn code(reply: &Reply) -> &str {
+        match reply {
+            Reply::Error(text) => text.split(' ').next().unwrap_or_default(),
+            _ => "",
+        }
+    }
+
+    #[test]
+    fn a_partly_applied_command_is_uncertain() {
+        let del = Join::write(Shape::Count);
+        assert_eq!(
+            del.several(vec![Ok(Answer::Done), Ok(Answer::NotMet), Ok(Answer::Done)]),
+            Reply::Integer(2)
+        );
+        assert_eq!(
+            code(&del.several(vec![Ok(Answer::Done), BUSY])),
+            "UNCERTAIN"
+        );
+        assert_eq!(
+            code(&del.several(vec![BUSY, Err(OpError::Uncertain)])),
+            "UNCERTAIN"
+        );
+        assert_eq!(code(&del.several(vec![BUSY, BUSY])), "TRYAGAIN");
+        // The first key was absent, so nothing was done at all.
+        assert_eq!(
+            code(&del.several(vec![Ok(Answer::NotMet), BUSY])),
+            "TRYAGAIN"
+        );
+        assert_eq!(
+            code(&del.several(vec![BUSY, Err(OpError::Limit(Limit::Disk))])),
+            "OOM"
+        );
+        let mset = Join::write(Shape::AllOk);
+        assert_eq!(
+            mset.several(vec![Ok(Answer::Done), Ok(Answer::Done)]),
+            Reply::OK
+        );
+        assert_eq!(
+            code(&mset.several(vec![Ok(Answer::Done), Ok(Answer::Unfit(Unfit::TooLong))])),
+            "UNCERTAIN"
+        );
+        assert_eq!(
+            code(&mset.several(vec![BUSY, Ok(Answer::Unfit(Unfit::TooLong))])),
+            "TRYAGAIN"
+        );
+    }
+
+    #[test]
+    fn reads_are_never_uncertain() {
+        for shape in [
+            Shape::Value,
+            Shape::Values,
+            Shape::Count,
+            Shape::Seconds,
+            Shape::Type,
+            Shape::Versioned,
+        ] {
+            assert_eq!(
+                code(&Join::read(shape).one(Err(OpError::Uncertain))),
+                "TRYAGAIN"
+            );
+            assert_eq!(
+                code(&Join::write(shape).one(Err(OpError::Uncertain))),
+                "UNCERTAIN"
+            );
+        }
+        let mget = Join::read(Shape::Values);
+        assert_eq!(
+            code(&mget.several(vec![Ok(Answer::Value(None)), Err(OpError::Uncertain)])),
+            "TRYAGAIN"
+        );
+    }
+}

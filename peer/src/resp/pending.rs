@@ -1,0 +1,326 @@
+//! Commands of one connection that wait for their answers, in the order in which they are to be answered.
+//!
+//! Requests complete in any order; answers go out in the order of the commands. One command may have a request for each
+//! of its keys. An answer that comes after its command was given up is ignored.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use group::op::{Answer, OpError};
+use node::RequestId;
+
+use super::join::Join;
+use super::reply::{Protocol, Reply};
+
+/// One command in the queue.
+#[derive(Debug)]
+struct Slot {
+    /// The id of its first request; those of its other keys follow.
+    first: u64,
+    /// The protocol that the connection spoke when it was asked.
+    protocol: Protocol,
+    /// When it has to be answered.
+    due: Instant,
+    /// The node was asked.
+    asked: bool,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Can be answered.
+    Ready(Reply),
+    /// One request, which is under way.
+    One(Join),
+    /// Several requests, of which `missing` are under way.
+    Several {
+        join: Join,
+        results: Vec<Option<Result<Answer, OpError>>>,
+        missing: usize,
+    },
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub struct Pending {
+    slots: VecDeque<Slot>,
+    /// Requests that belong to the commands in the queue.
+    requests: usize,
+}
+
+impl Pending {
+    /// Commands in the queue.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Requests of the commands in the queue.
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// When the first command has to be answered, if it cannot be yet. Later ones never have to be earlier.
+    pub fn due(&self) -> Option<Instant> {
+        self.slots
+            .front()
+            .filter(|slot| !matches!(slot.state, State::Ready(_)))
+            .map(|slot| slot.due)
+    }
+
+    /// Adds a command whose answer is known.
+    pub fn push_ready(&mut self, reply: Reply, protocol: Protocol, due: Instant) {
+        let first = self.slots.back().map_or(0, Slot::end);
+        self.slots.push_back(Slot {
+            first,
+            protocol,
+            due,
+            asked: false,
+            state: State::Ready(reply),
+        });
+    }
+
+    /// Adds a command with `count` requests, at least one, numbered from `first` on; ids only rise.
+    pub fn push_requests(
+        &mut self,
+        first: RequestId,
+        count: usize,
+        join: Join,
+        protocol: Protocol,
+        due: Instant,
+    ) {
+        debug_assert!(count > 0 && self.slots.back().is_none_or(|last| last.end() <= first.0));
+        self.requests += count;
+        let state = match count {
+            1 => State::One(join),
+            _ => State::Several {
+                join,
+                results: vec![None; count],
+                missing: count,
+            },
+        };
+        self.slots.push_back(Slot {
+            first: first.0,
+            protocol,
+            due,
+            asked: true,
+            state,
+        });
+    }
+
+    /// Takes the answer to one request.
+    pub fn complete(&mut self, id: RequestId, result: Result<Answer, OpError>) {
+        // The last slot that begins at or before the id: commands without requests share the number of the next one.
+        let behind = self.slots.partition_point(|slot| slot.first <= id.0);
+        let Some(slot) = behind
+            .checked_sub(1)
+            .and_then(|index| self.slots.get_mut(index))
+        else {
+            return;
+        };
+        let part = (id.0 - slot.first) as usize;
+        match &mut slot.state {
+            State::One(join) if part == 0 => {
+                self.requests -= 1;
+                slot.state = State::Ready(join.one(result));
+            }
+            State::Several {
+                join,
+                results,
+                missing,
+            } => {
+                let Some(place @ None) = results.get_mut(part) else {
+                    return;
+                };
+                *place = Some(result);
+                *missing -= 1;
+                if *missing == 0 {
+                    self.requests -= results.len();
+                    let results: Vec<_> = results.drain(..).flatten().collect();
+                    slot.state = State::Ready(join.several(results));
+                }
+            }
+            // Given up before, or of a command that has left the queue.
+            State::Ready(_) | State::One(_) => {}
+        }
+    }
+
+    /// Gives up commands that are due: a request without an answer counts as one whose outcome is unknown.
+    pub fn expire(&mut self, now: Instant) -> usize {
+        let mut expired = 0;
+        for slot in &mut self.slots {
+            if slot.due > now {
+                break;
+            }
+            match &mut slot.state {
+                State::Ready(_) => continue,
+                State::One(join) => {
+                    self.requests -= 1;
+                    slot.state = State::Ready(join.one(Err(OpError::Uncertain)));
+                }
+                State::Several { join, results, .. } => {
+                    self.requests -= results.len();
+                    let results = results
+                        .drain(..)
+                        .map(|result| result.unwrap_or(Err(OpError::Uncertain)))
+                        .collect();
+                    slot.state = State::Ready(join.several(results));
+                }
+            }
+            expired += 1;
+        }
+        expired
+    }
+
+    /// The next answer, if the first command has one: what it is, how to write it, when it had been due, and whether the
+    /// node was asked for it.
+    pub fn pop(&mut self) -> Option<(Reply, Protocol, Instant, bool)> {
+        if !matches!(self.slots.front()?.state, State::Ready(_)) {
+            return None;
+        }
+        match self.slots.pop_front()? {
+            Slot {
+                state: State::Ready(reply),
+                protocol,
+                due,
+                asked,
+                ..
+            } => Some((reply, protocol, due, asked)),
+            _ => None,
+        }
+    }
+}
+
+impl Slot {
+    /// The id behind its last request, as far as that is known.
+    fn end(&self) -> u64 {
+        match &self.state {
+            State::Ready(_) => self.first,
+            State::One(_) => self.first + 1,
+            State::Several { results, .. } => self.first + results.len() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use group::op::Refusal;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::resp::join::Shape;
+
+    fn popped(pending: &mut Pending) -> Vec<Reply> {
+        std::iter::from_fn(|| pending.pop())
+            .map(|(reply, ..)| reply)
+            .collect()
+    }
+
+    fn is_error(reply: &Reply, code: &str) -> bool {
+        matches!(reply, Reply::Error(text) if text.starts_with(code))
+    }
+
+    #[test]
+    fn what_is_due_is_answered_and_its_late_answer_ignored() {
+        let start = Instant::now();
+        let due = start + Duration::from_secs(3);
+        let mut pending = Pending::default();
+        pending.push_requests(
+            RequestId(5),
+            1,
+            Join::write(Shape::OkOrNil),
+            Protocol::Resp2,
+            due,
+        );
+        pending.push_requests(
+            RequestId(6),
+            2,
+            Join::read(Shape::Values),
+            Protocol::Resp2,
+            due,
+        );
+        pending.push_requests(
+            RequestId(8),
+            2,
+            Join::write(Shape::Count),
+            Protocol::Resp2,
+            due,
+        );
+        pending.push_requests(
+            RequestId(10),
+            1,
+            Join::write(Shape::OkOrNil),
+            Protocol::Resp2,
+            due + Duration::from_secs(1),
+        );
+        pending.complete(RequestId(7), Ok(Answer::Value(None)));
+        pending.complete(RequestId(8), Err(OpError::TryAgain(Refusal::Busy)));
+        assert_eq!(pending.expire(start), 0);
+        assert_eq!(pending.due(), Some(due));
+        assert_eq!(pending.expire(due), 3);
+        assert_eq!(pending.requests(), 1);
+        for id in 0..10 {
+            pending.complete(RequestId(id), Ok(Answer::Done));
+        }
+        let answers = popped(&mut pending);
+        assert_eq!(answers.len(), 3);
+        assert!(is_error(&answers[0], "UNCERTAIN"));
+        assert!(is_error(&answers[1], "TRYAGAIN"));
+        assert!(is_error(&answers[2], "UNCERTAIN"));
+        for id in [0, 5, 6, 7, 8, 9, 11, 1 << 40] {
+            pending.complete(RequestId(id), Ok(Answer::Done));
+        }
+        assert_eq!(pending.len(), 1);
+        pending.complete(RequestId(10), Ok(Answer::Done));
+        assert_eq!(popped(&mut pending), [Reply::OK]);
+        assert_eq!(pending.requests(), 0);
+    }
+
+    proptest! {
+        /// Whatever completes first: the answers are those to the commands, in their order.
+        #[test]
+        fn answers_keep_the_order_of_commands(
+            counts in proptest::collection::vec(0..5_usize, 1..40),
+            order in any::<prop::sample::Index>().prop_flat_map(|_| proptest::collection::vec(any::<u64>(), 200)),
+            gaps in proptest::collection::vec(0..3_u64, 40),
+            eager: bool,
+        ) {
+            let due = Instant::now();
+            let mut pending = Pending::default();
+            let (mut next, mut expected, mut ids) = (7, Vec::new(), Vec::new());
+            for (index, &count) in counts.iter().enumerate() {
+                if count == 0 {
+                    let reply = Reply::Integer(-(index as i64));
+                    pending.push_ready(reply.clone(), Protocol::Resp2, due);
+                    expected.push(reply);
+                    continue;
+                }
+                next += gaps[index];
+                pending.push_requests(RequestId(next), count, Join::read(Shape::Count), Protocol::Resp2, due);
+                ids.extend(next..next + count as u64);
+                expected.push(Reply::Integer((next..next + count as u64).map(|id| id as i64).sum()));
+                next += count as u64;
+            }
+            let mut shuffled: Vec<_> = ids.iter().zip(&order).collect();
+            shuffled.sort_by_key(|(_, key)| **key);
+            let mut answers = Vec::new();
+            for (&id, _) in shuffled {
+                pending.complete(RequestId(id), Ok(Answer::Integer(id as i64)));
+                // Twice is once.
+                pending.complete(RequestId(id), Ok(Answer::Integer(1000)));
+                if eager {
+                    answers.extend(popped(&mut pending));
+                }
+            }
+            answers.extend(popped(&mut pending));
+            prop_assert_eq!(answers, expected);
+            prop_assert!(pending.is_empty() && pending.requests() == 0);
+        }
+    }
+}

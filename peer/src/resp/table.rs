@@ -1,0 +1,241 @@
+//! Every command by name: how many arguments it takes, where its keys are, what carries it out.
+
+use super::call::{Call, Handled};
+use super::commands::{connection, expiry, keys, refused, scatter, server, strings};
+
+/// One row.
+#[derive(Debug)]
+pub struct Command {
+    /// In lower case, as Redis gives it in errors.
+    pub name: &'static str,
+    /// Arguments with the name itself; `-n` means at least `n` (as in Redis).
+    pub arity: i32,
+    /// What it does to keys.
+    pub kind: Kind,
+    /// Where its keys are.
+    pub keys: Keys,
+    /// In a few words.
+    pub summary: &'static str,
+    /// What carries it out.
+    pub run: fn(&mut Call<'_>) -> Handled,
+}
+
+/// What a command does to keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads them.
+    Read,
+    /// Changes them.
+    Write,
+    /// Has none; about the connection, and allowed before the password is given.
+    Open,
+    /// Has none.
+    Other,
+    /// Is not there; has a row so that it can say why.
+    Refused,
+}
+
+/// Where the keys are among the arguments, as `COMMAND` tells it. `first` is 0 where there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The first.
+    pub first: i32,
+    /// The last; -1 is the last argument.
+    pub last: i32,
+    /// From one to the next.
+    pub step: i32,
+}
+
+const NONE: Keys = Keys {
+    first: 0,
+    last: 0,
+    step: 0,
+};
+const ONE: Keys = Keys {
+    first: 1,
+    last: 1,
+    step: 1,
+};
+const ALL: Keys = Keys {
+    first: 1,
+    last: -1,
+    step: 1,
+};
+const PAIRS: Keys = Keys {
+    first: 1,
+    last: -1,
+    step: 2,
+};
+
+impl Command {
+    /// Whether it takes so many arguments, the name among them.
+    pub fn takes(&self, arguments: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 {
+            arguments >= least
+        } else {
+            arguments == least
+        }
+    }
+
+    /// Flags as `COMMAND` gives them.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+        match self.kind {
+            Kind::Read => &["readonly", "fast"][..],
+            Kind::Write => &["write", "denyoom", "fast"],
+            Kind::Open => &["noscript", "loading", "stale", "fast", "no_auth"],
+            Kind::Other | Kind::Refused => &["loading", "stale"],
+        }
+        .iter()
+        .copied()
+    }
+
+    /// The group as `COMMAND DOCS` gives it.
+    pub fn group(&self) -> &'static str {
+        match self.kind {
+            Kind::Read | Kind::Write => "string",
+            Kind::Open => "connection",
+            Kind::Other | Kind::Refused => "server",
+        }
+    }
+}
+
+/// Looks a command up by its name in whatever case: its row and the row's number.
+pub fn find(name: &[u8]) -> Option<(usize, &'static Command)> {
+    // On the stack: this is done for every command. No name is as long as this.
+    let mut lower = [0; 24];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let index = COMMANDS
+        .binary_search_by(|command| command.name.as_bytes().cmp(lower))
+        .ok()?;
+    Some((index, &COMMANDS[index]))
+}
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    kind: Kind,
+    keys: Keys,
+    run: fn(&mut Call<'_>) -> Handled,
+    summary: &'static str,
+) -> Command {
+    Command {
+        name,
+        arity,
+        kind,
+        keys,
+        summary,
+        run,
+    }
+}
+
+use Kind::{Open, Other, Read, Refused, Write};
+
+/// All of them, in the order of their names.
+#[rustfmt::skip]
+pub static COMMANDS: &[Command] = &[
+    row("append", 3, Write, ONE, strings::append, "Append to the value of a key"),
+    row("asking", 1, Refused, NONE, refused::cluster, "Not supported"),
+    row("auth", -2, Open, NONE, connection::auth, "Give the password"),
+    row("client", -2, Other, NONE, connection::client, "About this connection"),
+    row("cluster", -2, Refused, NONE, refused::cluster, "Not supported"),
+    row("command", -1, Other, NONE, server::command, "What commands there are"),
+    row("config", -2, Other, NONE, server::config, "Settings"),
+    row("dbsize", 1, Refused, NONE, refused::listing, "Not supported"),
+    row("decr", 2, Write, ONE, strings::decr, "Subtract one from the number at a key"),
+    row("decrby", 3, Write, ONE, strings::decrby, "Subtract from the number at a key"),
+    row("del", -2, Write, ALL, keys::del, "Delete keys (not atomic over several)"),
+    row("delex", -2, Write, ONE, keys::delex, "Delete a key if its value is, or is not, this one"),
+    row("delifeq", 3, Write, ONE, keys::delifeq, "Delete a key if its value is this one"),
+    row("discard", 1, Refused, NONE, refused::transaction, "Not supported"),
+    row("echo", 2, Other, NONE, connection::echo, "Answer with the message"),
+    row("eval", -3, Refused, NONE, refused::script, "Not supported"),
+    row("eval_ro", -3, Refused, NONE, refused::script, "Not supported"),
+    row("evalsha", -3, Refused, NONE, refused::script, "Not supported"),
+    row("evalsha_ro", -3, Refused, NONE, refused::script, "Not supported"),
+    row("exec", 1, Refused, NONE, refused::transaction, "Not supported"),
+    row("exists", -2, Read, ALL, keys::exists, "How many of these keys there are"),
+    row("expire", -3, Write, ONE, expiry::expire, "Set a key's time to live in seconds"),
+    row("expireat", -3, Write, ONE, expiry::expireat, "Set a key's deadline in seconds since 1970"),
+    row("fcall", -3, Refused, NONE, refused::script, "Not supported"),
+    row("flushall", -1, Refused, NONE, refused::flush, "Not supported"),
+    row("flushdb", -1, Refused, NONE, refused::flush, "Not supported"),
+    row("function", -2, Refused, NONE, refused::script, "Not supported"),
+    row("get", 2, Read, ONE, strings::get, "The value of a key"),
+    row("getdel", 2, Write, ONE, strings::getdel, "The value of a key, which is deleted"),
+    row("getex", -2, Write, ONE, strings::getex, "The value of a key, whose time to live is changed"),
+    row("getset", 3, Write, ONE, strings::getset, "Set a key and answer with the value before"),
+    row("hello", -1, Open, NONE, connection::hello, "Choose the protocol and give the password"),
+    row("incr", 2, Write, ONE, strings::incr, "Add one to the number at a key"),
+    row("incrby", 3, Write, ONE, strings::incrby, "Add to the number at a key"),
+    row("info", -1, Other, NONE, server::info, "About this peer"),
+    row("keys", 2, Refused, NONE, refused::listing, "Not supported"),
+    row("mget", -2, Read, ALL, strings::mget, "The values of keys (not atomic over several)"),
+    row("mset", -3, Write, PAIRS, strings::mset, "Set keys (not atomic over several)"),
+    row("msetnx", -3, Refused, NONE, refused::atomic, "Not supported"),
+    row("multi", 1, Refused, NONE, refused::transaction, "Not supported"),
+    row("persist", 2, Write, ONE, expiry::persist, "Take a key's deadline away"),
+    row("pexpire", -3, Write, ONE, expiry::pexpire, "Set a key's time to live in milliseconds"),
+    row("pexpireat", -3, Write, ONE, expiry::pexpireat, "Set a key's deadline in milliseconds since 1970"),
+    row("ping", -1, Other, NONE, connection::ping, "Answer at once"),
+    row("psetex", 4, Write, ONE, strings::psetex, "Set a key with a time to live in milliseconds"),
+    row("psubscribe", -2, Refused, NONE, refused::messaging, "Not supported"),
+    row("pttl", 2, Read, ONE, keys::pttl, "A key's time to live in milliseconds"),
+    row("publish", 3, Refused, NONE, refused::messaging, "Not supported"),
+    row("quit", -1, Open, NONE, connection::quit, "End the connection"),
+    row("randomkey", 1, Refused, NONE, refused::listing, "Not supported"),
+    row("readonly", 1, Refused, NONE, refused::cluster, "Not supported"),
+    row("readwrite", 1, Refused, NONE, refused::cluster, "Not supported"),
+    row("reset", 1, Open, NONE, connection::reset, "The connection as it was at its start"),
+    row("scan", -2, Refused, NONE, refused::listing, "Not supported"),
+    row("scatter.append", 4, Write, ONE, scatter::append, "Append to the value of a key unless it gets longer than this"),
+    row("scatter.cas", 4, Write, ONE, scatter::cas, "Set a key if it has this version"),
+    row("scatter.getv", 2, Read, ONE, scatter::getv, "The value of a key and its version"),
+    row("scatter.lease", 4, Refused, NONE, scatter::lease, "Not available in this version"),
+    row("scatter.once", -3, Other, NONE, scatter::once, "A command under an id, under which it takes effect once"),
+    row("scatter.rget", 2, Read, ONE, scatter::rget, "The value of a key from any member, perhaps old"),
+    row("scatter.unlease", 3, Refused, NONE, scatter::lease, "Not available in this version"),
+    row("scatter.where", 2, Other, NONE, scatter::locate, "Where a key lives"),
+    row("script", -2, Refused, NONE, refused::script, "Not supported"),
+    row("select", 2, Other, NONE, connection::select, "Choose the database; there is one, 0"),
+    row("set", -3, Write, ONE, strings::set, "Set a key"),
+    row("setex", 4, Write, ONE, strings::setex, "Set a key with a time to live in seconds"),
+    row("setnx", 3, Write, ONE, strings::setnx, "Set a key if it is absent"),
+    row("spublish", 3, Refused, NONE, refused::messaging, "Not supported"),
+    row("ssubscribe", -2, Refused, NONE, refused::messaging, "Not supported"),
+    row("strlen", 2, Read, ONE, strings::strlen, "The length of the value of a key"),
+    row("subscribe", -2, Refused, NONE, refused::messaging, "Not supported"),
+    row("ttl", 2, Read, ONE, keys::ttl, "A key's time to live in seconds"),
+    row("type", 2, Read, ONE, keys::type_of, "`string`, or `none` if the key is absent"),
+    row("unlink", -2, Write, ALL, keys::del, "Delete keys (not atomic over several)"),
+    row("unwatch", 1, Refused, NONE, refused::transaction, "Not supported"),
+    row("watch", -2, Refused, NONE, refused::transaction, "Not supported"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn found_by_name_in_any_case() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        for (index, command) in COMMANDS.iter().enumerate() {
+            assert!(command.name.len() <= 24);
+            for name in [command.name.to_ascii_uppercase(), command.name.to_string()] {
+                assert_eq!(find(name.as_bytes()).map(|(found, _)| found), Some(index));
+            }
+        }
+        assert!(find(b"").is_none() && find(b"nope").is_none() && find(&[b'x'; 100]).is_none());
+    }
+
+    #[test]
+    fn arity_as_redis_counts_it() {
+        let takes = |name: &str, count| {
+            find(name.as_bytes()).is_some_and(|(_, command)| command.takes(count))
+        };
+        assert!(takes("get", 2) && !takes("get", 1) && !takes("get", 3));
+        assert!(takes("set", 3) && takes("set", 9) && !takes("set", 2));
+    }
+}

@@ -1,0 +1,177 @@
+//! What a peer tells about itself: the shape of `GET /v1/status`.
+//!
+//! The names and the nesting are a contract with scripts; fields may be added, none may go.
+
+use overlay::{Key, KeyRange, Point};
+use serde::{Deserialize, Serialize};
+
+/// Everything a peer knows of itself and its groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// This peer, as in `/p2p/…`.
+    pub peer_id: String,
+    /// The network's name.
+    pub network: String,
+    /// Of the software.
+    pub version: String,
+    /// Since the process started.
+    pub uptime_s: u64,
+    /// What an acknowledgement rests on: `sync` or `memory`.
+    pub durability: String,
+    /// The groups that this peer is a member of.
+    pub groups: Vec<GroupStatus>,
+}
+
+/// One group, as one of its members knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// 32 hex digits.
+    pub id: String,
+    /// Goes up with each reconfiguration.
+    pub epoch: u64,
+    /// Goes up with each change of the leader within an epoch.
+    pub term: u64,
+    /// Which part of the ring it owns.
+    pub range: RangeStatus,
+    /// Who belongs to it.
+    pub members: Vec<MemberStatus>,
+    /// Who leads it, where that is known.
+    pub leader: Option<String>,
+    /// Who is primary for which part of the range.
+    pub primaries: Vec<PrimaryStatus>,
+    /// The group before it on the ring, by id.
+    pub predecessor: Option<String>,
+    /// The group behind it on the ring, by id.
+    pub successor: Option<String>,
+    /// Keys held, about.
+    pub keys: u64,
+    /// Bytes of keys and values held, about.
+    pub bytes: u64,
+    /// Client operations a second, lately.
+    pub ops_per_s: f64,
+}
+
+/// An arc of the ring. `start == end` is the whole ring.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeStatus {
+    /// The first point in it: 32 hex digits.
+    pub start: String,
+    /// The first point behind it.
+    pub end: String,
+}
+
+/// One member of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Who it is.
+    pub peer_id: String,
+    /// Where it stands, for diversity.
+    pub cluster: String,
+    /// When it joined the group.
+    pub joined_unix_s: u64,
+    /// How long it has been in the group.
+    pub lifetime_s: u64,
+    /// `leader`, `member`, `learner`, or `suspect` where it has not been heard of lately.
+    pub role: String,
+}
+
+/// One primary and its part of the range.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrimaryStatus {
+    /// The first point in its part.
+    pub start: String,
+    /// The first point behind it.
+    pub end: String,
+    /// Who it is.
+    pub peer_id: String,
+}
+
+/// Whether a client operation sent now will be answered, and what that rests on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// All checks hold.
+    pub ready: bool,
+    /// Each of them.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that readiness rests on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What is looked at.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// What a person may want to know of it.
+    pub detail: String,
+}
+
+/// Where a key lives, as far as this peer knows (`SCATTER.WHERE`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// Its place on the ring: 32 hex digits.
+    pub point: String,
+    /// The group that owns it.
+    pub group: Option<String>,
+    /// As of which epoch.
+    pub epoch: Option<u64>,
+    /// Its primary.
+    pub primary: Option<String>,
+    /// All members of the group.
+    pub members: Vec<String>,
+}
+
+/// Where status comes from. Called for each question from outside, so answer from what lies ready; do not block.
+pub trait StatusSource: Send + Sync + 'static {
+    /// Everything.
+    fn status(&self) -> Status;
+
+    /// Whether a client operation sent now will be answered.
+    fn readiness(&self) -> Readiness;
+
+    /// Where a key lives; by default what the groups of [`StatusSource::status`] tell of it.
+    fn locate(&self, key: &Key) -> Location {
+        self.status().locate(key.point())
+    }
+}
+
+impl Status {
+    /// Where a point lives, as far as the groups here tell.
+    pub fn locate(&self, point: Point) -> Location {
+        let mut location = Location {
+            point: point.to_string(),
+            ..Location::default()
+        };
+        let Some(group) = self
+            .groups
+            .iter()
+            .find(|group| contains(&group.range.start, &group.range.end, point))
+        else {
+            return location;
+        };
+        location.group = Some(group.id.clone());
+        location.epoch = Some(group.epoch);
+        location.primary = group
+            .primaries
+            .iter()
+            .find(|primary| contains(&primary.start, &primary.end, point))
+            .map(|primary| primary.peer_id.clone());
+        location.members = group
+            .members
+            .iter()
+            .map(|member| member.peer_id.clone())
+            .collect();
+        location
+    }
+}
+
+/// Whether a point lies in an arc that is written as text. Unreadable text contains nothing.
+fn contains(start: &str, end: &str, point: Point) -> bool {
+    let (Ok(start), Ok(end)) = (
+        u128::from_str_radix(start, 16),
+        u128::from_str_radix(end, 16),
+    ) else {
+        return false;
+    };
+    KeyRange::new(Point(start), Point(end)).contains(point)
+}

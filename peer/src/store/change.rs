@@ -1,0 +1,115 @@
+//! What a change does: the one place that says so, for loads, for the write-behind and for a start alike.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use node::Change;
+
+/// The small entries.
+pub(crate) type Meta = BTreeMap<Bytes, Bytes>;
+
+/// Brings the small entries forward by one change; the records that it sets (`Some`) and drops (`None`) go to `record`.
+///
+/// What a promotion does depends on the small entries, so everyone who applies changes keeps a copy of them and applies
+/// all changes in the same order. The copies share their bytes.
+pub(crate) fn apply(
+    meta: &mut Meta,
+    change: &Change,
+    mut record: impl FnMut(Bytes, Option<Bytes>),
+) {
+    match change {
+        Change::PutMeta(key, value) => drop(meta.insert(key.clone(), value.clone())),
+        Change::DropMeta(from, to) => {
+            let Some(range) = range(from, to) else { return };
+            let dropped = meta
+                .range::<Bytes, _>(range)
+                .map(|(key, _)| key.clone())
+                .collect::<Vec<_>>();
+            dropped.iter().for_each(|key| drop(meta.remove(key)));
+        }
+        Change::Promote { from, to, strip } => {
+            let Some(range) = range(from, to) else { return };
+            for (key, value) in meta.range_mut::<Bytes, _>(range) {
+                if !value.is_empty() && key.len() >= *strip {
+                    record(key.slice(*strip..), Some(std::mem::take(value)));
+                }
+            }
+        }
+        Change::PutRecord(key, value) => record(key.clone(), Some(value.clone())),
+        Change::DropRecord(key) => record(key.clone(), None),
+    }
+}
+
+/// `None` for an empty or upside-down range: it holds nothing, and a map's `range` panics on the latter.
+fn range<'a>(from: &'a Bytes, to: &'a Bytes) -> Option<(Bound<&'a Bytes>, Bound<&'a Bytes>)> {
+    (from < to).then_some((Bound::Included(from), Bound::Excluded(to)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(entries: &[(&'static str, &'static str)]) -> Meta {
+        entries
+            .iter()
+            .map(|(key, value)| (Bytes::from(*key), Bytes::from(*value)))
+            .collect()
+    }
+
+    #[test]
+    fn a_promotion_moves_values_in_order_and_leaves_empty_entries() {
+        let before = [
+            ("a1k", "old"),
+            ("a2k", "new"),
+            ("a3", "bare"),
+            ("a", "short"),
+            ("a4j", ""),
+            ("b1x", "out"),
+        ];
+        let mut entries = meta(&before);
+        let mut records = Vec::new();
+        let change = Change::Promote {
+            from: "a".into(),
+            to: "b".into(),
+            strip: 2,
+        };
+        apply(&mut entries, &change, |key, value| {
+            records.push((key, value))
+        });
+        let set =
+            |key: &'static str, value: &'static str| (Bytes::from(key), Some(Bytes::from(value)));
+        assert_eq!(records, [set("k", "old"), set("k", "new"), set("", "bare")]);
+        let after = [
+            ("a1k", ""),
+            ("a2k", ""),
+            ("a3", ""),
+            ("a", "short"),
+            ("a4j", ""),
+            ("b1x", "out"),
+        ];
+        assert_eq!(entries, meta(&after));
+    }
+
+    #[test]
+    fn an_upside_down_range_holds_nothing() {
+        let mut entries = meta(&[("a", "1"), ("b", "2")]);
+        for (from, to) in [("b", "a"), ("a", "a")] {
+            apply(
+                &mut entries,
+                &Change::DropMeta(from.into(), to.into()),
+                |_, _| (),
+            );
+            apply(
+                &mut entries,
+                &Change::Promote {
+                    from: from.into(),
+                    to: to.into(),
+                    strip: 0,
+                },
+                |_, _| (),
+            );
+        }
+        assert_eq!(entries, meta(&[("a", "1"), ("b", "2")]));
+    }
+}

@@ -1,0 +1,94 @@
+//! How large a store's parts may become.
+
+/// What a store may use. The defaults suit a machine with a few gigabytes; on a smaller volume, or under a smaller
+/// [`disk_bytes_max`](StoreConfig::disk_bytes_max), everything on disk shrinks by itself.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// What the store may take on disk. Near this mark it says [`DiskLow`](super::StoreEvent::DiskLow). Default: the
+    /// volume is the limit.
+    pub disk_bytes_max: Option<u64>,
+    /// Cache of the table. Default 64 MiB.
+    pub cache_bytes: u64,
+    /// Changes that wait in memory for the write-behind; beyond it commits wait. Default 64 MiB.
+    pub pending_bytes_max: usize,
+    /// Changes written behind at once. Default 4 MiB: large enough that the table's sync costs little, small enough that
+    /// what a power cut can tear in the table is small too.
+    pub behind_bytes: usize,
+    /// One file of the journal. Default 8 MiB.
+    pub segment_bytes: u64,
+    /// A checkpoint is due when the journal has grown by this much. Default 64 MiB: read and sorted in well under a
+    /// second at a start.
+    pub checkpoint_bytes: u64,
+    /// Below so much room the disk counts as low. Default: what the pending changes, a checkpoint and the ballast could
+    /// still need.
+    pub low_bytes: Option<u64>,
+    /// A file kept only to be freed when a start finds no room. Default 16 MiB.
+    pub ballast_bytes: u64,
+    /// Records in one range of the table's books. Default 2048: read in a few milliseconds.
+    pub range_records_max: u64,
+    /// Bytes in one such range. Default 4 MiB.
+    pub range_bytes_max: u64,
+    /// Mixed into the journal's checksums, so that nobody can forge a frame inside a value. Drawn by chance where it is
+    /// `None`; simulations set it.
+    pub salt: Option<u64>,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        StoreConfig {
+            disk_bytes_max: None,
+            cache_bytes: 64 << 20,
+            pending_bytes_max: 64 << 20,
+            behind_bytes: 4 << 20,
+            segment_bytes: 8 << 20,
+            checkpoint_bytes: 64 << 20,
+            low_bytes: None,
+            ballast_bytes: 16 << 20,
+            range_records_max: 2048,
+            range_bytes_max: 4 << 20,
+            salt: None,
+        }
+    }
+}
+
+impl StoreConfig {
+    /// The same, fitted to a volume of `total` bytes.
+    pub(crate) fn fitted(&self, total: u64) -> StoreConfig {
+        let total = self.disk_bytes_max.map_or(total, |max| max.min(total));
+        // Together below half of it: the journal up to its limit is 2/8 + 1/16, the ballast 1/16.
+        let segment_bytes = self
+            .segment_bytes
+            .min((total / 64).max(64 << 10))
+            .max(1024)
+            .next_multiple_of(512);
+        let pending_bytes_max = self
+            .pending_bytes_max
+            .min(usize::try_from(total / 16).unwrap_or(usize::MAX));
+        let ballast_bytes = self.ballast_bytes.min(total / 16);
+        let needed = 2 * pending_bytes_max as u64 + 2 * segment_bytes + ballast_bytes;
+        StoreConfig {
+            segment_bytes,
+            pending_bytes_max,
+            ballast_bytes,
+            behind_bytes: self.behind_bytes.min(pending_bytes_max),
+            checkpoint_bytes: self
+                .checkpoint_bytes
+                .min((total / 8).max(2 * segment_bytes)),
+            low_bytes: Some(self.low_bytes.unwrap_or(needed.min(total / 8))),
+            ..self.clone()
+        }
+    }
+
+    /// Bytes of the journal that may lie behind the last checkpoint; beyond it commits wait.
+    pub(crate) fn backlog_bytes_max(&self) -> u64 {
+        2 * self.checkpoint_bytes + self.pending_bytes_max as u64
+    }
+
+    /// Bytes of changes after which the write-behind begins: late, so that a record that is changed often is written
+    /// once, and early enough to be done before commits must wait.
+    pub(crate) fn behind_mark(&self) -> usize {
+        (self.pending_bytes_max / 4)
+            .max(self.behind_bytes)
+            .min(self.pending_bytes_max)
+    }
+}

@@ -1,0 +1,291 @@
+//! The store as one value that does what it is told, in one thread. [`StoreThread`](super::StoreThread) takes it apart
+//! and gives each part a thread of its own; simulations and tests use it as it is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use node::{Change, Restored};
+
+use super::behind::Behind;
+use super::config::StoreConfig;
+use super::disk::{Disk, DiskLock, RealDisk};
+use super::error::{Doing, StoreError};
+use super::frame::{FRAME_BODY_MAX, Kind};
+use super::health::Health;
+use super::journal::{Journal, Written};
+use super::ledger::Ledger;
+use super::opening;
+use super::pending::{Batch, Durable, Pending};
+use super::room::{Gauge, Room};
+use super::table::Tables;
+use super::table_sled::SledTables;
+
+/// A batch that was handed out and is not yet committed.
+pub type Staged = Arc<Batch>;
+
+/// The table's directory, within the store's.
+pub(crate) const TABLE: &str = "table";
+
+/// An open store.
+pub struct Engine {
+    pub(crate) config: StoreConfig,
+    pub(crate) writer: Writer,
+    pub(crate) behind: Behind,
+    pub(crate) view: View,
+    pub(crate) gauge: Gauge,
+    /// Last, so that the directory is free only when nothing works on it any more.
+    pub(crate) lock: DiskLock,
+}
+
+impl Engine {
+    /// Opens the store in the directory `dir`, or makes one there.
+    pub fn open_dir(
+        dir: impl AsRef<Path>,
+        config: &StoreConfig,
+    ) -> Result<(Engine, Restored), StoreError> {
+        let dir = dir.as_ref();
+        let disk = RealDisk::new(dir).doing(|| format!("opening {}", dir.display()))?;
+        Engine::open(
+            Arc::new(disk),
+            &SledTables::new(dir.join(TABLE), config.cache_bytes),
+            config,
+        )
+    }
+
+    /// Opens the store on `disk`, or makes one there. Everything given back is durable, whatever state the last process
+    /// left it in.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        tables: &dyn Tables,
+        config: &StoreConfig,
+    ) -> Result<(Engine, Restored), StoreError> {
+        opening::open(disk, tables, config)
+    }
+
+    /// Hands out a batch: every [`Engine::load`] and [`Engine::scan`] from now on sees it. Batches are committed in the
+    /// order in which they were handed out.
+    pub fn stage(&self, changes: Vec<Change>) -> Staged {
+        self.view.pending.stage(changes)
+    }
+
+    /// Makes batches durable, with one write and one sync for all of them.
+    pub fn commit(&mut self, staged: &[Staged]) -> Result<(), StoreError> {
+        self.writer.commit(staged)
+    }
+
+    /// [`Engine::stage`] and [`Engine::commit`] in one.
+    pub fn append(
+        &mut self,
+        batches: impl IntoIterator<Item = Vec<Change>>,
+    ) -> Result<(), StoreError> {
+        let staged = batches
+            .into_iter()
+            .map(|changes| self.stage(changes))
+            .collect::<Vec<_>>();
+        self.commit(&staged)
+    }
+
+    /// A record, as of all batches handed out before.
+    pub fn load(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.view.load(key)
+    }
+
+    /// Records from `from` on, until they have about `bytes_max` bytes (at least one, if there is one), as of all batches
+    /// handed out before; and whether there are no more.
+    pub fn scan(
+        &self,
+        from: &[u8],
+        bytes_max: usize,
+    ) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+        self.view.scan(from, bytes_max)
+    }
+
+    /// Brings one portion of what is durable into the table; `false` if there was nothing.
+    pub fn write_behind(&mut self) -> Result<bool, StoreError> {
+        self.behind.prepare()?;
+        self.behind.step(self.config.behind_bytes)
+    }
+
+    /// Brings everything that is durable into the table, writes the manifest and cuts the journal.
+    pub fn checkpoint(&mut self) -> Result<(), StoreError> {
+        while self.write_behind()? {}
+        self.behind.checkpoint()
+    }
+
+    /// Compares one more range of the table with its books; `false` when all of them were.
+    pub fn verify_next(&self) -> Result<bool, StoreError> {
+        self.view.verify_next()
+    }
+
+    /// Reads the whole table and compares it with its books.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        while self.verify_next()? {}
+        Ok(())
+    }
+
+    /// How much room there is.
+    pub fn room(&mut self) -> Result<Room, StoreError> {
+        self.gauge.read()
+    }
+
+    /// A clean stop: after it the store says [`Sealed`](node::Tail::Sealed). Dropped without it, it will not.
+    pub fn seal(mut self) -> Result<(), StoreError> {
+        self.checkpoint()?;
+        self.writer.seal()
+    }
+}
+
+/// The end at which batches go in.
+pub(crate) struct Writer {
+    pub(crate) health: Arc<Health>,
+    pub(crate) pending: Arc<Pending>,
+    pub(crate) journal: Journal,
+    /// Bodies of about this length are cut into several frames, so that little is lost at the end of a segment.
+    pub(crate) frame_bytes: usize,
+    /// Bytes waiting that wake the write-behind.
+    pub(crate) mark: usize,
+    /// The number of the last batch committed.
+    pub(crate) last: u64,
+}
+
+impl Writer {
+    pub(crate) fn commit(&mut self, staged: &[Staged]) -> Result<(), StoreError> {
+        self.health.check()?;
+        let mut rest = staged;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |batch: &&Staged| {
+                bytes += batch.bytes;
+                bytes <= self.frame_bytes
+            };
+            let (now, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            let written = self.write(now);
+            let written = self.health.note(written)?;
+            self.pending.push(durable(written, now.to_vec()), self.mark);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seal(&mut self) -> Result<(), StoreError> {
+        self.health.check()?;
+        let written = self.journal.append(Kind::Seal, []);
+        self.health.note(written).map(drop)
+    }
+
+    fn write(&mut self, batches: &[Staged]) -> Result<Written, StoreError> {
+        for batch in batches {
+            assert_eq!(
+                batch.number,
+                self.last + 1,
+                "batches are committed in the order in which they were staged"
+            );
+            self.last = batch.number;
+        }
+        if let [batch] = batches
+            && batch.bytes > FRAME_BODY_MAX
+        {
+            let cause = format!(
+                "a batch of {} bytes, at most {FRAME_BODY_MAX} are possible",
+                batch.bytes
+            );
+            let (doing, kind) = (
+                "writing the journal".into(),
+                std::io::ErrorKind::InvalidInput,
+            );
+            return Err(StoreError::Io { doing, cause, kind });
+        }
+        self.journal
+            .append(Kind::Data, batches.iter().map(|batch| &batch.changes[..]))
+    }
+}
+
+/// A frame as the write-behind takes it.
+pub(crate) fn durable(written: Written, batches: Vec<Staged>) -> Durable {
+    Durable {
+        seq: written.seq,
+        segment: written.segment,
+        bytes: written.bytes,
+        batches,
+    }
+}
+
+/// The end at which records come out. May be shared.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) health: Arc<Health>,
+    pub(crate) pending: Arc<Pending>,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+impl View {
+    pub(crate) fn load(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.health.check()?;
+        // In this order: what leaves the pending ones is in the table already.
+        match self.pending.get(key) {
+            Some(value) => Ok(value),
+            None => self.health.note(self.ledger.get(key)),
+        }
+    }
+
+    pub(crate) fn scan(
+        &self,
+        from: &[u8],
+        bytes_max: usize,
+    ) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+        self.health.check()?;
+        let mut from = Bytes::copy_from_slice(from);
+        loop {
+            // In this order, as above. A record changed between the two may show its newer state: never an older one.
+            let (pending, pending_done) = self.pending.page(&from, bytes_max);
+            let (stored, stored_done) = self.health.note(self.ledger.scan(&from, bytes_max))?;
+            // What one page does not reach, the other must not speak for.
+            let reach = |last: Option<&Bytes>, done: bool| if done { None } else { last.cloned() };
+            let ends = [
+                reach(pending.last().map(|(key, _)| key), pending_done),
+                reach(stored.last().map(|(key, _)| key), stored_done),
+            ];
+            let end = ends.into_iter().flatten().min();
+            let within = |key: &Bytes| end.as_ref().is_none_or(|end| key <= end);
+            let mut merged = stored
+                .into_iter()
+                .filter(|(key, _)| within(key))
+                .collect::<BTreeMap<_, _>>();
+            for (key, value) in pending.into_iter().filter(|(key, _)| within(key)) {
+                match value {
+                    Some(value) => drop(merged.insert(key, value)),
+                    None => drop(merged.remove(&key)),
+                }
+            }
+            match end {
+                Some(end) if merged.is_empty() => from = [&end[..], &[0]].concat().into(),
+                end => return Ok(trim(merged, bytes_max, end.is_none())),
+            }
+        }
+    }
+
+    pub(crate) fn verify_next(&self) -> Result<bool, StoreError> {
+        self.health.check()?;
+        self.health.note(self.ledger.verify_next())
+    }
+}
+
+/// Both pages together may be twice as long as asked.
+fn trim(
+    records: BTreeMap<Bytes, Bytes>,
+    bytes_max: usize,
+    done: bool,
+) -> (Vec<(Bytes, Bytes)>, bool) {
+    let (mut kept, mut bytes, all) = (Vec::new(), 0, records.len());
+    for (key, value) in records {
+        if bytes >= bytes_max && !kept.is_empty() {
+            break;
+        }
+        bytes += key.len() + value.len();
+        kept.push((key, value));
+    }
+    let whole = kept.len() == all;
+    (kept, done && whole)
+}

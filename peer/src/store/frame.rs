@@ -1,0 +1,193 @@
+//! The journal's unit: one frame is one group commit.
+//!
+//! A frame is written and synced before the next one is begun. So at most the last frame can be torn by a power cut, and
+//! a bad frame *before* a good one is damage, whatever the disk did in which order. Were several frames under way at
+//! once, an honest power cut could leave the second and not the first.
+//!
+//! A frame names the segment and the place it was written for and the store's salt is part of its checksums. Old bytes
+//! of a segment that is used again never parse, nor does a frame that a client hides in a value.
+
+use super::codec::Reader;
+
+/// Length of a frame's header.
+pub(crate) const HEADER: usize = 40;
+/// Frames begin at multiples of this.
+pub(crate) const ALIGN: usize = 8;
+/// The longest body. Lengths in a body are 32 bits; this leaves room and keeps a damaged length from costing memory.
+pub(crate) const FRAME_BODY_MAX: usize = 1 << 30;
+
+const MAGIC: u32 = 0x314a_4353; // "SCJ1"
+
+/// What a frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Batches of changes.
+    Data = 1,
+    /// A process opened the store: a seal before this is broken.
+    Open = 2,
+    /// A clean stop: nothing was acknowledged that is not here.
+    Seal = 3,
+}
+
+/// A frame found in a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) seq: u64,
+    pub(crate) body: &'a [u8],
+    /// Where the next one begins.
+    pub(crate) next: usize,
+}
+
+/// Where a frame belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) salt: u64,
+    pub(crate) segment: u64,
+    pub(crate) at: u32,
+}
+
+/// How much room a frame with such a body takes.
+pub(crate) fn frame_bytes(body: usize) -> usize {
+    (HEADER + body).next_multiple_of(ALIGN)
+}
+
+/// Fills in the header of `frame`, whose body follows [`HEADER`] bytes of room, and pads it.
+pub(crate) fn finish(frame: &mut Vec<u8>, kind: Kind, seq: u64, place: Place) {
+    let body = frame.len() - HEADER;
+    let len = u32::try_from(body).expect("a body is at most FRAME_BODY_MAX");
+    let body_crc = crc(place.salt, &frame[HEADER..]);
+    frame[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+    frame[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
+    frame[8..12].copy_from_slice(&len.to_le_bytes());
+    frame[12..16].copy_from_slice(&body_crc.to_le_bytes());
+    frame[16..24].copy_from_slice(&seq.to_le_bytes());
+    frame[24..32].copy_from_slice(&place.segment.to_le_bytes());
+    frame[32..36].copy_from_slice(&place.at.to_le_bytes());
+    let header_crc = crc(place.salt, &frame[..36]);
+    frame[36..40].copy_from_slice(&header_crc.to_le_bytes());
+    frame.resize(frame_bytes(body), 0);
+}
+
+/// The frame at `place.at` of `segment`, if a whole and sound one is there.
+///
+/// The header has a checksum of its own, so that a wrong length is never followed: looking for frames in arbitrary bytes
+/// costs one pass over them, not one pass for each thing that looks like a length.
+pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
+    let at = place.at as usize;
+    let bytes = segment.get(at..)?;
+    let header = bytes.get(..HEADER)?;
+    let mut fields = Reader::new(header);
+    if fields.u32()? != MAGIC {
+        return None;
+    }
+    let kind = match fields.u32()? {
+        1 => Kind::Data,
+        2 => Kind::Open,
+        3 => Kind::Seal,
+        _ => return None,
+    };
+    let len = fields.u32()? as usize;
+    let body_crc = fields.u32()?;
+    let seq = fields.u64()?;
+    let here = fields.u64()? == place.segment && fields.u32()? == place.at;
+    if !here || fields.u32()? != crc(place.salt, &header[..36]) {
+        return None;
+    }
+    let body = bytes.get(HEADER..HEADER.checked_add(len)?)?;
+    if crc(place.salt, body) != body_crc {
+        return None;
+    }
+    Some(Frame {
+        kind,
+        seq,
+        body,
+        next: at + frame_bytes(len),
+    })
+}
+
+/// The first sound frame at or behind `from`.
+pub(crate) fn find(segment: &[u8], from: usize, salt: u64, id: u64) -> Option<Frame<'_>> {
+    (from.next_multiple_of(ALIGN)..segment.len())
+        .step_by(ALIGN)
+        .find_map(|at| {
+            parse(
+                segment,
+                Place {
+                    salt,
+                    segment: id,
+                    at: u32::try_from(at).ok()?,
+                },
+            )
+        })
+}
+
+fn crc(salt: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLACE: Place = Place {
+        salt: 7,
+        segment: 3,
+        at: 16,
+    };
+
+    fn segment(body: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; HEADER];
+        frame.extend_from_slice(body);
+        finish(&mut frame, Kind::Data, 9, PLACE);
+        let mut segment = vec![0; 16];
+        segment.append(&mut frame);
+        segment.extend_from_slice(&[0; 64]);
+        segment
+    }
+
+    #[test]
+    fn a_frame_reads_back_only_where_it_was_written() {
+        let bytes = segment(b"hello");
+        let frame = parse(&bytes, PLACE).expect("sound");
+        assert_eq!(
+            (frame.kind, frame.seq, frame.body, frame.next),
+            (Kind::Data, 9, &b"hello"[..], 64)
+        );
+        assert_eq!(find(&bytes, 0, 7, 3).map(|frame| frame.seq), Some(9));
+        assert_eq!(find(&bytes, 17, 7, 3), None);
+        assert_eq!(find(&bytes, 0, 8, 3), None, "another store");
+        assert_eq!(find(&bytes, 0, 7, 4), None, "another segment");
+        assert_eq!(find(&bytes[8..], 0, 7, 3), None, "another place");
+    }
+
+    #[test]
+    fn every_single_flip_is_seen() {
+        let bytes = segment(b"some body");
+        let end = 16 + HEADER + 9; // What follows is padding.
+        for bit in 16 * 8..end * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&flipped, PLACE), None, "bit {bit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0u32..400) {
+            let _ = parse(&bytes, Place { salt: 0, segment: 0, at });
+        }
+
+        /// Even where the header is sound: a length beyond the end is refused.
+        #[test]
+        fn a_frame_cut_anywhere_is_refused(body in proptest::collection::vec(any::<u8>(), 0..100), cut in 0usize..140) {
+            let bytes = segment(&body);
+            let cut = cut.min(16 + HEADER + body.len() - 1);
+            prop_assert_eq!(parse(&bytes[..cut], PLACE), None);
+        }
+    }
+}

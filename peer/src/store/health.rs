@@ -1,0 +1,54 @@
+//! Whether a store can still be relied on. Once not, never again.
+
+use std::sync::{Arc, OnceLock};
+
+use super::disk::Disk;
+use super::error::StoreError;
+
+/// The file that says to the next start that this store is damaged.
+pub(crate) const DAMAGED: &str = "damaged";
+
+/// Shared by everything that works on one store.
+pub(crate) struct Health {
+    disk: Arc<dyn Disk>,
+    failed: OnceLock<StoreError>,
+}
+
+impl Health {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Health {
+        Health {
+            disk,
+            failed: OnceLock::new(),
+        }
+    }
+
+    /// The first error, for ever.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Passes a result on; an error ends this store. What the caller gets is the first error there was.
+    pub(crate) fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.map_err(|error| {
+            if self.failed.set(error.clone()).is_ok() {
+                tracing::error!(%error, "the store failed");
+                if error.is_damage() {
+                    self.mark(&error);
+                }
+            }
+            self.failed.get().cloned().unwrap_or(error)
+        })
+    }
+
+    /// Leaves word for the next start. If even that fails, the next start finds the damage as this one did.
+    fn mark(&self, error: &StoreError) {
+        let written = self.disk.create(DAMAGED).and_then(|mut file| {
+            file.write_at(0, error.to_string().as_bytes())?;
+            file.sync()?;
+            self.disk.sync_dir()
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "the damage could not be written down");
+        }
+    }
+}

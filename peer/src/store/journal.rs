@@ -1,0 +1,108 @@
+//! The journal's writing end. Acknowledgements rest on it, and on nothing else.
+
+use std::sync::Arc;
+
+use node::Change;
+
+use super::codec::put_batch;
+use super::error::{Doing, StoreError};
+use super::frame::{FRAME_BODY_MAX, HEADER, Kind, Place, finish, frame_bytes};
+use super::segment::{Segment, SegmentName, Segments};
+
+/// Appends frames, each durable before the call returns.
+///
+/// After an error it must not be used again; [`Health`](super::health::Health) sees to that for the whole store.
+pub(crate) struct Journal {
+    segments: Arc<Segments>,
+    salt: u64,
+    active: Segment,
+    /// Where the next frame begins in the active segment.
+    at: u64,
+    /// The number of the last frame.
+    seq: u64,
+    /// Reused, so that a commit allocates nothing.
+    buffer: Vec<u8>,
+}
+
+/// Where a frame came to stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) seq: u64,
+    pub(crate) segment: SegmentName,
+    pub(crate) bytes: u64,
+}
+
+impl Journal {
+    /// Goes on behind frame `seq`, always in a fresh segment: whatever a power cut left behind the last sound frame stays
+    /// as it is.
+    pub(crate) fn start(
+        segments: Arc<Segments>,
+        salt: u64,
+        seq: u64,
+    ) -> Result<(Journal, Written), StoreError> {
+        let active = segments.take(0)?;
+        let mut journal = Journal {
+            segments,
+            salt,
+            active,
+            at: 0,
+            seq,
+            buffer: Vec::new(),
+        };
+        let opened = journal.append(Kind::Open, [])?;
+        Ok((journal, opened))
+    }
+
+    /// Writes one frame with these batches and waits until it is durable.
+    pub(crate) fn append<'a>(
+        &mut self,
+        kind: Kind,
+        batches: impl IntoIterator<Item = &'a [Change]>,
+    ) -> Result<Written, StoreError> {
+        self.buffer.clear();
+        self.buffer.resize(HEADER, 0);
+        for batch in batches {
+            put_batch(&mut self.buffer, batch);
+        }
+        let body = self.buffer.len() - HEADER;
+        assert!(
+            body <= FRAME_BODY_MAX,
+            "the caller bounds a frame: {body} bytes"
+        );
+        let bytes = frame_bytes(body) as u64;
+        if self.at + bytes > self.active.name.bytes {
+            self.active = self.segments.take(bytes)?;
+            self.at = 0;
+        }
+        let name = self.active.name;
+        let at = u32::try_from(self.at).expect("a segment is shorter than 4 GiB");
+        finish(
+            &mut self.buffer,
+            kind,
+            self.seq + 1,
+            Place {
+                salt: self.salt,
+                segment: name.id,
+                at,
+            },
+        );
+        self.active
+            .file
+            .write_at(self.at, &self.buffer)
+            .doing(|| format!("writing {}", name.file()))?;
+        self.active
+            .file
+            .sync()
+            .doing(|| format!("syncing {}", name.file()))?;
+        self.seq += 1;
+        self.at += bytes;
+        if self.buffer.capacity() > 16 << 20 {
+            self.buffer = Vec::new(); // One huge batch must not cost its memory for ever.
+        }
+        Ok(Written {
+            seq: self.seq,
+            segment: name,
+            bytes,
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! The durable store of a peer.
+//!
+//! Acknowledgements rest on a *journal*: batches of changes, one write and one sync for all that wait. A *table* on disk
+//! holds the records, written behind; small entries are kept in memory and in the *manifest* of each checkpoint. What is
+//! damaged is said to be damaged: never to be empty, never to be older than it was.
+//!
+//! | to learn about | see |
+//! | --- | --- |
+//! | opening a store, loading, committing | [`Engine`] |
+//! | the threads that a running peer uses | [`StoreThread`] |
+//! | what is believed at a start | `replay`, `opening` |
+//! | how a table that lies is found out | `ledger` |
+//! | order of writes | `behind` |
+//! | a disk for tests that crashes and fails | [`sim`] |
+
+mod aside;
+mod behind;
+mod change;
+mod codec;
+mod config;
+mod disk;
+mod engine;
+mod error;
+mod frame;
+mod health;
+mod journal;
+mod ledger;
+mod manifest;
+mod opening;
+mod pending;
+mod replay;
+mod room;
+mod segment;
+pub mod sim;
+mod sum;
+mod table;
+mod table_sled;
+mod thread;
+
+pub use aside::move_aside;
+pub use config::StoreConfig;
+pub use disk::{Disk, DiskFile, DiskLock, RealDisk, Space};
+pub use engine::{Engine, Staged};
+pub use error::StoreError;
+pub use pending::Batch;
+pub use room::Room;
+pub use table::{Table, TableError, Tables};
+pub use table_sled::SledTables;
+pub use thread::{StoreEvent, StoreThread};

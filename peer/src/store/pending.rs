@@ -1,0 +1,301 @@
+//! What the table does not hold yet: batches on their way to the journal and behind it.
+//!
+//! A batch is visible to loads and scans from the moment it is handed out ([`Pending::stage`]), waits in a queue once the
+//! journal holds it durably, and leaves when it is in the table. Staging costs the loop one short lock; sorting the
+//! records into the index is left to whoever looks something up, or to the write-behind.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use node::Change;
+
+use super::change::{Meta, apply};
+use super::codec::batch_bytes;
+use super::segment::SegmentName;
+
+/// Index entries changed or visited under one hold of its lock, so that a load does not wait long.
+const HOLD_MAX: usize = 256;
+/// Bytes left for a load to sort into the index: more are sorted in by the write-behind.
+const UNSORTED_MAX: usize = 1 << 20;
+
+/// What a change takes in memory beside its own bytes: two handles, their counts, a place in the index.
+pub(crate) const CHANGE_WEIGHT: usize = 128;
+
+/// A batch that was handed out.
+#[derive(Debug)]
+pub struct Batch {
+    /// Batches are numbered as they are handed out, from 1.
+    pub(crate) number: u64,
+    pub(crate) changes: Vec<Change>,
+    /// An upper bound of its length in the journal.
+    pub(crate) bytes: usize,
+}
+
+impl Batch {
+    /// What it counts for while it is kept in memory.
+    fn weight(&self) -> usize {
+        self.bytes + CHANGE_WEIGHT * self.changes.len()
+    }
+}
+
+/// A frame that the journal holds durably.
+pub(crate) struct Durable {
+    pub(crate) seq: u64,
+    pub(crate) segment: SegmentName,
+    /// In the journal.
+    pub(crate) bytes: u64,
+    pub(crate) batches: Vec<Arc<Batch>>,
+}
+
+/// Shared by the loop, the journal, the readers and the write-behind.
+pub(crate) struct Pending {
+    inbox: Mutex<Inbox>,
+    index: Mutex<Index>,
+    queue: Mutex<Queue>,
+    /// The queue grew past its mark, or something ended.
+    work: Condvar,
+    /// The queue shrank, or something ended.
+    room: Condvar,
+}
+
+/// Staged, not yet in the index.
+#[derive(Default)]
+struct Inbox {
+    last: u64,
+    batches: Vec<Arc<Batch>>,
+}
+
+/// Everything staged, sorted.
+struct Index {
+    /// The small entries as of the last batch in here: a promotion makes records of them.
+    meta: Meta,
+    records: BTreeMap<Bytes, Slot>,
+}
+
+/// The newest state of a record; `None` is dropped.
+struct Slot {
+    batch: u64,
+    value: Option<Bytes>,
+}
+
+/// Durable, not yet in the table.
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Durable>,
+    /// Of their batches, and of those taken by the write-behind and not yet in the table.
+    bytes: usize,
+    /// Bytes of the journal behind the last checkpoint.
+    backlog: u64,
+    /// The newest segment; when it changes, the one after it should be made.
+    segment: u64,
+    /// Something is to be done at once.
+    called: bool,
+    /// Bytes since the write-behind was last asked to sort them into the index.
+    unsorted: usize,
+    /// No more waiting.
+    ended: bool,
+}
+
+impl Pending {
+    /// Nothing pending, on top of these small entries; `backlog` bytes of the journal lie behind the last checkpoint.
+    pub(crate) fn new(meta: Meta, backlog: u64) -> Pending {
+        Pending {
+            inbox: Mutex::default(),
+            index: Mutex::new(Index {
+                meta,
+                records: BTreeMap::new(),
+            }),
+            queue: Mutex::new(Queue {
+                backlog,
+                ..Queue::default()
+            }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+        }
+    }
+
+    /// Hands out a batch: from now on every load and scan sees it.
+    pub(crate) fn stage(&self, changes: Vec<Change>) -> Arc<Batch> {
+        let bytes = batch_bytes(&changes);
+        let mut inbox = lock(&self.inbox);
+        inbox.last += 1;
+        let batch = Arc::new(Batch {
+            number: inbox.last,
+            changes,
+            bytes,
+        });
+        inbox.batches.push(batch.clone());
+        batch
+    }
+
+    /// The newest state of a record: `None` if nothing pending changes it, `Some(None)` if it is dropped.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        self.settled()
+            .records
+            .get(key)
+            .map(|slot| slot.value.clone())
+    }
+
+    /// Pending records from `from` on until they have about `bytes_max` bytes, and whether these are all.
+    pub(crate) fn page(
+        &self,
+        from: &[u8],
+        bytes_max: usize,
+    ) -> (Vec<(Bytes, Option<Bytes>)>, bool) {
+        let index = self.settled();
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for (key, slot) in index
+            .records
+            .range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
+        {
+            if bytes >= bytes_max && !page.is_empty() {
+                return (page, false);
+            }
+            bytes += key.len() + slot.value.as_ref().map_or(0, Bytes::len) + 16;
+            page.push((key.clone(), slot.value.clone()));
+        }
+        (page, true)
+    }
+
+    /// Takes in a frame that is now durable. The write-behind is woken when `mark` bytes wait, and at each new segment.
+    pub(crate) fn push(&self, frame: Durable, mark: usize) {
+        let mut queue = lock(&self.queue);
+        let before = queue.bytes;
+        let bytes = frame
+            .batches
+            .iter()
+            .map(|batch| batch.weight())
+            .sum::<usize>();
+        queue.bytes += bytes;
+        queue.unsorted += bytes;
+        queue.backlog += frame.bytes;
+        let rolled = std::mem::replace(&mut queue.segment, frame.segment.id) != frame.segment.id;
+        queue.frames.push_back(frame);
+        if rolled || queue.unsorted >= UNSORTED_MAX || (before < mark && queue.bytes >= mark) {
+            queue.unsorted = 0;
+            queue.called = true;
+            self.work.notify_all();
+        }
+    }
+
+    /// The oldest frame.
+    pub(crate) fn pop(&self) -> Option<Durable> {
+        lock(&self.queue).frames.pop_front()
+    }
+
+    /// These frames are in the table, `records` is all that they changed: what nothing newer has changed since leaves the
+    /// index.
+    pub(crate) fn applied<'a>(&self, frames: &[Durable], records: impl Iterator<Item = &'a Bytes>) {
+        let batches = || frames.iter().flat_map(|frame| &frame.batches);
+        let Some(last) = batches().map(|batch| batch.number).max() else {
+            return;
+        };
+        // Batches not yet in the index must not enter it after they have left.
+        self.settle();
+        let keys = records.collect::<Vec<_>>();
+        for some in keys.chunks(HOLD_MAX) {
+            let mut index = lock(&self.index);
+            for key in some {
+                if index
+                    .records
+                    .get(*key)
+                    .is_some_and(|slot| slot.batch <= last)
+                {
+                    index.records.remove(*key);
+                }
+            }
+        }
+        let mut queue = lock(&self.queue);
+        queue.bytes -= batches().map(|batch| batch.weight()).sum::<usize>();
+        self.room.notify_all();
+    }
+
+    /// Sorts what was staged into the index.
+    pub(crate) fn settle(&self) {
+        drop(self.settled());
+    }
+
+    /// The small entries as of everything staged.
+    pub(crate) fn meta(&self) -> Meta {
+        self.settled().meta.clone()
+    }
+
+    /// A checkpoint was made; so many bytes of the journal are behind it.
+    pub(crate) fn checkpointed(&self, bytes: u64) {
+        let mut queue = lock(&self.queue);
+        queue.backlog -= bytes;
+        self.room.notify_all();
+    }
+
+    /// Bytes that wait to be written behind, and bytes of the journal behind the last checkpoint.
+    pub(crate) fn sizes(&self) -> (usize, u64) {
+        let queue = lock(&self.queue);
+        (queue.bytes, queue.backlog)
+    }
+
+    /// Waits until less than this is waiting, or something ended.
+    pub(crate) fn wait_for_room(&self, bytes_max: usize, backlog_max: u64) {
+        let full = |queue: &mut Queue| {
+            !queue.ended && (queue.bytes >= bytes_max || queue.backlog >= backlog_max)
+        };
+        let mut queue = lock(&self.queue);
+        if full(&mut queue) {
+            queue.called = true;
+            self.work.notify_all();
+            drop(self.room.wait_while(queue, full));
+        }
+    }
+
+    /// Waits until there is something to do, for at most `most`; `false` when something ended.
+    pub(crate) fn wait_for_work(&self, mark: usize, backlog: u64, most: Duration) -> bool {
+        let idle = |queue: &mut Queue| {
+            !queue.ended && !queue.called && queue.bytes < mark && queue.backlog < backlog
+        };
+        match self.work.wait_timeout_while(lock(&self.queue), most, idle) {
+            Ok((mut queue, _)) => {
+                queue.called = false;
+                !queue.ended
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Wakes everybody who waits, for ever.
+    pub(crate) fn end(&self) {
+        lock(&self.queue).ended = true;
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+
+    /// The index with everything that was staged.
+    fn settled(&self) -> MutexGuard<'_, Index> {
+        let mut index = lock(&self.index);
+        // Under the index's lock, so that two do not sort in their shares out of order.
+        let batches = std::mem::take(&mut lock(&self.inbox).batches);
+        let Index { meta, records } = &mut *index;
+        for batch in &batches {
+            for change in &batch.changes {
+                apply(meta, change, |key, value| {
+                    drop(records.insert(
+                        key,
+                        Slot {
+                            batch: batch.number,
+                            value,
+                        },
+                    ))
+                });
+            }
+        }
+        index
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing here panics in between, apart from running out of memory, which ends the process.
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

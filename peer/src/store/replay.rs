@@ -1,0 +1,218 @@
+//! Reads the journal at a start.
+//!
+//! What may be believed follows from how it is written. Frames are numbered without gaps and synced one after the other,
+//! so a power cut can only take the *last* frame. A frame that is bad while a later one is sound was durable once: that
+//! is damage. A bad frame with nothing sound behind it is the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use node::Change;
+
+use super::codec::Reader;
+use super::disk::{Disk, DiskFile};
+use super::error::{Doing, StoreError};
+use super::frame::{Kind, Place, find, parse};
+use super::segment::{SEGMENT_BYTES_MAX, SegmentName};
+
+/// Where a checkpoint left off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct From {
+    /// All up to this frame is in the table and in the manifest.
+    pub(crate) seq: u64,
+    /// The segment to begin with.
+    pub(crate) segment: u64,
+    /// The number of the first frame in it.
+    pub(crate) first_seq: u64,
+}
+
+/// What the journal holds behind a checkpoint.
+pub(crate) struct Replayed {
+    /// The frames behind the checkpoint, in order.
+    pub(crate) frames: Vec<ReplayedFrame>,
+    /// The segments in use, each with the number of its first frame.
+    pub(crate) chain: Vec<(SegmentName, u64)>,
+    /// Segments with higher ids, made ahead and never used.
+    pub(crate) unused: Vec<SegmentName>,
+    /// The number of the last frame.
+    pub(crate) last_seq: u64,
+    /// That was a seal.
+    pub(crate) sealed: bool,
+}
+
+/// One group commit.
+pub(crate) struct ReplayedFrame {
+    pub(crate) seq: u64,
+    pub(crate) segment: SegmentName,
+    pub(crate) bytes: u64,
+    pub(crate) batches: Vec<Vec<Change>>,
+}
+
+/// Reads everything from `from` on, and makes it durable: bytes that are readable after the end of a process need not
+/// be on the disk yet, and what is handed out from here is treated as kept for good.
+pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Replayed, StoreError> {
+    let mut names = segments(&**disk)?;
+    let mut replayed = Replayed {
+        frames: Vec::new(),
+        chain: Vec::new(),
+        unused: Vec::new(),
+        last_seq: from.first_seq - 1,
+        sealed: false,
+    };
+    let mut id = from.segment;
+    let mut ended = false;
+    let mut last = None;
+    while let Some(name) = names.remove(&id) {
+        id += 1;
+        let (mut file, content) = read(&**disk, name)?;
+        let end = read_frames(&content, name, salt, from.seq, ended, &mut replayed)?;
+        if end.next == 0 {
+            // Made ahead, or the place of a torn first frame. Nothing sound may stand in any later one either.
+            ended = true;
+            replayed.unused.push(name);
+            continue;
+        }
+        file.sync().doing(|| format!("syncing {}", name.file()))?;
+        last = Some((file, content, end));
+    }
+    if let Some(name) = names.values().find(|name| name.id >= from.segment) {
+        return Err(StoreError::damaged(format!(
+            "journal segment {:x} is there, an earlier one is missing",
+            name.id
+        )));
+    }
+    if replayed.last_seq < from.seq {
+        let (last, checkpoint) = (replayed.last_seq, from.seq);
+        return Err(StoreError::damaged(format!(
+            "the journal ends at frame {last}, before the checkpoint at {checkpoint}"
+        )));
+    }
+    if let Some((mut file, content, end)) = last {
+        // After a failed sync a system may keep pages it will never write, as if they were clean; only the last frame
+        // can be such a one. Written anew, it is durable or the sync fails again. The bytes are the same: a power cut in
+        // between tears nothing.
+        let name = replayed
+            .chain
+            .last()
+            .map(|(name, _)| name.file())
+            .unwrap_or_default();
+        file.write_at(end.last_at as u64, &content[end.last_at..end.next])
+            .doing(|| format!("writing {name}"))?;
+        file.sync().doing(|| format!("syncing {name}"))?;
+    }
+    Ok(replayed)
+}
+
+/// The segments there are.
+pub(crate) fn segments(disk: &dyn Disk) -> Result<BTreeMap<u64, SegmentName>, StoreError> {
+    let mut names = BTreeMap::new();
+    for (file, _) in disk
+        .list()
+        .doing(|| "listing the store's directory".into())?
+    {
+        let Some(name) = SegmentName::parse(&file) else {
+            continue;
+        };
+        if names.insert(name.id, name).is_some() {
+            return Err(StoreError::damaged(format!(
+                "two journal segments have the id {:x}",
+                name.id
+            )));
+        }
+    }
+    Ok(names)
+}
+
+fn read(disk: &dyn Disk, name: SegmentName) -> Result<(Box<dyn DiskFile>, Vec<u8>), StoreError> {
+    let mut file = disk
+        .open(&name.file())
+        .doing(|| format!("opening {}", name.file()))?;
+    let content = file
+        .read_all(SEGMENT_BYTES_MAX)
+        .doing(|| format!("reading {}", name.file()))?;
+    if content.len() as u64 != name.bytes {
+        return Err(StoreError::damaged(format!(
+            "{} is {} bytes long",
+            name.file(),
+            content.len()
+        )));
+    }
+    Ok((file, content))
+}
+
+/// The end of a segment's sound frames.
+struct End {
+    /// Where the last one begins.
+    last_at: usize,
+    /// Where the next one would.
+    next: usize,
+}
+
+fn read_frames(
+    content: &[u8],
+    name: SegmentName,
+    salt: u64,
+    checkpoint: u64,
+    ended: bool,
+    replayed: &mut Replayed,
+) -> Result<End, StoreError> {
+    let mut end = End {
+        last_at: 0,
+        next: 0,
+    };
+    while let Ok(at) = u32::try_from(end.next) {
+        let Some(frame) = parse(
+            content,
+            Place {
+                salt,
+                segment: name.id,
+                at,
+            },
+        ) else {
+            break;
+        };
+        let expected = replayed.last_seq + 1;
+        if ended || frame.seq != expected {
+            let what = format!(
+                "{} has frame {} where {expected} should be",
+                name.file(),
+                frame.seq
+            );
+            return Err(StoreError::damaged(what));
+        }
+        if at == 0 {
+            replayed.chain.push((name, frame.seq));
+        }
+        if frame.seq > checkpoint {
+            let Some(batches) = Reader::new(frame.body).batches() else {
+                return Err(StoreError::damaged(format!(
+                    "frame {} is sound but makes no sense",
+                    frame.seq
+                )));
+            };
+            let bytes = (frame.next - end.next) as u64;
+            replayed.frames.push(ReplayedFrame {
+                seq: frame.seq,
+                segment: name,
+                bytes,
+                batches,
+            });
+        }
+        replayed.last_seq = frame.seq;
+        replayed.sealed = frame.kind == Kind::Seal;
+        end = End {
+            last_at: end.next,
+            next: frame.next,
+        };
+    }
+    if let Some(later) = find(content, end.next, salt, name.id) {
+        let what = format!(
+            "{} is unreadable at byte {}, but frame {} follows",
+            name.file(),
+            end.next,
+            later.seq
+        );
+        return Err(StoreError::damaged(what));
+    }
+    Ok(end)
+}

@@ -1,0 +1,235 @@
+//! The journal's files: written full of zeros ahead of time, so that a commit changes no length and allocates nothing,
+//! and one `fdatasync` of it touches no metadata.
+//!
+//! A segment's name tells its id and its length, `journal-<id>-<bytes>`; it gets that name once it is zeroed and synced.
+//! So a shorter file was cut short by something else, and that is damage. Ids rise by one and are never used again.
+//! A retired file is used again under a new id: its old bytes do not parse there.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::disk::{Disk, DiskFile, fill};
+use super::error::{Doing, StoreError};
+use super::frame::FRAME_BODY_MAX;
+
+/// The longest segment: one frame of the greatest length.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = FRAME_BODY_MAX as u64 + 4096;
+
+/// Segments made ahead: the second one is for a journal that fills the first while the write-behind is busy.
+const READY_MAX: usize = 2;
+
+/// Retired files kept to be used again.
+const RETIRED_MAX: usize = 4;
+
+const TEMPORARY: &str = "segment.tmp";
+
+/// A segment's name, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SegmentName {
+    pub(crate) id: u64,
+    pub(crate) bytes: u64,
+}
+
+impl SegmentName {
+    pub(crate) fn file(&self) -> String {
+        format!("journal-{:016x}-{}", self.id, self.bytes)
+    }
+
+    /// `None` for a file that is no segment.
+    pub(crate) fn parse(name: &str) -> Option<SegmentName> {
+        let (id, bytes) = name.strip_prefix("journal-")?.split_once('-')?;
+        let name_of = SegmentName {
+            id: u64::from_str_radix(id, 16).ok()?,
+            bytes: bytes.parse().ok()?,
+        };
+        // One spelling only, or two files could claim one id.
+        (name_of.file() == name).then_some(name_of)
+    }
+}
+
+/// Whether `name` is a leftover of making a segment.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name == TEMPORARY
+}
+
+/// A segment ready to be written from its start.
+pub(crate) struct Segment {
+    pub(crate) name: SegmentName,
+    pub(crate) file: Box<dyn DiskFile>,
+}
+
+/// Makes segments ahead of need and takes back those that are no longer needed.
+pub(crate) struct Segments {
+    disk: Arc<dyn Disk>,
+    bytes: u64,
+    pool: Mutex<Pool>,
+}
+
+struct Pool {
+    next_id: u64,
+    ready: VecDeque<Segment>,
+    retired: Vec<SegmentName>,
+}
+
+impl Segments {
+    /// Segments of `bytes` bytes, from `next_id` on.
+    pub(crate) fn new(disk: Arc<dyn Disk>, bytes: u64, next_id: u64) -> Segments {
+        Segments {
+            disk,
+            bytes,
+            pool: Mutex::new(Pool {
+                next_id,
+                ready: VecDeque::new(),
+                retired: Vec::new(),
+            }),
+        }
+    }
+
+    /// The usual length.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes over a segment that an earlier process made and never used.
+    pub(crate) fn adopt(&self, name: SegmentName) -> Result<bool, StoreError> {
+        let mut pool = self.pool();
+        if pool.ready.len() >= READY_MAX || name.id != pool.next_id || name.bytes < self.bytes {
+            return Ok(false);
+        }
+        let file = self
+            .disk
+            .open(&name.file())
+            .doing(|| format!("opening {}", name.file()))?;
+        pool.next_id += 1;
+        pool.ready.push_back(Segment { name, file });
+        Ok(true)
+    }
+
+    /// Makes the next segments now, as far as they are not there. Not for the journal's own thread: this writes and syncs
+    /// whole segments.
+    pub(crate) fn prepare(&self) -> Result<(), StoreError> {
+        loop {
+            // The lock is given free in between: the journal may be waiting for the one just made.
+            let mut pool = self.pool();
+            if pool.ready.len() >= READY_MAX {
+                return Ok(());
+            }
+            let made = self.make(&mut pool, self.bytes)?;
+            pool.ready.push_back(made);
+        }
+    }
+
+    /// The next segment, with room for at least `bytes_min`. Waits while one is being made.
+    pub(crate) fn take(&self, bytes_min: u64) -> Result<Segment, StoreError> {
+        let bytes = if bytes_min <= self.bytes {
+            self.bytes
+        } else {
+            bytes_min.next_multiple_of(4096)
+        };
+        let mut pool = self.pool();
+        match pool.ready.pop_front() {
+            Some(ready) if ready.name.bytes >= bytes_min => return Ok(ready),
+            Some(short) => {
+                // Too short for this one frame. No id must be skipped (a gap would look like a lost segment), so those
+                // made ahead are made again later.
+                pool.next_id = short.name.id;
+                let later = std::mem::take(&mut pool.ready);
+                for name in [short]
+                    .iter()
+                    .chain(&later)
+                    .map(|segment| segment.name.file())
+                {
+                    self.disk
+                        .remove(&name)
+                        .doing(|| format!("removing {name}"))?;
+                }
+                self.disk
+                    .sync_dir()
+                    .doing(|| "syncing the store's directory".into())?;
+            }
+            None => (),
+        }
+        self.make(&mut pool, bytes)
+    }
+
+    /// Takes back a segment that no start will read again.
+    pub(crate) fn retire(&self, name: SegmentName) -> Result<(), StoreError> {
+        let mut pool = self.pool();
+        if name.bytes == self.bytes && pool.retired.len() < RETIRED_MAX {
+            pool.retired.push(name);
+            return Ok(());
+        }
+        self.disk
+            .remove(&name.file())
+            .doing(|| format!("removing {}", name.file()))
+    }
+
+    fn make(&self, pool: &mut Pool, bytes: u64) -> Result<Segment, StoreError> {
+        let name = SegmentName {
+            id: pool.next_id,
+            bytes,
+        };
+        let file = name.file();
+        let used = pool
+            .retired
+            .iter()
+            .position(|retired| retired.bytes == bytes);
+        let opened = match used {
+            Some(used) => {
+                let old = pool.retired.swap_remove(used).file();
+                self.disk
+                    .rename(&old, &file)
+                    .doing(|| format!("renaming {old} to {file}"))?;
+                self.disk.open(&file).doing(|| format!("opening {file}"))?
+            }
+            None => {
+                let mut opened = self
+                    .disk
+                    .create(TEMPORARY)
+                    .doing(|| format!("creating {file}"))?;
+                fill(&mut *opened, bytes, |_| ()).doing(|| format!("writing {file} ahead"))?;
+                opened.sync().doing(|| format!("syncing {file}"))?;
+                self.disk
+                    .rename(TEMPORARY, &file)
+                    .doing(|| format!("renaming {TEMPORARY} to {file}"))?;
+                opened
+            }
+        };
+        self.disk
+            .sync_dir()
+            .doing(|| "syncing the store's directory".into())?;
+        pool.next_id += 1;
+        Ok(Segment { name, file: opened })
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        // A panic in between leaves at worst a file that the next start removes.
+        self.pool
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_one_spelling() {
+        let name = SegmentName {
+            id: 0x1f,
+            bytes: 4096,
+        };
+        assert_eq!(name.file(), "journal-000000000000001f-4096");
+        assert_eq!(SegmentName::parse(&name.file()), Some(name));
+        for other in [
+            "journal-1f-4096",
+            "journal-000000000000001F-4096",
+            "journal-000000000000001f-+4096",
+            "journal-",
+            "x",
+        ] {
+            assert_eq!(SegmentName::parse(other), None, "{other}");
+        }
+    }
+}

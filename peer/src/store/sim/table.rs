@@ -1,0 +1,113 @@
+//! The simulated disk's table: as honest as a table can be that loses what was not flushed.
+
+use std::io;
+
+use bytes::Bytes;
+
+use super::super::table::{Table, TableError, Tables};
+use super::{Fault, SimDisk};
+
+/// The table of a [`SimDisk`].
+pub struct SimTables {
+    pub(super) disk: SimDisk,
+}
+
+impl SimTables {
+    /// The entries, as a process sees them.
+    pub fn entries(&self) -> Vec<(Bytes, Bytes)> {
+        self.disk
+            .state()
+            .table
+            .seen
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    /// Sets or drops an entry behind everybody's back, durably: damage at rest.
+    pub fn tamper(&self, key: Bytes, value: Option<Bytes>) {
+        let mut state = self.disk.state();
+        state.table.apply(vec![(key, value)]);
+        state.table.sync();
+    }
+}
+
+impl Tables for SimTables {
+    fn open(&self) -> Result<Box<dyn Table>, TableError> {
+        self.disk.plain_call()?.table.exists = true;
+        Ok(Box::new(SimTable {
+            disk: self.disk.clone(),
+        }))
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        self.disk.plain_call()?.table = Default::default();
+        Ok(())
+    }
+
+    fn exists(&self) -> io::Result<bool> {
+        Ok(self.disk.plain_call()?.table.exists)
+    }
+}
+
+struct SimTable {
+    disk: SimDisk,
+}
+
+impl Table for SimTable {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        Ok(self.disk.plain_call()?.table.seen.get(key).cloned())
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        bytes_max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+        let state = self.disk.plain_call()?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let range = (
+            std::ops::Bound::Included(from),
+            std::ops::Bound::Excluded(to),
+        );
+        for (key, value) in state.table.seen.range::<[u8], _>(range) {
+            bytes += key.len() + value.len();
+            found.push((key.clone(), value.clone()));
+            if bytes >= bytes_max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError> {
+        let (mut state, fault) = self.disk.call()?;
+        match fault {
+            Some(Fault::Error(_)) => (),
+            Some(Fault::Crash) | None => state.table.apply(changes.to_vec()),
+        }
+        fault.map_or(Ok(()), |fault| Err(fault.into_error().into()))
+    }
+
+    fn flush(&self) -> Result<(), TableError> {
+        let (mut state, fault) = self.disk.call()?;
+        match fault {
+            None => state.table.sync(),
+            Some(Fault::Error(io::ErrorKind::StorageFull)) => (),
+            Some(Fault::Error(_)) => state.table.forget(),
+            Some(Fault::Crash) => (),
+        }
+        fault.map_or(Ok(()), |fault| Err(fault.into_error().into()))
+    }
+
+    fn disk_bytes(&self) -> Result<u64, TableError> {
+        let state = self.disk.plain_call()?;
+        Ok(state
+            .table
+            .seen
+            .iter()
+            .map(|(key, value)| (key.len() + value.len()) as u64)
+            .sum())
+    }
+}

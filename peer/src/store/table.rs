@@ -1,0 +1,94 @@
+//! The table behind the journal: an ordered map on disk that need not be durable by itself, nor honest.
+//!
+//! A table may lose what was not flushed, and a damaged one may open with records missing or old. So every value in it
+//! carries a checksum, and sums over ranges of records ([`ledger`](super::ledger)) tell what should be there.
+
+use std::io;
+
+use bytes::Bytes;
+
+use super::error::StoreError;
+
+/// An ordered map from bytes to bytes.
+pub trait Table: Send + Sync {
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError>;
+    /// Entries from `from` on and before `to`, in order, until their bytes reach `bytes_max` (at least one, if there is
+    /// one).
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        bytes_max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, TableError>;
+    /// Sets (`Some`) and drops (`None`) entries: all or nothing, also over a power cut.
+    fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError>;
+    /// Makes everything applied so far durable. An error of the kind `StorageFull` says that something could not be
+    /// written, and no more; after any other error what was applied may be readable and never become durable.
+    fn flush(&self) -> Result<(), TableError>;
+    /// Bytes on disk.
+    fn disk_bytes(&self) -> Result<u64, TableError>;
+}
+
+/// Where a table lives.
+pub trait Tables: Send + Sync {
+    /// Opens it, and makes it where it is missing.
+    fn open(&self) -> Result<Box<dyn Table>, TableError>;
+    /// Removes it, if it is there.
+    fn remove(&self) -> io::Result<()>;
+    /// Whether there is one.
+    fn exists(&self) -> io::Result<bool>;
+}
+
+/// What a table may answer instead.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The operating system refused.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It cannot make sense of its own files.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl TableError {
+    pub(crate) fn doing(self, doing: &str) -> StoreError {
+        match self {
+            TableError::Io(error) => StoreError::Io {
+                doing: doing.into(),
+                cause: error.to_string(),
+                kind: error.kind(),
+            },
+            TableError::Damaged(what) => StoreError::damaged(format!("{doing}: {what}")),
+        }
+    }
+}
+
+/// Puts a checksum over key and value before the value.
+pub(crate) fn seal(key: &[u8], value: &[u8]) -> Bytes {
+    let mut sealed = Vec::with_capacity(4 + value.len());
+    sealed.extend_from_slice(&checksum(key, value).to_le_bytes());
+    sealed.extend_from_slice(value);
+    sealed.into()
+}
+
+/// The value, if the checksum fits.
+pub(crate) fn unseal(key: &[u8], sealed: &Bytes) -> Result<Bytes, StoreError> {
+    match sealed.split_first_chunk::<4>() {
+        Some((crc, value)) if u32::from_le_bytes(*crc) == checksum(key, value) => {
+            Ok(sealed.slice(4..))
+        }
+        _ => Err(StoreError::damaged(format!(
+            "the table's entry {} fails its checksum",
+            key.escape_ascii()
+        ))),
+    }
+}
+
+fn checksum(key: &[u8], value: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key);
+    hasher.update(value);
+    hasher.finalize()
+}

@@ -1,0 +1,163 @@
+//! The table as a sled database.
+//!
+//! Measured traits of sled 0.34.7 that shape this file: its `flush` does not survive a power cut unless its file `db` is
+//! synced afterwards; on damaged files `open` may panic, or may open with records missing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::table::{Table, TableError, Tables};
+
+/// A directory that holds a sled database.
+pub struct SledTables {
+    path: PathBuf,
+    cache_bytes: u64,
+}
+
+impl SledTables {
+    /// The database in `path`, with a cache of about so many bytes.
+    pub fn new(path: impl Into<PathBuf>, cache_bytes: u64) -> SledTables {
+        SledTables {
+            path: path.into(),
+            cache_bytes,
+        }
+    }
+}
+
+impl Tables for SledTables {
+    fn open(&self) -> Result<Box<dyn Table>, TableError> {
+        contained(|| {
+            let db = sled::Config::new()
+                .path(&self.path)
+                .cache_capacity(self.cache_bytes)
+                .flush_every_ms(None)
+                .open()?;
+            Ok(db)
+        })
+        .and_then(|db| {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(self.path.join("db"))?;
+            // The directory's own entries too: the database's name, and the snapshots' that sled writes.
+            File::open(&self.path)?.sync_all()?;
+            if let Some(parent) = self.path.parent() {
+                File::open(parent)?.sync_all()?;
+            }
+            Ok(Box::new(SledTable {
+                db,
+                file,
+                path: self.path.clone(),
+            }) as Box<dyn Table>)
+        })
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn exists(&self) -> io::Result<bool> {
+        self.path.try_exists()
+    }
+}
+
+struct SledTable {
+    db: sled::Db,
+    /// sled's own file, opened once more to sync it.
+    file: File,
+    path: PathBuf,
+}
+
+impl Table for SledTable {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        contained(|| {
+            Ok(self
+                .db
+                .get(key)?
+                .map(|value| Bytes::copy_from_slice(&value)))
+        })
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        bytes_max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+        contained(|| {
+            let (mut found, mut bytes) = (Vec::new(), 0);
+            for entry in self.db.range(from..to) {
+                let (key, value) = entry?;
+                bytes += key.len() + value.len();
+                found.push((Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value)));
+                if bytes >= bytes_max {
+                    break;
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError> {
+        contained(|| {
+            let mut batch = sled::Batch::default();
+            for (key, value) in changes {
+                match value {
+                    Some(value) => batch.insert(&key[..], &value[..]),
+                    None => batch.remove(&key[..]),
+                }
+            }
+            self.db.apply_batch(batch)
+        })
+    }
+
+    fn flush(&self) -> Result<(), TableError> {
+        contained(|| self.db.flush())?;
+        // Of whatever kind: pages that could not be written may look written from now on.
+        Ok(self.file.sync_data().map_err(io::Error::other)?)
+    }
+
+    fn disk_bytes(&self) -> Result<u64, TableError> {
+        Ok(dir_bytes(&self.path)?)
+    }
+}
+
+/// Everything below a directory. Files that vanish meanwhile count nothing.
+fn dir_bytes(dir: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.metadata() {
+            Ok(meta) if meta.is_dir() => bytes += dir_bytes(&entry.path())?,
+            Ok(meta) => bytes += meta.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Runs a call into sled. A panic in there means that it met files it does not understand.
+///
+/// Unwind safety: after such an error the store never calls its table again, so nobody sees a half-changed state.
+fn contained<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, TableError> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(sled::Error::Io(error))) => Err(TableError::Io(error)),
+        Ok(Err(other)) => Err(TableError::Damaged(format!("sled: {other}"))),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no words");
+            Err(TableError::Damaged(format!("sled panicked: {text}")))
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The store's threads: one commits, one writes behind, one reads, and one verifies the table after a start.
+//!
+//! The loop that owns a [`StoreThread`] never waits for a disk, unless a queue is full. For all batches that wait there
+//! is one write, one sync and one event.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use node::Change;
+
+use super::behind::Behind;
+use super::config::StoreConfig;
+use super::disk::DiskLock;
+use super::engine::{Engine, Staged, View, Writer};
+use super::error::StoreError;
+use super::pending::Pending;
+use super::room::Gauge;
+
+/// Hand-ins that may wait for the journal. Each is a whole drained batch of the loop.
+const COMMITS_MAX: usize = 1024;
+/// Loads and scans that may wait.
+const READS_MAX: usize = 4096;
+/// Bytes committed before the next event, if so much waits.
+const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// How often the write-behind looks round without being called, and measures the room.
+const TICK: Duration = Duration::from_millis(500);
+/// After so long everything is written behind, however little it is.
+const BEHIND_MAX: Duration = Duration::from_secs(10);
+
+/// What the store tells the loop. Called from the store's own threads.
+#[derive(Clone, Debug)]
+pub enum StoreEvent {
+    /// The batch of this token, and all before it, are durable.
+    Persisted(u64),
+    /// The store failed; nothing more will be durable, and no load or scan need be answered. Said once. After damage
+    /// ([`StoreError::is_damage`]) the store must be moved aside.
+    Failed(StoreError),
+    /// Answers [`StoreThread::load`].
+    Loaded {
+        /// As asked.
+        record_key: Bytes,
+        /// `None` where there is none.
+        record: Option<Bytes>,
+    },
+    /// Answers [`StoreThread::scan`].
+    Scanned {
+        /// As asked.
+        token: u64,
+        /// In order of their keys.
+        records: Vec<(Bytes, Bytes)>,
+        /// There are no more behind the last one.
+        done: bool,
+    },
+    /// Room on the disk came to be low, or is no longer. At first it counts as not low.
+    DiskLow(bool),
+}
+
+/// A store at work. Dropped, it stops without a seal; [`StoreThread::seal`] stops it properly.
+///
+/// For one owner: the order of its calls is the order of the batches.
+pub struct StoreThread {
+    pending: Arc<Pending>,
+    /// Staged, not yet submitted.
+    staged: Vec<(u64, Staged)>,
+    commits: Option<SyncSender<Vec<(u64, Staged)>>>,
+    reads: Option<SyncSender<Read>>,
+    report: Arc<Report>,
+    writer: Option<JoinHandle<Writer>>,
+    behind: Option<JoinHandle<Behind>>,
+    others: Vec<JoinHandle<()>>,
+    /// Last: the directory is free once no thread works on it any more.
+    _lock: DiskLock,
+}
+
+enum Read {
+    Load(Bytes),
+    Scan {
+        token: u64,
+        from: Bytes,
+        bytes_max: usize,
+    },
+}
+
+impl StoreThread {
+    /// Starts the threads. `tell` is called from all of them and must not wait for the loop: the loop may be waiting for
+    /// a place in the store's queue.
+    pub fn start(
+        engine: Engine,
+        tell: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> Result<StoreThread, StoreError> {
+        let Engine {
+            config,
+            writer,
+            behind,
+            view,
+            gauge,
+            lock,
+        } = engine;
+        let pending = view.pending.clone();
+        let stop = AtomicBool::new(false);
+        let report = Arc::new(Report {
+            tell: Box::new(tell),
+            told: AtomicBool::new(false),
+            stop,
+            pending: pending.clone(),
+        });
+        let (commits, to_commit) = sync_channel(COMMITS_MAX);
+        let (reads, to_read) = sync_channel(READS_MAX);
+        let mut thread = StoreThread {
+            pending,
+            staged: Vec::new(),
+            commits: Some(commits),
+            reads: Some(reads),
+            report: report.clone(),
+            writer: None,
+            behind: None,
+            others: Vec::new(),
+            _lock: lock,
+        };
+        // One that does not start: those started before are stopped as `thread` is dropped.
+        let limits = config.clone();
+        thread.writer = Some(spawn("journal", &report, move |report| {
+            commit_all(writer, &to_commit, &limits, report)
+        })?);
+        thread.behind = Some(spawn("behind", &report, move |report| {
+            write_behind(behind, gauge, &config, report)
+        })?);
+        let reader = view.clone();
+        thread.others.push(spawn("read", &report, move |report| {
+            read_all(&reader, &to_read, report)
+        })?);
+        thread.others.push(spawn("verify", &report, move |report| {
+            verify_all(&view, report)
+        })?);
+        Ok(thread)
+    }
+
+    /// Hands out a batch: all or nothing, and after all batches before. Loads and scans see it from now on; the journal
+    /// gets it at the next [`StoreThread::submit`]. Answered by [`StoreEvent::Persisted`] with this token or a later one.
+    pub fn persist(&mut self, token: u64, changes: Vec<Change>) {
+        self.staged.push((token, self.pending.stage(changes)));
+    }
+
+    /// Sends everything handed out to the journal, with one wake-up for all of it. To be called once the loop has drained
+    /// its outputs. Waits if the journal is far behind.
+    pub fn submit(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
+        // A journal that has ended has said why.
+        if let Some(commits) = &self.commits {
+            let _ = commits.send(std::mem::take(&mut self.staged));
+        }
+    }
+
+    /// Looks up a record, as of all batches handed out before.
+    pub fn load(&self, record_key: Bytes) {
+        self.read(Read::Load(record_key));
+    }
+
+    /// Lists records from `from` on, until they have about `bytes_max` bytes, as of all batches handed out before.
+    pub fn scan(&self, token: u64, from: Bytes, bytes_max: usize) {
+        self.read(Read::Scan {
+            token,
+            from,
+            bytes_max,
+        });
+    }
+
+    /// A clean stop: everything handed out becomes durable, then the store is sealed. No event follows its return.
+    pub fn seal(mut self) -> Result<(), StoreError> {
+        self.submit();
+        let (writer, behind) = self.stop();
+        let died = || StoreError::Io {
+            doing: "stopping the store".into(),
+            cause: "one of its threads had panicked".into(),
+            kind: std::io::ErrorKind::Other,
+        };
+        let (mut writer, mut behind) = (writer.ok_or_else(died)?, behind.ok_or_else(died)?);
+        while behind.step(COMMIT_BYTES_MAX)? {}
+        behind.checkpoint()?;
+        writer.seal()
+    }
+
+    fn read(&self, read: Read) {
+        if let Some(reads) = &self.reads {
+            let _ = reads.send(read);
+        }
+    }
+
+    /// Stops all threads; the journal's first commits all it was given.
+    fn stop(&mut self) -> (Option<Writer>, Option<Behind>) {
+        self.commits = None;
+        let writer = self.writer.take().and_then(|thread| thread.join().ok());
+        self.report.stop.store(true, Ordering::Release);
+        self.pending.end();
+        self.reads = None;
+        let behind = self.behind.take().and_then(|thread| thread.join().ok());
+        for thread in self.others.drain(..) {
+            let _ = thread.join();
+        }
+        (writer, behind)
+    }
+}
+
+impl Drop for StoreThread {
+    fn drop(&mut self) {
+        // No more waiting for room: what was handed out and not acknowledged may be lost.
+        self.pending.end();
+        self.stop();
+    }
+}
+
+/// How the threads speak.
+struct Report {
+    tell: Box<dyn Fn(StoreEvent) + Send + Sync>,
+    told: AtomicBool,
+    stop: AtomicBool,
+    pending: Arc<Pending>,
+}
+
+impl Report {
+    /// The value, or the failure reported.
+    fn value<T>(&self, result: Result<T, StoreError>) -> Option<T> {
+        result.map_err(|error| self.failed(error)).ok()
+    }
+
+    fn failed(&self, error: StoreError) {
+        self.pending.end();
+        if !self.told.swap(true, Ordering::AcqRel) {
+            (self.tell)(StoreEvent::Failed(error));
+        }
+    }
+}
+
+/// Says so if its thread panics: a store with a dead thread must not look like a slow one.
+struct Watch(Arc<Report>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed(StoreError::Io {
+                doing: "working on the store".into(),
+                cause: "a thread panicked".into(),
+                kind: std::io::ErrorKind::Other,
+            });
+        }
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    report: &Arc<Report>,
+    work: impl FnOnce(&Report) -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StoreError> {
+    let watch = Watch(report.clone());
+    let thread = Builder::new().name(format!("store-{name}")).spawn(move || {
+        let watch = watch;
+        work(&watch.0)
+    });
+    thread.map_err(|error| StoreError::Io {
+        doing: format!("starting the thread store-{name}"),
+        cause: error.to_string(),
+        kind: error.kind(),
+    })
+}
+
+/// The journal's thread: takes everything that waits, commits it at once, until nobody can hand in any more.
+fn commit_all(
+    mut writer: Writer,
+    to_commit: &Receiver<Vec<(u64, Staged)>>,
+    config: &StoreConfig,
+    report: &Report,
+) -> Writer {
+    let (mut staged, mut failed) = (Vec::new(), false);
+    while let Ok(first) = to_commit.recv() {
+        let (mut token, mut bytes) = (None, 0);
+        let mut next = Some(first);
+        while let Some(some) = next {
+            for (its, batch) in some {
+                token = Some(its);
+                bytes += batch.bytes;
+                staged.push(batch);
+            }
+            next = if bytes < COMMIT_BYTES_MAX {
+                to_commit.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        if !failed {
+            writer
+                .pending
+                .wait_for_room(config.pending_bytes_max, config.backlog_bytes_max());
+            match writer.commit(&staged) {
+                Ok(()) => token
+                    .into_iter()
+                    .for_each(|token| (report.tell)(StoreEvent::Persisted(token))),
+                Err(error) => {
+                    report.failed(error);
+                    failed = true; // And goes on taking in, so that the loop does not wait for ever.
+                }
+            }
+        }
+        staged.clear();
+    }
+    writer
+}
+
+/// The write-behind's thread.
+fn write_behind(
+    mut behind: Behind,
+    mut gauge: Gauge,
+    config: &StoreConfig,
+    report: &Report,
+) -> Behind {
+    let (mut low, mut drained) = (false, Instant::now());
+    let mut measured = None::<Instant>;
+    let mark = config.behind_mark();
+    loop {
+        let worked = (|| {
+            behind.prepare()?;
+            behind.pending.settle();
+            let (bytes, backlog) = behind.pending.sizes();
+            // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
+            let crowded =
+                behind.chain.len() as u64 > config.checkpoint_bytes / config.segment_bytes + 2;
+            let due = backlog >= config.checkpoint_bytes || crowded;
+            if bytes >= mark || due || drained.elapsed() >= BEHIND_MAX {
+                // To the end of what waits now, in portions: a segment may be asked for in between.
+                for _ in 0..bytes.div_ceil(config.behind_bytes.max(1)) + 1 {
+                    if !behind.step(config.behind_bytes)? {
+                        break;
+                    }
+                    behind.prepare()?;
+                }
+                drained = Instant::now();
+            }
+            if due {
+                behind.checkpoint()?;
+            }
+            if measured.is_none_or(|last| last.elapsed() >= TICK) {
+                measured = Some(Instant::now());
+                match gauge.read() {
+                    Ok(room) if room.low == low => (),
+                    Ok(room) => {
+                        low = room.low;
+                        (report.tell)(StoreEvent::DiskLow(low));
+                    }
+                    // Nothing durable hangs on it.
+                    Err(error) => tracing::warn!(%error, "the room on the disk is not known"),
+                }
+            }
+            Ok(())
+        })();
+        if report.value(worked).is_none()
+            || !behind
+                .pending
+                .wait_for_work(mark, config.checkpoint_bytes, TICK)
+        {
+            return behind;
+        }
+    }
+}
+
+/// The reader's thread. sled's reads may be slow; nobody waits for them but those who asked.
+fn read_all(view: &View, to_read: &Receiver<Read>, report: &Report) {
+    while let Ok(read) = to_read.recv() {
+        let event = match read {
+            Read::Load(record_key) => {
+                let loaded = view.load(&record_key);
+                report
+                    .value(loaded)
+                    .map(|record| StoreEvent::Loaded { record_key, record })
+            }
+            Read::Scan {
+                token,
+                from,
+                bytes_max,
+            } => {
+                let scanned = view.scan(&from, bytes_max);
+                report
+                    .value(scanned)
+                    .map(|(records, done)| StoreEvent::Scanned {
+                        token,
+                        records,
+                        done,
+                    })
+            }
+        };
+        if report.stop.load(Ordering::Acquire) {
+            return;
+        }
+        event.into_iter().for_each(|event| (report.tell)(event));
+    }
+}
+
+/// Goes through the whole table once, in small steps with pauses between them, so that damage is found early and not
+/// only when somebody asks.
+fn verify_all(view: &View, report: &Report) {
+    while !report.stop.load(Ordering::Acquire) {
+        let began = Instant::now();
+        match report.value(view.verify_next()) {
+            Some(true) => std::thread::sleep(began.elapsed().min(TICK)),
+            Some(false) | None => return,
+        }
+    }
+}

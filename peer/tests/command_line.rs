@@ -1,0 +1,397 @@
+//! The program as a person and a script run it: exit codes, the ready line, signals, HTTP pages.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::process::{Peer, command, end, ends, http, signal, text};
+use rustix::process::Signal;
+
+#[test]
+fn one_operation_each() {
+    let peer = Peer::start(&[]);
+    ends(&peer.run(&["get", "a"]), 1, "");
+    ends(&peer.run(&["set", "a", "one"]), 0, "OK\n");
+    ends(&peer.run(&["get", "a"]), 0, "one\n");
+    ends(&peer.run(&["get", "a", "--relaxed"]), 0, "one\n");
+    ends(&peer.run(&["cas", "a", "--old", "two", "three"]), 1, "");
+    ends(&peer.run(&["cas", "a", "--old", "one", "three"]), 0, "OK\n");
+    ends(&peer.run(&["cas", "a", "--absent", "four"]), 1, "");
+    ends(&peer.run(&["cas", "b", "four", "--absent"]), 0, "OK\n");
+    ends(&peer.run(&["append", "b", "!"]), 0, "5\n");
+    ends(&peer.run(&["incr", "n"]), 0, "1\n");
+    ends(&peer.run(&["incr", "n", "10"]), 0, "11\n");
+    ends(&peer.run(&["incr", "n", "--", "-3"]), 0, "8\n");
+    ends(&peer.run(&["incr", "a"]), 4, "");
+    ends(&peer.run(&["set", "--", "--dashed", "-v"]), 0, "OK\n");
+    ends(&peer.run(&["get", "--", "--dashed"]), 0, "-v\n");
+    ends(&peer.run(&["del", "a", "b", "nope"]), 0, "2\n");
+    ends(&peer.run(&["del", "a"]), 1, "0\n");
+    ends(&peer.run(&["set", "a", ""]), 0, "OK\n");
+    ends(&peer.run(&["get", "a"]), 0, "\n");
+    let long = "k".repeat(1025);
+    ends(&peer.run(&["set", &long, "v"]), 4, "");
+}
+
+#[test]
+fn answers_as_json() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let peer = Peer::start(&[]);
+    ends(
+        &peer.run(&["get", "a", "--output", "json"]),
+        1,
+        "{\"key\":\"a\",\"value\":null}\n",
+    );
+    ends(
+        &peer.run(&["set", "a", "x", "--output", "json"]),
+        0,
+        "{\"done\":true,\"key\":\"a\"}\n",
+    );
+    ends(
+        &peer.run(&["get", "a", "--output", "json"]),
+        0,
+        "{\"key\":\"a\",\"value\":\"x\"}\n",
+    );
+    ends(
+        &peer.run(&["cas", "a", "--absent", "y", "--output", "json"]),
+        1,
+        "{\"done\":false,\"key\":\"a\"}\n",
+    );
+    ends(
+        &peer.run(&["incr", "n", "--output", "json"]),
+        0,
+        "{\"key\":\"n\",\"value\":1}\n",
+    );
+    ends(
+        &peer.run(&["del", "n", "--output", "json"]),
+        0,
+        "{\"deleted\":1}\n",
+    );
+    let failed = peer.run(&["incr", "a", "--output", "json"]);
+    ends(
+        &failed,
+        4,
+        "{\"error\":\"ERR value is not an integer or out of range\",\"exit\":4}\n",
+    );
+    // Bytes that are no text.
+    let bytes = std::ffi::OsStr::from_bytes(b"\xff");
+    let with_bytes = |words: &[&std::ffi::OsStr]| {
+        command(&[])
+            .env("SCATTER_ADDR", &peer.resp)
+            .args(words)
+            .args(["--output", "json"])
+            .output()
+            .unwrap()
+    };
+    with_bytes(&["set".as_ref(), bytes, bytes]);
+    ends(
+        &with_bytes(&["get".as_ref(), bytes]),
+        0,
+        "{\"key\":\"/w==\",\"key_encoding\":\"base64\",\"value\":\"/w==\",\"value_encoding\":\"base64\"}\n",
+    );
+}
+
+#[test]
+fn what_goes_wrong_has_its_code() {
+    for arguments in [
+        &[][..],
+        &["nope"],
+        &["get"],
+        &["get", "a", "b"],
+        &["cas", "a", "b"],
+        &["incr", "a", "x"],
+        &["run", "--max-disk", "5X"],
+    ] {
+        let output = command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{arguments:?}"
+        );
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    ends(
+        &command(&["get", "a", "--addr", &nobody]).output().unwrap(),
+        3,
+        "",
+    );
+    ends(
+        &command(&["set", "a", "b", "--addr", &nobody])
+            .output()
+            .unwrap(),
+        3,
+        "",
+    );
+    ends(
+        &command(&["status", "--http", &nobody]).output().unwrap(),
+        3,
+        "",
+    );
+    // A peer that answers so, or not at all.
+    for (answer, arguments, code) in [
+        ("-UNCERTAIN x\r\n", &["set", "a", "b"][..], 5),
+        ("-TRYAGAIN x\r\n", &["set", "a", "b"], 6),
+        ("-TRYAGAIN x\r\n", &["get", "a"], 6),
+        ("-OOM x\r\n", &["set", "a", "b"], 4),
+        ("-NOAUTH x\r\n", &["get", "a"], 4),
+        ("", &["incr", "a"], 5),
+        ("", &["get", "a"], 3),
+        ("$5\r\nab", &["append", "a", "b"], 5),
+        ("*9999999999\r\n", &["get", "a"], 3),
+        ("hello\r\n", &["get", "a"], 3),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let peer = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let output = command(arguments)
+            .args(["--addr", &address])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{answer} {arguments:?}");
+        peer.join().unwrap();
+    }
+}
+
+#[test]
+fn a_password_by_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "hush\n").unwrap();
+    let file = file.to_str().unwrap();
+    let peer = Peer::with(
+        command(&["run", "--new", "--resp", "0.0.0.0:0", "--http", "off"]),
+        &["--resp-password-file", file],
+    );
+    assert_eq!(peer.http, "off");
+    let port = peer.resp.rsplit(':').next().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    ends(
+        &command(&["get", "a", "--addr", &address]).output().unwrap(),
+        4,
+        "",
+    );
+    let set = ["set", "a", "1", "--addr", &address, "--password-file", file];
+    ends(&command(&set).output().unwrap(), 0, "OK\n");
+    std::fs::write(file, "other").unwrap();
+    ends(&command(&set).output().unwrap(), 4, "");
+    // Without a password such an endpoint is not opened at all.
+    let refused = command(&["run", "--new", "--resp", "0.0.0.0:0"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--resp-password-file"));
+}
+
+#[test]
+fn ready_line_as_text_and_a_taken_port() {
+    let mut child = command(&["run", "--new", "--resp", "127.0.0.1:0", "--http", "off"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let resp = line
+        .trim()
+        .split(' ')
+        .find_map(|word| word.strip_prefix("resp="))
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        line,
+        format!("ready peer=12D3KooWAlone resp={resp} http=off\n")
+    );
+    let second = command(&["run", "--new", "--resp", &resp, "--http", "off"])
+        .output()
+        .unwrap();
+    assert!(!second.status.success());
+    assert!(
+        text(&second.stderr).contains("listens on"),
+        "{}",
+        text(&second.stderr)
+    );
+    signal(&child, Signal::INT);
+    assert_eq!(end(&mut child, Duration::from_secs(5)).0, Some(0));
+}
+
+#[test]
+fn signals_stop_politely_and_a_second_one_at_once() {
+    for number in [Signal::TERM, Signal::INT] {
+        let mut peer = Peer::start(&[]);
+        signal(&peer.child, number);
+        let (code, took) = end(&mut peer.child, Duration::from_secs(10));
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        let mut rest = String::new();
+        peer.out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "one line is all that goes to stdout");
+    }
+    // One that does not get its work done is over within 10 s all the same.
+    let stuck = || {
+        let mut command = command(&[
+            "run",
+            "--new",
+            "--resp",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+        ]);
+        command.env("STAND_IN_STUCK", "1");
+        Peer::with(command, &[])
+    };
+    let (mut patient, mut hurried) = (stuck(), stuck());
+    let idle = TcpStream::connect(&patient.resp).unwrap();
+    signal(&patient.child, Signal::TERM);
+    signal(&hurried.child, Signal::TERM);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(hurried.child.try_wait().unwrap().is_none());
+    signal(&hurried.child, Signal::TERM);
+    let (code, took) = end(&mut hurried.child, Duration::from_secs(2));
+    assert_ne!(code, Some(0));
+    assert!(took < Duration::from_secs(1));
+    assert_eq!(end(&mut patient.child, Duration::from_secs(10)).0, Some(0));
+    drop(idle);
+}
+
+#[test]
+fn http_pages() {
+    let peer = Peer::start(&[]);
+    assert_eq!(peer.get("/healthz").0, 200);
+    assert_eq!(peer.get("/readyz").0, 200);
+    assert!(peer.get("/readyz?verbose").1.contains("[+] group: alone"));
+    let (code, metrics) = peer.get("/metrics");
+    assert_eq!(code, 200);
+    peer.run(&["incr", "n"]);
+    for name in [
+        "scatter_ready 1",
+        "scatter_uptime_seconds ",
+        "scatter_groups 1",
+        "scatter_resp_clients ",
+        "scatter_resp_latency_seconds_bucket",
+        "# EOF",
+    ] {
+        assert!(metrics.contains(name), "{name} in {metrics}");
+    }
+    assert!(
+        peer.get("/metrics")
+            .1
+            .contains("scatter_resp_commands_total{command=\"incrby\"} 1")
+    );
+    let (code, status) = peer.get("/v1/status");
+    assert_eq!(code, 200);
+    let status: serde_json::Value =
+        serde_json::from_str(status.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    for field in ["peer_id", "network", "version", "uptime_s", "groups"] {
+        assert!(!status[field].is_null(), "{field}");
+    }
+    let group = status["groups"][0].as_object().unwrap();
+    for field in [
+        "id",
+        "epoch",
+        "range",
+        "members",
+        "leader",
+        "primaries",
+        "predecessor",
+        "successor",
+        "keys",
+        "bytes",
+        "ops_per_s",
+    ] {
+        assert!(group.contains_key(field), "{field}");
+    }
+    assert_eq!(peer.get("/nope").0, 404);
+    assert_eq!(http(&peer.http, "POST /v1/status HTTP/1.0\r\n\r\n").0, 405);
+    // Garbage and silence.
+    assert!([0, 400].contains(&http(&peer.http, "\u{1}\u{2}\r\n\r\n").0));
+    let _silent: Vec<_> = (0..50)
+        .map(|_| TcpStream::connect(&peer.http).unwrap())
+        .collect();
+    assert_eq!(peer.get("/healthz").0, 200);
+    let output = peer.run(&["status"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("ready      yes"));
+    let json = peer.run(&["status", "--output", "json"]);
+    assert!(serde_json::from_slice::<peer::status::Status>(&json.stdout).is_ok());
+}
+
+#[test]
+fn settings_and_where_they_are_from() {
+    let output = command(&[
+        "run",
+        "--new",
+        "--print-config",
+        "--output",
+        "json",
+        "--away",
+        "5",
+    ])
+    .env("SCATTER_CLUSTER", "attic")
+    .env(
+        "SCATTER_LISTEN",
+        "/ip4/127.0.0.1/tcp/1,/ip4/127.0.0.1/udp/1/quic-v1",
+    )
+    .output()
+    .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["away"]["origin"], "flag");
+    assert_eq!(shown["cluster"]["origin"], "environment SCATTER_CLUSTER");
+    assert_eq!(
+        shown["listen"]["value"],
+        "/ip4/127.0.0.1/tcp/1,/ip4/127.0.0.1/udp/1/quic-v1"
+    );
+    assert_eq!(shown["max-group"]["origin"], "default");
+}
+
+#[test]
+fn for_packagers() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = command(&["completions", shell]).output().unwrap();
+        assert!(
+            output.status.success() && text(&output.stdout).contains("scatter"),
+            "{shell}"
+        );
+    }
+    let page = command(&["man"]).output().unwrap();
+    assert!(page.status.success());
+    for word in ["scatter", "SCATTER RUN", "max\\-group"] {
+        assert!(text(&page.stdout).contains(word), "{word}");
+    }
+    assert!(command(&["--version"]).output().unwrap().status.success());
+    for subcommand in [
+        "run",
+        "demo",
+        "get",
+        "set",
+        "del",
+        "cas",
+        "incr",
+        "append",
+        "status",
+        "completions",
+        "man",
+    ] {
+        assert!(
+            command(&[subcommand, "--help"])
+                .output()
+                .unwrap()
+                .status
+                .success(),
+            "{subcommand}"
+        );
+    }
+}

@@ -1,0 +1,375 @@
+//! A backend that is a map in memory: what `group::op::Op` means, in a page, on one thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use group::op::{
+    Answer, Condition, ExpireOnly, Expiry, Op, OpError, Read, Refusal, Unfit, Version,
+};
+use node::{Request, RequestId};
+use peer::resp::{Backend, Rejected, Replies, Router};
+use peer::status::{
+    Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource,
+};
+
+/// How the backend behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// Answers at once, in order.
+    #[default]
+    Prompt,
+    /// Answers each batch in a random order and in random pieces; requests on one key stay in order.
+    Shuffled(u64),
+    /// Never answers.
+    Silent,
+    /// Answers everything with this.
+    Failing(OpError),
+    /// Takes nothing.
+    Full,
+    /// Fails every other request.
+    Halting(OpError),
+    /// Answers after so long.
+    Slow(Duration),
+}
+
+/// The handle that connections have.
+pub struct Memory {
+    sender: mpsc::Sender<Vec<Request>>,
+    full: bool,
+}
+
+impl Backend for Memory {
+    fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected> {
+        if self.full {
+            return Err(Rejected {
+                batch,
+                why: Refusal::Busy,
+            });
+        }
+        self.sender
+            .send(batch)
+            .map_err(|mpsc::SendError(batch)| Rejected {
+                batch,
+                why: Refusal::Stopping,
+            })
+    }
+}
+
+/// Starts the thread.
+pub fn start(router: &Arc<Router>, manner: Manner) -> Arc<dyn Backend> {
+    let (sender, receiver) = mpsc::channel();
+    let replies = router.replies();
+    std::thread::spawn(move || work(&receiver, replies, manner));
+    Arc::new(Memory {
+        sender,
+        full: manner == Manner::Full,
+    })
+}
+
+fn work(receiver: &mpsc::Receiver<Vec<Request>>, mut replies: Replies, manner: Manner) {
+    let mut map = Map::default();
+    let mut random = match manner {
+        Manner::Shuffled(seed) => seed | 1,
+        _ => 1,
+    };
+    let mut chance = move |of: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % of.max(1) as u64) as usize
+    };
+    let mut late: Vec<(Instant, RequestId, Result<Answer, OpError>)> = Vec::new();
+    let mut count = 0;
+    loop {
+        let wait = late
+            .first()
+            .map(|(at, ..)| at.saturating_duration_since(Instant::now()));
+        let mut batch = match receiver.recv_timeout(wait.unwrap_or(Duration::from_secs(3600))) {
+            Ok(batch) => batch,
+            Err(mpsc::RecvTimeoutError::Timeout) => Vec::new(),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        };
+        while let Ok(mut more) = receiver.try_recv() {
+            batch.append(&mut more);
+        }
+        let mut done = Vec::new();
+        for request in batch {
+            count += 1;
+            let result = match manner {
+                Manner::Silent => continue,
+                Manner::Failing(error) => Err(error),
+                Manner::Halting(error) if count % 2 == 0 => Err(error),
+                _ => Ok(map.evaluate(request.key.name(), request.op, request.once)),
+            };
+            done.push((request.id, result));
+        }
+        match manner {
+            Manner::Shuffled(_) => {
+                for index in (1..done.len()).rev() {
+                    done.swap(index, chance(index + 1));
+                }
+                for (id, result) in done {
+                    replies.push(id, result);
+                    if chance(7) == 0 {
+                        replies.flush();
+                        std::thread::yield_now();
+                    }
+                }
+            }
+            Manner::Slow(by) => late.extend(
+                done.into_iter()
+                    .map(|(id, result)| (Instant::now() + by, id, result)),
+            ),
+            _ => done
+                .into_iter()
+                .for_each(|(id, result)| replies.push(id, result)),
+        }
+        let now = Instant::now();
+        let ripe = late.partition_point(|(at, ..)| *at <= now);
+        late.drain(..ripe)
+            .for_each(|(_, id, result)| replies.push(id, result));
+        replies.flush();
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    value: Bytes,
+    deadline: Option<u64>,
+    version: Version,
+}
+
+/// The map, and what each operation does to it.
+#[derive(Debug, Default)]
+pub struct Map {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    once: BTreeMap<(Vec<u8>, Bytes), Answer>,
+    clock: u64,
+}
+
+const VALUE_BYTES_MAX: usize = 64 * 1024;
+
+impl Map {
+    /// Carries one operation out.
+    pub fn evaluate(&mut self, key: &[u8], op: Op, once: Option<Bytes>) -> Answer {
+        let Some(id) = once else {
+            return self.apply(key, op);
+        };
+        let id = (key.to_vec(), id);
+        if let Some(answer) = self.once.get(&id) {
+            return answer.clone();
+        }
+        let answer = self.apply(key, op);
+        self.once.insert(id, answer.clone());
+        answer
+    }
+
+    fn apply(&mut self, key: &[u8], op: Op) -> Answer {
+        let now = wall();
+        if self
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.deadline.is_some_and(|deadline| deadline <= now))
+        {
+            self.entries.remove(key);
+        }
+        let old = self.entries.get(key).cloned();
+        let value = old.as_ref().map(|entry| entry.value.clone());
+        match op {
+            Op::Read(read) => match read {
+                Read::Value => Answer::Value(value),
+                Read::Versioned => Answer::Versioned(old.map(|entry| (entry.value, entry.version))),
+                Read::Exists => Answer::Integer(old.is_some().into()),
+                Read::Length => Answer::Integer(value.map_or(0, |value| value.len() as i64)),
+                Read::TimeToLive => Answer::Integer(match old {
+                    None => -2,
+                    Some(Entry { deadline: None, .. }) => -1,
+                    Some(Entry {
+                        deadline: Some(deadline),
+                        ..
+                    }) => (deadline - now) as i64,
+                }),
+            },
+            Op::Set {
+                value: new,
+                condition,
+                expiry,
+                get,
+            } => {
+                let met = holds(&condition, old.as_ref());
+                if met {
+                    let deadline = deadline(expiry, old.as_ref(), now);
+                    self.put(key, new, deadline);
+                }
+                match (get, met) {
+                    (true, _) => Answer::Value(value),
+                    (false, true) => Answer::Done,
+                    (false, false) => Answer::NotMet,
+                }
+            }
+            Op::Delete { condition, get } => {
+                let met = old.is_some() && holds(&condition, old.as_ref());
+                if met {
+                    self.entries.remove(key);
+                }
+                match (get, met) {
+                    (true, _) => Answer::Value(value),
+                    (false, true) => Answer::Done,
+                    (false, false) => Answer::NotMet,
+                }
+            }
+            Op::Append { value: more, max } => {
+                let mut new = value.unwrap_or_default().to_vec();
+                new.extend_from_slice(&more);
+                if max.is_some_and(|max| new.len() > max as usize) {
+                    return Answer::NotMet;
+                }
+                if new.len() > VALUE_BYTES_MAX {
+                    return Answer::Unfit(Unfit::TooLong);
+                }
+                let length = new.len() as i64;
+                self.put(key, new.into(), old.and_then(|entry| entry.deadline));
+                Answer::Integer(length)
+            }
+            Op::Add(by) => {
+                let number = match value {
+                    None => 0,
+                    Some(value) => match peer::resp::arguments::parse_integer(&value) {
+                        Some(number) => number,
+                        None => return Answer::Unfit(Unfit::NotAnInteger),
+                    },
+                };
+                let Some(sum) = number.checked_add(by) else {
+                    return Answer::Unfit(Unfit::Overflow);
+                };
+                self.put(
+                    key,
+                    sum.to_string().into(),
+                    old.and_then(|entry| entry.deadline),
+                );
+                Answer::Integer(sum)
+            }
+            Op::Expire { expiry, only } => {
+                let Some(entry) = old else {
+                    return Answer::NotMet;
+                };
+                let new = deadline(expiry, Some(&entry), now);
+                let met = match only {
+                    ExpireOnly::Always => expiry != Expiry::Clear || entry.deadline.is_some(),
+                    ExpireOnly::Without => entry.deadline.is_none(),
+                    ExpireOnly::With => entry.deadline.is_some(),
+                    ExpireOnly::Later => entry
+                        .deadline
+                        .is_some_and(|old| new.is_none_or(|new| new > old)),
+                    ExpireOnly::Earlier => entry
+                        .deadline
+                        .is_none_or(|old| new.is_some_and(|new| new < old)),
+                };
+                if !met {
+                    return Answer::NotMet;
+                }
+                self.put(key, entry.value, new);
+                Answer::Done
+            }
+            Op::ReadExpire(expiry) => {
+                if let Some(entry) = old {
+                    let deadline = deadline(expiry, Some(&entry), now);
+                    self.put(key, entry.value, deadline);
+                }
+                Answer::Value(value)
+            }
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: Bytes, deadline: Option<u64>) {
+        self.clock += 1;
+        let version = Version {
+            generation: 1,
+            timestamp: self.clock,
+        };
+        self.entries.insert(
+            key.to_vec(),
+            Entry {
+                value,
+                deadline,
+                version,
+            },
+        );
+    }
+}
+
+fn holds(condition: &Condition, old: Option<&Entry>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Absent => old.is_none(),
+        Condition::Present => old.is_some(),
+        Condition::Equals(value) => old.is_some_and(|entry| entry.value == value),
+        Condition::Differs(value) => old.is_none_or(|entry| entry.value != value),
+        Condition::Version(version) => old.is_some_and(|entry| entry.version == *version),
+    }
+}
+
+fn deadline(expiry: Expiry, old: Option<&Entry>, now: u64) -> Option<u64> {
+    match expiry {
+        Expiry::Clear => None,
+        Expiry::Keep => old.and_then(|entry| entry.deadline),
+        Expiry::In(time) => Some(now + time.as_millis() as u64),
+        Expiry::At(time) => Some(time.0),
+    }
+}
+
+fn wall() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_millis() as u64)
+}
+
+/// A status to show.
+pub struct Alone;
+
+impl StatusSource for Alone {
+    fn status(&self) -> Status {
+        let zero = "0".repeat(32);
+        Status {
+            peer_id: "12D3KooWAlone".into(),
+            network: "test".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            durability: "memory".into(),
+            groups: vec![GroupStatus {
+                id: "7".repeat(32),
+                epoch: 3,
+                range: RangeStatus {
+                    start: zero.clone(),
+                    end: zero.clone(),
+                },
+                members: vec![MemberStatus {
+                    peer_id: "12D3KooWAlone".into(),
+                    role: "leader".into(),
+                    ..Default::default()
+                }],
+                leader: Some("12D3KooWAlone".into()),
+                primaries: vec![PrimaryStatus {
+                    start: zero.clone(),
+                    end: zero,
+                    peer_id: "12D3KooWAlone".into(),
+                }],
+                ..GroupStatus::default()
+            }],
+            ..Status::default()
+        }
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness {
+            ready: true,
+            checks: vec![Check {
+                name: "group".into(),
+                ok: true,
+                detail: "alone".into(),
+            }],
+        }
+    }
+}

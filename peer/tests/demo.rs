@@ -1,0 +1,135 @@
+//! `scatter demo`: serves, lets a peer be killed and started again, leaves nothing behind.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::process::{command, end, ends, signal};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running `scatter demo` and what it printed.
+struct Demo {
+    child: Child,
+    text: String,
+    /// Process id and RESP address of each peer.
+    peers: Vec<(i32, SocketAddr)>,
+    directory: tempfile::TempDir,
+}
+
+impl Demo {
+    fn start(peers: &str) -> Demo {
+        // A place of its own, to see that nothing stays behind.
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = command(&["demo", "--peers", peers, "--no-ui"])
+            .env("TMPDIR", directory.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut text = String::new();
+        while !text.ends_with("demo ready\n") {
+            assert!(out.read_line(&mut text).unwrap() > 0, "ended early: {text}");
+        }
+        let word = |line: &str, name: &str| {
+            line.split(' ')
+                .find_map(|w| w.strip_prefix(name).map(str::to_owned))
+        };
+        let peers = text
+            .lines()
+            .filter_map(|line| {
+                Some((
+                    word(line, "pid=")?.parse().ok()?,
+                    word(line, "resp=")?.parse().ok()?,
+                ))
+            })
+            .collect();
+        Demo {
+            child,
+            text,
+            peers,
+            directory,
+        }
+    }
+
+    fn wait_for_peers_to_end(&self) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self
+            .peers
+            .iter()
+            .any(|(_, address)| TcpStream::connect(address).is_ok())
+        {
+            assert!(Instant::now() < deadline, "peers outlive the demo");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_demo_starts_serves_and_leaves_nothing_behind() {
+    let mut demo = Demo::start("3");
+    assert_eq!(demo.peers.len(), 3);
+    for (_, address) in &demo.peers {
+        ends(
+            &command(&["set", "a", "1", "--addr", &address.to_string()])
+                .output()
+                .unwrap(),
+            0,
+            "OK\n",
+        );
+    }
+    // A peer that is killed comes back at the same place by the line that was printed.
+    let (pid, address) = demo.peers[1];
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let gone = || TcpStream::connect(address).is_err();
+    while !gone() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let line = demo
+        .text
+        .lines()
+        .find(|line| line.starts_with("peer 2: ") && line.contains(" run "))
+        .unwrap();
+    let mut again = Command::new("sh")
+        .args([
+            "-c",
+            &format!("exec {}", line.trim_start_matches("peer 2: ")),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(again.stdout.take().unwrap())
+        .read_line(&mut ready)
+        .unwrap();
+    assert!(ready.contains(&format!("resp={address}")), "{ready}");
+    signal(&again, Signal::TERM);
+    assert_eq!(end(&mut again, Duration::from_secs(10)).0, Some(0));
+
+    signal(&demo.child, Signal::INT);
+    assert_eq!(end(&mut demo.child, Duration::from_secs(15)).0, Some(0));
+    demo.wait_for_peers_to_end();
+    assert_eq!(
+        std::fs::read_dir(demo.directory.path()).unwrap().count(),
+        0,
+        "nothing stays behind"
+    );
+}
+
+#[test]
+fn peers_end_with_a_demo_that_is_killed() {
+    let mut demo = Demo::start("2");
+    demo.child.kill().unwrap();
+    demo.child.wait().unwrap();
+    demo.wait_for_peers_to_end();
+}

@@ -1,0 +1,8 @@
+//! The network between peers of one process and of several, on loopback.
+
+mod hostile;
+mod limits;
+mod meeting;
+mod refusal;
+mod support;
+mod traffic;

@@ -1,0 +1,231 @@
+//! Peers find each other, lose each other, and find each other again.
+
+use std::time::Duration;
+
+use node::Class;
+use peer::net::{SendError, Transport};
+
+use crate::support::*;
+
+#[test]
+fn frames_of_every_class_arrive_in_order_both_ways() {
+    let (mut a, mut b) = pair(config(), config());
+    for class in [Class::Control, Class::Data, Class::Bulk] {
+        for i in 0..200 {
+            a.send(b.key(), class, &format!("{class:?} {i}"));
+            b.send(a.key(), class, &format!("back {i}"));
+        }
+        let (ka, kb) = (a.key(), b.key());
+        b.wait("frames", |b| b.texts(ka, class).len() == 200);
+        a.wait("frames back", |a| a.texts(kb, class).len() == 200);
+        let expected: Vec<String> = (0..200).map(|i| format!("{class:?} {i}")).collect();
+        assert_eq!(b.texts(ka, class), expected);
+    }
+    assert_eq!((a.ups(b.key()), b.ups(a.key())), (1, 1));
+    assert_eq!((a.downs(b.key()), b.downs(a.key())), (0, 0));
+}
+
+/// Every pair dials from both sides in the same moment: none of the dials, streams or hellos may be lost.
+#[test]
+fn sixteen_peers_dial_each_other_at_once() {
+    let mut peers: Vec<Peer> = (0..16).map(|_| start(config())).collect();
+    let all: Vec<_> = peers
+        .iter()
+        .map(|peer| (peer.key(), peer.address().unwrap()))
+        .collect();
+    for peer in &mut peers {
+        for (key, address) in &all {
+            peer.net().dial(*key, std::slice::from_ref(address));
+        }
+    }
+    for peer in &mut peers {
+        let me = peer.key();
+        for (key, _) in all.iter().filter(|(key, _)| *key != me) {
+            peer.wait_up(*key);
+        }
+    }
+    for peer in &mut peers {
+        let me = peer.key();
+        for (key, _) in all.iter().filter(|(key, _)| *key != me) {
+            for class in [Class::Control, Class::Data, Class::Bulk] {
+                peer.send(*key, class, "hello");
+            }
+        }
+    }
+    for peer in &mut peers {
+        let me = peer.key();
+        for (key, _) in all.iter().filter(|(key, _)| *key != me) {
+            for class in [Class::Control, Class::Data, Class::Bulk] {
+                peer.wait("a frame", |peer| peer.texts(*key, class) == ["hello"]);
+            }
+            assert_eq!(
+                peer.ups(*key),
+                1,
+                "once, however many connections there are"
+            );
+            assert_eq!(peer.downs(*key), 0);
+        }
+    }
+}
+
+/// Two simultaneous dials, again and again.
+#[test]
+fn simultaneous_dials_never_both_fail() {
+    let (mut a, mut b) = (start(config()), start(config()));
+    for round in 1..=20 {
+        a.dial(&b);
+        b.dial(&a);
+        a.wait_up(b.key());
+        b.wait_up(a.key());
+        assert_eq!(a.ups(b.key()), round);
+        let (ka, identity) = (a.key(), b.identity.clone());
+        a.send(b.key(), Class::Data, "round");
+        b.wait("a frame", |b| b.texts(ka, Class::Data).len() == 1);
+        drop(b);
+        a.wait_down(identity.peer());
+        b = start_as(identity, config());
+    }
+}
+
+#[test]
+fn silence_is_no_reason_to_part() {
+    let mut config = config();
+    config.timing.idle = Duration::from_millis(200);
+    config.timing.hello = Duration::from_secs(1);
+    let (mut a, mut b) = pair(config.clone(), config);
+    std::thread::sleep(Duration::from_secs(2));
+    a.poll();
+    b.poll();
+    assert_eq!((a.downs(b.key()), b.downs(a.key())), (0, 0));
+    // One for each side's streams, where both dialled at once and each was faster on its own.
+    assert!(a.handle().stats().connections <= 2);
+    let key = a.key();
+    a.send(b.key(), Class::Control, "still here");
+    b.wait("a frame", |b| {
+        b.texts(key, Class::Control) == ["still here"]
+    });
+}
+
+#[test]
+fn a_peer_that_dies_is_seen_and_found_again_under_the_same_key_and_port() {
+    let (mut a, mut b) = pair(config(), config());
+    let (identity, address) = (b.identity.clone(), b.address().unwrap());
+    for round in 1..=3 {
+        drop(b);
+        a.wait_down(identity.peer());
+        assert_eq!(a.downs(identity.peer()), round);
+        let mut again = config();
+        again.listen = vec![address.parse().unwrap()];
+        b = start_as(identity.clone(), again);
+        // Nobody asks again: it was asked for once.
+        a.wait_up(b.key());
+        b.wait_up(a.key());
+        let key = a.key();
+        a.send(b.key(), Class::Data, "again");
+        b.wait("a frame", |b| b.texts(key, Class::Data) == ["again"]);
+    }
+}
+
+#[test]
+fn a_polite_end_delivers_what_was_queued() {
+    let (mut a, mut b) = pair(config(), config());
+    for i in 0..1000 {
+        a.send(b.key(), Class::Data, &i.to_string());
+    }
+    let key = a.key();
+    a.shutdown();
+    b.wait("the last word", |b| {
+        b.texts(key, Class::Data)
+            .last()
+            .is_some_and(|text| text == "999")
+    });
+    b.wait_down(key);
+}
+
+#[test]
+fn a_door_is_knocked_at_until_it_opens() {
+    let identity = peer::net::Identity::random();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    drop(socket);
+    let address = format!("/ip4/127.0.0.1/tcp/{port}");
+
+    let mut known = config();
+    known.join = vec![
+        format!("{address}/p2p/{}", identity.peer_id())
+            .parse()
+            .unwrap(),
+    ];
+    let mut anybody = config();
+    anybody.join = vec![address.parse().unwrap()];
+    let (mut known, mut anybody) = (start(known), start(anybody));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(known.handle().stats().connections, 0);
+
+    let mut door = config();
+    door.listen = vec![address.parse().unwrap()];
+    for _ in 0..2 {
+        let peer = start_as(identity.clone(), door.clone());
+        known.wait_up(identity.peer());
+        anybody.wait_up(identity.peer());
+        drop(peer);
+        known.wait_down(identity.peer());
+        anybody.wait_down(identity.peer());
+    }
+}
+
+#[test]
+fn an_impostor_behind_a_known_address_is_not_taken_for_the_peer() {
+    let mut impostor = start(config());
+    let expected = peer::net::Identity::random();
+    let mut a = start(config());
+    let address = impostor.address().unwrap();
+    a.net().dial(expected.peer(), &[address]);
+    std::thread::sleep(Duration::from_millis(500));
+    a.poll();
+    impostor.poll();
+    assert!(!a.is_up(expected.peer()) && !a.is_up(impostor.key()) && !impostor.is_up(a.key()));
+}
+
+#[test]
+fn nobody_is_sent_anything_who_was_not_asked_for() {
+    let mut a = start(config());
+    let stranger = peer::net::Identity::random().peer();
+    let send = a
+        .net()
+        .send(&stranger, Class::Data, bytes::Bytes::from_static(b"hello"));
+    assert_eq!(send, Err(SendError::UnknownPeer));
+    assert_eq!(a.handle().stats().dropped_unknown_peer, 1);
+    // Asked for, it may take its time: what is queued until then arrives.
+    let mut b = start(config());
+    a.dial(&b);
+    a.send(b.key(), Class::Data, "early");
+    let key = a.key();
+    b.wait("a frame", |b| b.texts(key, Class::Data) == ["early"]);
+    assert!(b.is_up(key));
+}
+
+/// Where the machine has no multicast there is nothing to find; then nothing else may break.
+#[test]
+fn peers_on_one_network_find_each_other() {
+    let found = || {
+        let mut config = config();
+        // mDNS speaks of the addresses of interfaces, and loopback is none that others could use.
+        config.listen = vec!["/ip4/0.0.0.0/tcp/0".parse().unwrap()];
+        config.network = format!("mdns {}", std::process::id());
+        config.mdns = true;
+        config
+    };
+    let (mut a, mut b) = (start(found()), start(found()));
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(5) && !(a.is_up(b.key()) && b.is_up(a.key())) {
+        a.poll();
+        b.poll();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!(
+        "found each other: {}, after {:?}",
+        a.is_up(b.key()),
+        began.elapsed()
+    );
+}

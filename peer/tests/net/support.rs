@@ -1,0 +1,248 @@
+//! A peer that is driven by hand.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use node::Class;
+use overlay::PeerKey;
+use peer::net::{
+    Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, Refusal, RefusedBy, Transport,
+};
+use tokio::runtime::Runtime;
+
+/// Long enough for a loaded machine; nothing waits for so long unless it fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A network, its runtime, and all that it told so far. Dropped, it is gone as if killed: nobody says goodbye.
+pub struct Peer {
+    net: Option<Net>,
+    runtime: Option<Runtime>,
+    wake: mpsc::Receiver<()>,
+    pub events: Vec<NetEvent>,
+    pub identity: Identity,
+}
+
+/// A network for tests: listens on any free port of loopback, and has no patience with the dead.
+pub fn config() -> NetConfig {
+    let mut config = NetConfig::new("test");
+    config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()];
+    // Handshakes of an unoptimised build take their time on a busy machine: two hundred at once, ten seconds.
+    config.timing.hello = PATIENCE;
+    config.timing.stall = Duration::from_secs(2);
+    config.timing.redial_min = Duration::from_millis(20);
+    config.timing.redial_max = Duration::from_millis(500);
+    config
+}
+
+pub fn start(config: NetConfig) -> Peer {
+    start_as(Identity::random(), config)
+}
+
+pub fn start_as(identity: Identity, config: NetConfig) -> Peer {
+    // `RUST_LOG=peer=debug` says why a connection ended.
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_test_writer()
+        .try_init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (tx, wake) = mpsc::sync_channel(1);
+    // Full means that a wake-up waits already.
+    let net = Net::start(config, &identity, runtime.handle(), move || {
+        _ = tx.try_send(())
+    })
+    .unwrap();
+    let mut peer = Peer {
+        net: Some(net),
+        runtime: Some(runtime),
+        wake,
+        events: Vec::new(),
+        identity,
+    };
+    peer.wait("an address", |peer| peer.address().is_some());
+    peer
+}
+
+impl Peer {
+    pub fn key(&self) -> PeerKey {
+        self.identity.peer()
+    }
+
+    pub fn net(&mut self) -> &mut Net {
+        self.net.as_mut().unwrap()
+    }
+
+    pub fn handle(&self) -> NetHandle {
+        self.net.as_ref().unwrap().handle().clone()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Option<String> {
+        self.events.iter().rev().find_map(|event| match event {
+            NetEvent::Addresses(addresses) => addresses.first().cloned(),
+            _ => None,
+        })
+    }
+
+    /// The same with its name: what others are told to join through.
+    pub fn door(&self) -> Multiaddr {
+        format!(
+            "{}/p2p/{}",
+            self.address().unwrap(),
+            self.identity.peer_id()
+        )
+        .parse()
+        .unwrap()
+    }
+
+    pub fn dial(&mut self, other: &Peer) {
+        let address = other.address().unwrap();
+        self.net().dial(other.key(), &[address]);
+    }
+
+    /// Takes what happened since the last time.
+    pub fn poll(&mut self) {
+        let mut events = Vec::new();
+        self.net().drain(&mut events);
+        self.events.append(&mut events);
+    }
+
+    /// Until `done`, driven by wake-ups alone: one that is missing is a test that fails.
+    pub fn wait(&mut self, what: &str, done: impl Fn(&Peer) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.poll();
+            if done(self) {
+                return;
+            }
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if self.wake.recv_timeout(rest).is_err() {
+                panic!(
+                    "{:?} waits in vain for {what}: {:?}, {:#?}",
+                    self.key(),
+                    self.summary(),
+                    self.handle().stats()
+                );
+            }
+        }
+    }
+
+    pub fn wait_up(&mut self, other: PeerKey) {
+        self.wait("a peer to come up", |peer| peer.is_up(other));
+    }
+
+    pub fn wait_down(&mut self, other: PeerKey) {
+        self.wait("a peer to go down", |peer| {
+            !peer.is_up(other) && peer.downs(other) > 0
+        });
+    }
+
+    /// As its loop was told.
+    pub fn is_up(&self, other: PeerKey) -> bool {
+        let last = self.events.iter().rev().find_map(|event| match event {
+            NetEvent::PeerUp(peer) if *peer == other => Some(true),
+            NetEvent::PeerDown(peer) if *peer == other => Some(false),
+            _ => None,
+        });
+        last == Some(true)
+    }
+
+    pub fn ups(&self, other: PeerKey) -> usize {
+        self.events
+            .iter()
+            .filter(|event| matches!(event, NetEvent::PeerUp(peer) if *peer == other))
+            .count()
+    }
+
+    pub fn downs(&self, other: PeerKey) -> usize {
+        self.events
+            .iter()
+            .filter(|event| matches!(event, NetEvent::PeerDown(peer) if *peer == other))
+            .count()
+    }
+
+    pub fn send(&mut self, to: PeerKey, class: Class, text: &str) {
+        self.net()
+            .send(&to, class, Bytes::copy_from_slice(text.as_bytes()))
+            .unwrap();
+    }
+
+    /// All frames of this peer and class so far.
+    pub fn frames(&self, from: PeerKey, class: Class) -> Vec<Bytes> {
+        let frames = self.events.iter().filter_map(|event| match event {
+            NetEvent::Frames {
+                peer,
+                class: of,
+                frames,
+            } if *peer == from && *of == class => Some(frames),
+            _ => None,
+        });
+        frames.flatten().cloned().collect()
+    }
+
+    pub fn texts(&self, from: PeerKey, class: Class) -> Vec<String> {
+        self.frames(from, class)
+            .iter()
+            .map(|frame| String::from_utf8_lossy(frame).into_owned())
+            .collect()
+    }
+
+    /// Who was refused, and by whom.
+    pub fn refusals(&self) -> Vec<(PeerKey, Refusal, RefusedBy)> {
+        let refused = self.events.iter().filter_map(|event| match event {
+            NetEvent::Refused { peer, reason, by } => Some((*peer, *reason, *by)),
+            _ => None,
+        });
+        refused.collect()
+    }
+
+    /// Says goodbye.
+    pub fn shutdown(mut self) {
+        self.net.take().unwrap().shutdown();
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let short = |event: &NetEvent| match event {
+            NetEvent::Frames {
+                peer,
+                class,
+                frames,
+            } => format!("{peer:?} {class:?} {}", frames.len()),
+            other => format!("{other:?}"),
+        };
+        self.events.iter().rev().take(20).map(short).collect()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Waits for what no event tells of.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Two peers that know each other.
+pub fn pair(a: NetConfig, b: NetConfig) -> (Peer, Peer) {
+    let (mut a, mut b) = (start(a), start(b));
+    a.dial(&b);
+    b.dial(&a);
+    a.wait_up(b.key());
+    b.wait_up(a.key());
+    (a, b)
+}
