@@ -46,6 +46,9 @@ struct Sim {
     /// Print what happens
     #[arg(long)]
     trace: bool,
+    /// Write what the clients of the first seed saw to this file, for `check`
+    #[arg(long)]
+    history: Option<PathBuf>,
     /// Go on after so many failures
     #[arg(long, default_value_t = 1)]
     failures: usize,
@@ -78,8 +81,15 @@ fn simulate(sim: &Sim) -> ExitCode {
         }
         scenario
     };
-    if sim.trace {
-        print!("{}", run::<Node>(&scenario(sim.seed), true).trace);
+    if sim.trace || sim.history.is_some() {
+        let report = run::<Node>(&scenario(sim.seed), sim.trace);
+        print!("{}", report.trace);
+        if let Some(file) = &sim.history
+            && let Err(error) = testnet::file::write(file, &report.history)
+        {
+            eprintln!("{}: {error}", file.display());
+            return ExitCode::from(2);
+        }
     }
     let minutes = sim.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
     let seeds = sim.seeds.unwrap_or(if minutes.is_some() { u64::MAX - sim.seed } else { 1 });

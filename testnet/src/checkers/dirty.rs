@@ -1,4 +1,5 @@
-//! No value of an operation that was reported as not applied is ever returned, nor one that nobody wrote (I7).
+//! No value of an operation that was reported as not applied is ever returned, nor one that nobody wrote (I7). A condition
+//! that did not hold is such a report.
 //!
 //! Holds for relaxed reads too: they may be old, but rest on a chosen state. Seen where values are unique and set whole.
 
@@ -17,8 +18,9 @@ pub fn check(operations: &[&Operation]) -> Result<(), String> {
         match &operation.op {
             Op::Set { value, .. } => {
                 let entry = written.entry(value).or_default();
-                if operation.outcome.may_have_effect() && entry.is_none() {
-                    *entry = Some(operation.invoked.order);
+                let refused = matches!(operation.outcome.answer(), Some(Answer::NotMet | Answer::Unfit(_)));
+                if operation.outcome.may_have_effect() && !refused {
+                    *entry = Some(entry.map_or(operation.invoked.order, |first| first.min(operation.invoked.order)));
                 }
             }
             // Values that are made up from several are the search's affair.

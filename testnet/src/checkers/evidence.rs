@@ -1,7 +1,7 @@
 //! What answers give away about operations of unknown outcome, to keep the search narrow.
 
 use bytes::Bytes;
-use group::op::{Answer, Op, Read};
+use group::op::{Answer, Expiry, Op, Read};
 
 use super::calls::CallOf;
 use super::model::State;
@@ -87,6 +87,31 @@ impl Evidence {
             (Some(_), Some(sum), Some(before)) => before & !sum != 0,
             _ => growth.out_of_reach(state, call),
         }
+    }
+
+    /// Calls of unknown outcome that nothing can tell from each other, by number of their kind: deletions under the same
+    /// condition, and settings of values of one length that nobody has seen.
+    pub fn kinds(&self, calls: &[CallOf<'_>]) -> Vec<Option<usize>> {
+        let mut kinds: Vec<Op> = Vec::new();
+        let mut kind_of = |call: &CallOf<'_>| {
+            let op = match call.op {
+                _ if call.completed.is_some() => return None,
+                Op::Delete { condition, .. } => Op::Delete { condition: condition.clone(), get: false },
+                Op::Set { value, condition, expiry: expiry @ (Expiry::Clear | Expiry::Keep), .. }
+                    if self.trust(call) == Trust::Unseen =>
+                {
+                    let value = Bytes::from(vec![0; value.len()]);
+                    Op::Set { value, condition: condition.clone(), expiry: *expiry, get: false }
+                }
+                _ => return None,
+            };
+            let known = kinds.iter().position(|kind| *kind == op);
+            Some(known.unwrap_or_else(|| {
+                kinds.push(op);
+                kinds.len() - 1
+            }))
+        };
+        calls.iter().map(&mut kind_of).collect()
     }
 
     fn seen(&self, value: &Bytes) -> Trust {

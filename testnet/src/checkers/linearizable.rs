@@ -21,6 +21,9 @@ pub const EFFORT_MAX: u64 = 3_000_000;
 /// So many operations of one key may be open at once.
 const OPEN_MAX: usize = 128;
 
+/// Whether the first call, of unknown outcome, must not come behind the second, which was answered.
+pub type Settles<'a> = dyn Fn(&CallOf<'_>, &CallOf<'_>) -> bool + 'a;
+
 /// What came of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -32,13 +35,13 @@ pub enum Verdict {
     Undecided(String),
 }
 
-/// Searches an order of one key's operations. `settled` tells, for an operation with unknown outcome, the moment after
-/// which it must not take effect any more; `u64::MAX` if it always may.
+/// Searches an order of one key's operations. `settles` tells, for an operation with unknown outcome and another one
+/// that was answered, whether the first must not come behind the second.
 ///
 /// Operations of unknown outcome make the search wide, and few of them matter. So it is tried with those whose effect
 /// was seen in some answer first, then with those that leave nothing to see, then with all: an order found with fewer is
 /// an order.
-pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, limits: &Limits) -> Verdict {
+pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits) -> Verdict {
     let calls = calls_of(operations);
     let evidence = Evidence::of(&calls);
     let mut verdict = Verdict::Linearizable;
@@ -49,7 +52,7 @@ pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, l
         if tried.as_ref() == Some(&chosen) {
             continue;
         }
-        verdict = Search::new(&calls, &evidence, limits).run(settled, &chosen);
+        verdict = Search::new(&calls, &evidence, limits).run(settles, &chosen);
         if !matches!(verdict, Verdict::Impossible(_)) {
             return verdict;
         }
@@ -62,7 +65,7 @@ pub fn search(operations: &[&Operation], settled: &dyn Fn(&CallOf<'_>) -> u64, l
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Return(usize),
-    /// An operation of unknown outcome can no longer take effect.
+    /// Something behind which this operation of unknown outcome must not come has its place by now.
     Close(usize),
     Invoke(usize),
 }
@@ -98,6 +101,11 @@ struct Search<'a> {
     /// Open operations, by slot.
     open: Vec<Option<usize>>,
     slot: Vec<usize>,
+    /// Those of unknown outcome that cannot be told from each other are of one kind.
+    kind: Vec<Option<usize>>,
+    /// For each operation of unknown outcome, those that it must not come behind; and the other way round.
+    settled_by: Vec<Vec<usize>>,
+    settling: Vec<Vec<usize>>,
     now: Configurations,
     effort: u64,
 }
@@ -106,20 +114,23 @@ impl<'a> Search<'a> {
     fn new(calls: &'a [CallOf<'a>], evidence: &'a Evidence, limits: &'a Limits) -> Search<'a> {
         let mut now = Configurations::default();
         now.insert(State::default(), 0, 0);
-        Search { calls, evidence, limits, open: Vec::new(), slot: vec![usize::MAX; calls.len()], now, effort: 0 }
+        let none = vec![Vec::new(); calls.len()];
+        Search {
+            calls,
+            evidence,
+            limits,
+            open: Vec::new(),
+            slot: vec![usize::MAX; calls.len()],
+            kind: evidence.kinds(calls),
+            settled_by: none.clone(),
+            settling: none,
+            now,
+            effort: 0,
+        }
     }
 
-    fn run(mut self, settled: &dyn Fn(&CallOf<'_>) -> u64, chosen: &[bool]) -> Verdict {
-        let mut steps = Vec::new();
-        for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
-            steps.push((call.invoked, Step::Invoke(index)));
-            match call.completed {
-                Some(completed) => steps.push((completed, Step::Return(index))),
-                None => steps.push((settled(call), Step::Close(index))),
-            }
-        }
-        steps.sort_unstable();
-        for (order, step) in steps {
+    fn run(mut self, settles: &Settles<'_>, chosen: &[bool]) -> Verdict {
+        for step in self.steps(settles, chosen) {
             match step {
                 Step::Invoke(index) => {
                     let Some(slot) = self.free_slot() else {
@@ -128,11 +139,11 @@ impl<'a> Search<'a> {
                     self.open[slot] = Some(index);
                     self.slot[index] = slot;
                 }
-                Step::Close(_) if order == u64::MAX => break,
                 Step::Close(index) => self.close(index),
                 Step::Return(index) => {
                     let Some(next) = self.take_place(index) else {
-                        return Verdict::Undecided(format!("{} configurations were not enough", self.effort));
+                        let story = self.story(index);
+                        return Verdict::Undecided(format!("{} configurations were not enough; {story}", self.effort));
                     };
                     if next.0.is_empty() {
                         return Verdict::Impossible(self.story(index));
@@ -143,6 +154,27 @@ impl<'a> Search<'a> {
             }
         }
         Verdict::Linearizable
+    }
+
+    /// All that happens, in order.
+    fn steps(&mut self, settles: &Settles<'_>, chosen: &[bool]) -> impl Iterator<Item = Step> + use<> {
+        let mut steps = Vec::new();
+        for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
+            steps.push((call.invoked, Step::Invoke(index)));
+            if let Some(completed) = call.completed {
+                steps.push((completed, Step::Return(index)));
+                continue;
+            }
+            let settling = self.calls.iter().enumerate().filter(|(_, other)| other.completed.is_some() && settles(call, other));
+            self.settled_by[index] = settling.map(|(other, _)| other).collect();
+            for &other in &self.settled_by[index] {
+                self.settling[other].push(index);
+            }
+            let first = self.settled_by[index].iter().filter_map(|other| self.calls[*other].completed).min();
+            steps.extend(first.map(|completed| (completed, Step::Close(index))));
+        }
+        steps.sort_unstable();
+        steps.into_iter().map(|(_, step)| step)
     }
 
     fn free_slot(&mut self) -> Option<usize> {
@@ -192,7 +224,10 @@ impl<'a> Search<'a> {
             for slot in 0..self.open.len() {
                 let Some(open) = self.open[slot] else { continue };
                 let mark: Slots = 1 << slot;
-                if (answered | unknown) & mark != 0 || !self.may_come_next(open, answered, unknown) {
+                if (answered | unknown) & mark != 0
+                    || !self.may_come_next(open, answered, unknown)
+                    || self.has_better_twin(open, unknown)
+                {
                     continue;
                 }
                 let call = &self.calls[open];
@@ -212,7 +247,8 @@ impl<'a> Search<'a> {
     }
 
     /// Gives a place to every open operation that fits the state as it is, and that can never change one: nothing is
-    /// lost by it. (Of one that could, its later use would be lost.)
+    /// lost by it. (Of one that could, its later use would be lost; and so would be operations that must not come behind
+    /// it.)
     fn absorb(&self, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
         for (slot, open) in self.open.iter().enumerate() {
             let Some(open) = *open else { continue };
@@ -220,6 +256,7 @@ impl<'a> Search<'a> {
             if answered & (1 << slot) == 0
                 && call.is_inert()
                 && call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown))
+                && self.settling[open].iter().all(|before| self.has_place(*before, answered, unknown))
                 && state.deadline.is_none()
                 && state.after(&self.call(open), self.limits).iter().any(|next| next == state)
             {
@@ -229,12 +266,23 @@ impl<'a> Search<'a> {
         answered
     }
 
-    /// Operations of one connection keep their order: none comes after a later one has its place, and none before one
-    /// that was answered.
+    /// Operations of one connection keep their order, and nothing comes behind what settles it.
     fn may_come_next(&self, open: usize, answered: Slots, unknown: Slots) -> bool {
         let call = &self.calls[open];
         let behind = call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown));
-        behind && call.successors.iter().all(|after| !self.has_place(*after, answered, unknown))
+        let mut ahead = call.successors.iter().chain(&self.settled_by[open]);
+        behind && ahead.all(|after| !self.has_place(*after, answered, unknown))
+    }
+
+    /// Whether another open operation of unknown outcome does the same and must be done sooner: then that one goes first.
+    fn has_better_twin(&self, index: usize, unknown: Slots) -> bool {
+        let Some(kind) = self.kind[index] else { return false };
+        let is_twin = |other: usize| {
+            let (a, b) = (self.settled_by[index].len(), self.settled_by[other].len());
+            // What settles one is the end of all reads from some moment on.
+            self.kind[other] == Some(kind) && (b > a || (b == a && other < index))
+        };
+        (0..self.open.len()).any(|slot| unknown & (1 << slot) == 0 && self.open[slot].is_some_and(is_twin))
     }
 
     fn has_place(&self, index: usize, answered: Slots, unknown: Slots) -> bool {
@@ -267,7 +315,7 @@ impl<'a> Search<'a> {
         for open in self.open.iter().flatten().filter(|open| **open != index) {
             let _ = writeln!(text, "  {}", self.calls[*open]);
         }
-        let _ = writeln!(text, "where the key could be:");
+        let _ = writeln!(text, "where the key could be, {} states:", self.now.0.len());
         for (state, answered, unknown) in self.now.iter().take(8) {
             let _ = writeln!(text, "  {state:?} with {answered:b} and {unknown:b} in place");
         }

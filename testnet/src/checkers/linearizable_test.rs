@@ -59,7 +59,7 @@ fn unknown(client: u64, op: Op, from: u64) -> Operation {
 fn verdict(history: &[Operation]) -> Verdict {
     let mut sorted: Vec<&Operation> = history.iter().collect();
     sorted.sort_by_key(|operation| operation.invoked);
-    search(&sorted, &|_| u64::MAX, &Limits::default())
+    search(&sorted, &|_, _| false, &Limits::default())
 }
 
 fn is_good(history: &[Operation]) {
@@ -105,10 +105,24 @@ fn an_operation_that_was_refused_has_no_effect() {
 
 #[test]
 fn an_unknown_outcome_that_is_settled_stays_so() {
+    let judge = |history: &[Operation], from: u64| {
+        let operations: Vec<&Operation> = history.iter().collect();
+        let settles = |_: &CallOf<'_>, other: &CallOf<'_>| other.invoked >= from && matches!(other.op, Op::Read(_));
+        search(&operations, &settles, &Limits::default())
+    };
     let history = [unknown(1, set("a"), 1), read(2, "", 4, 5), read(2, "a", 6, 7)];
-    let operations: Vec<&Operation> = history.iter().collect();
-    assert!(matches!(search(&operations, &|_| 5, &Limits::default()), Verdict::Impossible(_)));
-    assert_eq!(search(&operations, &|_| 7, &Limits::default()), Verdict::Linearizable);
+    assert!(matches!(judge(&history, 4), Verdict::Impossible(_)));
+    assert_eq!(judge(&history, 5), Verdict::Linearizable);
+    // The first read may be what completes it, whatever another one sees meanwhile.
+    let history = [unknown(1, set("a"), 1), read(2, "a", 4, 8), read(3, "a", 5, 6), read(2, "a", 9, 10)];
+    assert_eq!(judge(&history, 4), Verdict::Linearizable);
+    // Something else in its place says that it is done or never will be, and which of both is open.
+    let history = [unknown(1, set("a"), 1), wrote(2, "b", 2, 3), read(2, "b", 4, 5), read(2, "a", 6, 7)];
+    assert!(matches!(judge(&history, 4), Verdict::Impossible(_)));
+    // What nobody could see before the read that settles it can have been done by then.
+    let exists = ok(2, Op::Read(Read::Exists), 4, 5, Answer::Integer(1));
+    let history = [wrote(2, "z", 1, 2), unknown(1, set("a"), 3), exists, read(2, "a", 6, 7)];
+    assert_eq!(judge(&history, 4), Verdict::Linearizable);
 }
 
 #[test]

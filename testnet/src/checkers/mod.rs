@@ -46,9 +46,9 @@ pub mod settled;
 pub use observation::{Ballot, Observation, Scope};
 pub use probes::{Broken, Probes, Seen};
 
+use calls::CallOf;
 use linearizable::Verdict;
 use model::Limits;
-use settled::Settling;
 
 /// A property that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,12 +91,13 @@ pub fn check_history(history: &History, circumstances: &Circumstances) -> Result
             result.map_err(|detail| (property, detail))?;
         }
         let stalls = circumstances.stalls.as_deref();
-        let settling = stalls.map(|stalls| Settling::new(&operations, stalls));
-        let end_of = |call: &calls::CallOf<'_>| settling.as_ref().map_or(u64::MAX, |settling| settling.end_of(call));
-        let strict = linearizable::search(&operations, &end_of, &limits);
-        // What holds with an end to each operation's time holds without, too; so this tells the two properties apart.
+        let settles = |call: &CallOf<'_>, read: &CallOf<'_>| {
+            stalls.is_some_and(|stalls| settled::settles(call, read, stalls))
+        };
+        let strict = linearizable::search(&operations, &settles, &limits);
+        // An order that keeps those pairs is an order; so this tells the two properties apart.
         let verdict = match (&strict, stalls) {
-            (Verdict::Impossible(_), Some(_)) => linearizable::search(&operations, &|_| u64::MAX, &limits),
+            (Verdict::Impossible(_), Some(_)) => linearizable::search(&operations, &|_, _| false, &limits),
             _ => strict.clone(),
         };
         match (strict, verdict) {

@@ -168,3 +168,7 @@ impl Probes {
         &self.bounded.most
     }
 }
+
+#[cfg(test)]
+#[path = "probes_test.rs"]
+mod tests;

@@ -1,67 +1,84 @@
 //! Once a read completes without a timed-out operation, that operation never shows up later (I8; fRSM §3.3, Figure 1).
 //!
-//! An operation of unknown outcome must have its place before the first read that settles it ends, or never. A read
-//! settles it if it was asked after the client was told of the unknown outcome, and after everything that was on its way
-//! by then has arrived: a request that a wire kept back is nothing that any replica could have been asked about. So
-//! this is the search for an order once more, with an end to each operation's time.
+//! An operation of unknown outcome must not come behind a read that settles it. A read settles it if it was asked after
+//! the client was told of the unknown outcome, and after everything that was on its way by then has arrived: a request
+//! that a wire kept back is nothing that any replica could have been asked about. So this is the search for an order once
+//! more, with these pairs in order.
 
 use std::time::Duration;
 
-use group::op::{Answer, Op, ReadMode};
+use group::op::{Answer, Op};
 use group::time::Time;
-
-use crate::history::Operation;
 
 use super::calls::CallOf;
 
 /// The way of frames that nothing holds up, and a node's own delays.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// When operations on one key are settled.
-pub struct Settling<'a> {
-    /// `(asked, when, answered)` of each read, in order of asking.
-    reads: Vec<(u64, Time, u64)>,
-    /// Whatever was sent within one of these may arrive at its end; in order.
-    stalls: &'a [(Time, Time)],
-}
-
-impl<'a> Settling<'a> {
-    /// For the operations on one key.
-    pub fn new(operations: &[&Operation], stalls: &'a [(Time, Time)]) -> Settling<'a> {
-        let reads = operations
-            .iter()
-            .filter(|operation| operation.mode == ReadMode::Linearizable && rests_on_state(operation))
-            .filter_map(|operation| {
-                let completed = operation.completed?.order;
-                Some((operation.invoked.order, operation.invoked.time, completed))
-            })
-            .collect();
-        Settling { reads, stalls }
+/// Whether the read, an answered call, settles the call of unknown outcome. Whatever was sent within one of the
+/// `stalls`, which are in order, may arrive at its end.
+pub fn settles(call: &CallOf<'_>, read: &CallOf<'_>, stalls: &[(Time, Time)]) -> bool {
+    let Some((told, told_at)) = call.told else { return false };
+    if read.invoked < told || !rests_on_state(read) {
+        return false;
     }
-
-    /// The moment after which the call cannot take effect any more; `u64::MAX` if there is none.
-    pub fn end_of(&self, call: &CallOf<'_>) -> u64 {
-        let Some((told, told_at)) = call.told else { return u64::MAX };
-        let arrived = self
-            .stalls
-            .iter()
-            .filter(|(from, to)| *from <= told_at && *to >= call.invoked_at)
-            .fold(told_at, |latest, (_, to)| latest.max(*to))
-            + MARGIN;
-        self.reads
-            .iter()
-            .filter(|(asked, at, _)| *asked > told && *at > arrived)
-            .map(|(_, _, completed)| *completed)
-            .min()
-            .unwrap_or(u64::MAX)
-    }
+    let from = stalls.partition_point(|(_, to)| *to < call.invoked_at);
+    let arrived = stalls[from..]
+        .iter()
+        .take_while(|(from, _)| *from <= told_at)
+        .fold(told_at, |latest, (_, to)| latest.max(*to));
+    read.invoked_at > arrived + MARGIN
 }
 
 /// Reads do, and "condition not met" does; a write's own answer says nothing of those before it.
-fn rests_on_state(operation: &Operation) -> bool {
-    match operation.outcome.answer() {
+fn rests_on_state(call: &CallOf<'_>) -> bool {
+    match call.answer {
         Some(Answer::NotMet) => true,
-        Some(_) => matches!(operation.op, Op::Read(_)),
+        Some(_) => matches!(call.op, Op::Read(_)),
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use group::op::Read;
+
+    use super::*;
+
+    fn seconds(count: u64) -> Time {
+        Time(count * 1_000_000_000)
+    }
+
+    #[test]
+    fn what_was_kept_back_is_waited_for() {
+        let add = Op::Add(1);
+        let call = CallOf {
+            client: 1,
+            op: &add,
+            answer: None,
+            invoked: 10,
+            completed: None,
+            told: Some((13, seconds(13))),
+            invoked_at: seconds(10),
+            completed_at: None,
+            predecessor: None,
+            successors: Vec::new(),
+        };
+        let (op, answer) = (Op::Read(Read::Exists), Answer::Integer(0));
+        let read = |at| CallOf {
+            op: &op,
+            answer: Some(&answer),
+            invoked: at,
+            invoked_at: seconds(at),
+            completed: Some(at),
+            completed_at: Some(seconds(at)),
+            told: None,
+            ..call.clone()
+        };
+        assert!(!settles(&call, &read(12), &[]));
+        assert!(settles(&call, &read(14), &[]));
+        let stalls = [(seconds(1), seconds(2)), (seconds(11), seconds(20)), (seconds(30), seconds(40))];
+        assert!(!settles(&call, &read(19), &stalls));
+        assert!(settles(&call, &read(21), &stalls));
     }
 }

@@ -79,7 +79,8 @@ pub struct Mix {
     kinds: Vec<(Draw, u64)>,
 }
 
-type Draw = fn(&mut Rng, usize) -> Kind;
+/// Draws one fault for so many machines.
+pub type Draw = fn(&mut Rng, usize) -> Kind;
 
 /// All kinds that can be drawn, with their weights.
 const KINDS: [(Draw, u64); 17] = [
@@ -92,7 +93,7 @@ const KINDS: [(Draw, u64); 17] = [
     (|rng, n| Kind::Isolate(target(rng, n)), 4),
     (|rng, n| Kind::Deafen(target(rng, n)), 3),
     (|rng, n| Kind::Mute(target(rng, n)), 3),
-    (|rng, n| Kind::Split(rng.below(1 << n)), 3),
+    (|rng, n| Kind::Split(rng.below(1 << n.min(63))), 3),
     (|rng, n| Kind::Triangle(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
     (|rng, n| Kind::Clog(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 6),
     (|rng, n| Kind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 3),
@@ -114,11 +115,17 @@ const KINDS: [(Draw, u64); 17] = [
     (|rng, n| Kind::StoreFails(target(rng, n), rng.below(20)), 2),
 ];
 
-fn target(rng: &mut Rng, n: usize) -> Target {
+/// A machine, half of the time whichever serves as a primary.
+pub fn target(rng: &mut Rng, n: usize) -> Target {
     if rng.per_mille(500) { Target::Primary } else { Target::Host(rng.below(n as u64) as usize) }
 }
 
 impl Mix {
+    /// These kinds alone, with their shares.
+    pub fn of(kinds: &[(Draw, u64)]) -> Mix {
+        Mix { kinds: kinds.to_vec() }
+    }
+
     /// Draws which kinds there are.
     pub fn draw(rng: &mut Rng) -> Mix {
         // A run without any fault is worth having, too.

@@ -44,11 +44,18 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// Strikes now; lasts until [`World::heal`].
-    pub fn inject(&mut self, kind: Kind) {
+    /// Strikes now; lasts until [`World::undo`] with what is returned, or [`World::heal`]. `None` if there is nothing to
+    /// undo.
+    pub fn inject(&mut self, kind: Kind) -> Option<usize> {
         self.trace.note(self.now, &[], &[], || format!("fault {kind:?}"));
-        if let Some(undo) = self.strike(kind) {
-            self.keep(undo);
+        let undo = self.strike(kind)?;
+        Some(self.keep(undo))
+    }
+
+    /// Ends what [`World::inject`] began.
+    pub fn undo(&mut self, id: Option<usize>) {
+        if let Some(id) = id {
+            self.on_fault_ends(id);
         }
     }
 
@@ -61,7 +68,7 @@ impl<H: Host> World<H> {
     pub(super) fn on_fault_ends(&mut self, id: usize) {
         if let Some(undo) = self.standing.undo.remove(&id) {
             self.trace.note(self.now, &[id as u64], &[], || format!("over: {undo:?}"));
-            self.undo(undo);
+            self.take_back(undo);
         }
     }
 
@@ -70,7 +77,7 @@ impl<H: Host> World<H> {
     pub fn heal(&mut self) {
         self.trace.note(self.now, &[], &[], || "all is healed".into());
         for undo in std::mem::take(&mut self.standing.undo).into_values() {
-            self.undo(undo);
+            self.take_back(undo);
         }
         for host in 0..self.machines.len() {
             self.machines[host].store.fail_after(None);
@@ -244,7 +251,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    fn undo(&mut self, undo: Undo) {
+    fn take_back(&mut self, undo: Undo) {
         match undo {
             Undo::Unblock(blocked) => {
                 for (from, to) in blocked {

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use crate::checkers::Failure;
+use crate::history::History;
 use crate::marks::Marks;
 use crate::sim::fault::Fault;
 use crate::sim::host::Host;
@@ -24,8 +25,8 @@ pub struct Report {
     pub trace: String,
     /// Rare things that it came by.
     pub marks: Marks,
-    /// How many operations clients asked for.
-    pub operations: usize,
+    /// What clients saw.
+    pub history: History,
 }
 
 /// Runs a scenario to its end. A panic inside a node is a failure like any other.
@@ -42,7 +43,7 @@ pub fn run<H: Host>(scenario: &Scenario, with_lines: bool) -> Report {
         hash: world.trace.hash(),
         trace: world.trace.lines().to_owned(),
         marks: world.marks.clone(),
-        operations: world.history().operations.len(),
+        history: world.history().clone(),
     }
 }
 
@@ -155,7 +156,7 @@ impl Batch {
             }
             batch.runs += 1;
             batch.events += report.events;
-            batch.operations += report.operations as u64;
+            batch.operations += report.history.operations.len() as u64;
             batch.marks.merge(&report.marks);
             batch.failures.extend(report.failure.map(|failure| (scenario, failure)));
         }

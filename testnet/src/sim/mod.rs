@@ -13,6 +13,7 @@ mod machine;
 mod network;
 mod observe;
 mod scenario;
+mod script;
 mod store;
 mod trace;
 mod verdict;

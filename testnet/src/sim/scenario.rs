@@ -122,6 +122,15 @@ impl Scenario {
         scenario
     }
 
+    /// A run in which these things alone go wrong.
+    pub fn of(seed: u64, hosts: usize, mix: &Mix) -> Scenario {
+        let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };
+        scenario.fault_time = Duration::from_secs(20);
+        let mut rng = Rng::new(seed, "faults");
+        scenario.faults = mix.plan(&mut rng, hosts, scenario.fault_time);
+        scenario
+    }
+
     /// Makes things go wrong for so long.
     pub fn stretch(&mut self, time: Duration) {
         let mut rng = Rng::new(self.seed, "faults");

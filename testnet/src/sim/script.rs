@@ -1,0 +1,61 @@
+//! Steps of scripted runs: one question at a time.
+
+use std::time::Duration;
+
+use group::op::{Op, Read};
+use overlay::Key;
+
+use crate::history::Outcome;
+use crate::sim::host::Host;
+use crate::sim::world::World;
+
+impl<H: Host> World<H> {
+    /// Asks a machine something; the index names it for [`World::outcome`].
+    pub fn ask_host(&mut self, host: usize, key: &str, op: Op) -> usize {
+        let key = Key::new(key.as_bytes()).expect("short");
+        let (ask, index) = self.workload.ask_apart(host, self.now(), key, op);
+        self.ask(ask);
+        index
+    }
+
+    /// What came of it, once something did.
+    pub fn outcome(&self, index: usize) -> Option<&Outcome> {
+        let operation = &self.history().operations[index];
+        operation.completed.map(|_| &operation.outcome)
+    }
+
+    /// Asks and waits.
+    pub fn tell(&mut self, host: usize, key: &str, op: Op) -> Outcome {
+        let index = self.ask_host(host, key, op);
+        while self.outcome(index).is_none() && self.step() {}
+        self.outcome(index).cloned().unwrap_or(Outcome::Uncertain)
+    }
+
+    /// Reads, again and again until there is an answer; `None` if there is none within this time.
+    pub fn read_within(&mut self, host: usize, key: &str, at_most: Duration) -> Option<Outcome> {
+        let end = self.now() + at_most;
+        while self.now() < end && self.failure.is_none() {
+            let outcome = self.tell(host, key, Op::Read(Read::Value));
+            if outcome.answer().is_some() {
+                return Some(outcome);
+            }
+            self.run_for(Duration::from_millis(50));
+        }
+        None
+    }
+
+    /// Goes on until every machine that runs says that it is ready; whether that is so within this time.
+    pub fn run_until_ready(&mut self, at_most: Duration) -> bool {
+        let end = self.now() + at_most;
+        loop {
+            let all = self.machines.iter().all(|machine| machine.ready || machine.host.is_none());
+            if all && self.machines.iter().any(|machine| machine.ready) {
+                return true;
+            }
+            if self.now() >= end || self.failure.is_some() {
+                return false;
+            }
+            self.run_for(Duration::from_millis(100));
+        }
+    }
+}
