@@ -165,7 +165,8 @@ impl<'a> Search<'a> {
                 steps.push((completed, Step::Return(index)));
                 continue;
             }
-            let settling = self.calls.iter().enumerate().filter(|(_, other)| other.completed.is_some() && settles(call, other));
+            let settling =
+                self.calls.iter().enumerate().filter(|(_, other)| other.completed.is_some() && settles(call, other));
             self.settled_by[index] = settling.map(|(other, _)| other).collect();
             for &other in &self.settled_by[index] {
                 self.settling[other].push(index);
