@@ -444,7 +444,7 @@ impl Group {
                 });
                 let now = self.pulse.group_time(self.now);
                 let (_, answer) = evaluate(&operation.op, live.as_ref(), now, usize::MAX);
-                self.out.done(attempt, answer);
+                self.out.outcome(attempt, Outcome::Unchanged(answer));
             }
         }
     }

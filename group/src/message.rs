@@ -370,8 +370,11 @@ pub struct Operation {
 /// What came of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Done, or found to be done already.
+    /// Done, or found to be done already; the key's record remembers it.
     Done(Answer),
+    /// This attempt found that there is nothing to change, and changed nothing. Another attempt of the same operation
+    /// may find otherwise: not an answer while one may be under way.
+    Unchanged(Answer),
     /// This attempt had no effect and never will have. Another may.
     Refused(OpError),
     /// This attempt had no effect: another primary has the key, or will have it.

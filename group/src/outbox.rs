@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::message::{Base, Message, Write};
 use crate::number_set::NumberSet;
-use crate::op::{Answer, OpError};
+use crate::op::OpError;
 use crate::state::{Entry, GroupState};
 
 /// One thing to be remembered.
@@ -179,11 +179,6 @@ impl Outbox {
             let message = crate::message::ClientMessage::Outcome { attempt: attempt.attempt, outcome };
             self.send(&[attempt.origin], Message::Client(message));
         }
-    }
-
-    /// As [`Outbox::outcome`], for an operation that was done.
-    pub fn done(&mut self, attempt: Attempt, answer: Answer) {
-        self.outcome(attempt, crate::message::Outcome::Done(answer));
     }
 
     /// As [`Outbox::outcome`], for an attempt that had no effect.

@@ -16,8 +16,7 @@ use super::leases::holders_length;
 use super::primary::{Local, Primary};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{CommitteeMessage, Message, Write};
-use crate::op::Answer;
+use crate::message::{CommitteeMessage, Message, Outcome, Write};
 use crate::outbox::Attempt;
 use crate::record::Record;
 use crate::time::Time;
@@ -33,14 +32,14 @@ struct Round {
     sent_awake: Time,
     lease: bool,
     votes: BTreeSet<NodeId>,
-    reads: Vec<(Attempt, Answer)>,
+    reads: Vec<(Attempt, Outcome)>,
 }
 
 /// A primary's reads.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     /// Registered since the last round was sent.
-    registered: Vec<(Attempt, Answer)>,
+    registered: Vec<(Attempt, Outcome)>,
     rounds: VecDeque<Round>,
     next_attempt: u64,
     /// It may answer alone until then.
@@ -57,12 +56,12 @@ pub(super) struct QuorumRead {
 
 impl Reads {
     /// A read is answered once the ballot is confirmed by a round that is sent after this.
-    pub(super) fn register(&mut self, attempt: Attempt, answer: Answer) {
-        self.registered.push((attempt, answer));
+    pub(super) fn register(&mut self, attempt: Attempt, outcome: Outcome) {
+        self.registered.push((attempt, outcome));
     }
 
     /// All that waits.
-    pub(super) fn take_all(&mut self) -> Vec<(Attempt, Answer)> {
+    pub(super) fn take_all(&mut self) -> Vec<(Attempt, Outcome)> {
         let mut all = core::mem::take(&mut self.registered);
         all.extend(core::mem::take(&mut self.rounds).into_iter().flat_map(|round| round.reads));
         all
@@ -88,8 +87,8 @@ impl Primary {
         // The lease is looked at last, after the value was taken (PITFALLS 15).
         let clock = if ctx.config.defects.has(Defect::LeaseSleeps) { ctx.now.awake } else { ctx.now.time };
         if clock < self.reads.lease_until || ctx.config.defects.has(Defect::StaleRead) {
-            for (attempt, answer) in core::mem::take(&mut self.reads.registered) {
-                ctx.out.done(attempt, answer);
+            for (attempt, outcome) in core::mem::take(&mut self.reads.registered) {
+                ctx.out.outcome(attempt, outcome);
             }
             return;
         }
@@ -99,7 +98,7 @@ impl Primary {
         }
     }
 
-    fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, Answer)>, lease: bool) {
+    fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, Outcome)>, lease: bool) {
         self.reads.next_attempt += 1;
         let attempt = self.reads.next_attempt;
         let round =
@@ -126,8 +125,8 @@ impl Primary {
         let (sent, sent_awake, lease) = (round.sent, round.sent_awake, round.lease);
         // A later round was sent after every read of the earlier ones was registered: it confirms those too.
         for round in self.reads.rounds.drain(..=index) {
-            for (attempt, answer) in round.reads {
-                ctx.out.done(attempt, answer);
+            for (attempt, outcome) in round.reads {
+                ctx.out.outcome(attempt, outcome);
             }
         }
         if lease {

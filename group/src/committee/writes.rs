@@ -12,10 +12,10 @@ use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
 use crate::evaluate::{Change, Live, evaluate};
-use crate::message::{CommitteeMessage, Message, Write};
-use crate::op::{Answer, OpError, Refusal, Version};
+use crate::message::{CommitteeMessage, Message, Outcome, Write};
+use crate::op::{Op, OpError, Refusal, Version};
 use crate::outbox::Attempt;
-use crate::record::{DoneOp, LIVE_IDS_MAX, Record};
+use crate::record::{DoneOp, LIVE_IDS_MAX, OpId, Record};
 use crate::table::Lookup;
 use crate::time::{Time, WallMillis};
 
@@ -34,7 +34,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct InFlight {
     pub(super) write: Write,
     /// Who is answered what, once it is chosen.
-    pub(super) waiters: Vec<(Attempt, Answer)>,
+    pub(super) waiters: Vec<(Attempt, Outcome)>,
     votes: Vec<NodeId>,
     sent: Time,
 }
@@ -45,7 +45,7 @@ struct Draft {
     record: Option<Arc<Record>>,
     /// It differs from the chosen one.
     changed: bool,
-    waiters: Vec<(Attempt, Answer)>,
+    waiters: Vec<(Attempt, Outcome)>,
 }
 
 impl Primary {
@@ -97,8 +97,8 @@ impl Primary {
             let record = Arc::new(Record { number, ..record });
             self.put_in_flight(ctx, Write { key: key.clone(), record }, draft.waiters);
         } else {
-            for (attempt, answer) in draft.waiters {
-                self.reads.register(attempt, answer);
+            for (attempt, outcome) in draft.waiters {
+                self.reads.register(attempt, outcome);
             }
             self.run(ctx, local, key);
         }
@@ -112,7 +112,7 @@ impl Primary {
         self.put_in_flight(ctx, write, Vec::new());
     }
 
-    pub(super) fn put_in_flight(&mut self, ctx: &mut Context<'_>, write: Write, waiters: Vec<(Attempt, Answer)>) {
+    pub(super) fn put_in_flight(&mut self, ctx: &mut Context<'_>, write: Write, waiters: Vec<(Attempt, Outcome)>) {
         self.keys.entry(write.key.clone()).or_default().in_flight += 1;
         self.unsent.push(write.clone());
         let in_flight = InFlight { write, waiters, votes: Vec::new(), sent: ctx.now.time };
@@ -199,8 +199,8 @@ impl Primary {
     pub(super) fn on_chosen(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, in_flight: InFlight) {
         let InFlight { write, waiters, .. } = in_flight;
         local.table.put(&write.key, write.record.clone());
-        for (attempt, answer) in waiters {
-            ctx.out.done(attempt, answer);
+        for (attempt, outcome) in waiters {
+            ctx.out.outcome(attempt, outcome);
         }
         if let Some(queue) = self.keys.get_mut(&write.key) {
             queue.in_flight -= 1;
@@ -283,7 +283,7 @@ impl Draft {
         if !ctx.config.defects.has(Defect::NoIds)
             && let Some(answer) = self.record.as_ref().and_then(|record| record.answer_of(&pending.id))
         {
-            self.waiters.push((pending.attempt, answer.clone()));
+            self.waiters.push((pending.attempt, Outcome::Done(answer.clone())));
             return;
         }
         let live = self.record.as_ref().and_then(|record| {
@@ -293,8 +293,13 @@ impl Draft {
         let value_bytes_max = ctx.state.settings.value_bytes_max as usize;
         let (change, answer) = evaluate(&pending.op, live.as_ref(), local.group_time, value_bytes_max);
         let (value, deadline) = match change {
+            // A client that gave its own id is owed the first answer, also where that was "no".
+            Change::None if matches!(pending.id, OpId::Client(_)) && !matches!(pending.op, Op::Read(_)) => {
+                let before = self.record.as_deref();
+                (before.and_then(|record| record.value.clone()), before.and_then(|record| record.deadline))
+            }
             Change::None => {
-                self.waiters.push((pending.attempt, answer));
+                self.waiters.push((pending.attempt, Outcome::Unchanged(answer)));
                 return;
             }
             Change::Put(value, deadline) => (Some(value), deadline),
@@ -316,7 +321,7 @@ impl Draft {
             return;
         }
         record.done.push(DoneOp { id: pending.id.clone(), horizon: pending.horizon, answer: answer.clone() });
-        self.waiters.push((pending.attempt, answer));
+        self.waiters.push((pending.attempt, Outcome::Done(answer)));
         self.record = Some(Arc::new(record));
         self.changed = true;
     }

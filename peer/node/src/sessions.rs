@@ -15,7 +15,7 @@ use core::time::Duration;
 use group::Group;
 use group::ballot::TermBallot;
 use group::message::{ClientMessage, Message, Operation, Outcome};
-use group::op::{Op, OpError, ReadMode, Refusal};
+use group::op::{Answer, Op, OpError, ReadMode, Refusal};
 use group::record::OpId;
 use group::time::{Now, Time};
 use overlay::{Key, NodeId};
@@ -42,6 +42,8 @@ struct Session {
     current: Option<(u64, TermBallot)>,
     /// Attempts whose effect is not known.
     unresolved: BTreeSet<u64>,
+    /// An attempt found nothing to change while another was under way.
+    unchanged: Option<Answer>,
     /// A relaxed read was refused by this node itself: ask the primary.
     ask_primary: bool,
     /// When it is looked at next.
@@ -135,6 +137,7 @@ impl Sessions {
             deadline,
             current: None,
             unresolved: BTreeSet::new(),
+            unchanged: None,
             ask_primary: false,
             due,
         };
@@ -157,6 +160,16 @@ impl Sessions {
                 session.unresolved.remove(&attempt);
                 self.finish(ctx, sequence, Ok(answer));
             }
+            Outcome::Unchanged(answer) => {
+                session.unresolved.remove(&attempt);
+                if session.is_unresolved() {
+                    // Another attempt may find something to change, or has: its word counts.
+                    session.unchanged = Some(answer);
+                    self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
+                } else {
+                    self.finish(ctx, sequence, Ok(answer));
+                }
+            }
             Outcome::Refused(error) => {
                 session.unresolved.remove(&attempt);
                 match error {
@@ -169,6 +182,9 @@ impl Sessions {
             }
             Outcome::NotPrimary => {
                 session.unresolved.remove(&attempt);
+                if let Some(answer) = session.unchanged.clone().filter(|_| !session.is_unresolved()) {
+                    return self.finish(ctx, sequence, Ok(answer));
+                }
                 session.ask_primary = true;
                 self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
             }
@@ -302,7 +318,7 @@ impl Sessions {
         }
     }
 
-    fn finish(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, result: Result<group::op::Answer, OpError>) {
+    fn finish(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, result: Result<Answer, OpError>) {
         let Some(session) = self.sessions.remove(&sequence) else { return };
         self.due.remove(&(session.due, sequence));
         let key = session.request.key.clone();
