@@ -250,20 +250,15 @@ impl Committee {
         !self.unsettled.is_empty()
     }
 
-    /// Settled writes behind `n` in a piece, in order, as long as all numbers from there on are kept; `None` otherwise.
+    /// Settled writes behind `n`, up to `last`, in a piece, in order; `None` where not all of those numbers are kept:
+    /// some came another way, or are let go.
     pub fn since(&self, n: u64, last: u64, piece: KeyRange) -> Option<impl Iterator<Item = &Write>> {
-        let first_kept = self.kept.first_key_value().map_or(u64::MAX, |(n, _)| *n);
-        if last > n && first_kept > n + 1 {
+        let wanted = last.saturating_sub(n);
+        let behind = move || self.kept.range(n.saturating_add(1)..).take_while(move |(number, _)| **number <= last);
+        if behind().count() as u64 != wanted || behind().any(|(_, kept)| !kept.settled) {
             return None;
         }
-        Some(
-            self.kept
-                .range(n + 1..=last.max(n + 1))
-                .filter(move |(number, kept)| {
-                    **number <= last && kept.settled && piece.contains(kept.write.key.point())
-                })
-                .map(|(_, kept)| &kept.write),
-        )
+        Some(behind().map(|(_, kept)| &kept.write).filter(move |write| piece.contains(write.key.point())))
     }
 
     /// Writes what moved to the store; at most once a batch.
