@@ -23,6 +23,8 @@ const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// The leader's notes; every member keeps them, since any may come to lead.
 #[derive(Debug)]
 pub struct Duties {
+    /// The terms that this node last said it is complete for.
+    told: Vec<Term>,
     progress: BTreeMap<NodeId, Progress>,
     joiners: BTreeMap<PeerKey, (Member, Time)>,
     addresses: BTreeMap<NodeId, Vec<String>>,
@@ -38,6 +40,7 @@ impl Duties {
     /// Nothing noted yet.
     pub fn new(now: Time) -> Duties {
         Duties {
+            told: Vec::new(),
             progress: BTreeMap::new(),
             joiners: BTreeMap::new(),
             addresses: BTreeMap::new(),
@@ -132,9 +135,19 @@ impl Group {
         }
     }
 
+    /// Says how far this node has come, where that has changed: newcomers and epochs wait for it.
+    pub(crate) fn tell_progress(&mut self) {
+        let parts: Vec<_> = self.state.parts().collect();
+        let (complete, _) = self.acceptor.progress(self.state.epoch, &parts);
+        if self.duties.told != complete {
+            self.send_progress();
+        }
+    }
+
     fn send_progress(&mut self) {
         let parts: Vec<_> = self.state.parts().collect();
         let (complete, marks) = self.acceptor.progress(self.state.epoch, &parts);
+        self.duties.told.clone_from(&complete);
         let progress = Progress { applied: self.state.applied, complete, marks };
         let nodes = self.state.nodes();
         self.out.send_after(&nodes, Message::Progress(progress));
@@ -175,8 +188,13 @@ impl Group {
     fn divide(&mut self) -> Option<Entry> {
         let able: Vec<NodeId> = self.state.nodes().into_iter().filter(|node| self.is_able(*node)).collect();
         let current: Vec<(Point, NodeId)> = self.state.division.iter().map(|part| (part.start, part.node)).collect();
-        let kept: Vec<Term> =
-            self.state.division.iter().filter(|part| !self.is_stale(part.node, part.term)).map(|part| part.term).collect();
+        let kept: Vec<Term> = self
+            .state
+            .division
+            .iter()
+            .filter(|part| !self.is_stale(part.node, part.term))
+            .map(|part| part.term)
+            .collect();
         let calm = self.now.time.since(self.duties.changed) >= self.config.timing.calm;
         let view = DivisionView { range: self.state.range, current: &current, able: &able, calm };
         let proposed = (self.config.divide)(&view);

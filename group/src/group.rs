@@ -140,14 +140,7 @@ impl Group {
         group
     }
 
-    fn start(
-        config: GroupConfig,
-        me: NodeId,
-        state: GroupState,
-        now: Now,
-        seed: u64,
-        stored: Option<Stored>,
-    ) -> Group {
+    fn start(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64, stored: Option<Stored>) -> Group {
         let quiet_until = Acceptor::quiet_after(now.time, &state.settings);
         let (durable, memory) = (config.durable, config.memory_bytes_max);
         let whole = stored.as_ref().is_none_or(|stored| stored.empty);
@@ -324,7 +317,10 @@ impl Group {
         }
         match message {
             Message::Heartbeat(heartbeat) => self.on_heartbeat(from, heartbeat),
-            Message::Progress(progress) => self.duties.on_progress(from.node, progress),
+            Message::Progress(progress) => {
+                self.duties.on_progress(from.node, progress);
+                self.do_duties();
+            }
             Message::Addresses(addresses) => self.duties.on_addresses(from.node, addresses),
             Message::Log(message) => self.on_log_message(from.node, message),
             Message::Committee(message) => self.on_committee_message(from.node, message),
@@ -544,6 +540,7 @@ impl Group {
             self.apply_chosen();
             self.do_duties();
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
+            self.tell_progress();
         }
         for primary in self.primaries.values_mut() {
             primary.on_tick(&mut context!(self), &mut local!(self));
@@ -579,10 +576,9 @@ impl Group {
                 continue;
             }
             self.flush();
-            if self.out.flush() {
-                continue;
+            if !self.out.flush() && !self.out.has_more() {
+                return None;
             }
-            return self.out.poll_ready();
         }
     }
 

@@ -60,7 +60,9 @@ impl NumberSet {
             first = before;
             last = last.max(before_last);
         }
-        while let Some((next, next_last)) = self.above.range(first..=last.saturating_add(1)).next().map(|(a, b)| (*a, *b)) {
+        while let Some((next, next_last)) =
+            self.above.range(first..=last.saturating_add(1)).next().map(|(a, b)| (*a, *b))
+        {
             self.above.remove(&next);
             last = last.max(next_last);
         }

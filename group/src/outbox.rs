@@ -91,6 +91,9 @@ pub enum GroupOutput {
     Note(Box<str>),
 }
 
+/// A message and its receivers.
+type Addressed = (Vec<NodeId>, Message);
+
 /// Collects outputs; see the module's text.
 #[derive(Debug)]
 pub struct Outbox {
@@ -100,9 +103,9 @@ pub struct Outbox {
     loopback: VecDeque<Message>,
     changes: Vec<Durable>,
     /// Waits for the changes collected now.
-    after: Vec<(Vec<NodeId>, Message)>,
+    after: Vec<Addressed>,
     /// Waits for batches handed out; tokens ascend.
-    waiting: VecDeque<(u64, Vec<(Vec<NodeId>, Message)>)>,
+    waiting: VecDeque<(u64, Vec<Addressed>)>,
     next_token: u64,
     /// The highest token that is durable.
     persisted: u64,
@@ -228,6 +231,11 @@ impl Outbox {
             self.waiting.push_back((self.next_token - 1, after));
         }
         true
+    }
+
+    /// Is there anything to poll?
+    pub fn has_more(&self) -> bool {
+        !self.ready.is_empty() || !self.loopback.is_empty()
     }
 
     /// The next message to oneself.

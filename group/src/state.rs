@@ -123,11 +123,8 @@ impl GroupState {
     /// The first state of a network's first group: one member, the whole ring.
     pub fn founded(ring: RingId, id: GroupId, founder: Member, settings: Settings) -> GroupState {
         let applied = Slot(1);
-        let division = alloc::vec![Assignment {
-            start: KeyRange::FULL.start(),
-            node: founder.node,
-            term: Term::new(applied, 0),
-        }];
+        let division =
+            alloc::vec![Assignment { start: KeyRange::FULL.start(), node: founder.node, term: Term::new(applied, 0) }];
         GroupState {
             ring,
             id,
@@ -178,9 +175,10 @@ impl GroupState {
 
     /// All sub-ranges with their primaries' ballots.
     pub fn parts(&self) -> impl Iterator<Item = (KeyRange, TermBallot)> + '_ {
-        self.division.iter().enumerate().map(|(index, part)| {
-            (self.part(index), TermBallot { epoch: self.epoch, term: part.term, node: part.node })
-        })
+        self.division
+            .iter()
+            .enumerate()
+            .map(|(index, part)| (self.part(index), TermBallot { epoch: self.epoch, term: part.term, node: part.node }))
     }
 
     /// The assignment of a point of the range.
@@ -350,7 +348,10 @@ mod tests {
         let (a, b) = (member(1, 1), member(2, 1));
         state.apply(Slot(2), &Entry::Next(alloc::vec![a.clone(), b.clone()]));
         let half = Point(1 << 127);
-        state.apply(Slot(3), &Entry::Division { parts: alloc::vec![(Point(0), a.node), (half, b.node)], kept: Vec::new() });
+        state.apply(
+            Slot(3),
+            &Entry::Division { parts: alloc::vec![(Point(0), a.node), (half, b.node)], kept: Vec::new() },
+        );
         let terms: Vec<_> = state.division.iter().map(|part| part.term).collect();
         assert_eq!(terms, [Term::new(Slot(3), 0), Term::new(Slot(3), 1)]);
         let quarter = Point(1 << 126);

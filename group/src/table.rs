@@ -52,7 +52,16 @@ pub struct Table {
 impl Table {
     /// An empty table. `whole`: the store behind it is empty too, or there is none (`alone`).
     pub fn new(bytes_max: usize, whole: bool, alone: bool) -> Table {
-        Table { held: BTreeMap::new(), loading: BTreeSet::new(), bytes: 0, bytes_max, whole, alone, hand: None, watched: None }
+        Table {
+            held: BTreeMap::new(),
+            loading: BTreeSet::new(),
+            bytes: 0,
+            bytes_max,
+            whole,
+            alone,
+            hand: None,
+            watched: None,
+        }
     }
 
     /// Is every record in memory?
@@ -197,7 +206,8 @@ impl Table {
     /// Records in memory within a range, in ring order, behind `after`; only complete where the table is whole.
     pub fn scan(&self, range: KeyRange, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
         use core::ops::Bound;
-        let from = after.map_or_else(|| Bound::Included(Key::first_at(range.start())), |key| Bound::Excluded(key.clone()));
+        let from =
+            after.map_or_else(|| Bound::Included(Key::first_at(range.start())), |key| Bound::Excluded(key.clone()));
         // A piece of an interval map never runs across point zero, so ring order is key order.
         self.held
             .range((from, Bound::Unbounded))

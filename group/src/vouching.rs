@@ -108,8 +108,11 @@ impl Group {
         vouching.answered.insert(from);
         let log_holds = vouch.epoch != self.state.epoch
             || (vouch.promised <= self.log.promised()
-                && vouch.accepted.is_none_or(|slot| slot <= self.state.applied || Some(slot) <= self.log.last_accepted()));
-        if !(log_holds && self.acceptor.may_vouch(vouch)) && !self.config.defects.has(Defect::Amnesia) {
+                && vouch
+                    .accepted
+                    .is_none_or(|slot| slot <= self.state.applied || Some(slot) <= self.log.last_accepted()));
+        let holds = log_holds && self.acceptor.may_vouch(vouch);
+        if !holds && !self.config.defects.has(Defect::Amnesia) {
             self.vouching = None;
             self.failed_with("its store lacks something that it had acknowledged");
             return;

@@ -13,5 +13,5 @@ mod range;
 
 pub use id::{Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
 pub use interval_map::IntervalMap;
-pub use point::{Key, KeyError, Point, KEY_BYTES_MAX};
+pub use point::{KEY_BYTES_MAX, Key, KeyError, Point};
 pub use range::KeyRange;

@@ -22,14 +22,8 @@ const ROUND: Duration = Duration::from_millis(1000);
 
 fn main() {
     // `cargo bench` adds `--bench`.
-    let arguments = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with("--"))
-        .collect::<Vec<_>>();
-    let rounds = arguments
-        .first()
-        .and_then(|rounds| rounds.parse().ok())
-        .unwrap_or(9_usize);
+    let arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect::<Vec<_>>();
+    let rounds = arguments.first().and_then(|rounds| rounds.parse().ok()).unwrap_or(9_usize);
     let dir = arguments
         .get(1)
         .map_or_else(std::env::temp_dir, PathBuf::from)
@@ -38,14 +32,8 @@ fn main() {
     let mut variants: Vec<(&str, Box<dyn Variant>)> = vec![
         ("bare", Box::new(Bare::new(&dir.join("bare")))),
         ("engine", Box::new(Plain::new(&dir.join("engine")))),
-        (
-            "thread, 10,000 keys",
-            Box::new(Threads::new(&dir.join("thread"), 10_000)),
-        ),
-        (
-            "thread, ever new keys",
-            Box::new(Threads::new(&dir.join("fresh"), u64::MAX)),
-        ),
+        ("thread, 10,000 keys", Box::new(Threads::new(&dir.join("thread"), 10_000))),
+        ("thread, ever new keys", Box::new(Threads::new(&dir.join("fresh"), u64::MAX))),
     ];
     let mut rates = vec![Vec::new(); variants.len()];
     for round in 0..=rounds {
@@ -61,21 +49,11 @@ fn main() {
             }
         }
     }
-    println!(
-        "{WAITING} waiting, batches of one change of about 250 bytes, {rounds} rounds of {ROUND:?}"
-    );
+    println!("{WAITING} waiting, batches of one change of about 250 bytes, {rounds} rounds of {ROUND:?}");
     println!("{:>24} {:>12} {:>10}", "", "batches/s", "of bare");
     for ((name, _), own) in variants.iter().zip(&rates) {
-        let ratios = own
-            .iter()
-            .zip(&rates[0])
-            .map(|(own, bare)| own / bare)
-            .collect();
-        println!(
-            "{name:>24} {:>12.0} {:>9.0}%",
-            median(own.clone()),
-            100.0 * median(ratios)
-        );
+        let ratios = own.iter().zip(&rates[0]).map(|(own, bare)| own / bare).collect();
+        println!("{name:>24} {:>12.0} {:>9.0}%", median(own.clone()), 100.0 * median(ratios));
     }
     drop(variants);
     let _ = fs::remove_dir_all(&dir);
@@ -98,10 +76,7 @@ fn change(number: u64, keys: u64) -> Change {
         "a key of some length that names what it is about {:020}",
         (number % keys).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     );
-    Change::PutRecord(
-        Bytes::from(key),
-        Bytes::from(vec![number as u8; VALUE - 20]),
-    )
+    Change::PutRecord(Bytes::from(key), Bytes::from(vec![number as u8; VALUE - 20]))
 }
 
 /// Writes and syncs, in space that was written before, and knows nothing else.
@@ -115,19 +90,9 @@ const BARE_BYTES: u64 = 8 << 20;
 
 impl Bare {
     fn new(path: &Path) -> Bare {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .expect("a new file");
-        file.write_all_at(&vec![0; BARE_BYTES as usize], 0)
-            .and_then(|()| file.sync_all())
-            .expect("written ahead");
-        Bare {
-            file,
-            at: 0,
-            number: 0,
-        }
+        let file = OpenOptions::new().write(true).create_new(true).open(path).expect("a new file");
+        file.write_all_at(&vec![0; BARE_BYTES as usize], 0).and_then(|()| file.sync_all()).expect("written ahead");
+        Bare { file, at: 0, number: 0 }
     }
 }
 
@@ -136,9 +101,7 @@ impl Variant for Bare {
         let mut buffer = Vec::with_capacity(32 << 10);
         for _ in 0..WAITING {
             self.number += 1;
-            let Change::PutRecord(key, value) = change(self.number, u64::MAX) else {
-                unreachable!("as made above")
-            };
+            let Change::PutRecord(key, value) = change(self.number, u64::MAX) else { unreachable!("as made above") };
             buffer.extend_from_slice(&[0; 8]);
             buffer.extend_from_slice(&key);
             buffer.extend_from_slice(&value);
@@ -146,10 +109,7 @@ impl Variant for Bare {
         if self.at + buffer.len() as u64 > BARE_BYTES {
             self.at = 0;
         }
-        self.file
-            .write_all_at(&buffer, self.at)
-            .and_then(|()| self.file.sync_data())
-            .expect("written");
+        self.file.write_all_at(&buffer, self.at).and_then(|()| self.file.sync_data()).expect("written");
         self.at += buffer.len() as u64;
         WAITING
     }
@@ -163,12 +123,7 @@ struct Plain {
 
 impl Plain {
     fn new(dir: &Path) -> Plain {
-        Plain {
-            engine: Engine::open_dir(dir, &StoreConfig::default())
-                .expect("opens")
-                .0,
-            number: 0,
-        }
+        Plain { engine: Engine::open_dir(dir, &StoreConfig::default()).expect("opens").0, number: 0 }
     }
 }
 
@@ -178,9 +133,7 @@ impl Variant for Plain {
             self.number += 1;
             vec![change(self.number, 10_000)]
         });
-        self.engine
-            .append(batches.collect::<Vec<_>>())
-            .expect("appends");
+        self.engine.append(batches.collect::<Vec<_>>()).expect("appends");
         WAITING
     }
 
@@ -202,22 +155,13 @@ impl Threads {
     fn new(dir: &Path, keys: u64) -> Threads {
         let (engine, _) = Engine::open_dir(dir, &StoreConfig::default()).expect("opens");
         let (send, events) = channel();
-        let thread =
-            StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts");
-        Threads {
-            thread,
-            events,
-            keys,
-            handed: 0,
-            acknowledged: 0,
-        }
+        let thread = StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts");
+        Threads { thread, events, keys, handed: 0, acknowledged: 0 }
     }
 
     fn wait(&mut self) -> u64 {
         match self.events.recv().expect("the store lives") {
-            StoreEvent::Persisted(token) => {
-                token - std::mem::replace(&mut self.acknowledged, token)
-            }
+            StoreEvent::Persisted(token) => token - std::mem::replace(&mut self.acknowledged, token),
             StoreEvent::DiskLow(_) => 0,
             other => panic!("{other:?}"),
         }
@@ -228,8 +172,7 @@ impl Variant for Threads {
     fn commit(&mut self) -> u64 {
         while self.handed < self.acknowledged + WAITING {
             self.handed += 1;
-            self.thread
-                .persist(self.handed, vec![change(self.handed, self.keys)]);
+            self.thread.persist(self.handed, vec![change(self.handed, self.keys)]);
         }
         self.thread.submit();
         self.wait()

@@ -21,11 +21,7 @@ fn main() {
     let quick = std::env::args().any(|arg| arg == "--test");
     match std::env::args().nth(1).as_deref() {
         Some("--answer") => answer(),
-        _ => ask(if quick {
-            Duration::from_millis(50)
-        } else {
-            Duration::from_secs(SECONDS)
-        }),
+        _ => ask(if quick { Duration::from_millis(50) } else { Duration::from_secs(SECONDS) }),
     }
 }
 
@@ -38,24 +34,12 @@ struct Side {
 
 impl Side {
     fn start() -> Side {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut config = NetConfig::new("bench");
         config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()];
         let (tx, wake) = mpsc::sync_channel(1);
-        let net = Net::start(config, &Identity::random(), runtime.handle(), move || {
-            _ = tx.try_send(())
-        })
-        .unwrap();
-        Side {
-            net,
-            wake,
-            _runtime: runtime,
-            events: Vec::new(),
-        }
+        let net = Net::start(config, &Identity::random(), runtime.handle(), move || _ = tx.try_send(())).unwrap();
+        Side { net, wake, _runtime: runtime, events: Vec::new() }
     }
 
     /// What happened since, waiting a moment where nothing did.
@@ -80,16 +64,8 @@ fn answer() {
                     println!("{}/p2p/{}", addresses[0], side.net.handle().peer_id());
                     std::io::stdout().flush().unwrap();
                 }
-                NetEvent::Frames {
-                    peer,
-                    class,
-                    frames,
-                } if class != Class::Bulk => {
-                    out.extend(frames.iter().map(|frame| Outgoing {
-                        to: peer,
-                        class,
-                        frame: frame.slice(..16),
-                    }));
+                NetEvent::Frames { peer, class, frames } if class != Class::Bulk => {
+                    out.extend(frames.iter().map(|frame| Outgoing { to: peer, class, frame: frame.slice(..16) }));
                 }
                 NetEvent::PeerDown(_) => return,
                 _ => {}
@@ -100,15 +76,10 @@ fn answer() {
 }
 
 fn ask(time: Duration) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .arg("--answer")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        Command::new(std::env::current_exe().unwrap()).arg("--answer").stdout(Stdio::piped()).spawn().unwrap();
     let mut door = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut door)
-        .unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut door).unwrap();
     let (address, peer) = door.trim().rsplit_once("/p2p/").unwrap();
     let peer = peer_key_of(&peer.parse().unwrap()).unwrap();
     let mut side = Side::start();
@@ -117,10 +88,7 @@ fn ask(time: Duration) {
         side.next();
     }
 
-    println!(
-        "{:>9} {:>12} {:>14}",
-        "in flight", "requests/s", "CPU s/million"
-    );
+    println!("{:>9} {:>12} {:>14}", "in flight", "requests/s", "CPU s/million");
     for in_flight in [1, 16, 256, 1024] {
         rate(&mut side, &child, peer, in_flight, time);
     }
@@ -131,11 +99,7 @@ fn ask(time: Duration) {
 }
 
 fn rate(side: &mut Side, child: &Child, peer: PeerKey, in_flight: usize, time: Duration) {
-    let request = || Outgoing {
-        to: peer,
-        class: Class::Data,
-        frame: Bytes::from(vec![7; 64]),
-    };
+    let request = || Outgoing { to: peer, class: Class::Data, frame: Bytes::from(vec![7; 64]) };
     let mut out: Vec<Outgoing> = (0..in_flight).map(|_| request()).collect();
     let (began, cpu) = (Instant::now(), cpu(std::process::id()) + cpu(child.id()));
     let mut answers = 0;
@@ -151,10 +115,7 @@ fn rate(side: &mut Side, child: &Child, peer: PeerKey, in_flight: usize, time: D
     let took = began.elapsed().as_secs_f64();
     let cpu = crate::cpu(std::process::id()) + crate::cpu(child.id()) - cpu;
     let per_million = cpu / (answers as f64 / 1e6);
-    println!(
-        "{in_flight:>9} {:>12.0} {per_million:>14.2}",
-        answers as f64 / took
-    );
+    println!("{in_flight:>9} {:>12.0} {per_million:>14.2}", answers as f64 / took);
     // Let the last answers come before the next round counts its own.
     let rest = Instant::now() + Duration::from_millis(100);
     while Instant::now() < rest {
@@ -175,18 +136,8 @@ fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, bulk: bool) {
         }
         while bulk && side.net.send(&peer, Class::Bulk, chunk.clone()).is_ok() {}
         let sent = Instant::now();
-        side.net
-            .send(&peer, Class::Control, Bytes::from(vec![1; 64]))
-            .unwrap();
-        while !side.next().iter().any(|event| {
-            matches!(
-                event,
-                NetEvent::Frames {
-                    class: Class::Control,
-                    ..
-                }
-            )
-        }) {}
+        side.net.send(&peer, Class::Control, Bytes::from(vec![1; 64])).unwrap();
+        while !side.next().iter().any(|event| matches!(event, NetEvent::Frames { class: Class::Control, .. })) {}
         trips.push(sent.elapsed());
     }
     trips.sort();
@@ -206,17 +157,7 @@ fn cpu(pid: u32) -> f64 {
         return f64::NAN;
     };
     // Behind the name, which may hold anything: state is field 3, user and system time are 14 and 15.
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or("")
-        .split_whitespace()
-        .collect();
-    let ticks = |i: usize| {
-        fields
-            .get(i)
-            .and_then(|field| field.parse::<f64>().ok())
-            .unwrap_or(f64::NAN)
-    };
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|field| field.parse::<f64>().ok()).unwrap_or(f64::NAN);
     (ticks(11) + ticks(12)) / 100.0
 }

@@ -66,14 +66,6 @@ pub struct Peer {
 pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIADDR to enter one, --new to start one, \
                               or --profile home to look for one on the local network";
 
-/// Starts the node's loop, the store and the network.
-//
-// PLUG IN HERE: open the store, start the network, spawn the loop thread around `node::Node`, and return its handles.
-pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
-    let _ = (config, seat);
-    Err("this build has no node".into())
-}
-
 /// Runs a peer until it is told to stop.
 pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     start_log(config.log_format);
@@ -91,10 +83,7 @@ pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
 fn start_log(format: Format) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_target(false);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     // A second start within one process (a test) keeps the first log.
     let _ = match format {
         Format::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
@@ -123,19 +112,13 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
     // Before anything is started: a taken port should leave no trace.
     let resp_listener = bind(&runtime, "--resp", config.resp)?;
     let http_listener = bind(&runtime, "--http", config.http)?;
-    let signals = runtime
-        .block_on(async { Signals::new(stop_with_stdin) })
-        .map_err(|e| format!("no signals: {e}"))?;
+    let signals = runtime.block_on(async { Signals::new(stop_with_stdin) }).map_err(|e| format!("no signals: {e}"))?;
 
     let started = Instant::now();
     let mut registry = Registry::with_prefix("scatter");
     let router = Router::new();
     let metrics = Metrics::new(&mut registry);
-    let seat = Seat {
-        router: router.clone(),
-        registry: &mut registry,
-        runtime: &runtime,
-    };
+    let seat = Seat { router: router.clone(), registry: &mut registry, runtime: &runtime };
     let peer = launch(config, seat)?;
     registry.register_collector(Box::new(StatusMetrics(peer.status.clone())));
 
@@ -150,21 +133,11 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
             ..Settings::default()
         };
         let (backend, status) = (peer.backend.clone(), peer.status.clone());
-        let shared = Arc::new(Shared {
-            backend,
-            router,
-            status,
-            settings,
-            metrics,
-            started,
-        });
+        let shared = Arc::new(Shared { backend, router, status, settings, metrics, started });
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
     }
     if let Some(listener) = http_listener {
-        let shown = Shown {
-            status: peer.status.clone(),
-            registry: Arc::new(registry),
-        };
+        let shown = Shown { status: peer.status.clone(), registry: Arc::new(registry) };
         endpoints.push(runtime.spawn(async move {
             if let Err(error) = http::serve(listener, shown, stopped).await {
                 tracing::error!(%error, "the HTTP endpoint ended");
@@ -188,11 +161,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
     Ok(exit)
 }
 
-fn bind(
-    runtime: &Runtime,
-    flag: &str,
-    address: Option<SocketAddr>,
-) -> Result<Option<TcpListener>, String> {
+fn bind(runtime: &Runtime, flag: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {
     let Some(address) = address else {
         return Ok(None);
     };
@@ -209,50 +178,30 @@ fn local_address(listener: Option<&TcpListener>) -> Option<SocketAddr> {
 }
 
 /// The line that says that this peer serves.
-fn ready_line(
-    format: Format,
-    peer: &Peer,
-    resp: Option<SocketAddr>,
-    http: Option<SocketAddr>,
-) -> String {
+fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Option<SocketAddr>) -> String {
     match format {
         Format::Json => {
             // By hand for the order of the fields, which is part of how it is documented.
             let text = |text: &str| serde_json::Value::from(text).to_string();
-            let address = |address: Option<SocketAddr>| {
-                address.map_or("null".into(), |a| text(&a.to_string()))
-            };
+            let address = |address: Option<SocketAddr>| address.map_or("null".into(), |a| text(&a.to_string()));
             format!(
                 r#"{{"event":"ready","peer_id":{},"listen":[{}],"resp":{},"http":{}}}"#,
                 text(&peer.peer_id),
-                peer.listen
-                    .iter()
-                    .map(|listen| text(listen))
-                    .collect::<Vec<_>>()
-                    .join(","),
+                peer.listen.iter().map(|listen| text(listen)).collect::<Vec<_>>().join(","),
                 address(resp),
                 address(http),
             )
         }
         Format::Text => {
-            let address = |address: Option<SocketAddr>| {
-                address.map_or("off".into(), |address| address.to_string())
-            };
-            format!(
-                "ready peer={} resp={} http={}",
-                peer.peer_id,
-                address(resp),
-                address(http)
-            )
+            let address = |address: Option<SocketAddr>| address.map_or("off".into(), |address| address.to_string());
+            format!("ready peer={} resp={} http={}", peer.peer_id, address(resp), address(http))
         }
     }
 }
 
 /// Follows the peer from its start to its end.
 async fn live(peer: Peer, mut signals: Signals, ready_line: &str) -> ExitCode {
-    let Peer {
-        mut events, stop, ..
-    } = peer;
+    let Peer { mut events, stop, .. } = peer;
     let mut announced = false;
     loop {
         let event = tokio::select! {
@@ -335,8 +284,7 @@ impl Signals {
 
     /// Waits for the next one: its number.
     async fn next(&mut self) -> i32 {
-        let parent: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &mut self.parent
-        {
+        let parent: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &mut self.parent {
             Some(parent) => Box::pin(async {
                 parent.recv().await;
             }),

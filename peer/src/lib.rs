@@ -5,6 +5,7 @@ pub mod config;
 pub mod daemon;
 mod demo;
 pub mod http;
+pub mod machine;
 pub mod net;
 pub mod resp;
 pub mod status;

@@ -1,5 +1,5 @@
 //! `scatter`: the daemon and the client commands.
 
 fn main() -> std::process::ExitCode {
-    peer::cli::main(peer::daemon::launch)
+    peer::cli::main(peer::machine::launch)
 }

@@ -35,6 +35,9 @@ pub struct GroupStatus {
     pub range: RangeStatus,
     /// Who belongs to it.
     pub members: Vec<MemberStatus>,
+    /// A quorum of this epoch's members holds everything: any minority of them may be lost.
+    #[serde(default)]
+    pub established: bool,
     /// Who leads it, where that is known.
     pub leader: Option<String>,
     /// Who is primary for which part of the range.
@@ -138,15 +141,8 @@ pub trait StatusSource: Send + Sync + 'static {
 impl Status {
     /// Where a point lives, as far as the groups here tell.
     pub fn locate(&self, point: Point) -> Location {
-        let mut location = Location {
-            point: point.to_string(),
-            ..Location::default()
-        };
-        let Some(group) = self
-            .groups
-            .iter()
-            .find(|group| contains(&group.range.start, &group.range.end, point))
-        else {
+        let mut location = Location { point: point.to_string(), ..Location::default() };
+        let Some(group) = self.groups.iter().find(|group| contains(&group.range.start, &group.range.end, point)) else {
             return location;
         };
         location.group = Some(group.id.clone());
@@ -156,21 +152,14 @@ impl Status {
             .iter()
             .find(|primary| contains(&primary.start, &primary.end, point))
             .map(|primary| primary.peer_id.clone());
-        location.members = group
-            .members
-            .iter()
-            .map(|member| member.peer_id.clone())
-            .collect();
+        location.members = group.members.iter().map(|member| member.peer_id.clone()).collect();
         location
     }
 }
 
 /// Whether a point lies in an arc that is written as text. Unreadable text contains nothing.
 fn contains(start: &str, end: &str, point: Point) -> bool {
-    let (Ok(start), Ok(end)) = (
-        u128::from_str_radix(start, 16),
-        u128::from_str_radix(end, 16),
-    ) else {
+    let (Ok(start), Ok(end)) = (u128::from_str_radix(start, 16), u128::from_str_radix(end, 16)) else {
         return false;
     };
     KeyRange::new(Point(start), Point(end)).contains(point)

@@ -40,51 +40,18 @@ fn one_operation_each() {
 fn answers_as_json() {
     use std::os::unix::ffi::OsStrExt as _;
     let peer = Peer::start(&[]);
-    ends(
-        &peer.run(&["get", "a", "--output", "json"]),
-        1,
-        "{\"key\":\"a\",\"value\":null}\n",
-    );
-    ends(
-        &peer.run(&["set", "a", "x", "--output", "json"]),
-        0,
-        "{\"done\":true,\"key\":\"a\"}\n",
-    );
-    ends(
-        &peer.run(&["get", "a", "--output", "json"]),
-        0,
-        "{\"key\":\"a\",\"value\":\"x\"}\n",
-    );
-    ends(
-        &peer.run(&["cas", "a", "--absent", "y", "--output", "json"]),
-        1,
-        "{\"done\":false,\"key\":\"a\"}\n",
-    );
-    ends(
-        &peer.run(&["incr", "n", "--output", "json"]),
-        0,
-        "{\"key\":\"n\",\"value\":1}\n",
-    );
-    ends(
-        &peer.run(&["del", "n", "--output", "json"]),
-        0,
-        "{\"deleted\":1}\n",
-    );
+    ends(&peer.run(&["get", "a", "--output", "json"]), 1, "{\"key\":\"a\",\"value\":null}\n");
+    ends(&peer.run(&["set", "a", "x", "--output", "json"]), 0, "{\"done\":true,\"key\":\"a\"}\n");
+    ends(&peer.run(&["get", "a", "--output", "json"]), 0, "{\"key\":\"a\",\"value\":\"x\"}\n");
+    ends(&peer.run(&["cas", "a", "--absent", "y", "--output", "json"]), 1, "{\"done\":false,\"key\":\"a\"}\n");
+    ends(&peer.run(&["incr", "n", "--output", "json"]), 0, "{\"key\":\"n\",\"value\":1}\n");
+    ends(&peer.run(&["del", "n", "--output", "json"]), 0, "{\"deleted\":1}\n");
     let failed = peer.run(&["incr", "a", "--output", "json"]);
-    ends(
-        &failed,
-        4,
-        "{\"error\":\"ERR value is not an integer or out of range\",\"exit\":4}\n",
-    );
+    ends(&failed, 4, "{\"error\":\"ERR value is not an integer or out of range\",\"exit\":4}\n");
     // Bytes that are no text.
     let bytes = std::ffi::OsStr::from_bytes(b"\xff");
     let with_bytes = |words: &[&std::ffi::OsStr]| {
-        command(&[])
-            .env("SCATTER_ADDR", &peer.resp)
-            .args(words)
-            .args(["--output", "json"])
-            .output()
-            .unwrap()
+        command(&[]).env("SCATTER_ADDR", &peer.resp).args(words).args(["--output", "json"]).output().unwrap()
     };
     with_bytes(&["set".as_ref(), bytes, bytes]);
     ends(
@@ -107,33 +74,12 @@ fn what_goes_wrong_has_its_code() {
     ] {
         let output = command(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            output.stdout.is_empty() && !output.stderr.is_empty(),
-            "{arguments:?}"
-        );
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
     }
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
-    ends(
-        &command(&["get", "a", "--addr", &nobody]).output().unwrap(),
-        3,
-        "",
-    );
-    ends(
-        &command(&["set", "a", "b", "--addr", &nobody])
-            .output()
-            .unwrap(),
-        3,
-        "",
-    );
-    ends(
-        &command(&["status", "--http", &nobody]).output().unwrap(),
-        3,
-        "",
-    );
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    ends(&command(&["get", "a", "--addr", &nobody]).output().unwrap(), 3, "");
+    ends(&command(&["set", "a", "b", "--addr", &nobody]).output().unwrap(), 3, "");
+    ends(&command(&["status", "--http", &nobody]).output().unwrap(), 3, "");
     // A peer that answers so, or not at all.
     for (answer, arguments, code) in [
         ("-UNCERTAIN x\r\n", &["set", "a", "b"][..], 5),
@@ -154,10 +100,7 @@ fn what_goes_wrong_has_its_code() {
             let _ = stream.read(&mut [0; 1024]).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        let output = command(arguments)
-            .args(["--addr", &address])
-            .output()
-            .unwrap();
+        let output = command(arguments).args(["--addr", &address]).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{answer} {arguments:?}");
         peer.join().unwrap();
     }
@@ -169,26 +112,18 @@ fn a_password_by_file() {
     let file = directory.path().join("password");
     std::fs::write(&file, "hush\n").unwrap();
     let file = file.to_str().unwrap();
-    let peer = Peer::with(
-        command(&["run", "--new", "--resp", "0.0.0.0:0", "--http", "off"]),
-        &["--resp-password-file", file],
-    );
+    let peer =
+        Peer::with(command(&["run", "--new", "--resp", "0.0.0.0:0", "--http", "off"]), &["--resp-password-file", file]);
     assert_eq!(peer.http, "off");
     let port = peer.resp.rsplit(':').next().unwrap();
     let address = format!("127.0.0.1:{port}");
-    ends(
-        &command(&["get", "a", "--addr", &address]).output().unwrap(),
-        4,
-        "",
-    );
+    ends(&command(&["get", "a", "--addr", &address]).output().unwrap(), 4, "");
     let set = ["set", "a", "1", "--addr", &address, "--password-file", file];
     ends(&command(&set).output().unwrap(), 0, "OK\n");
     std::fs::write(file, "other").unwrap();
     ends(&command(&set).output().unwrap(), 4, "");
     // Without a password such an endpoint is not opened at all.
-    let refused = command(&["run", "--new", "--resp", "0.0.0.0:0"])
-        .output()
-        .unwrap();
+    let refused = command(&["run", "--new", "--resp", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("--resp-password-file"));
 }
@@ -201,28 +136,12 @@ fn ready_line_as_text_and_a_taken_port() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let resp = line
-        .trim()
-        .split(' ')
-        .find_map(|word| word.strip_prefix("resp="))
-        .unwrap()
-        .to_owned();
-    assert_eq!(
-        line,
-        format!("ready peer=12D3KooWAlone resp={resp} http=off\n")
-    );
-    let second = command(&["run", "--new", "--resp", &resp, "--http", "off"])
-        .output()
-        .unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let resp = line.trim().split(' ').find_map(|word| word.strip_prefix("resp=")).unwrap().to_owned();
+    assert_eq!(line, format!("ready peer=12D3KooWAlone resp={resp} http=off\n"));
+    let second = command(&["run", "--new", "--resp", &resp, "--http", "off"]).output().unwrap();
     assert!(!second.status.success());
-    assert!(
-        text(&second.stderr).contains("listens on"),
-        "{}",
-        text(&second.stderr)
-    );
+    assert!(text(&second.stderr).contains("listens on"), "{}", text(&second.stderr));
     signal(&child, Signal::INT);
     assert_eq!(end(&mut child, Duration::from_secs(5)).0, Some(0));
 }
@@ -241,14 +160,7 @@ fn signals_stop_politely_and_a_second_one_at_once() {
     }
     // One that does not get its work done is over within 10 s all the same.
     let stuck = || {
-        let mut command = command(&[
-            "run",
-            "--new",
-            "--resp",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
-        ]);
+        let mut command = command(&["run", "--new", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
         command.env("STAND_IN_STUCK", "1");
         Peer::with(command, &[])
     };
@@ -285,15 +197,10 @@ fn http_pages() {
     ] {
         assert!(metrics.contains(name), "{name} in {metrics}");
     }
-    assert!(
-        peer.get("/metrics")
-            .1
-            .contains("scatter_resp_commands_total{command=\"incrby\"} 1")
-    );
+    assert!(peer.get("/metrics").1.contains("scatter_resp_commands_total{command=\"incrby\"} 1"));
     let (code, status) = peer.get("/v1/status");
     assert_eq!(code, 200);
-    let status: serde_json::Value =
-        serde_json::from_str(status.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let status: serde_json::Value = serde_json::from_str(status.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     for field in ["peer_id", "network", "version", "uptime_s", "groups"] {
         assert!(!status[field].is_null(), "{field}");
     }
@@ -317,9 +224,7 @@ fn http_pages() {
     assert_eq!(http(&peer.http, "POST /v1/status HTTP/1.0\r\n\r\n").0, 405);
     // Garbage and silence.
     assert!([0, 400].contains(&http(&peer.http, "\u{1}\u{2}\r\n\r\n").0));
-    let _silent: Vec<_> = (0..50)
-        .map(|_| TcpStream::connect(&peer.http).unwrap())
-        .collect();
+    let _silent: Vec<_> = (0..50).map(|_| TcpStream::connect(&peer.http).unwrap()).collect();
     assert_eq!(peer.get("/healthz").0, 200);
     let output = peer.run(&["status"]);
     assert_eq!(output.status.code(), Some(0));
@@ -330,30 +235,16 @@ fn http_pages() {
 
 #[test]
 fn settings_and_where_they_are_from() {
-    let output = command(&[
-        "run",
-        "--new",
-        "--print-config",
-        "--output",
-        "json",
-        "--away",
-        "5",
-    ])
-    .env("SCATTER_CLUSTER", "attic")
-    .env(
-        "SCATTER_LISTEN",
-        "/ip4/127.0.0.1/tcp/1,/ip4/127.0.0.1/udp/1/quic-v1",
-    )
-    .output()
-    .unwrap();
+    let output = command(&["run", "--new", "--print-config", "--output", "json", "--away", "5"])
+        .env("SCATTER_CLUSTER", "attic")
+        .env("SCATTER_LISTEN", "/ip4/127.0.0.1/tcp/1,/ip4/127.0.0.1/udp/1/quic-v1")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0));
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(shown["away"]["origin"], "flag");
     assert_eq!(shown["cluster"]["origin"], "environment SCATTER_CLUSTER");
-    assert_eq!(
-        shown["listen"]["value"],
-        "/ip4/127.0.0.1/tcp/1,/ip4/127.0.0.1/udp/1/quic-v1"
-    );
+    assert_eq!(shown["listen"]["value"], "/ip4/127.0.0.1/tcp/1,/ip4/127.0.0.1/udp/1/quic-v1");
     assert_eq!(shown["max-group"]["origin"], "default");
 }
 
@@ -361,10 +252,7 @@ fn settings_and_where_they_are_from() {
 fn for_packagers() {
     for shell in ["bash", "zsh", "fish"] {
         let output = command(&["completions", shell]).output().unwrap();
-        assert!(
-            output.status.success() && text(&output.stdout).contains("scatter"),
-            "{shell}"
-        );
+        assert!(output.status.success() && text(&output.stdout).contains("scatter"), "{shell}");
     }
     let page = command(&["man"]).output().unwrap();
     assert!(page.status.success());
@@ -372,26 +260,7 @@ fn for_packagers() {
         assert!(text(&page.stdout).contains(word), "{word}");
     }
     assert!(command(&["--version"]).output().unwrap().status.success());
-    for subcommand in [
-        "run",
-        "demo",
-        "get",
-        "set",
-        "del",
-        "cas",
-        "incr",
-        "append",
-        "status",
-        "completions",
-        "man",
-    ] {
-        assert!(
-            command(&[subcommand, "--help"])
-                .output()
-                .unwrap()
-                .status
-                .success(),
-            "{subcommand}"
-        );
+    for subcommand in ["run", "demo", "get", "set", "del", "cas", "incr", "append", "status", "completions", "man"] {
+        assert!(command(&[subcommand, "--help"]).output().unwrap().status.success(), "{subcommand}");
     }
 }

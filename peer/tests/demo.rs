@@ -33,34 +33,17 @@ impl Demo {
         while !text.ends_with("demo ready\n") {
             assert!(out.read_line(&mut text).unwrap() > 0, "ended early: {text}");
         }
-        let word = |line: &str, name: &str| {
-            line.split(' ')
-                .find_map(|w| w.strip_prefix(name).map(str::to_owned))
-        };
+        let word = |line: &str, name: &str| line.split(' ').find_map(|w| w.strip_prefix(name).map(str::to_owned));
         let peers = text
             .lines()
-            .filter_map(|line| {
-                Some((
-                    word(line, "pid=")?.parse().ok()?,
-                    word(line, "resp=")?.parse().ok()?,
-                ))
-            })
+            .filter_map(|line| Some((word(line, "pid=")?.parse().ok()?, word(line, "resp=")?.parse().ok()?)))
             .collect();
-        Demo {
-            child,
-            text,
-            peers,
-            directory,
-        }
+        Demo { child, text, peers, directory }
     }
 
     fn wait_for_peers_to_end(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
-        while self
-            .peers
-            .iter()
-            .any(|(_, address)| TcpStream::connect(address).is_ok())
-        {
+        while self.peers.iter().any(|(_, address)| TcpStream::connect(address).is_ok()) {
             assert!(Instant::now() < deadline, "peers outlive the demo");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -79,13 +62,7 @@ fn a_demo_starts_serves_and_leaves_nothing_behind() {
     let mut demo = Demo::start("3");
     assert_eq!(demo.peers.len(), 3);
     for (_, address) in &demo.peers {
-        ends(
-            &command(&["set", "a", "1", "--addr", &address.to_string()])
-                .output()
-                .unwrap(),
-            0,
-            "OK\n",
-        );
+        ends(&command(&["set", "a", "1", "--addr", &address.to_string()]).output().unwrap(), 0, "OK\n");
     }
     // A peer that is killed comes back at the same place by the line that was printed.
     let (pid, address) = demo.peers[1];
@@ -94,24 +71,15 @@ fn a_demo_starts_serves_and_leaves_nothing_behind() {
     while !gone() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let line = demo
-        .text
-        .lines()
-        .find(|line| line.starts_with("peer 2: ") && line.contains(" run "))
-        .unwrap();
+    let line = demo.text.lines().find(|line| line.starts_with("peer 2: ") && line.contains(" run ")).unwrap();
     let mut again = Command::new("sh")
-        .args([
-            "-c",
-            &format!("exec {}", line.trim_start_matches("peer 2: ")),
-        ])
+        .args(["-c", &format!("exec {}", line.trim_start_matches("peer 2: "))])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut ready = String::new();
-    BufReader::new(again.stdout.take().unwrap())
-        .read_line(&mut ready)
-        .unwrap();
+    BufReader::new(again.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert!(ready.contains(&format!("resp={address}")), "{ready}");
     signal(&again, Signal::TERM);
     assert_eq!(end(&mut again, Duration::from_secs(10)).0, Some(0));
@@ -119,11 +87,7 @@ fn a_demo_starts_serves_and_leaves_nothing_behind() {
     signal(&demo.child, Signal::INT);
     assert_eq!(end(&mut demo.child, Duration::from_secs(15)).0, Some(0));
     demo.wait_for_peers_to_end();
-    assert_eq!(
-        std::fs::read_dir(demo.directory.path()).unwrap().count(),
-        0,
-        "nothing stays behind"
-    );
+    assert_eq!(std::fs::read_dir(demo.directory.path()).unwrap().count(), 0, "nothing stays behind");
 }
 
 #[test]

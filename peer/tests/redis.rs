@@ -22,21 +22,9 @@ impl Redis {
         if !installed("redis-server", &["--version"]) {
             return None;
         }
-        let address = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new("redis-server")
-            .args([
-                "--port",
-                &address.port().to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ])
+            .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -206,12 +194,7 @@ fn errors_and_edges_are_those_of_redis() {
         theirs.send(bytes);
         ours.send(bytes);
         let shown = &bytes[..bytes.len().min(40)];
-        assert_eq!(
-            show(ours.answer()),
-            show(theirs.answer()),
-            "{}",
-            shown.escape_ascii()
-        );
+        assert_eq!(show(ours.answer()), show(theirs.answer()), "{}", shown.escape_ascii());
     }
 }
 
@@ -242,20 +225,9 @@ fn compare(redis: &Redis, start: impl Fn() -> Server, steps: u64) {
         for step in 0..steps {
             let key = ["a", "b", "c", ""][chance(4)];
             let other = ["a", "b", "c", "d"][chance(4)];
-            let value = [
-                "1",
-                "-7",
-                "x",
-                "",
-                "9223372036854775807",
-                "a longer value \r\n with lines",
-                "012",
-            ][chance(7)];
+            let value = ["1", "-7", "x", "", "9223372036854775807", "a longer value \r\n with lines", "012"][chance(7)];
             // Never twice the same, so that it does not matter that one server is asked a little later than the other.
-            let (early, late) = (
-                (step * 1000 + 1000).to_string(),
-                (90_000_000 - step * 1000).to_string(),
-            );
+            let (early, late) = ((step * 1000 + 1000).to_string(), (90_000_000 - step * 1000).to_string());
             let time = [&early, &late, "-5", "0"][chance(4)];
             let flag = ["NX", "XX", "GT", "LT", "nx"][chance(5)];
             let set_option: &[&str] = [
@@ -303,12 +275,8 @@ fn compare(redis: &Redis, start: impl Fn() -> Server, steps: u64) {
             let (expected, answer) = (show(theirs.ask(&words)), show(ours.ask(&words)));
             if words[0] == b"TTL" {
                 // Rounded to seconds, a little before or after the half.
-                let seconds =
-                    |text: &str| text[1..].trim_end_matches(r"\r\n").parse::<i64>().unwrap();
-                assert!(
-                    (seconds(&answer) - seconds(&expected)).abs() <= 1,
-                    "{answer} {expected}"
-                );
+                let seconds = |text: &str| text[1..].trim_end_matches(r"\r\n").parse::<i64>().unwrap();
+                assert!((seconds(&answer) - seconds(&expected)).abs() <= 1, "{answer} {expected}");
                 continue;
             }
             assert_eq!(answer, expected, "step {step} of RESP{protocol}: {asked}");
@@ -317,17 +285,10 @@ fn compare(redis: &Redis, start: impl Fn() -> Server, steps: u64) {
 }
 
 fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}\n{text}\n{errors}"
-    );
+    assert!(output.status.success(), "{program} {arguments:?}\n{text}\n{errors}");
     text
 }
 
@@ -340,14 +301,7 @@ fn redis_cli() {
     let port = server.address.port().to_string();
     for protocol in ["-2", "-3"] {
         let cli = |line: &str| {
-            run(
-                "redis-cli",
-                &[
-                    &["-p", &port, protocol],
-                    &line.split(' ').collect::<Vec<_>>()[..],
-                ]
-                .concat(),
-            )
+            run("redis-cli", &[&["-p", &port, protocol], &line.split(' ').collect::<Vec<_>>()[..]].concat())
         };
         assert_eq!(cli("DEL a"), if protocol == "-2" { "0\n" } else { "1\n" });
         assert_eq!(cli("SET a hello"), "OK\n");
@@ -427,13 +381,7 @@ r = redis.from_url('redis://127.0.0.1:' + sys.argv[1], decode_responses=True, cl
 assert r.set('k', 'v') and r.get('k') == 'v' and r.client_getname() == 'me'
 print('done')
 ";
-    assert_eq!(
-        run(
-            "python3",
-            &["-c", script, &server.address.port().to_string()]
-        ),
-        "done\n"
-    );
+    assert_eq!(run("python3", &["-c", script, &server.address.port().to_string()]), "done\n");
 }
 
 #[test]
@@ -442,24 +390,13 @@ fn redis_rs() {
     for protocol in ["resp2", "resp3"] {
         let url = format!("redis://{}/?protocol={protocol}", server.address);
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-        let mut ask = |words: &[&str]| {
-            redis::cmd(words[0])
-                .arg(&words[1..])
-                .query::<redis::Value>(&mut connection)
-        };
+        let mut ask = |words: &[&str]| redis::cmd(words[0]).arg(&words[1..]).query::<redis::Value>(&mut connection);
         assert_eq!(ask(&["SET", "a", "1"]).unwrap(), redis::Value::Okay);
-        assert_eq!(
-            ask(&["GET", "a"]).unwrap(),
-            redis::Value::BulkString(b"1".to_vec())
-        );
+        assert_eq!(ask(&["GET", "a"]).unwrap(), redis::Value::BulkString(b"1".to_vec()));
         assert_eq!(ask(&["GET", "none"]).unwrap(), redis::Value::Nil);
         let error = ask(&["KEYS", "*"]).unwrap_err();
         assert!(error.to_string().contains("not supported"), "{error}");
-        let sum: Vec<i64> = redis::pipe()
-            .incr("n", 2)
-            .incr("n", 3)
-            .query(&mut connection)
-            .unwrap();
+        let sum: Vec<i64> = redis::pipe().incr("n", 2).incr("n", 3).query(&mut connection).unwrap();
         assert_eq!(sum[1] - sum[0], 3);
     }
 }
@@ -467,22 +404,12 @@ fn redis_rs() {
 #[test]
 fn errors_reach_redis_rs_as_errors() {
     let server = Server::start(Manner::Failing(group::op::OpError::Uncertain));
-    let mut connection = redis::Client::open(format!("redis://{}", server.address))
-        .unwrap()
-        .get_connection()
-        .unwrap();
-    let error = redis::cmd("INCR")
-        .arg("n")
-        .query::<i64>(&mut connection)
-        .unwrap_err();
+    let mut connection = redis::Client::open(format!("redis://{}", server.address)).unwrap().get_connection().unwrap();
+    let error = redis::cmd("INCR").arg("n").query::<i64>(&mut connection).unwrap_err();
     assert_eq!(error.code(), Some("UNCERTAIN"));
-    let error = redis::cmd("GET")
-        .arg("n")
-        .query::<i64>(&mut connection)
-        .unwrap_err();
+    let error = redis::cmd("GET").arg("n").query::<i64>(&mut connection).unwrap_err();
     assert!(
-        error.to_string().to_uppercase().contains("TRYAGAIN")
-            || error.to_string().contains("no answer"),
+        error.to_string().to_uppercase().contains("TRYAGAIN") || error.to_string().contains("no answer"),
         "{error}"
     );
 }

@@ -21,17 +21,11 @@ fn connection_commands() {
         &[
             ("PING", r"+PONG\r\n"),
             ("ping hello", r"$5\r\nhello\r\n"),
-            (
-                "PING a b",
-                r"-ERR wrong number of arguments for \'ping\' command\r\n",
-            ),
+            ("PING a b", r"-ERR wrong number of arguments for \'ping\' command\r\n"),
             ("ECHO hi", r"$2\r\nhi\r\n"),
             ("SELECT 0", r"+OK\r\n"),
             ("SELECT 1", r"-ERR DB index is out of range\r\n"),
-            (
-                "SELECT x",
-                r"-ERR value is not an integer or out of range\r\n",
-            ),
+            ("SELECT x", r"-ERR value is not an integer or out of range\r\n"),
             ("CLIENT GETNAME", r"$-1\r\n"),
             ("CLIENT SETNAME me", r"+OK\r\n"),
             ("CLIENT GETNAME", r"$2\r\nme\r\n"),
@@ -41,49 +35,27 @@ fn connection_commands() {
             ),
             ("CLIENT SETINFO LIB-NAME lib", r"+OK\r\n"),
             ("CLIENT SETINFO lib-ver 1.2", r"+OK\r\n"),
-            (
-                "CLIENT SETINFO nope 1",
-                r"-ERR Unrecognized option \'nope\'\r\n",
-            ),
+            ("CLIENT SETINFO nope 1", r"-ERR Unrecognized option \'nope\'\r\n"),
             (
                 "CLIENT TRACKING ON",
                 r"-ERR CLIENT TRACKING is not supported: keys are not watched for clients\' caches\r\n",
             ),
-            (
-                "CLIENT MAINT_NOTIFICATIONS ON",
-                r"-ERR unknown subcommand \'MAINT_NOTIFICATIONS\'. Try CLIENT HELP.\r\n",
-            ),
+            ("CLIENT MAINT_NOTIFICATIONS ON", r"-ERR unknown subcommand \'MAINT_NOTIFICATIONS\'. Try CLIENT HELP.\r\n"),
             ("AUTH default whatever", r"+OK\r\n"),
             ("HELLO 4", r"-NOPROTO unsupported protocol version\r\n"),
             ("CONFIG GET save", r"*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
-            (
-                "CONFIG GET databases",
-                r"*2\r\n$9\r\ndatabases\r\n$1\r\n1\r\n",
-            ),
+            ("CONFIG GET databases", r"*2\r\n$9\r\ndatabases\r\n$1\r\n1\r\n"),
             ("CONFIG GET nope", r"*0\r\n"),
             ("COMMAND INFO nope", r"*1\r\n$-1\r\n"),
-            (
-                "CLUSTER INFO",
-                r"-ERR This instance has cluster support disabled\r\n",
-            ),
-            (
-                "foo",
-                r"-ERR unknown command \'foo\', with args beginning with: \r\n",
-            ),
-            (
-                "foo a b",
-                r"-ERR unknown command \'foo\', with args beginning with: \'a\' \'b\' \r\n",
-            ),
+            ("CLUSTER INFO", r"-ERR This instance has cluster support disabled\r\n"),
+            ("foo", r"-ERR unknown command \'foo\', with args beginning with: \r\n"),
+            ("foo a b", r"-ERR unknown command \'foo\', with args beginning with: \'a\' \'b\' \r\n"),
             ("RESET", r"+RESET\r\n"),
             ("CLIENT GETNAME", r"$-1\r\n"),
         ],
     );
     let mut client = server.client();
-    assert!(
-        client
-            .line("HELLO 3 SETNAME me")
-            .starts_with(r"%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n")
-    );
+    assert!(client.line("HELLO 3 SETNAME me").starts_with(r"%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"));
     assert_eq!(client.line("CLIENT GETNAME"), r"$2\r\nme\r\n");
     assert_eq!(client.line("GET absent"), r"_\r\n");
     assert!(client.line("INFO").starts_with("="));
@@ -102,30 +74,13 @@ fn connection_commands() {
 fn refused_commands_say_why() {
     let server = Server::start(Manner::Prompt);
     let mut client = server.client();
-    for line in [
-        "SCAN 0",
-        "KEYS *",
-        "MULTI",
-        "EXEC",
-        "WATCH a",
-        "EVAL x 0",
-        "SUBSCRIBE a",
-        "FLUSHALL",
-        "MSETNX a 1",
-    ] {
+    for line in ["SCAN 0", "KEYS *", "MULTI", "EXEC", "WATCH a", "EVAL x 0", "SUBSCRIBE a", "FLUSHALL", "MSETNX a 1"] {
         let answer = client.line(line);
         let name = line.split(' ').next().unwrap();
-        assert!(
-            answer.starts_with(&format!("-ERR {name} is not supported: ")),
-            "{answer}"
-        );
+        assert!(answer.starts_with(&format!("-ERR {name} is not supported: ")), "{answer}");
     }
     for line in ["SCATTER.LEASE k me 1000", "SCATTER.UNLEASE k me"] {
-        assert!(
-            client
-                .line(line)
-                .contains("is not available in this version")
-        );
+        assert!(client.line(line).contains("is not available in this version"));
     }
 }
 
@@ -151,43 +106,22 @@ fn values_and_conditions() {
             ("SET a 4 EX 1 PX 1", r"-ERR syntax error\r\n"),
             ("SET a 4 EX 1 KEEPTTL", r"-ERR syntax error\r\n"),
             ("SET a 4 KEEPTTL PX 1", r"-ERR syntax error\r\n"),
-            (
-                "SET a 4 EX 0",
-                r"-ERR invalid expire time in \'set\' command\r\n",
-            ),
-            (
-                "SET a 4 EX x",
-                r"-ERR value is not an integer or out of range\r\n",
-            ),
-            (
-                "SETEX a -1 4",
-                r"-ERR invalid expire time in \'setex\' command\r\n",
-            ),
+            ("SET a 4 EX 0", r"-ERR invalid expire time in \'set\' command\r\n"),
+            ("SET a 4 EX x", r"-ERR value is not an integer or out of range\r\n"),
+            ("SETEX a -1 4", r"-ERR invalid expire time in \'setex\' command\r\n"),
             ("SETNX a 9", r":0\r\n"),
             ("GETSET a 5", r"$1\r\n4\r\n"),
             ("GETDEL a", r"$1\r\n5\r\n"),
             ("GETDEL a", r"$-1\r\n"),
             ("APPEND a xy", r":2\r\n"),
             ("STRLEN a", r":2\r\n"),
-            (
-                "INCR a",
-                r"-ERR value is not an integer or out of range\r\n",
-            ),
+            ("INCR a", r"-ERR value is not an integer or out of range\r\n"),
             ("INCR n", r":1\r\n"),
-            (
-                "INCRBY n 9223372036854775807",
-                r"-ERR increment or decrement would overflow\r\n",
-            ),
+            ("INCRBY n 9223372036854775807", r"-ERR increment or decrement would overflow\r\n"),
             ("DECRBY n 3", r":-2\r\n"),
-            (
-                "DECRBY n -9223372036854775808",
-                r"-ERR decrement would overflow\r\n",
-            ),
+            ("DECRBY n -9223372036854775808", r"-ERR decrement would overflow\r\n"),
             ("MSET x 1 y 2", r"+OK\r\n"),
-            (
-                "MSET x 1 y",
-                r"-ERR wrong number of arguments for \'mset\' command\r\n",
-            ),
+            ("MSET x 1 y", r"-ERR wrong number of arguments for \'mset\' command\r\n"),
             ("MGET x none y", r"*3\r\n$1\r\n1\r\n$-1\r\n$1\r\n2\r\n"),
             ("EXISTS x y x none", r":3\r\n"),
             ("TYPE x", r"+string\r\n"),
@@ -223,14 +157,8 @@ fn deadlines() {
             ("EXPIRE a 10 XX", r":0\r\n"),
             ("EXPIRE a 10 NX", r":1\r\n"),
             ("EXPIRE a 10 FOO", r"-ERR Unsupported option FOO\r\n"),
-            (
-                "EXPIRE a 1 NX XX",
-                r"-ERR NX and XX, GT or LT options at the same time are not compatible\r\n",
-            ),
-            (
-                "EXPIRE a 9223372036854775807",
-                r"-ERR invalid expire time in \'expire\' command\r\n",
-            ),
+            ("EXPIRE a 1 NX XX", r"-ERR NX and XX, GT or LT options at the same time are not compatible\r\n"),
+            ("EXPIRE a 9223372036854775807", r"-ERR invalid expire time in \'expire\' command\r\n"),
             ("GETEX a PERSIST", r"$1\r\n2\r\n"),
             ("TTL a", r":-1\r\n"),
             ("GETEX a PX 60000", r"$1\r\n2\r\n"),
@@ -255,14 +183,8 @@ fn extensions() {
             ("SCATTER.GETV a", r"*2\r\n$1\r\n1\r\n$3\r\n1-1\r\n"),
             ("SCATTER.CAS a 1-1 2", r":1\r\n"),
             ("SCATTER.CAS a 1-1 3", r":0\r\n"),
-            (
-                "SCATTER.CAS a x 3",
-                r"-ERR version is not one that SCATTER.GETV gave\r\n",
-            ),
-            (
-                "SCATTER.CAS a 1--1 3",
-                r"-ERR version is not one that SCATTER.GETV gave\r\n",
-            ),
+            ("SCATTER.CAS a x 3", r"-ERR version is not one that SCATTER.GETV gave\r\n"),
+            ("SCATTER.CAS a 1--1 3", r"-ERR version is not one that SCATTER.GETV gave\r\n"),
             ("SCATTER.RGET a", r"$1\r\n2\r\n"),
             ("SCATTER.APPEND a 3 xy", r":3\r\n"),
             ("SCATTER.APPEND a 3 z", r"$-1\r\n"),
@@ -270,38 +192,17 @@ fn extensions() {
             ("SCATTER.ONCE id1 INCR n", r":1\r\n"),
             ("SCATTER.ONCE id1 INCR n", r":1\r\n"),
             ("SCATTER.ONCE id2 INCR n", r":2\r\n"),
-            (
-                "SCATTER.ONCE id3 GET",
-                r"-ERR wrong number of arguments for \'get\' command\r\n",
-            ),
-            (
-                "SCATTER.ONCE id3 PING",
-                r"-ERR SCATTER.ONCE takes a command on one key\r\n",
-            ),
-            (
-                "SCATTER.ONCE id3 DEL a b",
-                r"-ERR SCATTER.ONCE takes a command on one key\r\n",
-            ),
-            (
-                "SCATTER.ONCE id3 SCATTER.ONCE id4 INCR n",
-                r"-ERR SCATTER.ONCE takes a command on one key\r\n",
-            ),
-            (
-                "SCATTER.ONCE id3 nope a",
-                r"-ERR unknown command \'nope\', with args beginning with: \'a\' \r\n",
-            ),
-            (
-                r#"SCATTER.ONCE "" INCR n"#,
-                r"-ERR the id has to have 1 to 64 bytes\r\n",
-            ),
+            ("SCATTER.ONCE id3 GET", r"-ERR wrong number of arguments for \'get\' command\r\n"),
+            ("SCATTER.ONCE id3 PING", r"-ERR SCATTER.ONCE takes a command on one key\r\n"),
+            ("SCATTER.ONCE id3 DEL a b", r"-ERR SCATTER.ONCE takes a command on one key\r\n"),
+            ("SCATTER.ONCE id3 SCATTER.ONCE id4 INCR n", r"-ERR SCATTER.ONCE takes a command on one key\r\n"),
+            ("SCATTER.ONCE id3 nope a", r"-ERR unknown command \'nope\', with args beginning with: \'a\' \r\n"),
+            (r#"SCATTER.ONCE "" INCR n"#, r"-ERR the id has to have 1 to 64 bytes\r\n"),
             ("GET n", r"$1\r\n2\r\n"),
         ],
     );
     let place = server.client().line("SCATTER.WHERE a");
-    assert!(
-        place.contains("point") && place.contains("12D3KooWAlone"),
-        "{place}"
-    );
+    assert!(place.contains("point") && place.contains("12D3KooWAlone"), "{place}");
 }
 
 #[test]
@@ -315,45 +216,22 @@ fn what_is_too_long_is_an_error_and_not_cut() {
         (vec![&b"GET"[..], &key], "key is longer than 1024 bytes"),
         (vec![b"SET", &key, b"v"], "key is longer than 1024 bytes"),
         (vec![b"SET", b"k", &value], "value of 65537 bytes is longer"),
-        (
-            vec![b"SET", b"k", b"v", b"IFEQ", &value],
-            "value of 65537 bytes is longer",
-        ),
-        (
-            vec![b"MSET", b"a", b"1", b"k", &value],
-            "value of 65537 bytes is longer",
-        ),
+        (vec![b"SET", b"k", b"v", b"IFEQ", &value], "value of 65537 bytes is longer"),
+        (vec![b"MSET", b"a", b"1", b"k", &value], "value of 65537 bytes is longer"),
         (vec![b"SET", b"k", &enormous], "the command is too long"),
     ] {
         let answer = String::from_utf8(client.ask(&words).unwrap()).unwrap();
-        assert!(
-            answer.starts_with("-ERR ") && answer.contains(says),
-            "{answer}"
-        );
+        assert!(answer.starts_with("-ERR ") && answer.contains(says), "{answer}");
     }
     assert_eq!(client.line("EXISTS a k"), r":0\r\n", "nothing was done");
-    assert_eq!(
-        client.ask(&[b"SET", &key[1..], &value[1..]]).unwrap(),
-        b"+OK\r\n"
-    );
-    assert_eq!(
-        client.ask(&[b"APPEND", &key[1..], b"x"]).unwrap()[..4],
-        *b"-ERR"
-    );
+    assert_eq!(client.ask(&[b"SET", &key[1..], &value[1..]]).unwrap(), b"+OK\r\n");
+    assert_eq!(client.ask(&[b"APPEND", &key[1..], b"x"]).unwrap()[..4], *b"-ERR");
     let mut many: Vec<&[u8]> = vec![b"DEL"];
     many.resize(1026, b"k");
-    assert!(
-        String::from_utf8(client.ask(&many).unwrap())
-            .unwrap()
-            .contains("at most 1024")
-    );
+    assert!(String::from_utf8(client.ask(&many).unwrap()).unwrap().contains("at most 1024"));
     assert_eq!(client.ask(&many[..1025]).unwrap(), b":0\r\n");
     many.resize(5000, b"k");
-    assert!(
-        String::from_utf8(client.ask(&many).unwrap())
-            .unwrap()
-            .contains("too many arguments")
-    );
+    assert!(String::from_utf8(client.ask(&many).unwrap()).unwrap().contains("too many arguments"));
     assert_eq!(client.line("PING"), r"+PONG\r\n");
 }
 
@@ -362,16 +240,8 @@ fn errors_keep_their_promise() {
     let busy = OpError::TryAgain(Refusal::Busy);
     for (manner, read, write) in [
         (Manner::Failing(busy), "-TRYAGAIN ", "-TRYAGAIN "),
-        (
-            Manner::Failing(OpError::Uncertain),
-            "-TRYAGAIN ",
-            "-UNCERTAIN ",
-        ),
-        (
-            Manner::Failing(OpError::Limit(Limit::Disk)),
-            "-OOM ",
-            "-OOM ",
-        ),
+        (Manner::Failing(OpError::Uncertain), "-TRYAGAIN ", "-UNCERTAIN "),
+        (Manner::Failing(OpError::Limit(Limit::Disk)), "-OOM ", "-OOM "),
         (Manner::Full, "-TRYAGAIN ", "-TRYAGAIN "),
         // Of two keys one is refused.
         (Manner::Halting(busy), "-TRYAGAIN ", "-UNCERTAIN "),
@@ -387,10 +257,7 @@ fn errors_keep_their_promise() {
 
 #[test]
 fn a_password_is_asked_for() {
-    let settings = || Settings {
-        password: Some(Password::new(b"hush")),
-        ..Settings::default()
-    };
+    let settings = || Settings { password: Some(Password::new(b"hush")), ..Settings::default() };
     let server = Server::with(Manner::Prompt, settings());
     let mut client = server.client();
     asks(
@@ -398,14 +265,8 @@ fn a_password_is_asked_for() {
         &[
             ("GET a", r"-NOAUTH Authentication required.\r\n"),
             ("PING", r"-NOAUTH Authentication required.\r\n"),
-            (
-                "AUTH wrong",
-                r"-WRONGPASS invalid username-password pair or user is disabled.\r\n",
-            ),
-            (
-                "AUTH someone hush",
-                r"-WRONGPASS invalid username-password pair or user is disabled.\r\n",
-            ),
+            ("AUTH wrong", r"-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+            ("AUTH someone hush", r"-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
             ("AUTH hush", r"+OK\r\n"),
             ("GET a", r"$-1\r\n"),
             ("RESET", r"+RESET\r\n"),
@@ -414,33 +275,15 @@ fn a_password_is_asked_for() {
         ],
     );
     let mut client = server.client();
-    assert!(
-        client
-            .line("HELLO 3")
-            .starts_with("-NOAUTH HELLO must be called")
-    );
-    assert!(
-        client
-            .line("HELLO 3 AUTH default wrong")
-            .starts_with("-WRONGPASS")
-    );
-    assert!(
-        client
-            .line("HELLO 3 AUTH default hush SETNAME me")
-            .starts_with("%7")
-    );
+    assert!(client.line("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
+    assert!(client.line("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
+    assert!(client.line("HELLO 3 AUTH default hush SETNAME me").starts_with("%7"));
     assert_eq!(client.line("GET a"), r"_\r\n");
     // Strangers get less room.
     let mut client = server.client();
     client.send(b"*11\r\n");
-    assert_eq!(
-        client.answer().unwrap(),
-        b"-ERR Protocol error: unauthenticated multibulk length\r\n"
-    );
+    assert_eq!(client.answer().unwrap(), b"-ERR Protocol error: unauthenticated multibulk length\r\n");
     let mut client = server.client();
     client.send(b"*1\r\n$20000\r\n");
-    assert_eq!(
-        client.answer().unwrap(),
-        b"-ERR Protocol error: unauthenticated bulk length\r\n"
-    );
+    assert_eq!(client.answer().unwrap(), b"-ERR Protocol error: unauthenticated bulk length\r\n");
 }

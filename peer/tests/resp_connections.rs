@@ -17,38 +17,22 @@ fn a_silent_node_is_answered_for_within_three_seconds() {
     // More than the connection takes in at once, so that the rest waits in the kernel meanwhile.
     let commands = 5000;
     let bytes: Vec<u8> = (0..commands)
-        .flat_map(|n| {
-            if n % 2 == 0 {
-                command(&[b"GET", b"k"])
-            } else {
-                command(&[b"INCR", b"k"])
-            }
-        })
+        .flat_map(|n| if n % 2 == 0 { command(&[b"GET", b"k"]) } else { command(&[b"INCR", b"k"]) })
         .collect();
     let mut sending = waiting.stream.try_clone().unwrap();
     let sender = std::thread::spawn(move || sending.write_all(&bytes).unwrap());
     let mut other = server.client();
-    assert_eq!(
-        other.line("PING"),
-        r"+PONG\r\n",
-        "others are served meanwhile"
-    );
+    assert_eq!(other.line("PING"), r"+PONG\r\n", "others are served meanwhile");
     let mut uncertain = 0;
     for n in 0..commands {
-        let answer = waiting
-            .answer()
-            .expect("no connection ends in place of an answer");
+        let answer = waiting.answer().expect("no connection ends in place of an answer");
         match answer {
             _ if answer.starts_with(b"-TRYAGAIN ") => {}
             _ if answer.starts_with(b"-UNCERTAIN ") && n % 2 == 1 => uncertain += 1,
             _ => panic!("command {n}: {}", answer.escape_ascii()),
         }
     }
-    assert!(
-        started.elapsed() < Duration::from_millis(3200),
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed() < Duration::from_millis(3200), "{:?}", started.elapsed());
     // Those that were handed to the node may have taken effect; the others certainly have not.
     assert!((1..=1024).contains(&uncertain), "{uncertain}");
     sender.join().unwrap();
@@ -73,18 +57,8 @@ fn answers_come_in_order_whatever_completes_first() {
         .flat_map(|n| match n % 4 {
             0 => command(&[b"SET", format!("k{n}").as_bytes(), n.to_string().as_bytes()]),
             1 => command(&[b"ECHO", n.to_string().as_bytes()]),
-            2 => command(&[
-                b"INCRBY",
-                format!("c{n}").as_bytes(),
-                n.to_string().as_bytes(),
-            ]),
-            _ => command(&[
-                b"MSET",
-                format!("m{n}").as_bytes(),
-                b"1",
-                format!("n{n}").as_bytes(),
-                b"2",
-            ]),
+            2 => command(&[b"INCRBY", format!("c{n}").as_bytes(), n.to_string().as_bytes()]),
+            _ => command(&[b"MSET", format!("m{n}").as_bytes(), b"1", format!("n{n}").as_bytes(), b"2"]),
         })
         .collect();
     let mut sending = client.stream.try_clone().unwrap();
@@ -96,11 +70,7 @@ fn answers_come_in_order_whatever_completes_first() {
             1 => format!("${}\r\n{text}\r\n", text.len()),
             _ => format!(":{text}\r\n"),
         };
-        assert_eq!(
-            client.answer().unwrap().escape_ascii().to_string(),
-            expected.escape_default().to_string(),
-            "{n}"
-        );
+        assert_eq!(client.answer().unwrap().escape_ascii().to_string(), expected.escape_default().to_string(), "{n}");
     }
     sender.join().unwrap();
 }
@@ -126,10 +96,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
     assert_eq!(client.ask(&[b"SET", b"k", &value]).unwrap(), b"+OK\r\n");
     // Asks for 6 GB of answers and reads none: sooner or later nothing more is taken.
     let chunk = command(&[b"GET", b"k"]).repeat(1000);
-    client
-        .stream
-        .set_write_timeout(Some(Duration::from_millis(700)))
-        .unwrap();
+    client.stream.set_write_timeout(Some(Duration::from_millis(700))).unwrap();
     let mut sent = 0;
     let blocked = (0..5000).any(|_| match client.stream.write(&chunk) {
         Ok(bytes) => {
@@ -139,20 +106,13 @@ fn a_client_that_does_not_read_is_not_read_from() {
         Err(_) => true,
     });
     assert!(blocked, "{sent} bytes were taken");
-    assert_eq!(
-        server.client().line("PING"),
-        r"+PONG\r\n",
-        "others are served meanwhile"
-    );
+    assert_eq!(server.client().line("PING"), r"+PONG\r\n", "others are served meanwhile");
     // For longer than a command may wait: but it is the client itself that keeps them waiting.
     std::thread::sleep(Duration::from_millis(3500));
     // It reads at last, and gets what it asked for, whole and in step.
     let one = command(&[b"GET", b"k"]).len();
     for _ in 0..(sent / one).min(3000) {
-        assert_eq!(
-            client.answer().unwrap().len(),
-            60_000 + "$60000\r\n\r\n".len()
-        );
+        assert_eq!(client.answer().unwrap().len(), 60_000 + "$60000\r\n\r\n".len());
     }
 }
 
@@ -195,26 +155,11 @@ fn a_stop_answers_what_was_asked() {
 fn malformed_requests_are_told_so_and_end_the_connection() {
     let server = Server::start(Manner::Prompt);
     for (bytes, expected) in [
-        (
-            &b"*1000000000\r\n"[..],
-            &b"-ERR Protocol error: invalid multibulk length\r\n"[..],
-        ),
-        (
-            b"*1\r\n$-5\r\n",
-            b"-ERR Protocol error: invalid bulk length\r\n",
-        ),
-        (
-            b"*1\r\n$999999999999\r\n",
-            b"-ERR Protocol error: invalid bulk length\r\n",
-        ),
-        (
-            b"*1\r\n+PING\r\n",
-            b"-ERR Protocol error: expected '$', got '+'\r\n",
-        ),
-        (
-            b"\"\r\n",
-            b"-ERR Protocol error: unbalanced quotes in request\r\n",
-        ),
+        (&b"*1000000000\r\n"[..], &b"-ERR Protocol error: invalid multibulk length\r\n"[..]),
+        (b"*1\r\n$-5\r\n", b"-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n$999999999999\r\n", b"-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n+PING\r\n", b"-ERR Protocol error: expected '$', got '+'\r\n"),
+        (b"\"\r\n", b"-ERR Protocol error: unbalanced quotes in request\r\n"),
     ] {
         let mut client = server.client();
         client.send(&command(&[b"PING"]));
@@ -237,11 +182,7 @@ fn garbage_harms_nobody() {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
-                if round % 2 == 0 {
-                    random as u8
-                } else {
-                    b"*$\r\n0123-\"' GETSx"[random as usize % 17]
-                }
+                if round % 2 == 0 { random as u8 } else { b"*$\r\n0123-\"' GETSx"[random as usize % 17] }
             })
             .collect();
         let mut client = server.client();
@@ -254,10 +195,7 @@ fn garbage_harms_nobody() {
     // A browser that was talked into it.
     let mut client = server.client();
     client.send(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET stolen 1\r\n");
-    assert_eq!(
-        client.answer().unwrap(),
-        b"-ERR this is not an HTTP endpoint\r\n"
-    );
+    assert_eq!(client.answer().unwrap(), b"-ERR this is not an HTTP endpoint\r\n");
     assert_eq!(client.answer(), None);
     assert_eq!(server.client().line("EXISTS stolen"), r":0\r\n");
 }
@@ -278,20 +216,11 @@ fn a_stranger_makes_room_after_a_while() {
 
 #[test]
 fn too_many_clients_are_told_so() {
-    let server = Server::with(
-        Manner::Prompt,
-        Settings {
-            clients_max: 2,
-            ..Settings::default()
-        },
-    );
+    let server = Server::with(Manner::Prompt, Settings { clients_max: 2, ..Settings::default() });
     let (mut a, mut b) = (server.client(), server.client());
     assert_eq!(a.line("PING"), r"+PONG\r\n");
     assert_eq!(b.line("PING"), r"+PONG\r\n");
-    assert_eq!(
-        server.client().answer().unwrap(),
-        b"-ERR max number of clients reached\r\n"
-    );
+    assert_eq!(server.client().answer().unwrap(), b"-ERR max number of clients reached\r\n");
     drop(a);
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -299,9 +228,6 @@ fn too_many_clients_are_told_so() {
         if client.line("PING") == r"+PONG\r\n" {
             break;
         }
-        assert!(
-            Instant::now() < deadline,
-            "the place of a client that left is free again"
-        );
+        assert!(Instant::now() < deadline, "the place of a client that left is free again");
     }
 }

@@ -83,32 +83,18 @@ const SCRIPT: &[Step] = {
 /// Batch `number`: changes of every kind, each state of the store told from every other by `last`.
 fn batch(number: u32, huge: bool) -> Vec<Change> {
     let text = |text: String| Bytes::from(text);
-    let value = if huge {
-        vec![number as u8; 3000]
-    } else {
-        vec![number as u8; 10 + number as usize % 40]
-    };
+    let value = if huge { vec![number as u8; 3000] } else { vec![number as u8; 10 + number as usize % 40] };
     let mut changes = vec![
         Change::PutMeta("last".into(), text(number.to_string())),
         Change::PutRecord(text(format!("r{:02}", number * 7 % 23)), value.into()),
-        Change::PutMeta(
-            text(format!("w{number:04}/p{:02}", number % 11)),
-            text(format!("value {number}")),
-        ),
+        Change::PutMeta(text(format!("w{number:04}/p{:02}", number % 11)), text(format!("value {number}"))),
     ];
     if number.is_multiple_of(3) {
         changes.push(Change::DropRecord(text(format!("r{:02}", number * 5 % 23))));
     }
     if number.is_multiple_of(4) {
-        changes.push(Change::Promote {
-            from: "w".into(),
-            to: text(format!("w{:04}", number - 2)),
-            strip: 6,
-        });
-        changes.push(Change::DropMeta(
-            "w".into(),
-            text(format!("w{:04}", number.saturating_sub(6))),
-        ));
+        changes.push(Change::Promote { from: "w".into(), to: text(format!("w{:04}", number - 2)), strip: 6 });
+        changes.push(Change::DropMeta("w".into(), text(format!("w{:04}", number.saturating_sub(6)))));
     }
     changes
 }
@@ -123,8 +109,7 @@ fn states(batches: &[Vec<Change>]) -> Vec<(Map, Map)> {
                 Change::PutMeta(key, value) => drop(meta.insert(key.clone(), value.clone())),
                 Change::DropMeta(from, to) => meta.retain(|key, _| !(from <= key && key < to)),
                 Change::Promote { from, to, strip } => {
-                    for (key, value) in meta.iter_mut().filter(|(key, _)| from <= key && *key < to)
-                    {
+                    for (key, value) in meta.iter_mut().filter(|(key, _)| from <= key && *key < to) {
                         if !value.is_empty() && key.len() >= *strip {
                             records.insert(key.slice(*strip..), std::mem::take(value));
                         }
@@ -156,15 +141,8 @@ fn run(disk: &mut SimDisk) -> Run {
     for step in SCRIPT {
         if let Err(error) = take(*step, disk, &mut engine, &mut run) {
             if let Some(engine) = &mut engine {
-                assert!(
-                    engine.append([batch(9999, false)]).is_err(),
-                    "poisoned for ever"
-                );
-                assert!(
-                    engine.checkpoint().is_err()
-                        && engine.load(b"r01").is_err()
-                        && engine.scan(b"", 9).is_err()
-                );
+                assert!(engine.append([batch(9999, false)]).is_err(), "poisoned for ever");
+                assert!(engine.checkpoint().is_err() && engine.load(b"r01").is_err() && engine.scan(b"", 9).is_err());
             }
             if let Some(engine) = engine {
                 assert!(engine.seal().is_err(), "poisoned for ever");
@@ -176,25 +154,14 @@ fn run(disk: &mut SimDisk) -> Run {
     run
 }
 
-fn take(
-    step: Step,
-    disk: &mut SimDisk,
-    engine: &mut Option<Engine>,
-    run: &mut Run,
-) -> Result<(), StoreError> {
+fn take(step: Step, disk: &mut SimDisk, engine: &mut Option<Engine>, run: &mut Run) -> Result<(), StoreError> {
     if engine.is_none() {
         *engine = Some(open(disk)?.0);
     }
-    let Some(at_work) = engine else {
-        unreachable!("it was just opened")
-    };
+    let Some(at_work) = engine else { unreachable!("it was just opened") };
     match step {
         Step::Commit(_) | Step::Huge => {
-            let count = if let Step::Commit(count) = step {
-                count
-            } else {
-                1
-            };
+            let count = if let Step::Commit(count) = step { count } else { 1 };
             run.unsealed = true;
             let mut staged = Vec::new();
             for _ in 0..count {
@@ -209,9 +176,7 @@ fn take(
         Step::Checkpoint => at_work.checkpoint()?,
         Step::Verify => at_work.verify()?,
         Step::Seal => {
-            let Some(at_work) = engine.take() else {
-                unreachable!("it is at work")
-            };
+            let Some(at_work) = engine.take() else { unreachable!("it is at work") };
             run.unsealed = false;
             at_work.seal()?;
         }
@@ -242,39 +207,21 @@ const LOSSES: [Loss; 11] = [
 fn check(run: &Run, opened: (Engine, Restored), at: &str) -> Engine {
     let (engine, restored) = opened;
     let states = states(&run.batches);
-    let last = restored.meta.get(&b"last"[..]).map_or(0, |last| {
-        String::from_utf8_lossy(last).parse().expect("a number")
-    });
-    assert!(
-        last >= run.acknowledged,
-        "{at}: {last} batches are left of {} acknowledged",
-        run.acknowledged
-    );
+    let last =
+        restored.meta.get(&b"last"[..]).map_or(0, |last| String::from_utf8_lossy(last).parse().expect("a number"));
+    assert!(last >= run.acknowledged, "{at}: {last} batches are left of {} acknowledged", run.acknowledged);
     assert!(last < states.len(), "{at}: batch {last} comes from nowhere");
     let (meta, records) = &states[last];
     assert_eq!(&restored.meta, meta, "{at}");
-    let (found, done) = engine
-        .scan(b"", usize::MAX)
-        .unwrap_or_else(|error| panic!("{at}: {error}"));
+    let (found, done) = engine.scan(b"", usize::MAX).unwrap_or_else(|error| panic!("{at}: {error}"));
     assert!(done);
     assert_eq!(&found.into_iter().collect::<Map>(), records, "{at}");
-    engine
-        .verify()
-        .unwrap_or_else(|error| panic!("{at}: {error}"));
+    engine.verify().unwrap_or_else(|error| panic!("{at}: {error}"));
     if restored.tail == Tail::Sealed {
-        assert!(
-            !run.unsealed || last == run.batches.len(),
-            "{at}: sealed, and a batch is missing"
-        );
-        assert!(
-            !run.unsealed || run.acknowledged == run.batches.len(),
-            "{at}: sealed, over a batch under way"
-        );
+        assert!(!run.unsealed || last == run.batches.len(), "{at}: sealed, and a batch is missing");
+        assert!(!run.unsealed || run.acknowledged == run.batches.len(), "{at}: sealed, over a batch under way");
     }
-    assert!(
-        restored.tail != Tail::Empty || run.batches.is_empty(),
-        "{at}: taken for a first start"
-    );
+    assert!(restored.tail != Tail::Empty || run.batches.is_empty(), "{at}: taken for a first start");
     engine
 }
 
@@ -282,12 +229,7 @@ fn check(run: &Run, opened: (Engine, Restored), at: &str) -> Engine {
 fn go_on(mut engine: Engine, disk: &SimDisk, at: &str) {
     let failed = |error: StoreError| -> () { panic!("{at}: {error}") };
     for _ in 0..3 {
-        engine
-            .append([vec![Change::PutRecord(
-                "afterwards".into(),
-                vec![7; 500].into(),
-            )]])
-            .unwrap_or_else(failed);
+        engine.append([vec![Change::PutRecord("afterwards".into(), vec![7; 500].into())]]).unwrap_or_else(failed);
         engine.write_behind().map(drop).unwrap_or_else(failed);
     }
     engine.checkpoint().unwrap_or_else(failed);
@@ -295,11 +237,7 @@ fn go_on(mut engine: Engine, disk: &SimDisk, at: &str) {
     let disk = disk.restart(Loss::All);
     let (engine, restored) = open(&disk).unwrap_or_else(|error| panic!("{at}: {error}"));
     assert_eq!(restored.tail, Tail::Unsealed, "{at}");
-    assert_eq!(
-        engine.load(b"afterwards"),
-        Ok(Some(vec![7; 500].into())),
-        "{at}"
-    );
+    assert_eq!(engine.load(b"afterwards"), Ok(Some(vec![7; 500].into())), "{at}");
     engine.verify().unwrap_or_else(failed);
 }
 
@@ -309,26 +247,10 @@ fn the_script_is_worth_running() {
     let run = run(&mut disk);
     assert_eq!(run.error, None);
     assert_eq!(run.acknowledged, run.batches.len());
-    let segments = disk
-        .files()
-        .iter()
-        .filter(|(name, _)| name.starts_with("journal-"))
-        .count();
+    let segments = disk.files().iter().filter(|(name, _)| name.starts_with("journal-")).count();
     assert!(segments <= 8, "the journal is cut: {segments}");
-    assert!(
-        disk.tables()
-            .entries()
-            .iter()
-            .filter(|(key, _)| key[0] == b'g')
-            .count()
-            > 4,
-        "ranges were divided"
-    );
-    check(
-        &run,
-        open(&disk.restart(Loss::All)).expect("opens"),
-        "the end",
-    );
+    assert!(disk.tables().entries().iter().filter(|(key, _)| key[0] == b'g').count() > 4, "ranges were divided");
+    check(&run, open(&disk.restart(Loss::All)).expect("opens"), "the end");
 }
 
 #[test]
@@ -366,34 +288,20 @@ fn a_crash_while_starting_after_a_crash_loses_nothing() {
         if !disk.unplan() {
             break;
         }
-        for (first, then) in [
-            (Loss::Some(1), Loss::All),
-            (Loss::Process, Loss::All),
-            (Loss::All, Loss::Some(2)),
-        ] {
+        for (first, then) in [(Loss::Some(1), Loss::All), (Loss::Process, Loss::All), (Loss::All, Loss::Some(2))] {
             let crashed = disk.fork().restart(first);
             for again in 1.. {
-                let at = format!(
-                    "crash at call {nth}, {first:?}, and at call {again} of the start, {then:?}"
-                );
+                let at = format!("crash at call {nth}, {first:?}, and at call {again} of the start, {then:?}");
                 let disk = crashed.fork();
                 disk.plan(again, Fault::Crash);
                 let opened = open(&disk);
                 if !disk.unplan() {
-                    check(
-                        &run,
-                        opened.unwrap_or_else(|error| panic!("{at}: {error}")),
-                        &at,
-                    );
+                    check(&run, opened.unwrap_or_else(|error| panic!("{at}: {error}")), &at);
                     break;
                 }
                 drop(opened);
                 let disk = disk.restart(then);
-                check(
-                    &run,
-                    open(&disk).unwrap_or_else(|error| panic!("{at}: {error}")),
-                    &at,
-                );
+                check(&run, open(&disk).unwrap_or_else(|error| panic!("{at}: {error}")), &at);
             }
         }
     }
@@ -415,8 +323,7 @@ fn what_a_start_gave_back_is_durable() {
         };
         drop(engine);
         let disk = disk.restart(Loss::All);
-        let (engine, again) =
-            open(&disk).unwrap_or_else(|error| panic!("error at call {nth}: {error}"));
+        let (engine, again) = open(&disk).unwrap_or_else(|error| panic!("error at call {nth}: {error}"));
         assert_eq!(again.meta, restored.meta, "error at call {nth}");
         check(&run, (engine, again), &format!("error at call {nth}"));
     }
@@ -442,10 +349,7 @@ fn an_error_at_any_call_poisons_and_loses_nothing_acknowledged() {
                 match open(&disk) {
                     Ok(opened) => go_on(check(&run, opened, &at), &disk, &at),
                     // A table that could not be flushed is given up, and says so ever after.
-                    Err(error)
-                        if error.is_damage()
-                            && run.error.as_ref().is_some_and(StoreError::is_damage) =>
-                    {
+                    Err(error) if error.is_damage() && run.error.as_ref().is_some_and(StoreError::is_damage) => {
                         assert_eq!(kind, ErrorKind::Other, "{at}");
                         damaged += 1;
                     }

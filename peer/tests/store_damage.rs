@@ -32,10 +32,7 @@ fn open(disk: &SimDisk) -> Result<(Engine, node::Restored), StoreError> {
 fn batch(number: usize) -> Vec<Change> {
     vec![
         Change::PutMeta("last".into(), number.to_string().into()),
-        Change::PutRecord(
-            format!("r{:02}", number * 7 % 31).into(),
-            vec![number as u8; 20].into(),
-        ),
+        Change::PutRecord(format!("r{:02}", number * 7 % 31).into(), vec![number as u8; 20].into()),
     ]
 }
 
@@ -47,10 +44,7 @@ fn store(sealed: bool) -> (SimDisk, Vec<Map>) {
     let mut records = vec![Map::new()];
     for number in 1..=BATCHES {
         let mut next = records.last().cloned().expect("never empty");
-        next.insert(
-            format!("r{:02}", number * 7 % 31).into(),
-            vec![number as u8; 20].into(),
-        );
+        next.insert(format!("r{:02}", number * 7 % 31).into(), vec![number as u8; 20].into());
         records.push(next);
     }
     let (mut engine, _) = open(&disk).expect("opens");
@@ -83,17 +77,12 @@ enum Found {
 fn look(disk: &SimDisk, states: &[Map], sealed: bool, at: &str) -> Found {
     let looked = (|| {
         let (engine, restored) = open(disk)?;
-        let last = restored.meta.get(&b"last"[..]).map_or(0, |last| {
-            String::from_utf8_lossy(last).parse().expect("a number")
-        });
+        let last =
+            restored.meta.get(&b"last"[..]).map_or(0, |last| String::from_utf8_lossy(last).parse().expect("a number"));
         let state: &Map = &states[last];
         for (key, value) in &states[BATCHES] {
             let loaded = engine.load(key)?;
-            assert_eq!(
-                loaded.as_ref(),
-                state.get(key),
-                "{at}: {key:?}; the end has {value:?}"
-            );
+            assert_eq!(loaded.as_ref(), state.get(key), "{at}: {key:?}; the end has {value:?}");
         }
         let (found, _) = engine.scan(b"", usize::MAX)?;
         assert_eq!(&found.into_iter().collect::<Map>(), state, "{at}");
@@ -128,20 +117,14 @@ fn every_flipped_bit_is_found_or_harmless() {
                     Found::Damage => damages += 1,
                     // Only the very last frame, which may be the seal, can be taken for one that was never finished.
                     Found::Unsealed(last) => {
-                        assert!(
-                            last >= BATCHES - usize::from(!sealed),
-                            "bit {bit} of {name}"
-                        );
+                        assert!(last >= BATCHES - usize::from(!sealed), "bit {bit} of {name}");
                         unsealed += 1;
                     }
                     Found::Whole => whole += 1,
                 }
             }
         }
-        assert!(
-            damages > 500 && unsealed > 10 && whole > 100,
-            "{damages} {unsealed} {whole}"
-        );
+        assert!(damages > 500 && unsealed > 10 && whole > 100, "{damages} {unsealed} {whole}");
     }
 }
 
@@ -158,10 +141,7 @@ fn every_cut_is_found() {
                 let disk = disk.fork();
                 disk.overwrite(&name, content[..cut].to_vec());
                 let found = look(&disk, &states, sealed, &format!("{name} cut to {cut}"));
-                assert!(
-                    found == Found::Damage || (spare && found == Found::Whole),
-                    "{name} cut to {cut}: {found:?}"
-                );
+                assert!(found == Found::Damage || (spare && found == Found::Whole), "{name} cut to {cut}: {found:?}");
             }
         }
     }
@@ -198,11 +178,8 @@ fn a_journal_that_lost_what_the_table_holds_is_found_out() {
     while engine.write_behind().expect("writes behind") {}
     drop(engine);
     let disk = disk.restart(Loss::All);
-    let (name, mut content) = disk
-        .files()
-        .into_iter()
-        .find(|(name, _)| name.starts_with("journal-"))
-        .expect("a segment");
+    let (name, mut content) =
+        disk.files().into_iter().find(|(name, _)| name.starts_with("journal-")).expect("a segment");
     let end = content.iter().rposition(|byte| *byte != 0).expect("frames");
     content[end] ^= 1;
     disk.overwrite(&name, content);
@@ -221,19 +198,13 @@ fn a_table_that_went_back_is_found_out() {
     engine.seal().expect("seals");
     let (_, states) = store(true);
     let late = old.tables().entries();
-    let changed = early
-        .iter()
-        .filter(|entry| !late.contains(entry))
-        .collect::<Vec<_>>();
+    let changed = early.iter().filter(|entry| !late.contains(entry)).collect::<Vec<_>>();
     assert!(changed.len() > 5);
     for (key, value) in &changed {
         let disk = old.fork();
         disk.tables().tamper(key.clone(), Some(value.clone()));
         let disk = disk.restart(Loss::All);
-        assert_eq!(
-            look(&disk, &states, true, &format!("{key:?} is old")),
-            Found::Damage
-        );
+        assert_eq!(look(&disk, &states, true, &format!("{key:?} is old")), Found::Damage);
     }
     let disk = old.restart(Loss::All);
     for (key, _) in &late {
@@ -242,31 +213,18 @@ fn a_table_that_went_back_is_found_out() {
     for (key, value) in &early {
         disk.tables().tamper(key.clone(), Some(value.clone()));
     }
-    assert_eq!(
-        look(&disk, &states, true, "all of it is old"),
-        Found::Damage
-    );
+    assert_eq!(look(&disk, &states, true, "all of it is old"), Found::Damage);
 }
 
 /// Damage that is found while the store is open is written down: the next start finds it at once.
 #[test]
 fn damage_found_once_is_found_again_at_the_next_start() {
     let (disk, _) = store(true);
-    let (key, _) = disk
-        .tables()
-        .entries()
-        .into_iter()
-        .find(|(key, _)| key[0] == b'r')
-        .expect("a record");
+    let (key, _) = disk.tables().entries().into_iter().find(|(key, _)| key[0] == b'r').expect("a record");
     disk.tables().tamper(key, None);
     let (mut engine, _) = open(&disk).expect("the loss is not found by looking at the books alone");
     assert!(engine.verify().is_err_and(|error| error.is_damage()));
-    assert!(
-        engine
-            .append([batch(99)])
-            .is_err_and(|error| error.is_damage()),
-        "poisoned"
-    );
+    assert!(engine.append([batch(99)]).is_err_and(|error| error.is_damage()), "poisoned");
     drop(engine);
     assert!(open(&disk.restart(Loss::All)).is_err_and(|error| error.is_damage()));
 }
@@ -300,66 +258,38 @@ fn copy(from: &Path, to: &Path) {
 /// The same with sled, whose own answers to damage are to panic, or to open with records missing.
 #[test]
 fn damage_in_the_files_of_sled_is_found_or_harmless() {
-    let config = StoreConfig {
-        segment_bytes: 64 << 10,
-        ballast_bytes: 0,
-        cache_bytes: 1 << 20,
-        ..StoreConfig::default()
-    };
+    let config =
+        StoreConfig { segment_bytes: 64 << 10, ballast_bytes: 0, cache_bytes: 1 << 20, ..StoreConfig::default() };
     let dir = tempfile::tempdir().expect("a directory");
     let sound = dir.path().join("sound");
     let (mut engine, _) = Engine::open_dir(&sound, &config).expect("opens");
-    let record = |number: usize| {
-        (
-            Bytes::from(format!("key{number:05}")),
-            Bytes::from(vec![number as u8; 100]),
-        )
-    };
+    let record = |number: usize| (Bytes::from(format!("key{number:05}")), Bytes::from(vec![number as u8; 100]));
     let expected = (0..3000).map(record).collect::<Map>();
     for some in expected.iter().collect::<Vec<_>>().chunks(100) {
-        let changes = some
-            .iter()
-            .map(|(key, value)| Change::PutRecord((*key).clone(), (*value).clone()));
+        let changes = some.iter().map(|(key, value)| Change::PutRecord((*key).clone(), (*value).clone()));
         engine.append([changes.collect()]).expect("appends");
     }
     engine.seal().expect("seals");
-    let bytes = fs::metadata(sound.join("table/db"))
-        .expect("sled's file")
-        .len();
+    let bytes = fs::metadata(sound.join("table/db")).expect("sled's file").len();
     let (mut damages, mut whole) = (0, 0);
     let mut chance = 1_u64;
     for trial in 0..60 {
-        chance = chance
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        chance = chance.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let damaged = dir.path().join("damaged");
         copy(&sound, &damaged);
         let at = (chance >> 20) % bytes;
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .open(damaged.join("table/db"))
-            .expect("opens");
+        let file = fs::OpenOptions::new().write(true).open(damaged.join("table/db")).expect("opens");
         match trial % 3 {
             0 => file.set_len(at).expect("cuts"),
-            1 => std::os::unix::fs::FileExt::write_all_at(&file, &[chance as u8; 64], at)
-                .expect("writes"),
-            _ => std::os::unix::fs::FileExt::write_all_at(&file, &[chance as u8], at)
-                .expect("writes"),
+            1 => std::os::unix::fs::FileExt::write_all_at(&file, &[chance as u8; 64], at).expect("writes"),
+            _ => std::os::unix::fs::FileExt::write_all_at(&file, &[chance as u8], at).expect("writes"),
         }
         let looked = Engine::open_dir(&damaged, &config).and_then(|(engine, _)| {
             for (key, value) in &expected {
-                assert_eq!(
-                    engine.load(key)?.as_ref(),
-                    Some(value),
-                    "trial {trial}: {key:?} at {at}"
-                );
+                assert_eq!(engine.load(key)?.as_ref(), Some(value), "trial {trial}: {key:?} at {at}");
             }
             let (found, _) = engine.scan(b"", usize::MAX)?;
-            assert_eq!(
-                found.into_iter().collect::<Map>(),
-                expected,
-                "trial {trial}"
-            );
+            assert_eq!(found.into_iter().collect::<Map>(), expected, "trial {trial}");
             engine.verify()
         });
         match looked {

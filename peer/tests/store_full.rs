@@ -18,18 +18,13 @@ fn open(disk: &SimDisk, config: &StoreConfig) -> Result<(Engine, Restored), Stor
 }
 
 fn put(number: u64) -> Change {
-    Change::PutRecord(
-        Bytes::from(format!("key{number:08}")),
-        Bytes::from(vec![number as u8; 1000]),
-    )
+    Change::PutRecord(Bytes::from(format!("key{number:08}")), Bytes::from(vec![number as u8; 1000]))
 }
 
 /// Appends records until the store says that room is low; how many.
 fn fill_to_the_mark(engine: &mut Engine) -> u64 {
     for number in 0.. {
-        engine
-            .append([vec![put(number)]])
-            .expect("there is room above the mark");
+        engine.append([vec![put(number)]]).expect("there is room above the mark");
         if number % 16 == 0 {
             while engine.write_behind().expect("there is room above the mark") {}
         }
@@ -47,10 +42,7 @@ fn fill_to_the_mark(engine: &mut Engine) -> u64 {
 fn low_is_said_while_there_is_room_for_a_clean_stop() {
     let disk = SimDisk::new();
     disk.set_capacity(16 * MIB);
-    let config = StoreConfig {
-        salt: Some(1),
-        ..StoreConfig::default()
-    };
+    let config = StoreConfig { salt: Some(1), ..StoreConfig::default() };
     let (mut engine, _) = open(&disk, &config).expect("opens");
     assert!(!engine.room().expect("measures").low);
     let count = fill_to_the_mark(&mut engine);
@@ -58,14 +50,7 @@ fn low_is_said_while_there_is_room_for_a_clean_stop() {
     engine.seal().expect("there is room for a clean stop");
     let (mut engine, restored) = open(&disk.restart(Loss::All), &config).expect("opens");
     assert_eq!(restored.tail, Tail::Sealed);
-    assert_eq!(
-        engine
-            .load(b"key00000000")
-            .expect("loads")
-            .map(|value| value.len()),
-        Some(1000),
-        "reads go on"
-    );
+    assert_eq!(engine.load(b"key00000000").expect("loads").map(|value| value.len()), Some(1000), "reads go on");
     disk.set_capacity(32 * MIB);
     assert!(!engine.room().expect("measures").low, "room again");
 }
@@ -73,11 +58,7 @@ fn low_is_said_while_there_is_room_for_a_clean_stop() {
 #[test]
 fn a_limit_set_by_a_person_counts_like_the_disk() {
     let disk = SimDisk::new();
-    let config = StoreConfig {
-        disk_bytes_max: Some(16 * MIB),
-        salt: Some(1),
-        ..StoreConfig::default()
-    };
+    let config = StoreConfig { disk_bytes_max: Some(16 * MIB), salt: Some(1), ..StoreConfig::default() };
     let (mut engine, _) = open(&disk, &config).expect("opens");
     fill_to_the_mark(&mut engine);
     let room = engine.room().expect("measures");
@@ -90,25 +71,15 @@ fn a_limit_set_by_a_person_counts_like_the_disk() {
 fn a_store_on_a_full_disk_opens_again() {
     let disk = SimDisk::new();
     disk.set_capacity(8 * MIB);
-    let config = StoreConfig {
-        salt: Some(1),
-        ..StoreConfig::default()
-    };
+    let config = StoreConfig { salt: Some(1), ..StoreConfig::default() };
     let (mut engine, _) = open(&disk, &config).expect("opens");
     let mut acknowledged = 0;
     let error = (0..).find_map(|number| {
-        let worked = engine
-            .append([vec![put(number)]])
-            .map(|()| acknowledged = number + 1);
+        let worked = engine.append([vec![put(number)]]).map(|()| acknowledged = number + 1);
         worked.and_then(|()| engine.write_behind().map(drop)).err()
     });
     assert!(error.is_some_and(|error| error.is_full()));
-    assert!(
-        engine
-            .append([vec![put(0)]])
-            .is_err_and(|error| error.is_full()),
-        "for ever"
-    );
+    assert!(engine.append([vec![put(0)]]).is_err_and(|error| error.is_full()), "for ever");
     drop(engine);
     let free = |disk: &SimDisk| peer::store::Disk::space(disk).expect("measures").free;
     let disk = disk.restart(Loss::None);
@@ -118,10 +89,7 @@ fn a_store_on_a_full_disk_opens_again() {
     assert!(engine.room().expect("measures").low);
     for number in 0..acknowledged {
         assert_eq!(
-            engine
-                .load(format!("key{number:08}").as_bytes())
-                .expect("loads")
-                .map(|value| value.len()),
+            engine.load(format!("key{number:08}").as_bytes()).expect("loads").map(|value| value.len()),
             Some(1000)
         );
     }
@@ -129,30 +97,18 @@ fn a_store_on_a_full_disk_opens_again() {
 
 fn start(engine: Engine) -> (StoreThread, Receiver<StoreEvent>) {
     let (send, events) = channel();
-    (
-        StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts"),
-        events,
-    )
+    (StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts"), events)
 }
 
 fn next(events: &Receiver<StoreEvent>) -> StoreEvent {
-    events
-        .recv_timeout(Duration::from_secs(30))
-        .expect("an event")
+    events.recv_timeout(Duration::from_secs(30)).expect("an event")
 }
 
 #[test]
 fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
     let disk = SimDisk::new();
     disk.set_capacity(16 * MIB);
-    let (engine, _) = open(
-        &disk,
-        &StoreConfig {
-            salt: Some(1),
-            ..StoreConfig::default()
-        },
-    )
-    .expect("opens");
+    let (engine, _) = open(&disk, &StoreConfig { salt: Some(1), ..StoreConfig::default() }).expect("opens");
     let (mut thread, events) = start(engine);
     let mut number = 0;
     while number < 20_000 {
@@ -164,9 +120,7 @@ fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
                 assert!(low);
                 break;
             }
-            StoreEvent::Persisted(_) if number % 100 == 0 => {
-                std::thread::sleep(Duration::from_millis(40))
-            }
+            StoreEvent::Persisted(_) if number % 100 == 0 => std::thread::sleep(Duration::from_millis(40)),
             StoreEvent::Persisted(_) => (),
             other => panic!("{other:?}"),
         }
@@ -230,17 +184,11 @@ fn a_failure_in_any_thread_is_said_once_and_nothing_hangs() {
                 assert_eq!(restored.tail == Tail::Sealed, sealed.is_ok());
                 for token in acknowledged.saturating_sub(6).max(1)..=acknowledged {
                     let key = format!("key{:08}", token % 7);
-                    let value = engine
-                        .load(key.as_bytes())
-                        .expect("loads")
-                        .expect("was acknowledged");
+                    let value = engine.load(key.as_bytes()).expect("loads").expect("was acknowledged");
                     assert_eq!(value.len(), 1000);
                 }
             }
-            Err(error) => assert!(
-                error.is_damage() && sealed.is_err_and(|error| error.is_damage()),
-                "{error}"
-            ),
+            Err(error) => assert!(error.is_damage() && sealed.is_err_and(|error| error.is_damage()), "{error}"),
         }
     }
     assert!(failures > 20, "{failures}");
@@ -250,12 +198,7 @@ fn a_failure_in_any_thread_is_said_once_and_nothing_hangs() {
 #[test]
 fn a_real_full_disk_is_survived() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mount = |arguments: &[&str]| {
-        Command::new(arguments[0])
-            .args(&arguments[1..])
-            .arg(dir.path())
-            .output()
-    };
+    let mount = |arguments: &[&str]| Command::new(arguments[0]).args(&arguments[1..]).arg(dir.path()).output();
     let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs"]);
     if !mounted.is_ok_and(|output| output.status.success()) {
         println!("skipped: this process may not mount");
@@ -269,10 +212,7 @@ fn a_real_full_disk_is_survived() {
 }
 
 fn small_cache() -> StoreConfig {
-    StoreConfig {
-        cache_bytes: 4 << 20,
-        ..StoreConfig::default()
-    }
+    StoreConfig { cache_bytes: 4 << 20, ..StoreConfig::default() }
 }
 
 fn fill_a_real_disk(dir: &Path) {
@@ -284,16 +224,12 @@ fn fill_a_real_disk(dir: &Path) {
         .expect("runs");
     let said = String::from_utf8_lossy(&output.stdout);
     println!("{said}");
-    let acknowledged = said
-        .lines()
-        .find_map(|line| line.strip_prefix("full after ")?.parse::<u64>().ok());
+    let acknowledged = said.lines().find_map(|line| line.strip_prefix("full after ")?.parse::<u64>().ok());
     let acknowledged = acknowledged.expect("it came to the end of the disk");
     let (engine, _) = Engine::open_dir(dir, &small_cache()).expect("the ballast made room");
     engine.verify().expect("is sound");
     for number in 0..acknowledged {
-        let value = engine
-            .load(format!("key{number:08}").as_bytes())
-            .expect("loads");
+        let value = engine.load(format!("key{number:08}").as_bytes()).expect("loads");
         assert_eq!(value.map(|value| value.len()), Some(1000), "{number}");
     }
 }
@@ -312,9 +248,7 @@ fn child() {
     engine.verify().expect("is sound");
     let mut acknowledged = marked;
     let error = (marked..).find_map(|number| {
-        let worked = engine
-            .append([vec![put(number)]])
-            .map(|()| acknowledged = number + 1);
+        let worked = engine.append([vec![put(number)]]).map(|()| acknowledged = number + 1);
         worked.and_then(|()| engine.write_behind().map(drop)).err()
     });
     let error = error.expect("the disk is finite");

@@ -13,12 +13,7 @@ const RECORDS: u64 = 1_000_000;
 fn key(number: u64) -> Vec<u8> {
     // As the keys of a ring are: spread by a hash.
     let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-    [
-        &spread[..],
-        &spread[..],
-        format!("user:{number}").as_bytes(),
-    ]
-    .concat()
+    [&spread[..], &spread[..], format!("user:{number}").as_bytes()].concat()
 }
 
 /// Not a test by itself: the process that is killed, as soon as everything is acknowledged or only once nearly all of it
@@ -37,9 +32,7 @@ fn child() {
     if settled {
         first = RECORDS - 10_000;
         for some in (1..first).collect::<Vec<_>>().chunks(2000) {
-            engine
-                .append(some.iter().map(|number| vec![put(*number)]))
-                .expect("appends");
+            engine.append(some.iter().map(|number| vec![put(*number)])).expect("appends");
             if some[0] % 20_000 == 1 {
                 while engine.write_behind().expect("writes behind") {}
             }
@@ -48,16 +41,14 @@ fn child() {
         println!("{first} records in the table after {:?}", began.elapsed());
     }
     let (send, events) = channel();
-    let mut thread =
-        StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts");
+    let mut thread = StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts");
     let mut acknowledged = 0;
     for number in first..=RECORDS {
         thread.persist(number, vec![put(number)]);
         if number % 64 == 0 || number == RECORDS {
             thread.submit();
         }
-        while number == RECORDS && acknowledged < RECORDS || number > acknowledged.max(first) + 4096
-        {
+        while number == RECORDS && acknowledged < RECORDS || number > acknowledged.max(first) + 4096 {
             match events.recv().expect("the store lives") {
                 StoreEvent::Persisted(token) => acknowledged = token,
                 StoreEvent::DiskLow(_) => (),
@@ -84,9 +75,7 @@ fn a_million_records_in_the_table_start_within_seconds() {
 fn start_after_kill(settled: bool) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut child = Command::new(std::env::current_exe().expect("this program"));
-    child
-        .args(["--exact", "child", "--ignored", "--nocapture"])
-        .env("STORE_CHILD_DIR", dir.path());
+    child.args(["--exact", "child", "--ignored", "--nocapture"]).env("STORE_CHILD_DIR", dir.path());
     if settled {
         child.env("STORE_CHILD_SETTLED", "1");
     }
@@ -99,17 +88,11 @@ fn start_after_kill(settled: bool) {
     let mut slowest = Duration::ZERO;
     for number in (1..=RECORDS).step_by(9973) {
         let asked = Instant::now();
-        assert_eq!(
-            engine.load(&key(number)),
-            Ok(Some(format!("value {number}").into()))
-        );
+        assert_eq!(engine.load(&key(number)), Ok(Some(format!("value {number}").into())));
         slowest = slowest.max(asked.elapsed());
     }
     let asked = Instant::now();
     engine.verify().expect("is sound");
-    println!(
-        "open after {opened:?}, slowest of 100 loads {slowest:?}, all verified after {:?} more",
-        asked.elapsed()
-    );
+    println!("open after {opened:?}, slowest of 100 loads {slowest:?}, all verified after {:?} more", asked.elapsed());
     assert!(opened < Duration::from_secs(10), "{opened:?}");
 }

@@ -40,8 +40,7 @@ enum Step {
 
 fn key() -> impl Strategy<Value = Bytes> {
     // Short keys over a small alphabet, the empty one among them: neighbours, prefixes and repetitions are common.
-    proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..4)
-        .prop_map(Bytes::from)
+    proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..4).prop_map(Bytes::from)
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -97,24 +96,13 @@ fn check_scan(engine: &Engine, records: &Map, from: &Bytes, bytes_max: usize) {
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!((&found.0, &found.1), *expected);
     }
-    assert!(
-        !found.is_empty() || expected.is_empty(),
-        "at least one record, if there is one"
-    );
+    assert!(!found.is_empty() || expected.is_empty(), "at least one record, if there is one");
     // That it is done may be learned with the next page, but is never claimed too early.
     assert!(!done || found.len() == expected.len());
-    let (_, last) = found.split_last().map_or((0, 0), |(_, rest)| {
-        (
-            0,
-            rest.iter()
-                .map(|(key, value)| key.len() + value.len())
-                .sum::<usize>(),
-        )
-    });
-    assert!(
-        last <= bytes_max,
-        "the page ends with the record that fills it"
-    );
+    let (_, last) = found
+        .split_last()
+        .map_or((0, 0), |(_, rest)| (0, rest.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()));
+    assert!(last <= bytes_max, "the page ends with the record that fills it");
 }
 
 fn check_all(engine: &Engine, records: &Map) {
@@ -180,28 +168,14 @@ fn loads_and_scans_see_what_was_handed_out() {
     let disk = SimDisk::new();
     let (mut engine, _) = open(&disk);
     let put = |key: &'static str, value: &'static str| Change::PutRecord(key.into(), value.into());
-    let first = engine.stage(vec![
-        put("a", "1"),
-        Change::PutMeta("m/b".into(), "2".into()),
-    ]);
-    let second = engine.stage(vec![Change::Promote {
-        from: "m".into(),
-        to: "n".into(),
-        strip: 2,
-    }]);
+    let first = engine.stage(vec![put("a", "1"), Change::PutMeta("m/b".into(), "2".into())]);
+    let second = engine.stage(vec![Change::Promote { from: "m".into(), to: "n".into(), strip: 2 }]);
     assert_eq!(engine.load(b"a"), Ok(Some("1".into())));
-    assert_eq!(
-        engine.load(b"b"),
-        Ok(Some("2".into())),
-        "a promotion finds entries that are only handed out"
-    );
+    assert_eq!(engine.load(b"b"), Ok(Some("2".into())), "a promotion finds entries that are only handed out");
     engine.commit(&[first, second]).expect("commits");
     engine.checkpoint().expect("makes a checkpoint");
     let dropped = engine.stage(vec![Change::DropRecord("a".into())]);
     assert_eq!(engine.load(b"a"), Ok(None));
-    assert_eq!(
-        engine.scan(b"", 100),
-        Ok((vec![("b".into(), "2".into())], true))
-    );
+    assert_eq!(engine.scan(b"", 100), Ok((vec![("b".into(), "2".into())], true)));
     engine.commit(&[dropped]).expect("commits");
 }

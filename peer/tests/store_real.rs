@@ -44,27 +44,19 @@ fn a_sealed_store_comes_back_sealed_and_a_dropped_one_does_not() {
     let (mut engine, restored) = open(&dir);
     assert_eq!((restored.tail, restored.meta.len()), (Tail::Empty, 0));
     engine
-        .append([
-            vec![put("a", "1"), Change::PutMeta("m".into(), "x".into())],
-            vec![put("b", "2")],
-        ])
+        .append([vec![put("a", "1"), Change::PutMeta("m".into(), "x".into())], vec![put("b", "2")]])
         .expect("appends");
     engine.seal().expect("seals");
 
     let (mut engine, restored) = open(&dir);
     assert_eq!(restored.tail, Tail::Sealed);
     assert_eq!(restored.meta, BTreeMap::from([("m".into(), "x".into())]));
-    engine
-        .append([vec![Change::DropRecord("a".into()), put("c", "3")]])
-        .expect("appends");
+    engine.append([vec![Change::DropRecord("a".into()), put("c", "3")]]).expect("appends");
     drop(engine);
 
     let (engine, restored) = open(&dir);
     assert_eq!(restored.tail, Tail::Unsealed);
-    assert_eq!(
-        all(&engine),
-        BTreeMap::from([("b".into(), "2".into()), ("c".into(), "3".into())])
-    );
+    assert_eq!(all(&engine), BTreeMap::from([("b".into(), "2".into()), ("c".into(), "3".into())]));
     engine.verify().expect("is sound");
 }
 
@@ -72,10 +64,7 @@ fn a_sealed_store_comes_back_sealed_and_a_dropped_one_does_not() {
 fn a_second_open_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let (engine, _) = open(dir.path());
-    assert_eq!(
-        Engine::open_dir(dir.path(), &config()).err(),
-        Some(StoreError::InUse)
-    );
+    assert_eq!(Engine::open_dir(dir.path(), &config()).err(), Some(StoreError::InUse));
     assert_eq!(move_aside(dir.path()).err(), Some(StoreError::InUse));
     drop(engine);
     open(dir.path());
@@ -89,10 +78,7 @@ fn a_store_moved_aside_leaves_room_for_a_new_one() {
     engine.append([vec![put("a", "1")]]).expect("appends");
     drop(engine);
     fs::remove_file(store.join("manifest")).expect("removes");
-    assert!(
-        Engine::open_dir(&store, &config()).is_err_and(|error| error.is_damage()),
-        "missing is not empty"
-    );
+    assert!(Engine::open_dir(&store, &config()).is_err_and(|error| error.is_damage()), "missing is not empty");
     let aside = move_aside(&store).expect("moves");
     assert_eq!(aside, dir.path().join("store.damaged-1"));
     assert!(aside.join("table").is_dir());
@@ -101,9 +87,7 @@ fn a_store_moved_aside_leaves_room_for_a_new_one() {
 }
 
 fn next(events: &Receiver<StoreEvent>) -> StoreEvent {
-    events
-        .recv_timeout(Duration::from_secs(30))
-        .expect("an event")
+    events.recv_timeout(Duration::from_secs(30)).expect("an event")
 }
 
 fn start(engine: Engine) -> (StoreThread, Receiver<StoreEvent>) {
@@ -120,10 +104,7 @@ fn threads_persist_load_scan_and_seal() {
     let count = 5000_u64;
     let mut persisted = 0;
     for token in 1..=count {
-        thread.persist(
-            token,
-            vec![put(format!("key{token:05}"), vec![token as u8; 200])],
-        );
+        thread.persist(token, vec![put(format!("key{token:05}"), vec![token as u8; 200])]);
         if token % 50 == 0 {
             thread.submit();
         }
@@ -144,21 +125,11 @@ fn threads_persist_load_scan_and_seal() {
     while loaded.len() < 2 || scanned.is_none() {
         match next(&events) {
             StoreEvent::Loaded { record_key, record } => loaded.push((record_key, record)),
-            StoreEvent::Scanned {
-                token: 7,
-                records,
-                done,
-            } => scanned = Some((records.len(), done)),
+            StoreEvent::Scanned { token: 7, records, done } => scanned = Some((records.len(), done)),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(
-        loaded,
-        [
-            ("key00017".into(), Some(vec![17; 200].into())),
-            ("none".into(), None)
-        ]
-    );
+    assert_eq!(loaded, [("key00017".into(), Some(vec![17; 200].into())), ("none".into(), None)]);
     assert_eq!(scanned, Some((2, true)));
     // Handed out and never submitted: a seal commits it nevertheless.
     thread.persist(count + 1, vec![put("last", "word")]);
@@ -188,21 +159,14 @@ fn child() {
         return;
     };
     let (engine, restored) = open(dir.as_ref());
-    let from = restored.meta.get(&b"next"[..]).map_or(0, |next| {
-        String::from_utf8_lossy(next)
-            .parse::<u64>()
-            .expect("a number")
-    });
+    let from = restored
+        .meta
+        .get(&b"next"[..])
+        .map_or(0, |next| String::from_utf8_lossy(next).parse::<u64>().expect("a number"));
     let (mut thread, events) = start(engine);
     for number in from.. {
         let next = Change::PutMeta("next".into(), (number + 1).to_string().into());
-        thread.persist(
-            number + 1,
-            vec![
-                put(format!("key{:03}", number % 997), number.to_string()),
-                next,
-            ],
-        );
+        thread.persist(number + 1, vec![put(format!("key{:03}", number % 997), number.to_string()), next]);
         thread.submit();
         if number % 16 == 0
             && let StoreEvent::Persisted(acknowledged) = self::next(&events)
@@ -232,10 +196,7 @@ fn what_was_acknowledged_survives_kill_9() {
         let until = Duration::from_millis(100 + 70 * round);
         let (mut began, mut acknowledged) = (None, 0);
         for line in out.lines() {
-            let Some(number) = line
-                .expect("text")
-                .strip_prefix("ack ")
-                .and_then(|number| number.parse::<u64>().ok())
+            let Some(number) = line.expect("text").strip_prefix("ack ").and_then(|number| number.parse::<u64>().ok())
             else {
                 continue;
             };
@@ -247,20 +208,12 @@ fn what_was_acknowledged_survives_kill_9() {
         child.wait().expect("ends");
         let (engine, restored) = open(&dir);
         assert_eq!(restored.tail, Tail::Unsealed);
-        let next = restored.meta.get(&b"next"[..]).map_or(0, |next| {
-            String::from_utf8_lossy(next).parse().expect("a number")
-        });
-        assert!(
-            next >= acknowledged && acknowledged > 0,
-            "{next} of {acknowledged} acknowledged"
-        );
+        let next =
+            restored.meta.get(&b"next"[..]).map_or(0, |next| String::from_utf8_lossy(next).parse().expect("a number"));
+        assert!(next >= acknowledged && acknowledged > 0, "{next} of {acknowledged} acknowledged");
         // All of a prefix: each key has the last number that was put there before `next`.
-        let expected = (next.saturating_sub(997)..next).map(|number| {
-            (
-                format!("key{:03}", number % 997).into(),
-                number.to_string().into(),
-            )
-        });
+        let expected = (next.saturating_sub(997)..next)
+            .map(|number| (format!("key{:03}", number % 997).into(), number.to_string().into()));
         assert_eq!(all(&engine), expected.collect::<BTreeMap<Bytes, Bytes>>());
         engine.verify().expect("is sound");
     }

@@ -212,7 +212,8 @@ mod tests {
     fn words_come_back_as_the_operation() {
         let value = Bytes::from_static(b"v");
         let version = Version { generation: 3, timestamp: 9 };
-        let mut ops: Vec<Op> = [Read::Value, Read::Versioned, Read::Exists, Read::Length, Read::TimeToLive].map(Op::Read).into();
+        let mut ops: Vec<Op> =
+            [Read::Value, Read::Versioned, Read::Exists, Read::Length, Read::TimeToLive].map(Op::Read).into();
         let expiries = [Expiry::Clear, Expiry::Keep, Expiry::In(Duration::from_millis(5)), Expiry::At(WallMillis(7))];
         let conditions = [
             Condition::Always,
@@ -231,7 +232,8 @@ mod tests {
             }
         }
         ops.extend(expiries.map(Op::ReadExpire));
-        for only in [ExpireOnly::Always, ExpireOnly::Without, ExpireOnly::With, ExpireOnly::Later, ExpireOnly::Earlier] {
+        for only in [ExpireOnly::Always, ExpireOnly::Without, ExpireOnly::With, ExpireOnly::Later, ExpireOnly::Earlier]
+        {
             ops.push(Op::Expire { expiry: Expiry::In(Duration::from_millis(1)), only });
             ops.push(Op::Expire { expiry: Expiry::At(WallMillis(1)), only });
         }

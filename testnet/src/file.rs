@@ -177,7 +177,8 @@ fn text_of(bytes: &[u8]) -> String {
         _ => {
             let mut text = BASE64.to_owned();
             for chunk in bytes.chunks(3) {
-                let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+                let word =
+                    chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
                 for place in 0..4 {
                     let digit = DIGITS[(word >> (18 - 6 * place) & 63) as usize];
                     text.push(if place <= chunk.len() { char::from(digit) } else { '=' });

@@ -347,7 +347,8 @@ fn a_full_disk_is_survived() {
         return;
     }
     let _unmount = Unmount(place.clone());
-    let mut directories: Vec<_> = (0..3).map(|index| std::env::temp_dir().join(format!("scatter-room-{index}-{}", std::process::id()))).collect();
+    let mut directories: Vec<_> =
+        (0..3).map(|index| std::env::temp_dir().join(format!("scatter-room-{index}-{}", std::process::id()))).collect();
     directories[2] = place.join("store");
     let cluster = Cluster::start("full", &Options { directories: Some(directories.clone()), ..sync(3) });
     let ballast = place.join("ballast");

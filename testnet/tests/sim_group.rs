@@ -1,8 +1,8 @@
 //! One group of real nodes under faults: the properties of the design, seed by seed.
 
 use node::Node;
-use testnet::sim::harness::{expect_well, for_each_seed};
 use testnet::sim::Scenario;
+use testnet::sim::harness::{expect_well, for_each_seed};
 
 #[test]
 fn a_calm_group_serves() {

@@ -33,7 +33,12 @@ fn is_caught<H: Host>(properties: &[&str]) {
 
 #[test]
 fn stale_reads_are_caught() {
-    is_caught::<Toy<{ toy::STALE_READS }>>(&["I4 linearizable", "I5 durable", "I6 at most once", "I14 deletes stay deleted"]);
+    is_caught::<Toy<{ toy::STALE_READS }>>(&[
+        "I4 linearizable",
+        "I5 durable",
+        "I6 at most once",
+        "I14 deletes stay deleted",
+    ]);
 }
 
 #[test]

@@ -46,7 +46,11 @@ fn all_is_well_after_anything() {
 #[ignore = "needs the node's protocol"]
 fn a_calm_network_answers_everything() {
     for_each_seed("a_calm_network_answers_everything", 10, |seed| {
-        let mut world = World::<Node>::new(Scenario { hosts: 3, load: Load { clients: 0, ..Load::default() }, ..Scenario::calm(seed) });
+        let mut world = World::<Node>::new(Scenario {
+            hosts: 3,
+            load: Load { clients: 0, ..Load::default() },
+            ..Scenario::calm(seed)
+        });
         assert!(world.run_until_ready(Duration::from_secs(30)));
         let report = expect_well::<Node>(&Scenario::calm(seed));
         assert_eq!(report.marks.count("client: told that the outcome is uncertain"), 0);
@@ -80,7 +84,8 @@ fn a_member_that_forgot_is_another_member() {
     let mix = Mix::of(&[(|rng, n| Kind::Lose(target(rng, n)), 3), (|rng, n| Kind::Crash(target(rng, n)), 1)]);
     for_each_seed("a_member_that_forgot_is_another_member", SEEDS, |seed| {
         for durability in [Durability::Sync, Durability::Memory] {
-            let report = expect_well::<Node>(&Scenario { durability, ..Scenario::of(seed, 3 + 2 * (seed % 2) as usize, &mix) });
+            let report =
+                expect_well::<Node>(&Scenario { durability, ..Scenario::of(seed, 3 + 2 * (seed % 2) as usize, &mix) });
             assert!(report.marks.count("client: answered") > 0);
         }
     });
@@ -132,7 +137,8 @@ fn lost_answers_do_not_double_anything() {
         (|rng, n| Kind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 1),
     ]);
     for_each_seed("lost_answers_do_not_double_anything", SEEDS, |seed| {
-        let load = Load { once: 1_000, families: [1, 3, 3, 1, 0], patience: Duration::from_millis(400), ..Load::default() };
+        let load =
+            Load { once: 1_000, families: [1, 3, 3, 1, 0], patience: Duration::from_millis(400), ..Load::default() };
         expect_well::<Node>(&Scenario { load, ..Scenario::of(seed, 3, &mix) });
     });
 }
@@ -183,7 +189,11 @@ fn wall_clocks_decide_nothing() {
 #[ignore = "needs the node's protocol"]
 fn leases_hold_within_the_assumed_drift_and_not_beyond() {
     use testnet::sim::fault::Target::Primary;
-    let mix = Mix::of(&[(|_, _| Kind::Deafen(Primary), 2), (|_, _| Kind::Mute(Primary), 1), (|_, _| Kind::Isolate(Primary), 1)]);
+    let mix = Mix::of(&[
+        (|_, _| Kind::Deafen(Primary), 2),
+        (|_, _| Kind::Mute(Primary), 1),
+        (|_, _| Kind::Isolate(Primary), 1),
+    ]);
     let scenario = |seed, drift_ppm| {
         let load = Load { reads: 800, ..Load::default() };
         Scenario { leases: true, drift_ppm, load, ..Scenario::of(seed, 3, &mix) }

@@ -110,13 +110,7 @@ impl Acceptor {
     }
 
     /// One message of a committee; the caller has checked the sender. Messages for primaries are not handled here.
-    pub fn on_message(
-        &mut self,
-        ctx: &mut Context<'_>,
-        table: &mut Table,
-        from: NodeId,
-        message: CommitteeMessage,
-    ) {
+    pub fn on_message(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, message: CommitteeMessage) {
         match message {
             CommitteeMessage::Prepare { ballot, range } => self.on_prepare(ctx, from, ballot, range),
             CommitteeMessage::Accept { ballot, chosen, writes } => {
@@ -190,11 +184,11 @@ impl Acceptor {
                 }
             }
         }
-        if !self.committees.contains_key(&ballot) {
+        self.committees.entry(ballot).or_insert_with(|| {
             let committee = Committee::new(ballot, range);
             committee.persist_head(ctx.out);
-            self.committees.insert(ballot, committee);
-        }
+            committee
+        });
     }
 
     /// What a new primary of this range must know: every newest base, and whoever has unsettled writes.
@@ -336,9 +330,11 @@ impl Acceptor {
     /// Is everything held that was chosen in this piece up to the end of the term before?
     fn lacks_nothing_up_to(&self, piece: KeyRange, last: Option<(Term, u64)>) -> bool {
         let Some((term, mark)) = last else { return true };
-        self.committees.values().rev().find(|committee| committee.ballot().term == term).is_some_and(|committee| {
-            committee.lacks_nothing_before(piece) && committee.received().mark() >= mark
-        })
+        self.committees
+            .values()
+            .rev()
+            .find(|committee| committee.ballot().term == term)
+            .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.received().mark() >= mark)
     }
 
     /// Lets go of committees that were followed everywhere, beyond some that others may want to catch up from.
@@ -395,14 +391,7 @@ impl Acceptor {
     }
 
     /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
-    fn on_ask_record(
-        &mut self,
-        ctx: &mut Context<'_>,
-        table: &mut Table,
-        from: NodeId,
-        ballot: TermBallot,
-        key: Key,
-    ) {
+    fn on_ask_record(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ballot: TermBallot, key: Key) {
         let Some(committee) = self.committees.get(&ballot) else {
             ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
             return;
@@ -479,10 +468,7 @@ impl Acceptor {
         };
         (
             committees.iter().filter(complete).map(|committee| committee.ballot().term).collect(),
-            committees
-                .iter()
-                .map(|c| (c.ballot().term, c.chosen().unwrap_or(0).min(c.received().mark())))
-                .collect(),
+            committees.iter().map(|c| (c.ballot().term, c.chosen().unwrap_or(0).min(c.received().mark()))).collect(),
         )
     }
 

@@ -218,7 +218,8 @@ impl Acceptor {
             }
             Stage::Compare(after) => {
                 if table.is_whole() {
-                    let mut records = table.scan(piece, after.as_ref()).map(|(key, record)| (key.clone(), record.number));
+                    let mut records =
+                        table.scan(piece, after.as_ref()).map(|(key, record)| (key.clone(), record.number));
                     let held: Vec<_> = records.by_ref().take(PAGE_KEYS_MAX).collect();
                     let more = records.next().is_some();
                     drop(records);
@@ -286,7 +287,8 @@ impl Acceptor {
         if !complete && (since.term == ballot.term || committee.base().is_none()) {
             return; // It may have what is asked for soon; somebody else may have it now.
         }
-        let mut message = CommitteeMessage::Since { ballot, piece, since, writes: Vec::new(), up_to: None, done: false };
+        let mut message =
+            CommitteeMessage::Since { ballot, piece, since, writes: Vec::new(), up_to: None, done: false };
         // Who lacks something from before this term says that its window does not reach: perhaps nobody's does, and only
         // a comparison with a quorum brings it together.
         if complete
@@ -343,7 +345,10 @@ impl Acceptor {
         done: bool,
     ) {
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
-        if job.then.is_some() || job.source != from || job.pieces.last() != Some(&piece) || job.stage != Stage::Window(since)
+        if job.then.is_some()
+            || job.source != from
+            || job.pieces.last() != Some(&piece)
+            || job.stage != Stage::Window(since)
         {
             return;
         }

@@ -62,9 +62,10 @@ pub fn pieces(range: KeyRange, reports: &[CommitteeReport]) -> Vec<(KeyRange, Ch
 
 /// The pieces of a base within a piece of the ring.
 fn parts_of(base: &Base, piece: KeyRange) -> Vec<(KeyRange, &Chain)> {
-    let parts = base.pieces.iter().flat_map(|(range, chain)| {
-        range.intersection(piece).into_iter().flatten().map(move |part| (part, chain))
-    });
+    let parts = base
+        .pieces
+        .iter()
+        .flat_map(|(range, chain)| range.intersection(piece).into_iter().flatten().map(move |part| (part, chain)));
     parts.collect()
 }
 

@@ -40,9 +40,10 @@ impl Grants {
 
     /// What is left of grants to other ballots in a range, in milliseconds, rounded up.
     pub fn left(&self, ballot: TermBallot, range: KeyRange, now: Time) -> Vec<(TermBallot, u64)> {
-        let others = self.granted.iter().filter(|(known, granted, until)| {
-            *known != ballot && *until > now && granted.overlaps(range)
-        });
+        let others = self
+            .granted
+            .iter()
+            .filter(|(known, granted, until)| *known != ballot && *until > now && granted.overlaps(range));
         others.map(|(known, _, until)| (*known, until.since(now).as_nanos().div_ceil(1_000_000) as u64)).collect()
     }
 }

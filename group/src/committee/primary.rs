@@ -213,11 +213,7 @@ impl Primary {
             CommitteeMessage::Promise { part, parts, committees, unsettled, leases, .. } => {
                 self.on_promise(ctx, local, from, (part, parts), committees, unsettled, leases);
             }
-            CommitteeMessage::Refused { promised, .. } => {
-                if promised > self.ballot {
-                    self.end(ctx);
-                }
-            }
+            CommitteeMessage::Refused { promised, .. } if promised > self.ballot => self.end(ctx),
             CommitteeMessage::Accepted { numbers, .. } => self.on_accepted(ctx, local, from, &numbers),
             CommitteeMessage::BaseAccepted { .. } => self.on_base_accepted(ctx, local, from),
             CommitteeMessage::AskBase { .. } => self.send_base(ctx, &[from]),

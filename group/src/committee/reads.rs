@@ -102,14 +102,8 @@ impl Primary {
     fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, Answer)>, lease: bool) {
         self.reads.next_attempt += 1;
         let attempt = self.reads.next_attempt;
-        let round = Round {
-            attempt,
-            sent: ctx.now.time,
-            sent_awake: ctx.now.awake,
-            lease,
-            votes: BTreeSet::new(),
-            reads,
-        };
+        let round =
+            Round { attempt, sent: ctx.now.time, sent_awake: ctx.now.awake, lease, votes: BTreeSet::new(), reads };
         self.reads.rounds.push_back(round);
         let chosen = Some(self.chosen.mark());
         let message = CommitteeMessage::Confirm { ballot: self.ballot, attempt, lease, chosen };
@@ -255,7 +249,8 @@ impl Primary {
     pub(super) fn tick_quorum_reads(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now.time;
         let due = |read: &QuorumRead| now.since(read.asked) >= ctx.config.timing.resend;
-        let keys: Vec<Key> = self.quorum_reads.iter().filter(|(_, read)| due(read)).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<Key> =
+            self.quorum_reads.iter().filter(|(_, read)| due(read)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             if self.keys.contains_key(&key) {
                 self.quorum_reads.get_mut(&key).expect("just seen").asked = now;

@@ -50,12 +50,7 @@ impl Committee {
     }
 
     /// As it was stored, with its unsettled writes.
-    pub fn restored(
-        head: CommitteeHead,
-        received: NumberSet,
-        chosen: Option<u64>,
-        unsettled: Vec<Write>,
-    ) -> Committee {
+    pub fn restored(head: CommitteeHead, received: NumberSet, chosen: Option<u64>, unsettled: Vec<Write>) -> Committee {
         let mut committee = Committee {
             head,
             received,

@@ -74,13 +74,7 @@ impl Primary {
     }
 
     /// Evaluates what waits for a key on its chosen record, in order; one write carries all changes.
-    fn evaluate_queue(
-        &mut self,
-        ctx: &mut Context<'_>,
-        local: &mut Local<'_>,
-        key: &Key,
-        chosen: Option<Arc<Record>>,
-    ) {
+    fn evaluate_queue(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, chosen: Option<Arc<Record>>) {
         let queue = self.keys.get_mut(key).expect("the caller looked");
         let batch = queue.waiting.len().min(BATCH_MAX);
         let waiting: VecDeque<Pending> = queue.waiting.drain(..batch).collect();
@@ -118,12 +112,7 @@ impl Primary {
         self.put_in_flight(ctx, write, Vec::new());
     }
 
-    pub(super) fn put_in_flight(
-        &mut self,
-        ctx: &mut Context<'_>,
-        write: Write,
-        waiters: Vec<(Attempt, Answer)>,
-    ) {
+    pub(super) fn put_in_flight(&mut self, ctx: &mut Context<'_>, write: Write, waiters: Vec<(Attempt, Answer)>) {
         self.keys.entry(write.key.clone()).or_default().in_flight += 1;
         self.unsent.push(write.clone());
         let in_flight = InFlight { write, waiters, votes: Vec::new(), sent: ctx.now.time };

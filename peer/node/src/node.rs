@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
+use group::Group;
 use group::config::{Defects, GroupConfig};
 use group::message::{Message, Sender, Write};
 use group::op::{Op, Read, ReadMode};
@@ -16,7 +17,6 @@ use group::record::Record;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
-use group::Group;
 use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, RingId};
 
 use crate::api::{Class, ConnectionId, Event, Input, Output, Request, RequestId};
@@ -442,12 +442,8 @@ impl Node {
 
     fn with_sessions(&mut self, act: impl FnOnce(&mut Sessions, &mut SessionContext<'_>)) {
         let before = self.outputs.len();
-        let mut ctx = SessionContext {
-            now: self.now,
-            group: self.group.as_mut(),
-            outputs: &mut self.outputs,
-            me: self.me,
-        };
+        let mut ctx =
+            SessionContext { now: self.now, group: self.group.as_mut(), outputs: &mut self.outputs, me: self.me };
         act(&mut self.sessions, &mut ctx);
         self.catch_probe(before);
     }

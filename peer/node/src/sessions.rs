@@ -302,12 +302,7 @@ impl Sessions {
         }
     }
 
-    fn finish(
-        &mut self,
-        ctx: &mut SessionContext<'_>,
-        sequence: u64,
-        result: Result<group::op::Answer, OpError>,
-    ) {
+    fn finish(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, result: Result<group::op::Answer, OpError>) {
         let Some(session) = self.sessions.remove(&sequence) else { return };
         self.due.remove(&(session.due, sequence));
         let key = session.request.key.clone();

@@ -152,8 +152,7 @@ pub fn restore(meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<(Li
         }
         unsettled.entry(known.term).or_default().push(Write { key: name, record });
     }
-    let stored =
-        Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty: false, sealed };
+    let stored = Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty: false, sealed };
     Ok(Some((life, stored)))
 }
 

@@ -79,7 +79,9 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, FrameError> {
 pub fn class_of(message: &Message) -> Class {
     use group::message::CommitteeMessage as C;
     match message {
-        Message::Committee(C::AskSince { .. } | C::Since { .. } | C::AskCompare { .. } | C::Compared { .. }) => Class::Bulk,
+        Message::Committee(C::AskSince { .. } | C::Since { .. } | C::AskCompare { .. } | C::Compared { .. }) => {
+            Class::Bulk
+        }
         Message::Committee(_) | Message::Client(_) => Class::Data,
         _ => Class::Control,
     }

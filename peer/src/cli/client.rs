@@ -46,13 +46,14 @@ pub fn ask(reach: &Reach, words: &[&[u8]], writes: bool) -> Result<Value, Failur
         exit: Exit::Unreachable,
         why: format!("cannot reach a peer at {}: {error}", reach.addr),
     };
-    let password = match &reach.password_file {
-        None => None,
-        Some(path) => Some(std::fs::read(path).map_err(|error| Failure {
-            exit: Exit::Usage,
-            why: format!("cannot read {}: {error}", path.display()),
-        })?),
-    };
+    let password =
+        match &reach.password_file {
+            None => None,
+            Some(path) => Some(std::fs::read(path).map_err(|error| Failure {
+                exit: Exit::Usage,
+                why: format!("cannot read {}: {error}", path.display()),
+            })?),
+        };
     let stream = connect(&reach.addr).map_err(unreachable)?;
     let mut connection = BufReader::new(stream);
     if let Some(password) = password {
@@ -65,10 +66,7 @@ pub fn ask(reach: &Reach, words: &[&[u8]], writes: bool) -> Result<Value, Failur
             // The request may have arrived.
             true => Failure {
                 exit: Exit::Unknown,
-                why: format!(
-                    "the peer at {} did not answer ({error}): the outcome is not known",
-                    reach.addr
-                ),
+                why: format!("the peer at {} did not answer ({error}): the outcome is not known", reach.addr),
             },
             false => unreachable(error),
         })?
@@ -98,17 +96,11 @@ fn refusal(text: &str) -> Failure {
         Some("TRYAGAIN") => Exit::TryAgain,
         _ => Exit::Refused,
     };
-    Failure {
-        exit,
-        why: text.to_owned(),
-    }
+    Failure { exit, why: text.to_owned() }
 }
 
 /// Sends a command and reads its answer: the inner error is the peer's own.
-fn exchange(
-    connection: &mut BufReader<TcpStream>,
-    words: &[&[u8]],
-) -> io::Result<Result<Value, String>> {
+fn exchange(connection: &mut BufReader<TcpStream>, words: &[&[u8]]) -> io::Result<Result<Value, String>> {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -120,22 +112,11 @@ fn exchange(
 }
 
 fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<Value, String>> {
-    let nonsense = || {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the answer is not in the Redis protocol",
-        )
-    };
+    let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not in the Redis protocol");
     let mut line = Vec::new();
-    connection
-        .by_ref()
-        .take(LINE_BYTES_MAX)
-        .read_until(b'\n', &mut line)?;
+    connection.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
     if line.is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "it closed the connection",
-        ));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"));
     }
     let line = line.strip_suffix(b"\r\n").ok_or_else(nonsense)?;
     let (&kind, rest) = line.split_first().ok_or_else(nonsense)?;
@@ -151,10 +132,7 @@ fn read(connection: &mut BufReader<TcpStream>, depth: u8) -> io::Result<Result<V
             Ok(length) if length > BULK_BYTES_MAX => return Err(nonsense()),
             Ok(length) => {
                 let mut bytes = Vec::new();
-                connection
-                    .by_ref()
-                    .take(length as u64 + 2)
-                    .read_to_end(&mut bytes)?;
+                connection.by_ref().take(length as u64 + 2).read_to_end(&mut bytes)?;
                 if bytes.len() != length + 2 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }

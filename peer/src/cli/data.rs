@@ -96,59 +96,37 @@ struct Found {
 
 /// `scatter get`
 pub fn get(args: GetArgs) -> ExitCode {
-    let command: &[u8] = if args.relaxed {
-        b"SCATTER.RGET"
-    } else {
-        b"GET"
-    };
+    let command: &[u8] = if args.relaxed { b"SCATTER.RGET" } else { b"GET" };
     let key = args.key.as_bytes();
-    finish(
-        &args.reach,
-        ask(&args.reach, &[command, key], false),
-        |value| {
-            let mut fields = with_key(key);
-            match value {
-                Value::Bulk(bytes) => {
-                    json::put(&mut fields, "value", &bytes);
-                    Some(Found {
-                        exit: Exit::Done,
-                        fields,
-                        text: bytes,
-                    })
-                }
-                Value::Nil => {
-                    fields.insert("value".into(), Json::Null);
-                    Some(Found {
-                        exit: Exit::No,
-                        fields,
-                        text: Vec::new(),
-                    })
-                }
-                _ => None,
+    finish(&args.reach, ask(&args.reach, &[command, key], false), |value| {
+        let mut fields = with_key(key);
+        match value {
+            Value::Bulk(bytes) => {
+                json::put(&mut fields, "value", &bytes);
+                Some(Found { exit: Exit::Done, fields, text: bytes })
             }
-        },
-    )
+            Value::Nil => {
+                fields.insert("value".into(), Json::Null);
+                Some(Found { exit: Exit::No, fields, text: Vec::new() })
+            }
+            _ => None,
+        }
+    })
 }
 
 /// `scatter set`
 pub fn set(args: SetArgs) -> ExitCode {
     let key = args.key.as_bytes();
-    finish(
-        &args.reach,
-        ask(&args.reach, &[b"SET", key, args.value.as_bytes()], true),
-        |value| condition_met(key, &value),
-    )
+    finish(&args.reach, ask(&args.reach, &[b"SET", key, args.value.as_bytes()], true), |value| {
+        condition_met(key, &value)
+    })
 }
 
 /// `scatter cas`
 pub fn cas(args: CasArgs) -> ExitCode {
     let (key, value) = (args.key.as_bytes(), args.value.as_bytes());
     let answer = match &args.old {
-        Some(old) => ask(
-            &args.reach,
-            &[b"SET", key, value, b"IFEQ", old.as_bytes()],
-            true,
-        ),
+        Some(old) => ask(&args.reach, &[b"SET", key, value, b"IFEQ", old.as_bytes()], true),
         None => ask(&args.reach, &[b"SET", key, value, b"NX"], true),
     };
     finish(&args.reach, answer, |value| condition_met(key, &value))
@@ -159,33 +137,23 @@ pub fn del(args: DelArgs) -> ExitCode {
     let mut words: Vec<&[u8]> = vec![b"DEL"];
     words.extend(args.keys.iter().map(|key| key.as_bytes()));
     finish(&args.reach, ask(&args.reach, &words, true), |value| {
-        number("deleted", Map::new(), &value).map(|(deleted, found)| Found {
-            exit: if deleted > 0 { Exit::Done } else { Exit::No },
-            ..found
-        })
+        number("deleted", Map::new(), &value)
+            .map(|(deleted, found)| Found { exit: if deleted > 0 { Exit::Done } else { Exit::No }, ..found })
     })
 }
 
 /// `scatter incr`
 pub fn incr(args: IncrArgs) -> ExitCode {
     let key = args.key.as_bytes();
-    let answer = ask(
-        &args.reach,
-        &[b"INCRBY", key, args.by.to_string().as_bytes()],
-        true,
-    );
-    finish(&args.reach, answer, |value| {
-        number("value", with_key(key), &value).map(|(_, found)| found)
-    })
+    let answer = ask(&args.reach, &[b"INCRBY", key, args.by.to_string().as_bytes()], true);
+    finish(&args.reach, answer, |value| number("value", with_key(key), &value).map(|(_, found)| found))
 }
 
 /// `scatter append`
 pub fn append(args: AppendArgs) -> ExitCode {
     let key = args.key.as_bytes();
     let answer = ask(&args.reach, &[b"APPEND", key, args.value.as_bytes()], true);
-    finish(&args.reach, answer, |value| {
-        number("length", with_key(key), &value).map(|(_, found)| found)
-    })
+    finish(&args.reach, answer, |value| number("length", with_key(key), &value).map(|(_, found)| found))
 }
 
 fn with_key(key: &[u8]) -> Map<String, Json> {
@@ -203,16 +171,8 @@ fn condition_met(key: &[u8], value: &Value) -> Option<Found> {
     };
     let mut fields = with_key(key);
     fields.insert("done".into(), done.into());
-    let (exit, text): (_, &[u8]) = if done {
-        (Exit::Done, b"OK")
-    } else {
-        (Exit::No, b"")
-    };
-    Some(Found {
-        exit,
-        fields,
-        text: text.to_vec(),
-    })
+    let (exit, text): (_, &[u8]) = if done { (Exit::Done, b"OK") } else { (Exit::No, b"") };
+    Some(Found { exit, fields, text: text.to_vec() })
 }
 
 fn number(name: &str, mut fields: Map<String, Json>, value: &Value) -> Option<(i64, Found)> {
@@ -220,60 +180,31 @@ fn number(name: &str, mut fields: Map<String, Json>, value: &Value) -> Option<(i
         return None;
     };
     fields.insert(name.into(), number.into());
-    Some((
-        number,
-        Found {
-            exit: Exit::Done,
-            fields,
-            text: number.to_string().into_bytes(),
-        },
-    ))
+    Some((number, Found { exit: Exit::Done, fields, text: number.to_string().into_bytes() }))
 }
 
 /// Prints what was found, or why nothing was, and ends accordingly.
-fn finish(
-    reach: &Reach,
-    answer: Result<Value, Failure>,
-    found: impl FnOnce(Value) -> Option<Found>,
-) -> ExitCode {
+fn finish(reach: &Reach, answer: Result<Value, Failure>, found: impl FnOnce(Value) -> Option<Found>) -> ExitCode {
     let result = answer.and_then(|value| {
         let shown = format!("{value:?}");
-        found(value).ok_or_else(|| Failure {
-            exit: Exit::Refused,
-            why: format!("the peer answered something else: {shown}"),
-        })
+        found(value)
+            .ok_or_else(|| Failure { exit: Exit::Refused, why: format!("the peer answered something else: {shown}") })
     });
     let (exit, line) = match (result, reach.output) {
-        (Ok(found), Format::Json) => (
-            found.exit,
-            Json::Object(found.fields).to_string().into_bytes(),
-        ),
+        (Ok(found), Format::Json) => (found.exit, Json::Object(found.fields).to_string().into_bytes()),
         // Nothing to print where the answer is no: an absent key is not an empty one.
-        (
-            Ok(Found {
-                exit: Exit::No,
-                text,
-                ..
-            }),
-            Format::Text,
-        ) if text.is_empty() => {
+        (Ok(Found { exit: Exit::No, text, .. }), Format::Text) if text.is_empty() => {
             eprintln!("scatter: no (the key is absent, or the condition was not met)");
             return Exit::No.into();
         }
         (Ok(found), Format::Text) => (found.exit, found.text),
-        (Err(failure), Format::Json) => (
-            failure.exit,
-            json!({ "error": failure.why, "exit": failure.exit as u8 })
-                .to_string()
-                .into_bytes(),
-        ),
+        (Err(failure), Format::Json) => {
+            (failure.exit, json!({ "error": failure.why, "exit": failure.exit as u8 }).to_string().into_bytes())
+        }
         (Err(failure), Format::Text) => return super::exit::fail(failure.exit, &failure.why),
     };
     let mut out = std::io::stdout().lock();
     // Whoever reads it may have seen enough.
-    let _ = out
-        .write_all(&line)
-        .and_then(|()| out.write_all(b"\n"))
-        .and_then(|()| out.flush());
+    let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
     exit.into()
 }

@@ -26,9 +26,6 @@ mod tests {
         let mut object = Map::new();
         put(&mut object, "a", "ü".as_bytes());
         put(&mut object, "b", &[0xff, 0]);
-        assert_eq!(
-            Value::Object(object).to_string(),
-            r#"{"a":"ü","b":"/wA=","b_encoding":"base64"}"#
-        );
+        assert_eq!(Value::Object(object).to_string(), r#"{"a":"ü","b":"/wA=","b_encoding":"base64"}"#);
     }
 }

@@ -6,7 +6,7 @@ mod exit;
 mod json;
 mod run;
 mod status;
-mod web;
+pub(crate) mod web;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -22,16 +22,9 @@ pub use exit::Exit;
 
 /// A peer-to-peer key-value store that is linearizable and keeps itself running.
 #[derive(Debug, Parser)]
-#[command(
-    name = "scatter",
-    version,
-    propagate_version = true,
-    arg_required_else_help = true
-)]
-#[command(
-    after_help = "Exit codes: 0 done; 1 the answer is no (key absent, condition not met, not ready); 2 usage; \
-    3 cannot reach a peer; 4 refused (authorisation, limits); 5 outcome unknown; 6 nothing was done, try again."
-)]
+#[command(name = "scatter", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done; 1 the answer is no (key absent, condition not met, not ready); 2 usage; \
+    3 cannot reach a peer; 4 refused (authorisation, limits); 5 outcome unknown; 6 nothing was done, try again.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -89,12 +82,7 @@ struct RunArgs {
 #[derive(Clone, Debug, Args)]
 struct Reach {
     /// A peer's address for clients
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        env = "SCATTER_ADDR",
-        default_value = "127.0.0.1:6479"
-    )]
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_ADDR", default_value = "127.0.0.1:6479")]
     addr: String,
 
     /// A file with the password, where the peer wants one
@@ -113,11 +101,7 @@ pub fn main(launch: Launch) -> ExitCode {
         Err(error) => {
             // Help and version are no errors; nothing is left to do where printing fails.
             let _ = error.print();
-            if error.use_stderr() {
-                Exit::Usage.into()
-            } else {
-                Exit::Done.into()
-            }
+            if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
         }
     }
 }
@@ -149,10 +133,7 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         }
         Command::Man => match manual() {
             Ok(page) => print(&page),
-            Err(error) => exit::fail(
-                Exit::Usage,
-                &format!("cannot make the manual page: {error}"),
-            ),
+            Err(error) => exit::fail(Exit::Usage, &format!("cannot make the manual page: {error}")),
         },
     }
 }
@@ -163,16 +144,9 @@ fn manual() -> std::io::Result<Vec<u8>> {
     command.build();
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    for subcommand in command
-        .get_subcommands()
-        .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
-    {
+    for subcommand in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
         let man = clap_mangen::Man::new(subcommand.clone());
-        writeln!(
-            page,
-            ".SH \"SCATTER {}\"",
-            subcommand.get_name().to_uppercase()
-        )?;
+        writeln!(page, ".SH \"SCATTER {}\"", subcommand.get_name().to_uppercase())?;
         man.render_synopsis_section(&mut page)?;
         man.render_description_section(&mut page)?;
         man.render_options_section(&mut page)?;
@@ -199,12 +173,9 @@ mod tests {
 
     #[test]
     fn double_dash_ends_flags() {
-        let parsed =
-            |line: &str| parse(line.split(' ').map(OsString::from)).map(|(cli, _)| cli.command);
+        let parsed = |line: &str| parse(line.split(' ').map(OsString::from)).map(|(cli, _)| cli.command);
         assert!(matches!(parsed("scatter incr k -- -3"), Ok(Command::Incr(args)) if args.by == -3));
-        assert!(
-            matches!(parsed("scatter get -- --k"), Ok(Command::Get(args)) if args.key == "--k")
-        );
+        assert!(matches!(parsed("scatter get -- --k"), Ok(Command::Get(args)) if args.key == "--k"));
         assert!(parsed("scatter cas k --old 1 --absent 2").is_err());
         assert!(parsed("scatter cas k 2").is_err());
         assert!(parsed("scatter nope").is_err());

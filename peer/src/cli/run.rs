@@ -20,11 +20,7 @@ pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) ->
         // Ids are the names of fields.
         .map(|(_, id)| id.as_str().replace('_', "-"))
         .collect();
-    let directory = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let directory = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let sources = Sources {
         flags: args.layer,
         from_environment,
@@ -50,28 +46,15 @@ fn show(config: &Config) -> String {
                 .shown
                 .iter()
                 .map(|shown| {
-                    (
-                        shown.name.to_owned(),
-                        json!({ "value": shown.value, "origin": shown.origin.to_string() }),
-                    )
+                    (shown.name.to_owned(), json!({ "value": shown.value, "origin": shown.origin.to_string() }))
                 })
                 .collect();
             format!("{}\n", Value::Object(settings))
         }
         Format::Text => {
-            let width = config
-                .shown
-                .iter()
-                .map(|shown| shown.name.len())
-                .max()
-                .unwrap_or(0);
+            let width = config.shown.iter().map(|shown| shown.name.len()).max().unwrap_or(0);
             let lines = config.shown.iter().map(|shown| {
-                format!(
-                    "{:width$} = {:40} # {}\n",
-                    shown.name,
-                    format!("{:?}", shown.value),
-                    shown.origin
-                )
+                format!("{:width$} = {:40} # {}\n", shown.name, format!("{:?}", shown.value), shown.origin)
             });
             lines.collect()
         }

@@ -14,12 +14,7 @@ use crate::status::{GroupStatus, Status};
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A peer's address for status
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        env = "SCATTER_HTTP",
-        default_value = "127.0.0.1:6480"
-    )]
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", default_value = "127.0.0.1:6480")]
     http: String,
     /// How to print it
     #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
@@ -28,15 +23,11 @@ pub struct StatusArgs {
 
 /// `scatter status`: 1 where the peer does not serve clients.
 pub fn status(args: &StatusArgs) -> ExitCode {
-    let asked = web::get(&args.http, "/v1/status")
-        .and_then(|status| Ok((status, web::get(&args.http, "/readyz")?)));
+    let asked = web::get(&args.http, "/v1/status").and_then(|status| Ok((status, web::get(&args.http, "/readyz")?)));
     let ((code, body), (ready, _)) = match asked {
         Ok(answers) => answers,
         Err(error) => {
-            return fail(
-                Exit::Unreachable,
-                &format!("cannot reach a peer at {}: {error}", args.http),
-            );
+            return fail(Exit::Unreachable, &format!("cannot reach a peer at {}: {error}", args.http));
         }
     };
     if code != 200 {
@@ -54,18 +45,11 @@ pub fn status(args: &StatusArgs) -> ExitCode {
                 print(describe(&status, ready).as_bytes());
             }
             Err(error) => {
-                return fail(
-                    Exit::Refused,
-                    &format!("{} is no peer that this program knows: {error}", args.http),
-                );
+                return fail(Exit::Refused, &format!("{} is no peer that this program knows: {error}", args.http));
             }
         },
     }
-    if ready {
-        Exit::Done.into()
-    } else {
-        Exit::No.into()
-    }
+    if ready { Exit::Done.into() } else { Exit::No.into() }
 }
 
 /// For a person. Writing to a string does not fail.
@@ -73,11 +57,7 @@ fn describe(status: &Status, ready: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "peer       {}", status.peer_id);
     let _ = writeln!(text, "network    {}", status.network);
-    let _ = writeln!(
-        text,
-        "version    {}, up {} s",
-        status.version, status.uptime_s
-    );
+    let _ = writeln!(text, "version    {}, up {} s", status.version, status.uptime_s);
     let _ = writeln!(text, "durability {}", status.durability);
     let _ = writeln!(text, "ready      {}", if ready { "yes" } else { "no" });
     for group in &status.groups {
@@ -87,40 +67,21 @@ fn describe(status: &Status, ready: bool) -> String {
 }
 
 fn describe_group(group: &GroupStatus, text: &mut String) {
-    let _ = writeln!(
-        text,
-        "\ngroup {}, epoch {}, term {}",
-        group.id, group.epoch, group.term
-    );
-    let _ = writeln!(
-        text,
-        "  range      {} to {}",
-        group.range.start, group.range.end
-    );
+    let _ = writeln!(text, "\ngroup {}, epoch {}, term {}", group.id, group.epoch, group.term);
+    let _ = writeln!(text, "  range      {} to {}", group.range.start, group.range.end);
     let _ = writeln!(
         text,
         "  holds      {} keys, {} bytes; {:.1} operations a second",
         group.keys, group.bytes, group.ops_per_s
     );
-    for (name, neighbour) in [
-        ("before it", &group.predecessor),
-        ("behind it", &group.successor),
-    ] {
+    for (name, neighbour) in [("before it", &group.predecessor), ("behind it", &group.successor)] {
         if let Some(neighbour) = neighbour {
             let _ = writeln!(text, "  {name}  {neighbour}");
         }
     }
     for member in &group.members {
-        let leads = if group.leader.as_ref() == Some(&member.peer_id) {
-            " (leads)"
-        } else {
-            ""
-        };
-        let place = if member.cluster.is_empty() {
-            String::new()
-        } else {
-            format!(" in {}", member.cluster)
-        };
+        let leads = if group.leader.as_ref() == Some(&member.peer_id) { " (leads)" } else { "" };
+        let place = if member.cluster.is_empty() { String::new() } else { format!(" in {}", member.cluster) };
         let _ = writeln!(
             text,
             "  member     {}{leads}{place}, {}, for {} s",
@@ -128,10 +89,6 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         );
     }
     for primary in &group.primaries {
-        let _ = writeln!(
-            text,
-            "  primary    {} from {} to {}",
-            primary.peer_id, primary.start, primary.end
-        );
+        let _ = writeln!(text, "  primary    {} from {} to {}", primary.peer_id, primary.start, primary.end);
     }
 }

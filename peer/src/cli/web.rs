@@ -25,16 +25,10 @@ pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     // Version 1.0 asks for a body without chunks, and for the end of the connection behind it.
-    write!(
-        stream,
-        "GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: */*\r\n\r\n"
-    )?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: */*\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(BODY_BYTES_MAX).read_to_end(&mut answer)?;
-    let head = answer
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .ok_or_else(nonsense)?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(nonsense)?;
     let status = std::str::from_utf8(&answer[..head])
         .ok()
         .filter(|head| head.starts_with("HTTP/1."))

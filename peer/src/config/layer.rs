@@ -64,21 +64,11 @@ pub struct Layer {
     pub data_dir: Option<PathBuf>,
 
     /// Where other peers reach this one; may be repeated [default: TCP and QUIC on all interfaces, port 6478]
-    #[arg(
-        long,
-        value_name = "MULTIADDR",
-        env = "SCATTER_LISTEN",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "MULTIADDR", env = "SCATTER_LISTEN", value_delimiter = ',')]
     pub listen: Option<Vec<Multiaddr>>,
 
     /// A peer to enter the network through; may be repeated: /ip4/…/tcp/…/p2p/PEERID
-    #[arg(
-        long,
-        value_name = "MULTIADDR",
-        env = "SCATTER_JOIN",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "MULTIADDR", env = "SCATTER_JOIN", value_delimiter = ',')]
     pub join: Option<Vec<Multiaddr>>,
 
     /// Start a new network; this is its first peer

@@ -4,10 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{
-    Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Shown,
-    Switch,
-};
+use super::{Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Shown, Switch};
 
 /// Where settings come from.
 #[derive(Debug, Default)]
@@ -42,10 +39,7 @@ impl Picker {
         self.layers.iter().find_map(|(origin, layer)| {
             let origin = match origin {
                 Origin::Flag if self.from_environment.iter().any(|from| from == name) => {
-                    Origin::Environment(format!(
-                        "SCATTER_{}",
-                        name.to_ascii_uppercase().replace('-', "_")
-                    ))
+                    Origin::Environment(format!("SCATTER_{}", name.to_ascii_uppercase().replace('-', "_")))
                 }
                 other => other.clone(),
             };
@@ -61,15 +55,8 @@ impl Picker {
         default: T,
         show: impl Fn(&T) -> String,
     ) -> T {
-        let settled = self.find(name, get).unwrap_or(Settled {
-            value: default,
-            origin: Origin::Default,
-        });
-        self.shown.push(Shown {
-            name,
-            value: show(&settled.value),
-            origin: settled.origin,
-        });
+        let settled = self.find(name, get).unwrap_or(Settled { value: default, origin: Origin::Default });
+        self.shown.push(Shown { name, value: show(&settled.value), origin: settled.origin });
         settled.value
     }
 
@@ -80,20 +67,11 @@ impl Picker {
         get: impl Fn(&Layer) -> Option<T>,
         show: impl Fn(&T) -> String,
     ) -> Option<T> {
-        self.pick(
-            name,
-            |layer| get(layer).map(Some),
-            None,
-            |value| value.as_ref().map(&show).unwrap_or_default(),
-        )
+        self.pick(name, |layer| get(layer).map(Some), None, |value| value.as_ref().map(&show).unwrap_or_default())
     }
 
     fn origin(&self, name: &str) -> String {
-        self.shown
-            .iter()
-            .find(|shown| shown.name == name)
-            .map(|shown| shown.origin.to_string())
-            .unwrap_or_default()
+        self.shown.iter().find(|shown| shown.name == name).map(|shown| shown.origin.to_string()).unwrap_or_default()
     }
 }
 
@@ -104,28 +82,16 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         let layer = read_file(&path)?;
         layers.push((Origin::File(path), layer));
     }
-    let mut picker = Picker {
-        layers,
-        from_environment: sources.from_environment,
-        shown: Vec::new(),
-    };
+    let mut picker = Picker { layers, from_environment: sources.from_environment, shown: Vec::new() };
     let profile = picker.pick_option("profile", |layer| layer.profile, ToString::to_string);
     if let Some(profile) = profile {
-        picker
-            .layers
-            .push((Origin::Profile(profile), Layer::of_profile(profile)));
+        picker.layers.push((Origin::Profile(profile), Layer::of_profile(profile)));
     }
     let p = &mut picker;
 
     let data_home = sources.xdg_data_home.filter(|dir| dir.is_absolute());
-    let default_dir = data_home
-        .or(sources.home.map(|home| home.join(".local/share")))
-        .map(|dir| dir.join("scatter"));
-    let data_dir = p.pick_option(
-        "data-dir",
-        |l| l.data_dir.clone(),
-        |dir| dir.display().to_string(),
-    );
+    let default_dir = data_home.or(sources.home.map(|home| home.join(".local/share"))).map(|dir| dir.join("scatter"));
+    let data_dir = p.pick_option("data-dir", |l| l.data_dir.clone(), |dir| dir.display().to_string());
     let data_dir = match (data_dir, default_dir) {
         (Some(dir), _) => dir,
         (None, Some(dir)) => {
@@ -141,35 +107,17 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         }
     };
 
-    let join_list = |list: &Vec<Multiaddr>| {
-        list.iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(",")
-    };
-    let everywhere = ["/ip4/0.0.0.0/tcp/6478", "/ip4/0.0.0.0/udp/6478/quic-v1"]
-        .map(|text| Multiaddr(text.into()));
-    let listen = p.pick(
-        "listen",
-        |l| l.listen.clone(),
-        everywhere.to_vec(),
-        join_list,
-    );
+    let join_list = |list: &Vec<Multiaddr>| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let everywhere = ["/ip4/0.0.0.0/tcp/6478", "/ip4/0.0.0.0/udp/6478/quic-v1"].map(|text| Multiaddr(text.into()));
+    let listen = p.pick("listen", |l| l.listen.clone(), everywhere.to_vec(), join_list);
     let join = p.pick("join", |l| l.join.clone(), Vec::new(), join_list);
     let new = p.pick("new", |l| l.new, false, ToString::to_string);
     let mdns = pick_switch(p, "mdns", |l| l.mdns, false);
     let entry = entry(p, new, join, mdns)?;
 
-    let network = p.pick(
-        "network",
-        |l| l.network.clone(),
-        "scatter".to_owned(),
-        Clone::clone,
-    );
+    let network = p.pick("network", |l| l.network.clone(), "scatter".to_owned(), Clone::clone);
     if network.is_empty() || network.len() > 64 || network.chars().any(char::is_control) {
-        return Err(ConfigError(
-            "a network's name has 1 to 64 characters, all of them printable".into(),
-        ));
+        return Err(ConfigError("a network's name has 1 to 64 characters, all of them printable".into()));
     }
     let network_key = pick_secret(p, "network-key", |l| l.network_key.clone())?;
 
@@ -177,99 +125,39 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let http = pick_endpoint(p, "http", |l| l.http, 6480);
     let resp_password = pick_secret(p, "resp-password-file", |l| l.resp_password_file.clone())?;
     let admin_token = pick_secret(p, "admin-token-file", |l| l.admin_token_file.clone())?;
-    needs_secret(
-        "--resp",
-        resp,
-        "--resp-password-file",
-        resp_password.is_some(),
-    )?;
+    needs_secret("--resp", resp, "--resp-password-file", resp_password.is_some())?;
     needs_secret("--http", http, "--admin-token-file", admin_token.is_some())?;
 
     let leases = pick_switch(p, "leases", |l| l.leases, false);
     let away = p.pick("away", |l| l.away, 60, ToString::to_string);
-    let durability = p.pick(
-        "durability",
-        |l| l.durability,
-        Durability::Sync,
-        ToString::to_string,
-    );
-    let cluster = p.pick(
-        "cluster",
-        |l| l.cluster.clone(),
-        String::new(),
-        Clone::clone,
-    );
+    let durability = p.pick("durability", |l| l.durability, Durability::Sync, ToString::to_string);
+    let cluster = p.pick("cluster", |l| l.cluster.clone(), String::new(), Clone::clone);
     let min_group = p.pick("min-group", |l| l.min_group, 5, ToString::to_string);
     let max_group = p.pick("max-group", |l| l.max_group, 12, ToString::to_string);
     group_sizes(min_group, max_group)?;
-    let max_value = p
-        .pick(
-            "max-value",
-            |l| l.max_value,
-            super::Bytes(64 << 10),
-            ToString::to_string,
-        )
-        .0;
+    let max_value = p.pick("max-value", |l| l.max_value, super::Bytes(64 << 10), ToString::to_string).0;
     if !(1024..=16 << 20).contains(&max_value) {
-        return Err(ConfigError(format!(
-            "--max-value {max_value} is not between 1KiB and 16MiB"
-        )));
+        return Err(ConfigError(format!("--max-value {max_value} is not between 1KiB and 16MiB")));
     }
     let nat = pick_switch(p, "nat", |l| l.nat, true);
     let dial_private = pick_switch(p, "dial-private", |l| l.dial_private, true);
-    let max_disk = p
-        .pick(
-            "max-disk",
-            |l| l.max_disk,
-            super::Bytes(10 << 30),
-            ToString::to_string,
-        )
-        .0;
-    let max_memory = p
-        .pick(
-            "max-memory",
-            |l| l.max_memory,
-            super::Bytes(512 << 20),
-            ToString::to_string,
-        )
-        .0;
-    for (name, given, least) in [
-        ("--max-disk", max_disk, 1 << 20),
-        ("--max-memory", max_memory, 1 << 20),
-    ] {
+    let max_disk = p.pick("max-disk", |l| l.max_disk, super::Bytes(10 << 30), ToString::to_string).0;
+    let max_memory = p.pick("max-memory", |l| l.max_memory, super::Bytes(512 << 20), ToString::to_string).0;
+    for (name, given, least) in [("--max-disk", max_disk, 1 << 20), ("--max-memory", max_memory, 1 << 20)] {
         if given < least {
             let (given, least) = (super::Bytes(given), super::Bytes(least));
-            return Err(ConfigError(format!(
-                "{name} {given} is too little to be of use: give at least {least}"
-            )));
+            return Err(ConfigError(format!("{name} {given} is too little to be of use: give at least {least}")));
         }
     }
-    let max_bandwidth = p
-        .pick(
-            "max-bandwidth",
-            |l| l.max_bandwidth,
-            super::Bytes(0),
-            ToString::to_string,
-        )
-        .0;
-    let max_connections = p.pick(
-        "max-connections",
-        |l| l.max_connections,
-        256,
-        ToString::to_string,
-    );
+    let max_bandwidth = p.pick("max-bandwidth", |l| l.max_bandwidth, super::Bytes(0), ToString::to_string).0;
+    let max_connections = p.pick("max-connections", |l| l.max_connections, 256, ToString::to_string);
     if max_connections < 8 {
         return Err(ConfigError(format!(
             "--max-connections {max_connections} is too few for a group: give at least 8"
         )));
     }
     let output = p.pick("output", |l| l.output, Format::Text, ToString::to_string);
-    let log_format = p.pick(
-        "log-format",
-        |l| l.log_format,
-        Format::Text,
-        ToString::to_string,
-    );
+    let log_format = p.pick("log-format", |l| l.log_format, Format::Text, ToString::to_string);
 
     let mut shown = picker.shown;
     shown.sort_by_key(|shown| shown.name);
@@ -305,29 +193,16 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
 
 /// Reads a file of settings. The error names the line.
 fn read_file(path: &Path) -> Result<Layer, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        ConfigError(format!(
-            "cannot read the configuration {}: {error}",
-            path.display()
-        ))
-    })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("cannot read the configuration {}: {error}", path.display())))?;
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(0, |span| {
-            text[..span.start.min(text.len())].matches('\n').count() + 1
-        });
+        let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         ConfigError(format!("{}:{line}: {}", path.display(), error.message()))
     })
 }
 
-fn pick_switch(
-    picker: &mut Picker,
-    name: &'static str,
-    get: impl Fn(&Layer) -> Option<Switch>,
-    default: bool,
-) -> bool {
-    picker
-        .pick(name, get, Switch(default), ToString::to_string)
-        .0
+fn pick_switch(picker: &mut Picker, name: &'static str, get: impl Fn(&Layer) -> Option<Switch>, default: bool) -> bool {
+    picker.pick(name, get, Switch(default), ToString::to_string).0
 }
 
 fn pick_endpoint(
@@ -349,15 +224,11 @@ fn pick_secret(
     let Some(path) = picker.pick_option(name, get, |path| path.display().to_string()) else {
         return Ok(None);
     };
-    let text = std::fs::read(&path).map_err(|error| {
-        ConfigError(format!("cannot read --{name} {}: {error}", path.display()))
-    })?;
+    let text = std::fs::read(&path)
+        .map_err(|error| ConfigError(format!("cannot read --{name} {}: {error}", path.display())))?;
     let secret = text.trim_ascii();
     if secret.is_empty() {
-        return Err(ConfigError(format!(
-            "--{name} {}: the file is empty",
-            path.display()
-        )));
+        return Err(ConfigError(format!("--{name} {}: the file is empty", path.display())));
     }
     Ok(Some(secret.to_vec()))
 }
@@ -369,23 +240,16 @@ fn needs_secret(
     has_secret: bool,
 ) -> Result<(), ConfigError> {
     match endpoint {
-        Some(address) if !address.ip().to_canonical().is_loopback() && !has_secret => {
-            Err(ConfigError(format!(
-                "{flag} {address} can be reached from other machines, so it needs {secret_flag} FILE; \
+        Some(address) if !address.ip().to_canonical().is_loopback() && !has_secret => Err(ConfigError(format!(
+            "{flag} {address} can be reached from other machines, so it needs {secret_flag} FILE; \
              or listen on 127.0.0.1"
-            )))
-        }
+        ))),
         _ => Ok(()),
     }
 }
 
 /// Exactly one way into a network, and no second network by accident.
-fn entry(
-    picker: &Picker,
-    new: bool,
-    join: Vec<Multiaddr>,
-    mdns: bool,
-) -> Result<Entry, ConfigError> {
+fn entry(picker: &Picker, new: bool, join: Vec<Multiaddr>, mdns: bool) -> Result<Entry, ConfigError> {
     if new && !join.is_empty() {
         return Err(ConfigError(format!(
             "--new (from {}) starts a network and --join (from {}) enters one that is there: say one of them",

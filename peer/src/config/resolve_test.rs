@@ -33,20 +33,12 @@ fn error(sources: Sources) -> String {
 }
 
 fn origin(config: &Config, name: &str) -> Origin {
-    config
-        .shown
-        .iter()
-        .find(|shown| shown.name == name)
-        .unwrap()
-        .origin
-        .clone()
+    config.shown.iter().find(|shown| shown.name == name).unwrap().origin.clone()
 }
 
 #[test]
 fn flags_beat_environment_beats_file_beats_profile_beats_defaults() {
-    let file = file(
-        "away = 7\nmax-disk = \"1GiB\"\ncluster = \"cellar\"\nprofile = \"home\"\nleases = true\n",
-    );
+    let file = file("away = 7\nmax-disk = \"1GiB\"\ncluster = \"cellar\"\nprofile = \"home\"\nleases = true\n");
     let path = file.path().to_owned();
     let config = resolve(Sources {
         from_environment: vec!["cluster".into()],
@@ -57,17 +49,11 @@ fn flags_beat_environment_beats_file_beats_profile_beats_defaults() {
     assert_eq!(config.away, Duration::from_secs(9));
     assert_eq!(origin(&config, "away"), Origin::Flag);
     assert_eq!(config.cluster, "attic");
-    assert_eq!(
-        origin(&config, "cluster"),
-        Origin::Environment("SCATTER_CLUSTER".into())
-    );
+    assert_eq!(origin(&config, "cluster"), Origin::Environment("SCATTER_CLUSTER".into()));
     assert_eq!(config.max_disk, 1 << 30);
     assert_eq!(origin(&config, "max-disk"), Origin::File(path));
     assert_eq!(config.max_connections, 64);
-    assert_eq!(
-        origin(&config, "max-connections"),
-        Origin::Profile(Profile::Home)
-    );
+    assert_eq!(origin(&config, "max-connections"), Origin::Profile(Profile::Home));
     assert_eq!(config.max_group, 12);
     assert_eq!(origin(&config, "max-group"), Origin::Default);
     assert!(config.leases);
@@ -76,10 +62,7 @@ fn flags_beat_environment_beats_file_beats_profile_beats_defaults() {
 #[test]
 fn defaults_are_those_promised() {
     let config = resolve(sources(&[])).unwrap();
-    assert_eq!(
-        config.data_dir,
-        PathBuf::from("/home/someone/.local/share/scatter")
-    );
+    assert_eq!(config.data_dir, PathBuf::from("/home/someone/.local/share/scatter"));
     assert_eq!(config.resp, Some(([127, 0, 0, 1], 6479).into()));
     assert_eq!(config.http, Some(([127, 0, 0, 1], 6480).into()));
     assert_eq!((config.min_group, config.max_group), (5, 12));
@@ -88,22 +71,10 @@ fn defaults_are_those_promised() {
     assert_eq!(config.max_value, 65536);
     assert_eq!(config.entry, Entry::Known);
     assert!(!config.leases);
-    let xdg = Sources {
-        xdg_data_home: Some("/data".into()),
-        ..sources(&[])
-    };
-    assert_eq!(
-        resolve(xdg).unwrap().data_dir,
-        PathBuf::from("/data/scatter")
-    );
-    assert_eq!(
-        resolve(sources(&["--profile", "home"])).unwrap().away,
-        Duration::ZERO
-    );
-    assert_eq!(
-        resolve(sources(&["--profile", "home"])).unwrap().entry,
-        Entry::Discover
-    );
+    let xdg = Sources { xdg_data_home: Some("/data".into()), ..sources(&[]) };
+    assert_eq!(resolve(xdg).unwrap().data_dir, PathBuf::from("/data/scatter"));
+    assert_eq!(resolve(sources(&["--profile", "home"])).unwrap().away, Duration::ZERO);
+    assert_eq!(resolve(sources(&["--profile", "home"])).unwrap().entry, Entry::Discover);
 }
 
 #[test]
@@ -141,32 +112,18 @@ fn a_file_with_a_slip_is_refused_with_its_line() {
         ("durability = \"paper\"\n", 1, "paper"),
     ] {
         let file = file(text);
-        let said = error(Sources {
-            file: Some(file.path().to_owned()),
-            ..sources(&[])
-        });
-        assert!(
-            said.starts_with(&format!("{}:{line}: ", file.path().display())),
-            "{said}"
-        );
+        let said = error(Sources { file: Some(file.path().to_owned()), ..sources(&[]) });
+        assert!(said.starts_with(&format!("{}:{line}: ", file.path().display())), "{said}");
         assert!(said.contains(hint), "{said}");
     }
-    let said = error(Sources {
-        file: Some("/nowhere/at.all".into()),
-        ..sources(&[])
-    });
+    let said = error(Sources { file: Some("/nowhere/at.all".into()), ..sources(&[]) });
     assert!(said.contains("/nowhere/at.all"), "{said}");
 }
 
 #[test]
 fn numbers_and_lists_of_a_file() {
-    let file =
-        file("max-value = 4096\nlisten = [\"/ip4/127.0.0.1/tcp/1\"]\nnew = true\nresp = \"off\"\n");
-    let config = resolve(Sources {
-        file: Some(file.path().to_owned()),
-        ..sources(&[])
-    })
-    .unwrap();
+    let file = file("max-value = 4096\nlisten = [\"/ip4/127.0.0.1/tcp/1\"]\nnew = true\nresp = \"off\"\n");
+    let config = resolve(Sources { file: Some(file.path().to_owned()), ..sources(&[]) }).unwrap();
     assert_eq!(config.max_value, 4096);
     assert_eq!(config.listen.len(), 1);
     assert_eq!(config.entry, Entry::New);
@@ -176,26 +133,18 @@ fn numbers_and_lists_of_a_file() {
 #[test]
 fn one_way_in() {
     let peer = "/ip4/192.0.2.1/tcp/1/p2p/12D3KooW";
-    assert_eq!(
-        resolve(sources(&["--join", peer])).unwrap().entry,
-        Entry::Join(vec![Multiaddr(peer.into())])
-    );
+    assert_eq!(resolve(sources(&["--join", peer])).unwrap().entry, Entry::Join(vec![Multiaddr(peer.into())]));
     let said = error(sources(&["--new", "--join", peer]));
     assert!(said.contains("--new") && said.contains("--join"), "{said}");
     let said = error(sources(&["--join", "/ip4/192.0.2.1/tcp/1"]));
     assert!(said.contains("/p2p/"), "{said}");
-    let two = resolve(sources(&["--join", peer, "--join", peer]))
-        .unwrap()
-        .entry;
+    let two = resolve(sources(&["--join", peer, "--join", peer])).unwrap().entry;
     assert!(matches!(two, Entry::Join(list) if list.len() == 2));
 }
 
 #[test]
 fn an_open_endpoint_needs_a_secret() {
-    for (flag, secret_flag) in [
-        ("--resp", "--resp-password-file"),
-        ("--http", "--admin-token-file"),
-    ] {
+    for (flag, secret_flag) in [("--resp", "--resp-password-file"), ("--http", "--admin-token-file")] {
         for address in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1"] {
             let said = error(sources(&[flag, address]));
             assert!(said.contains(secret_flag), "{said}");
@@ -206,19 +155,10 @@ fn an_open_endpoint_needs_a_secret() {
         let secret = file("  hush\n");
         let path = secret.path().to_str().unwrap();
         let config = resolve(sources(&[flag, "0.0.0.0:1", secret_flag, path])).unwrap();
-        let read = if flag == "--resp" {
-            config.resp_password
-        } else {
-            config.admin_token
-        };
+        let read = if flag == "--resp" { config.resp_password } else { config.admin_token };
         assert_eq!(read.as_deref(), Some(&b"hush"[..]));
         let empty = file("\n");
-        let said = error(sources(&[
-            flag,
-            "0.0.0.0:1",
-            secret_flag,
-            empty.path().to_str().unwrap(),
-        ]));
+        let said = error(sources(&[flag, "0.0.0.0:1", secret_flag, empty.path().to_str().unwrap()]));
         assert!(said.contains("empty"), "{said}");
     }
 }
@@ -228,13 +168,7 @@ fn groups_that_flap_are_refused() {
     for (min, max) in [("5", "12"), ("5", "11"), ("1", "3"), ("3", "7")] {
         resolve(sources(&["--min-group", min, "--max-group", max])).unwrap();
     }
-    for (min, max) in [
-        ("5", "10"),
-        ("8", "12"),
-        ("1", "2"),
-        ("0", "12"),
-        ("4294967295", "4294967295"),
-    ] {
+    for (min, max) in [("5", "10"), ("8", "12"), ("1", "2"), ("0", "12"), ("4294967295", "4294967295")] {
         let said = error(sources(&["--min-group", min, "--max-group", max]));
         assert!(said.contains("--min-group"), "{said}");
     }
@@ -251,17 +185,7 @@ fn what_is_too_little_is_refused() {
     ] {
         assert!(error(sources(&flags)).contains(flags[0]));
     }
-    assert_eq!(
-        resolve(sources(&["--max-bandwidth", "2MB/s"]))
-            .unwrap()
-            .max_bandwidth,
-        Some(2_000_000)
-    );
-    assert_eq!(
-        resolve(sources(&["--max-bandwidth", "0"]))
-            .unwrap()
-            .max_bandwidth,
-        None
-    );
+    assert_eq!(resolve(sources(&["--max-bandwidth", "2MB/s"])).unwrap().max_bandwidth, Some(2_000_000));
+    assert_eq!(resolve(sources(&["--max-bandwidth", "0"])).unwrap().max_bandwidth, None);
     assert_eq!("0".parse(), Ok(Bytes(0)));
 }

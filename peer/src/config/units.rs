@@ -32,35 +32,24 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Bytes, String> {
         let text = text.trim();
-        let wrong =
-            || format!("`{text}` is no size: write a number and a unit, such as 512MiB or 10GB");
+        let wrong = || format!("`{text}` is no size: write a number and a unit, such as 512MiB or 10GB");
         // A rate is a size for each second.
         let size = text.strip_suffix("/s").unwrap_or(text);
-        let digits = size
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(size.len());
+        let digits = size.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(size.len());
         let (number, unit) = (&size[..digits], size[digits..].trim());
         let (_, factor) = if unit.is_empty() {
             UNITS[0]
         } else {
-            UNITS
-                .into_iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-                .ok_or_else(wrong)?
+            UNITS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(wrong)?
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let mut bytes = whole
-            .parse::<u64>()
-            .ok()
-            .and_then(|n| n.checked_mul(factor))
-            .ok_or_else(wrong)?;
+        let mut bytes = whole.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(wrong)?;
         if number.contains('.') {
             if fraction.is_empty() || fraction.len() > 6 || factor == 1 {
                 return Err(wrong());
             }
             let part = fraction.parse::<u64>().map_err(|_| wrong())?;
-            bytes +=
-                (u128::from(part) * u128::from(factor) / 10u128.pow(fraction.len() as u32)) as u64;
+            bytes += (u128::from(part) * u128::from(factor) / 10u128.pow(fraction.len() as u32)) as u64;
         }
         Ok(Bytes(bytes))
     }
@@ -111,11 +100,11 @@ impl FromStr for Endpoint {
         if text.eq_ignore_ascii_case("off") {
             return Ok(Endpoint(None));
         }
-        let spelled = text
-            .strip_prefix("localhost:")
-            .map(|port| format!("127.0.0.1:{port}"));
+        let spelled = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
         spelled.as_deref().unwrap_or(text).parse().map(|address| Endpoint(Some(address))).map_err(|_| {
-            format!("`{text}` is no address to listen on: write an IP address and a port, such as 127.0.0.1:6479, or off")
+            format!(
+                "`{text}` is no address to listen on: write an IP address and a port, such as 127.0.0.1:6479, or off"
+            )
         })
     }
 }
@@ -143,9 +132,7 @@ impl FromStr for Multiaddr {
                 "`{text}` is no multiaddress ({why}): write it like /ip4/192.0.2.1/tcp/6478 or /dns/host.example/udp/6478/quic-v1"
             )
         };
-        let parts = text
-            .strip_prefix('/')
-            .ok_or_else(|| wrong("it does not begin with a slash"))?;
+        let parts = text.strip_prefix('/').ok_or_else(|| wrong("it does not begin with a slash"))?;
         let parts: Vec<&str> = parts.split('/').collect();
         let ip_fits = match parts[..] {
             ["ip4", ip, ..] => ip.parse::<std::net::Ipv4Addr>().is_ok(),
@@ -192,12 +179,10 @@ enum Raw {
     Truth(bool),
 }
 
-fn from_raw<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    let text = match Raw::deserialize(deserializer).map_err(|_| {
-        de::Error::custom("expected text, a number that is not negative, or true or false")
-    })? {
+fn from_raw<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(deserializer: D) -> Result<T, D::Error> {
+    let text = match Raw::deserialize(deserializer)
+        .map_err(|_| de::Error::custom("expected text, a number that is not negative, or true or false"))?
+    {
         Raw::Text(text) => text,
         Raw::Number(number) => number.to_string(),
         Raw::Truth(truth) => truth.to_string(),
@@ -235,18 +220,7 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }
-        for text in [
-            "",
-            "x",
-            "10X",
-            "-1",
-            "1.G",
-            "1.5",
-            ".5G",
-            "1e9",
-            "99999999999T",
-            "1.2.3G",
-        ] {
+        for text in ["", "x", "10X", "-1", "1.G", "1.5", ".5G", "1e9", "99999999999T", "1.2.3G"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
         for bytes in [0, 1, 1023, 1024, 65536, 1_000_000, 3 << 30] {
@@ -264,14 +238,9 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Multiaddr(text.into())));
         }
-        for text in [
-            "",
-            "127.0.0.1:6478",
-            "/ip4/1.2.3/tcp/1",
-            "/ip4/1.2.3.4",
-            "/ip4/1.2.3.4/tcp/99999",
-            "/ip4/1.2.3.4/udp/1",
-        ] {
+        for text in
+            ["", "127.0.0.1:6478", "/ip4/1.2.3/tcp/1", "/ip4/1.2.3.4", "/ip4/1.2.3.4/tcp/99999", "/ip4/1.2.3.4/udp/1"]
+        {
             assert!(text.parse::<Multiaddr>().is_err(), "{text}");
         }
     }
@@ -279,10 +248,7 @@ mod tests {
     #[test]
     fn endpoints() {
         assert_eq!("off".parse(), Ok(Endpoint(None)));
-        assert_eq!(
-            "localhost:1".parse::<Endpoint>().unwrap().to_string(),
-            "127.0.0.1:1"
-        );
+        assert_eq!("localhost:1".parse::<Endpoint>().unwrap().to_string(), "127.0.0.1:1");
         assert!("6479".parse::<Endpoint>().is_err());
     }
 }

@@ -14,11 +14,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::Exit;
+use crate::cli::{Exit, web};
+use crate::status::{GroupStatus, Status};
 use peer::{DemoPeer, quoted};
 
 /// How long all peers may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(11);
+
+/// How long it may take until every peer is a member.
+const FULL_MAX: Duration = Duration::from_secs(60);
 
 /// Arguments of `scatter demo`.
 #[derive(Debug, Args)]
@@ -37,10 +41,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         Ok(directory) => directory,
         Err(error) => return fail(&format!("cannot make a directory for the peers: {error}")),
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("cannot start: {error}")),
     };
@@ -87,12 +88,9 @@ fn fail(why: &str) -> ExitCode {
 
 /// Starts the peers, says where they are, and watches over them. Ends only where something goes wrong at the start.
 async fn live(args: &DemoArgs, directory: &Path, peers: &mut Vec<DemoPeer>) -> Result<(), String> {
-    let program =
-        std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let network = format!("demo-{}", std::process::id());
-    peers.extend(
-        (0..usize::from(args.peers)).map(|index| DemoPeer::new(index, directory, &network)),
-    );
+    peers.extend((0..usize::from(args.peers)).map(|index| DemoPeer::new(index, directory, &network)));
     let Some((first, others)) = peers.split_first_mut() else {
         return Ok(());
     };
@@ -111,9 +109,28 @@ async fn live(args: &DemoArgs, directory: &Path, peers: &mut Vec<DemoPeer>) -> R
             first.enter = vec!["--join".into(), address];
         }
     }
+    full(peers).await?;
     announce(peers, directory, &program);
     watch(peers, &program).await;
     Ok(())
+}
+
+/// Waits until every peer is a member: from then on any minority of them may be killed.
+async fn full(peers: &[DemoPeer]) -> Result<(), String> {
+    let Some(first) = peers.first() else { return Ok(()) };
+    let since = Instant::now();
+    while since.elapsed() < FULL_MAX {
+        let status = web::get(&first.http().to_string(), "/v1/status")
+            .ok()
+            .and_then(|(_, body)| serde_json::from_slice(&body).ok());
+        let groups = status.map(|status: Status| status.groups).unwrap_or_default();
+        let voters = |group: &GroupStatus| group.members.iter().filter(|member| member.role != "learner").count();
+        if groups.iter().any(|group| group.established && voters(group) == peers.len()) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Err(format!("not all peers became members within {} s", FULL_MAX.as_secs()))
 }
 
 /// What a person needs to know.
@@ -122,13 +139,8 @@ fn announce(peers: &[DemoPeer], directory: &Path, program: &Path) {
     let mut text = String::new();
     for peer in peers {
         let pid = peer.child.as_ref().map_or(0, Child::id);
-        text += &format!(
-            "{}: resp={} http={} pid={pid} log={}\n",
-            peer.name,
-            peer.resp(),
-            peer.http(),
-            peer.log.display()
-        );
+        text +=
+            &format!("{}: resp={} http={} pid={pid} log={}\n", peer.name, peer.resp(), peer.http(), peer.log.display());
     }
     text += "\nTo kill a peer: kill -9 PID. To start it again, in another terminal:\n";
     for peer in peers {
@@ -150,17 +162,10 @@ async fn watch(peers: &mut [DemoPeer], program: &Path) {
     loop {
         ticks.tick().await;
         for peer in &mut *peers {
-            let ended = peer
-                .child
-                .as_mut()
-                .and_then(|child| child.try_wait().ok().flatten());
+            let ended = peer.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 peer.child = None;
-                eprintln!(
-                    "{} ended ({status}); to start it again: {}",
-                    peer.name,
-                    peer.command_line(program)
-                );
+                eprintln!("{} ended ({status}); to start it again: {}", peer.name, peer.command_line(program));
             }
         }
     }
@@ -176,10 +181,7 @@ fn stop(peers: &mut [DemoPeer], at_once: impl Fn() -> bool) {
         }
     }
     let until = Instant::now() + STOP_MAX;
-    let mut running: Vec<&mut Child> = peers
-        .iter_mut()
-        .filter_map(|peer| peer.child.as_mut())
-        .collect();
+    let mut running: Vec<&mut Child> = peers.iter_mut().filter_map(|peer| peer.child.as_mut()).collect();
     while !running.is_empty() && Instant::now() < until && !at_once() {
         running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         std::thread::sleep(Duration::from_millis(20));
@@ -192,14 +194,9 @@ fn stop(peers: &mut [DemoPeer], at_once: impl Fn() -> bool) {
 
 /// Removes the peers' data, unless a peer that was started by hand is still at it.
 fn tidy(directory: tempfile::TempDir, peers: &[DemoPeer]) {
-    let in_use = peers
-        .iter()
-        .any(|peer| TcpStream::connect_timeout(&peer.resp(), Duration::from_millis(200)).is_ok());
+    let in_use = peers.iter().any(|peer| TcpStream::connect_timeout(&peer.resp(), Duration::from_millis(200)).is_ok());
     if in_use {
         let kept = directory.keep();
-        eprintln!(
-            "a peer that was started by hand still runs: its data stays in {}",
-            kept.display()
-        );
+        eprintln!("a peer that was started by hand still runs: its data stays in {}", kept.display());
     }
 }

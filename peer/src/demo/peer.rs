@@ -56,11 +56,7 @@ impl DemoPeer {
             home: directory.join(format!("peer-{}", index + 1)),
             network: network.to_owned(),
             usual_ports: index == 0,
-            ports: Ports {
-                listen: nowhere,
-                resp: nowhere,
-                http: nowhere,
-            },
+            ports: Ports { listen: nowhere, resp: nowhere, http: nowhere },
             out: None,
         }
     }
@@ -78,10 +74,7 @@ impl DemoPeer {
     /// What a person types to start it again at the same place.
     pub fn command_line(&self, program: &Path) -> String {
         let words = std::iter::once(program.display().to_string()).chain(self.arguments());
-        words
-            .map(|word| quoted(&word))
-            .collect::<Vec<_>>()
-            .join(" ")
+        words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -122,9 +115,7 @@ impl DemoPeer {
         }
         // An interrupt at the terminal is for the demo, which tells its peers.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = command
-            .spawn()
-            .map_err(|error| problem(&self.name, error))?;
+        let mut child = command.spawn().map_err(|error| problem(&self.name, error))?;
         let (sender, out) = mpsc::channel();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
@@ -153,16 +144,9 @@ impl DemoPeer {
                 None => return Err(self.problem("does not serve")),
             }
         };
-        let ready: ReadyLine =
-            serde_json::from_str(&line).map_err(|_| self.problem("printed something else"))?;
-        let on_loopback = ready
-            .listen
-            .iter()
-            .find(|listen| listen.starts_with("/ip4/127.0.0.1/"));
-        on_loopback
-            .or(ready.listen.first())
-            .cloned()
-            .ok_or_else(|| self.problem("has no address"))
+        let ready: ReadyLine = serde_json::from_str(&line).map_err(|_| self.problem("printed something else"))?;
+        let on_loopback = ready.listen.iter().find(|listen| listen.starts_with("/ip4/127.0.0.1/"));
+        on_loopback.or(ready.listen.first()).cloned().ok_or_else(|| self.problem("has no address"))
     }
 
     /// The first line that it prints, or `None` if it ends before or takes too long.
@@ -178,9 +162,7 @@ impl DemoPeer {
                     return None;
                 }
                 Err(mpsc::TryRecvError::Empty) if Instant::now() > until => return None,
-                Err(mpsc::TryRecvError::Empty) => {
-                    tokio::time::sleep(Duration::from_millis(20)).await
-                }
+                Err(mpsc::TryRecvError::Empty) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
     }
@@ -203,11 +185,7 @@ impl DemoPeer {
     }
 
     fn problem(&self, what: &str) -> String {
-        format!(
-            "{} {what}; the end of its log:\n{}",
-            self.name,
-            self.last_of_log()
-        )
+        format!("{} {what}; the end of its log:\n{}", self.name, self.last_of_log())
     }
 }
 
@@ -219,20 +197,12 @@ fn free_ports(usual: bool) -> std::io::Result<Ports> {
     };
     // Held until all are chosen, so that none is chosen twice.
     let (listen, resp, http) = (hold(6478)?, hold(6479)?, hold(6480)?);
-    Ok(Ports {
-        listen: listen.local_addr()?,
-        resp: resp.local_addr()?,
-        http: http.local_addr()?,
-    })
+    Ok(Ports { listen: listen.local_addr()?, resp: resp.local_addr()?, http: http.local_addr()? })
 }
 
 /// A word as a shell takes it back.
 pub fn quoted(word: &str) -> String {
-    if !word.is_empty()
-        && word
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_./:,=@%+".contains(&byte))
-    {
+    if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:,=@%+".contains(&byte)) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -245,11 +215,7 @@ mod tests {
     #[test]
     fn words_survive_a_shell() {
         for word in ["", "a b", "it's", "$HOME", "/ip4/127.0.0.1/tcp/1", "*"] {
-            let out = Command::new("sh")
-                .arg("-c")
-                .arg(format!("printf %s {}", quoted(word)))
-                .output()
-                .unwrap();
+            let out = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(word))).output().unwrap();
             assert_eq!(out.stdout, word.as_bytes());
         }
     }

@@ -27,10 +27,7 @@ pub struct Bounded {
 impl Bounded {
     /// Puts limits on a listener.
     pub fn new(listener: TcpListener) -> Bounded {
-        Bounded {
-            listener,
-            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-        }
+        Bounded { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
     }
 }
 
@@ -45,14 +42,7 @@ impl axum::serve::Listener for Bounded {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     let idle = Box::pin(tokio::time::sleep(IDLE_MAX));
-                    return (
-                        Connection {
-                            stream,
-                            idle,
-                            _place: place,
-                        },
-                        address,
-                    );
+                    return (Connection { stream, idle, _place: place }, address);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an HTTP connection");
@@ -105,11 +95,7 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match Pin::new(&mut self.stream).poll_write(context, bytes) {
             Poll::Ready(result) => {
                 self.moved();

@@ -22,57 +22,19 @@ impl Collector for StatusMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.0.status();
         let ready = i64::from(self.0.readiness().ready);
-        gauge(
-            &mut encoder,
-            "ready",
-            "1 if a client operation sent now will be answered",
-            ready,
-        )?;
-        gauge(
-            &mut encoder,
-            "uptime_seconds",
-            "Since the process started",
-            whole(status.uptime_s),
-        )?;
-        gauge(
-            &mut encoder,
-            "groups",
-            "Groups that this peer is a member of",
-            whole(status.groups.len() as u64),
-        )?;
-        let sum =
-            |of: fn(&GroupStatus) -> u64| status.groups.iter().map(of).fold(0, u64::saturating_add);
-        gauge(
-            &mut encoder,
-            "keys",
-            "Keys held, about",
-            whole(sum(|group| group.keys)),
-        )?;
-        gauge(
-            &mut encoder,
-            "stored_bytes",
-            "Bytes of keys and values held, about",
-            whole(sum(|group| group.bytes)),
-        )?;
+        gauge(&mut encoder, "ready", "1 if a client operation sent now will be answered", ready)?;
+        gauge(&mut encoder, "uptime_seconds", "Since the process started", whole(status.uptime_s))?;
+        gauge(&mut encoder, "groups", "Groups that this peer is a member of", whole(status.groups.len() as u64))?;
+        let sum = |of: fn(&GroupStatus) -> u64| status.groups.iter().map(of).fold(0, u64::saturating_add);
+        gauge(&mut encoder, "keys", "Keys held, about", whole(sum(|group| group.keys)))?;
+        gauge(&mut encoder, "stored_bytes", "Bytes of keys and values held, about", whole(sum(|group| group.bytes)))?;
         let by_group: [ByGroup; 4] = [
-            ("group_members", "Members of the group", |group| {
-                group.members.len() as f64
+            ("group_members", "Members of the group", |group| group.members.len() as f64),
+            ("group_epoch", "Goes up with each reconfiguration of the group", |group| group.epoch as f64),
+            ("group_has_leader", "1 if a leader of the group is known", |group| {
+                f64::from(u8::from(group.leader.is_some()))
             }),
-            (
-                "group_epoch",
-                "Goes up with each reconfiguration of the group",
-                |group| group.epoch as f64,
-            ),
-            (
-                "group_has_leader",
-                "1 if a leader of the group is known",
-                |group| f64::from(u8::from(group.leader.is_some())),
-            ),
-            (
-                "group_operations_per_second",
-                "Client operations, lately",
-                |group| group.ops_per_s,
-            ),
+            ("group_operations_per_second", "Client operations, lately", |group| group.ops_per_s),
         ];
         for (name, help, value) in by_group {
             let metric = ConstGauge::new(0.0_f64);

@@ -29,28 +29,20 @@ pub struct Shown {
 }
 
 /// Serves until `stop` becomes true.
-pub async fn serve(
-    listener: TcpListener,
-    shown: Shown,
-    mut stop: watch::Receiver<bool>,
-) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, shown: Shown, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
     let router = axum::Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
-        .method_not_allowed_fallback(|| async {
-            problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method")
-        })
+        .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
         .with_state(shown);
     let stopped = async move {
         // An error means that nobody can say it any more.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    axum::serve(Bounded::new(listener), router)
-        .with_graceful_shutdown(stopped)
-        .await
+    axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stopped).await
 }
 
 /// The process runs and answers.
@@ -61,16 +53,8 @@ async fn health() -> &'static str {
 /// A client operation sent now will be answered. With `?verbose`, what that rests on.
 async fn ready(State(shown): State<Shown>, RawQuery(query): RawQuery) -> Response {
     let readiness = shown.status.readiness();
-    let code = if readiness.ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    let verbose = query.is_some_and(|query| {
-        query
-            .split('&')
-            .any(|part| part.split('=').next() == Some("verbose"))
-    });
+    let code = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let verbose = query.is_some_and(|query| query.split('&').any(|part| part.split('=').next() == Some("verbose")));
     let mut text = String::new();
     if verbose {
         for check in &readiness.checks {
@@ -78,11 +62,7 @@ async fn ready(State(shown): State<Shown>, RawQuery(query): RawQuery) -> Respons
             text.push_str(&format!("[{sign}] {}: {}\n", check.name, check.detail));
         }
     }
-    text.push_str(if readiness.ready {
-        "ready\n"
-    } else {
-        "not ready\n"
-    });
+    text.push_str(if readiness.ready { "ready\n" } else { "not ready\n" });
     (code, text).into_response()
 }
 
@@ -93,20 +73,14 @@ async fn metrics(State(shown): State<Shown>) -> Response {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
         }
-        Err(_) => problem(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "metrics cannot be written",
-        ),
+        Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written"),
     }
 }
 
 async fn status(State(shown): State<Shown>) -> Response {
     match serde_json::to_vec(&shown.status.status()) {
         Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
-        Err(_) => problem(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "status cannot be written",
-        ),
+        Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "status cannot be written"),
     }
 }
 

@@ -58,34 +58,20 @@ impl Ours {
 
     /// What to tell others, best first. Loopback only where there is nothing else: elsewhere it is somebody else.
     pub(super) fn told(&self) -> Vec<String> {
-        let mut told: Vec<(Reach, Multiaddr)> = self
-            .listen
-            .iter()
-            .filter_map(|address| Some((reach(ip_of(address)?), address.clone())))
-            .collect();
+        let mut told: Vec<(Reach, Multiaddr)> =
+            self.listen.iter().filter_map(|address| Some((reach(ip_of(address)?), address.clone()))).collect();
         for (ip, by) in &self.observed {
-            if by.len() >= WITNESSES && !told.iter().any(|(_, address)| ip_of(address) == Some(*ip))
-            {
+            if by.len() >= WITNESSES && !told.iter().any(|(_, address)| ip_of(address) == Some(*ip)) {
                 let ports: BTreeSet<u16> = self.listen.iter().filter_map(tcp_port).collect();
-                let guess = |port| {
-                    (
-                        Reach::Global,
-                        Multiaddr::from(*ip).with(Protocol::Tcp(port)),
-                    )
-                };
+                let guess = |port| (Reach::Global, Multiaddr::from(*ip).with(Protocol::Tcp(port)));
                 told.extend(ports.into_iter().map(guess));
             }
         }
         told.sort();
-        if told
-            .first()
-            .is_some_and(|(best, _)| *best < Reach::Loopback)
-        {
+        if told.first().is_some_and(|(best, _)| *best < Reach::Loopback) {
             told.retain(|(reach, _)| *reach < Reach::Loopback);
         }
-        told.into_iter()
-            .map(|(_, address)| address.to_string())
-            .collect()
+        told.into_iter().map(|(_, address)| address.to_string()).collect()
     }
 }
 
@@ -101,18 +87,12 @@ pub(super) fn split(mut address: Multiaddr) -> Option<(Multiaddr, Option<PeerKey
 }
 
 /// What of `texts` can be dialled to reach `peer`: what others tell us is theirs to get wrong.
-pub(super) fn dialable(
-    peer: &PeerKey,
-    texts: &[String],
-    private: bool,
-    max: usize,
-) -> Vec<Multiaddr> {
+pub(super) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usize) -> Vec<Multiaddr> {
     let parsed = texts.iter().filter_map(|text| split(text.parse().ok()?));
     let ours = parsed.filter(|(_, named)| named.is_none_or(|named| named == *peer));
     let mut addresses: Vec<Multiaddr> = Vec::new();
     for (address, _) in ours {
-        if addresses.len() < max && is_dialable(&address, private) && !addresses.contains(&address)
-        {
+        if addresses.len() < max && is_dialable(&address, private) && !addresses.contains(&address) {
             addresses.push(address);
         }
     }
@@ -121,9 +101,7 @@ pub(super) fn dialable(
 
 /// An address that this build speaks, and may.
 pub(super) fn is_dialable(address: &Multiaddr, private: bool) -> bool {
-    is_tcp(address)
-        && ip_of(address)
-            .is_some_and(|ip| !ip.is_unspecified() && (private || reach(ip) == Reach::Global))
+    is_tcp(address) && ip_of(address).is_some_and(|ip| !ip.is_unspecified() && (private || reach(ip) == Reach::Global))
 }
 
 /// `/ip…/…/tcp/…` and nothing else.
@@ -143,13 +121,7 @@ pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
 }
 
 fn tcp_port(address: &Multiaddr) -> Option<u16> {
-    address.iter().find_map(|part| {
-        if let Protocol::Tcp(port) = part {
-            Some(port)
-        } else {
-            None
-        }
-    })
+    address.iter().find_map(|part| if let Protocol::Tcp(port) = part { Some(port) } else { None })
 }
 
 fn reach(ip: IpAddr) -> Reach {
@@ -157,16 +129,12 @@ fn reach(ip: IpAddr) -> Reach {
         IpAddr::V4(ip) if ip.is_loopback() => Reach::Loopback,
         // 100.64.0.0/10 is what providers share out behind their own NAT.
         IpAddr::V4(ip) if ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64 => Reach::Private,
-        IpAddr::V4(ip) if ip.is_private() || ip.is_link_local() || ip.is_unspecified() => {
-            Reach::Private
-        }
+        IpAddr::V4(ip) if ip.is_private() || ip.is_link_local() || ip.is_unspecified() => Reach::Private,
         IpAddr::V4(_) => Reach::Global,
         IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
             Some(ip) => reach(IpAddr::V4(ip)),
             None if ip == Ipv6Addr::LOCALHOST => Reach::Loopback,
-            None if ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified() => {
-                Reach::Private
-            }
+            None if ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified() => Reach::Private,
             None => Reach::Global,
         },
     }
@@ -187,10 +155,7 @@ mod tests {
         assert_eq!(ours.told(), ["/ip4/127.0.0.1/tcp/6478"]);
         ours.listening(address("/ip4/192.168.1.2/tcp/6478"));
         ours.listening(address("/ip4/9.9.9.9/tcp/6478"));
-        assert_eq!(
-            ours.told(),
-            ["/ip4/9.9.9.9/tcp/6478", "/ip4/192.168.1.2/tcp/6478"]
-        );
+        assert_eq!(ours.told(), ["/ip4/9.9.9.9/tcp/6478", "/ip4/192.168.1.2/tcp/6478"]);
         ours.expired(&address("/ip4/9.9.9.9/tcp/6478"));
         assert_eq!(ours.told(), ["/ip4/192.168.1.2/tcp/6478"]);
     }
@@ -206,10 +171,7 @@ mod tests {
         ours.observed(&address("/ip4/10.0.0.1/tcp/1"), PeerId::random());
         assert_eq!(ours.told().len(), 1);
         ours.observed(&address("/ip4/9.9.9.9/tcp/50002"), PeerId::random());
-        assert_eq!(
-            ours.told(),
-            ["/ip4/9.9.9.9/tcp/6478", "/ip4/192.168.1.2/tcp/6478"]
-        );
+        assert_eq!(ours.told(), ["/ip4/9.9.9.9/tcp/6478", "/ip4/192.168.1.2/tcp/6478"]);
     }
 
     #[test]

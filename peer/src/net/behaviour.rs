@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
 use libp2p::swarm::{
-    CloseConnection, ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, NotifyHandler,
-    THandler, THandlerInEvent, THandlerOutEvent, ToSwarm,
+    CloseConnection, ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, NotifyHandler, THandler,
+    THandlerInEvent, THandlerOutEvent, ToSwarm,
 };
 use libp2p::{Multiaddr, PeerId};
 use overlay::PeerKey;
@@ -65,22 +65,13 @@ struct ForeignKey;
 
 impl Streams {
     pub(super) fn new(shared: Arc<Shared>) -> Streams {
-        Streams {
-            shared,
-            peers: HashMap::new(),
-            actions: VecDeque::new(),
-            waker: None,
-        }
+        Streams { shared, peers: HashMap::new(), actions: VecDeque::new(), waker: None }
     }
 
     /// Closes connections that came to nothing. Cheap; called about every second.
     pub(super) fn tick(&mut self, now: Instant) {
         let due = |peer: (&PeerId, &Peer)| -> Vec<(PeerId, ConnectionId)> {
-            let due = peer
-                .1
-                .connections
-                .iter()
-                .filter(|c| (c.refused || !c.accepted) && c.until <= now);
+            let due = peer.1.connections.iter().filter(|c| (c.refused || !c.accepted) && c.until <= now);
             due.map(|connection| (*peer.0, connection.id)).collect()
         };
         let due: Vec<_> = self.peers.iter().flat_map(due).collect();
@@ -91,19 +82,12 @@ impl Streams {
 
     /// Closes a connection, if it is still there.
     pub(super) fn close(&mut self, peer_id: PeerId, connection: ConnectionId) {
-        self.act(ToSwarm::CloseConnection {
-            peer_id,
-            connection: CloseConnection::One(connection),
-        });
+        self.act(ToSwarm::CloseConnection { peer_id, connection: CloseConnection::One(connection) });
     }
 
     /// Says hello once more to every peer, so that those of another ring are found out.
     pub(super) fn check(&mut self) {
-        let connections: Vec<_> = self
-            .peers
-            .iter()
-            .map(|(peer_id, peer)| (*peer_id, peer.writing))
-            .collect();
+        let connections: Vec<_> = self.peers.iter().map(|(peer_id, peer)| (*peer_id, peer.writing)).collect();
         for (peer_id, connection) in connections {
             self.order(peer_id, connection, Order::Check);
         }
@@ -126,12 +110,7 @@ impl Streams {
             connections: Vec::new(),
             writing: connection,
         });
-        peer.connections.push(Connection {
-            id: connection,
-            accepted: false,
-            until,
-            refused: false,
-        });
+        peer.connections.push(Connection { id: connection, accepted: false, until, refused: false });
         let (link, is_first) = (peer.link.clone(), peer.writing == connection);
         // Only now, that the connection is established, are streams opened: before it they might never come about.
         self.order(peer_id, connection, Order::Attach(Attached(link)));
@@ -162,22 +141,12 @@ impl Streams {
         }
     }
 
-    fn refused(
-        &mut self,
-        peer_id: PeerId,
-        connection: ConnectionId,
-        reason: Refusal,
-        by: RefusedBy,
-    ) {
+    fn refused(&mut self, peer_id: PeerId, connection: ConnectionId, reason: Refusal, by: RefusedBy) {
         let Some(peer) = self.peers.get_mut(&peer_id) else {
             return;
         };
         let key = peer.link.peer;
-        let Some(connection) = peer
-            .connections
-            .iter_mut()
-            .find(|other| other.id == connection)
-        else {
+        let Some(connection) = peer.connections.iter_mut().find(|other| other.id == connection) else {
             return;
         };
         if std::mem::replace(&mut connection.refused, true) {
@@ -195,20 +164,12 @@ impl Streams {
                 RefusedBy::Them => tracing::warn!(peer = %peer_id, %reason, "a peer refused us"),
             }
         }
-        self.shared.inbox.tell(NetEvent::Refused {
-            peer: key,
-            reason,
-            by,
-        });
+        self.shared.inbox.tell(NetEvent::Refused { peer: key, reason, by });
         self.act(ToSwarm::GenerateEvent(Event::Refused(key)));
     }
 
     fn order(&mut self, peer_id: PeerId, connection: ConnectionId, event: Order) {
-        self.act(ToSwarm::NotifyHandler {
-            peer_id,
-            handler: NotifyHandler::One(connection),
-            event,
-        });
+        self.act(ToSwarm::NotifyHandler { peer_id, handler: NotifyHandler::One(connection), event });
     }
 
     fn act(&mut self, action: ToSwarm<Event, Order>) {
@@ -251,20 +212,13 @@ impl NetworkBehaviour for Streams {
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
         match event {
-            FromSwarm::ConnectionEstablished(event) => {
-                self.established(event.peer_id, event.connection_id)
-            }
+            FromSwarm::ConnectionEstablished(event) => self.established(event.peer_id, event.connection_id),
             FromSwarm::ConnectionClosed(event) => self.closed(event.peer_id, event.connection_id),
             _ => {}
         }
     }
 
-    fn on_connection_handler_event(
-        &mut self,
-        peer_id: PeerId,
-        id: ConnectionId,
-        report: THandlerOutEvent<Self>,
-    ) {
+    fn on_connection_handler_event(&mut self, peer_id: PeerId, id: ConnectionId, report: THandlerOutEvent<Self>) {
         match report {
             Report::Accepted => {
                 let Some(peer) = self.peers.get_mut(&peer_id) else {

@@ -47,21 +47,15 @@ impl Behaviour {
     pub(super) fn new(shared: &Arc<Shared>, key: libp2p::identity::PublicKey) -> Behaviour {
         let timing = &shared.config.timing;
         let me = key.to_peer_id();
-        let mdns = shared
-            .config
-            .mdns
-            .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), me));
+        let mdns = shared.config.mdns.then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), me));
         let mdns = mdns.and_then(|mdns| {
-            mdns.inspect_err(|error| tracing::warn!(%error, "no discovery on the local network"))
-                .ok()
+            mdns.inspect_err(|error| tracing::warn!(%error, "no discovery on the local network")).ok()
         });
         let identify = identify::Config::new(super::hello::PROTOCOL.into(), key)
             .with_agent_version(concat!("scatter/", env!("CARGO_PKG_VERSION")).into())
             // We are told addresses by those who vouch for them, not by whoever connects.
             .with_cache_size(0);
-        let ping = ping::Config::new()
-            .with_interval(timing.ping_interval)
-            .with_timeout(timing.ping_timeout);
+        let ping = ping::Config::new().with_interval(timing.ping_interval).with_timeout(timing.ping_timeout);
         Behaviour {
             limits: Limits::new(shared.clone()),
             streams: Streams::new(shared.clone()),
@@ -91,13 +85,7 @@ impl Driver {
             let target = peer.map_or(Target::Door(at.clone()), Target::Peer);
             redial.add(target, at, Until::Forever, false, now);
         }
-        Driver {
-            shared,
-            swarm,
-            redial,
-            ours: Ours::default(),
-            told: Vec::new(),
-        }
+        Driver { shared, swarm, redial, ours: Ours::default(), told: Vec::new() }
     }
 
     /// Until it is told to stop.
@@ -133,20 +121,12 @@ impl Driver {
                 Event::Gone(peer) => self.redial.gone(peer, now),
             },
             SwarmEvent::Behaviour(BehaviourEvent::Ping(event)) => self.on_ping(event),
-            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received {
-                peer_id,
-                info,
-                ..
-            })) => {
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
                 self.ours.observed(&info.observed_addr, peer_id);
                 self.tell_addresses();
             }
             SwarmEvent::Behaviour(BehaviourEvent::Mdns(event)) => self.on_mdns(event, now),
-            SwarmEvent::ConnectionEstablished {
-                peer_id,
-                connection_id,
-                ..
-            } => {
+            SwarmEvent::ConnectionEstablished { peer_id, connection_id, .. } => {
                 if let Some(peer) = peer_key_of(&peer_id) {
                     self.redial.connected(peer, connection_id);
                 }
@@ -154,11 +134,7 @@ impl Driver {
             SwarmEvent::ConnectionClosed { peer_id, cause, .. } => {
                 tracing::debug!(peer = %peer_id, ?cause, "a connection closed");
             }
-            SwarmEvent::OutgoingConnectionError {
-                connection_id,
-                peer_id,
-                error,
-            } => {
+            SwarmEvent::OutgoingConnectionError { connection_id, peer_id, error } => {
                 tracing::debug!(?peer_id, %error, "a dial failed");
                 self.redial.failed(connection_id, now);
             }
@@ -173,13 +149,9 @@ impl Driver {
                 self.ours.expired(&address);
                 self.tell_addresses();
             }
-            SwarmEvent::ListenerClosed {
-                addresses, reason, ..
-            } => {
+            SwarmEvent::ListenerClosed { addresses, reason, .. } => {
                 tracing::error!(?addresses, ?reason, "no longer listening");
-                addresses
-                    .iter()
-                    .for_each(|address| self.ours.expired(address));
+                addresses.iter().for_each(|address| self.ours.expired(address));
                 self.tell_addresses();
             }
             SwarmEvent::ListenerError { error, .. } => {
@@ -189,14 +161,7 @@ impl Driver {
         }
     }
 
-    fn on_ping(
-        &mut self,
-        ping::Event {
-            peer,
-            connection,
-            result,
-        }: ping::Event,
-    ) {
+    fn on_ping(&mut self, ping::Event { peer, connection, result }: ping::Event) {
         match result {
             Ok(rtt) => {
                 let link = peer_key_of(&peer).and_then(|peer| self.shared.links.get(&peer));
@@ -220,8 +185,7 @@ impl Driver {
             };
             if let Some(peer) = peer_key_of(&peer_id).filter(|_| is_dialable(&address, true)) {
                 let connected = self.swarm.is_connected(&peer_id);
-                self.redial
-                    .add(Target::Peer(peer), address, Until::Found, connected, now);
+                self.redial.add(Target::Peer(peer), address, Until::Found, connected, now);
             }
         }
     }
@@ -230,25 +194,16 @@ impl Driver {
     fn carry_out(&mut self, orders: Pending) -> bool {
         let now = Instant::now();
         for (peer, texts) in orders.dial {
-            let addresses = dialable(
-                &peer,
-                &texts,
-                self.shared.config.dial_private,
-                ADDRESSES_MAX,
-            );
+            let addresses = dialable(&peer, &texts, self.shared.config.dial_private, ADDRESSES_MAX);
             let connected = self.swarm.is_connected(&peer_id_of(&peer));
             let until = Until::Wanted(now + self.shared.config.timing.wanted);
-            self.redial
-                .want(Target::Peer(peer), addresses, until, connected, now);
+            self.redial.want(Target::Peer(peer), addresses, until, connected, now);
             if let Some(link) = self.shared.links.get(&peer) {
                 link.asked.store(false, Ordering::Relaxed);
             }
         }
         for (peer_id, connection) in orders.close {
-            self.swarm
-                .behaviour_mut()
-                .streams
-                .close(peer_id, connection);
+            self.swarm.behaviour_mut().streams.close(peer_id, connection);
         }
         if orders.check {
             self.swarm.behaviour_mut().streams.check();
@@ -262,14 +217,12 @@ impl Driver {
             // Every dial takes a port of its own: two that leave from their listening ports towards each other can both
             // fail. Both may succeed then, and two connections are fine.
             let dial = match (&target, addresses.first()) {
-                (Target::Peer(peer), _) => DialOpts::peer_id(peer_id_of(peer))
-                    .addresses(addresses)
-                    .allocate_new_port()
-                    .build(),
-                (Target::Door(_), Some(address)) => DialOpts::unknown_peer_id()
-                    .address(address.clone())
-                    .allocate_new_port()
-                    .build(),
+                (Target::Peer(peer), _) => {
+                    DialOpts::peer_id(peer_id_of(peer)).addresses(addresses).allocate_new_port().build()
+                }
+                (Target::Door(_), Some(address)) => {
+                    DialOpts::unknown_peer_id().address(address.clone()).allocate_new_port().build()
+                }
                 (Target::Door(_), None) => continue,
             };
             self.redial.dialing(&target, dial.connection_id());
@@ -307,13 +260,7 @@ impl Driver {
     /// Lets writers finish and connections close, for a moment.
     async fn farewell(mut self) {
         let deadline = Instant::now() + FAREWELL;
-        while Instant::now() < deadline
-            && self
-                .shared
-                .links
-                .all()
-                .iter()
-                .any(|link| link.is_up() && !link.is_drained())
+        while Instant::now() < deadline && self.shared.links.all().iter().any(|link| link.is_up() && !link.is_drained())
         {
             let _ = timeout(Duration::from_millis(5), self.swarm.select_next_some()).await;
         }

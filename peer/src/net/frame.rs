@@ -63,10 +63,7 @@ mod tests {
         assert_eq!(decoder.next().unwrap().unwrap().len(), FRAME_BYTES_MAX);
 
         decoder.extend(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
-        assert_eq!(
-            decoder.next(),
-            Err(FrameTooLong(FRAME_BYTES_MAX as u32 + 1))
-        );
+        assert_eq!(decoder.next(), Err(FrameTooLong(FRAME_BYTES_MAX as u32 + 1)));
     }
 
     proptest! {

@@ -11,12 +11,9 @@ use std::time::Duration;
 
 use libp2p::core::UpgradeInfo;
 use libp2p::core::upgrade::{InboundUpgrade, OutboundUpgrade};
-use libp2p::swarm::handler::{
-    ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound,
-};
+use libp2p::swarm::handler::{ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound};
 use libp2p::swarm::{
-    ConnectionHandler, ConnectionHandlerEvent, ConnectionId, Stream, StreamUpgradeError,
-    SubstreamProtocol,
+    ConnectionHandler, ConnectionHandlerEvent, ConnectionId, Stream, StreamUpgradeError, SubstreamProtocol,
 };
 use libp2p::{PeerId, futures::FutureExt, futures::future::BoxFuture};
 use overlay::PeerKey;
@@ -84,12 +81,7 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        peer: PeerKey,
-        peer_id: PeerId,
-        connection: ConnectionId,
-    ) -> Handler {
+    pub(super) fn new(shared: Arc<Shared>, peer: PeerKey, peer_id: PeerId, connection: ConnectionId) -> Handler {
         Handler {
             shared,
             peer,
@@ -107,11 +99,7 @@ impl Handler {
     }
 
     fn greeting(&self, purpose: Purpose) -> Greeting {
-        Greeting {
-            shared: self.shared.clone(),
-            peer: self.peer,
-            purpose,
-        }
+        Greeting { shared: self.shared.clone(), peer: self.peer, purpose }
     }
 
     fn report(&mut self, report: Report) {
@@ -125,9 +113,7 @@ impl Handler {
     fn accept(&mut self, link: &Link, instance: Instance) {
         let dead = link.accept(self.connection, instance, &self.shared.inbox);
         if !dead.is_empty() {
-            let dead = dead
-                .into_iter()
-                .map(|connection| (self.peer_id, connection));
+            let dead = dead.into_iter().map(|connection| (self.peer_id, connection));
             self.shared.orders.give(|orders| orders.close.extend(dead));
         }
         if !self.accepted {
@@ -154,9 +140,7 @@ impl Handler {
             return;
         }
         let shared = self.shared.clone();
-        self.spawn(Some(LAST_WORDS), async move {
-            stream::read(stream, &link, class, &shared).await
-        });
+        self.spawn(Some(LAST_WORDS), async move { stream::read(stream, &link, class, &shared).await });
     }
 
     fn opened_by_us(&mut self, agreed: Agreed, stream: Stream) {
@@ -168,9 +152,7 @@ impl Handler {
             return;
         };
         let stall = self.shared.config.timing.stall;
-        self.spawn(None, async move {
-            stream::write(stream, &link, class, stall).await
-        });
+        self.spawn(None, async move { stream::write(stream, &link, class, stall).await });
     }
 
     /// Runs one end of a stream until it ends or its connection is gone, then has the connection closed: a broken stream
@@ -195,9 +177,7 @@ impl Handler {
                 End::Closed | End::Io(_) => {}
             }
             tracing::debug!(?peer, %end, "a stream ended");
-            shared
-                .orders
-                .give(|orders| _ = orders.close.insert(connection));
+            shared.orders.give(|orders| _ = orders.close.insert(connection));
         });
     }
 
@@ -223,8 +203,7 @@ impl ConnectionHandler for Handler {
     type OutboundOpenInfo = Purpose;
 
     fn listen_protocol(&self) -> SubstreamProtocol<Greeting> {
-        SubstreamProtocol::new(self.greeting(Purpose::Check), ())
-            .with_timeout(self.shared.config.timing.hello)
+        SubstreamProtocol::new(self.greeting(Purpose::Check), ()).with_timeout(self.shared.config.timing.hello)
     }
 
     // `connection_keep_alive` stays false: the streams of both sides keep a connection alive on both sides, as each holds
@@ -248,39 +227,30 @@ impl ConnectionHandler for Handler {
 
     fn on_connection_event(&mut self, event: ConnectionEvent<Greeting, Greeting, (), Purpose>) {
         match event {
-            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
-                protocol: (agreed, stream),
-                ..
-            }) => self.opened_by_them(agreed, stream),
+            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound { protocol: (agreed, stream), .. }) => {
+                self.opened_by_them(agreed, stream)
+            }
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
-                protocol: (agreed, stream),
-                ..
+                protocol: (agreed, stream), ..
             }) => self.opened_by_us(agreed, stream),
             ConnectionEvent::ListenUpgradeError(failed) => self.failed(failed.error),
             ConnectionEvent::DialUpgradeError(DialUpgradeError { error, .. }) => match error {
                 StreamUpgradeError::Apply(error) => self.failed(error),
-                StreamUpgradeError::NegotiationFailed => {
-                    self.failed(GreetingError::RefusedByThem(Refusal::Version))
-                }
-                StreamUpgradeError::Timeout => {
-                    self.report(Report::Broken("no answer to a hello".into()))
-                }
+                StreamUpgradeError::NegotiationFailed => self.failed(GreetingError::RefusedByThem(Refusal::Version)),
+                StreamUpgradeError::Timeout => self.report(Report::Broken("no answer to a hello".into())),
                 StreamUpgradeError::Io(error) => self.report(Report::Broken(error.to_string())),
             },
             _ => {}
         }
     }
 
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<ConnectionHandlerEvent<Greeting, Purpose, Report>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionHandlerEvent<Greeting, Purpose, Report>> {
         if let Some(report) = self.reports.pop_front() {
             return Poll::Ready(ConnectionHandlerEvent::NotifyBehaviour(report));
         }
         if let Some(purpose) = self.open.pop_front() {
-            let protocol = SubstreamProtocol::new(self.greeting(purpose), purpose)
-                .with_timeout(self.shared.config.timing.hello);
+            let protocol =
+                SubstreamProtocol::new(self.greeting(purpose), purpose).with_timeout(self.shared.config.timing.hello);
             return Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest { protocol });
         }
         self.waker = Some(cx.waker().clone());
@@ -336,14 +306,7 @@ impl OutboundUpgrade<Stream> for Greeting {
     fn upgrade_outbound(self, mut stream: Stream, _: &'static str) -> Self::Future {
         async move {
             let mine = self.shared.membership();
-            let agreed = hello::open(
-                &mut stream,
-                &mine,
-                &self.shared.me,
-                &self.peer,
-                self.purpose,
-            )
-            .await?;
+            let agreed = hello::open(&mut stream, &mine, &self.shared.me, &self.peer, self.purpose).await?;
             Ok((agreed, stream))
         }
         .boxed()

@@ -114,28 +114,16 @@ struct Hello {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Answer {
-    Accepted {
-        ring: Option<RingId>,
-        instance: Instance,
-        proof: Option<[u8; 32]>,
-    },
+    Accepted { ring: Option<RingId>, instance: Instance, proof: Option<[u8; 32]> },
     Refused(Refusal),
 }
 
 impl Membership {
     fn proof(&self, half: Half, from: &PeerKey, to: &PeerKey) -> Option<[u8; 32]> {
-        self.key
-            .as_ref()
-            .map(|key| *key.proof(half, &self.network, from, to).as_bytes())
+        self.key.as_ref().map(|key| *key.proof(half, &self.network, from, to).as_bytes())
     }
 
-    fn check_proof(
-        &self,
-        half: Half,
-        from: &PeerKey,
-        to: &PeerKey,
-        shown: Option<[u8; 32]>,
-    ) -> Result<(), Refusal> {
+    fn check_proof(&self, half: Half, from: &PeerKey, to: &PeerKey, shown: Option<[u8; 32]>) -> Result<(), Refusal> {
         match (&self.key, shown) {
             (None, None) => Ok(()),
             // `blake3::Hash` compares in constant time.
@@ -172,28 +160,13 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let proof = mine.proof(Half::Hello, me, peer);
-    write(
-        stream,
-        &Hello {
-            network: mine.network.clone(),
-            ring: mine.ring,
-            instance: mine.instance,
-            purpose,
-            proof,
-        },
-    )
-    .await?;
+    write(stream, &Hello { network: mine.network.clone(), ring: mine.ring, instance: mine.instance, purpose, proof })
+        .await?;
     let (version, body) = read(stream).await?;
     match parse(&body)? {
         Answer::Refused(reason) => Err(GreetingError::RefusedByThem(reason)),
-        Answer::Accepted { .. } if version != VERSION => {
-            Err(GreetingError::RefusedByUs(Refusal::Version))
-        }
-        Answer::Accepted {
-            ring,
-            instance,
-            proof,
-        } => mine
+        Answer::Accepted { .. } if version != VERSION => Err(GreetingError::RefusedByUs(Refusal::Version)),
+        Answer::Accepted { ring, instance, proof } => mine
             .check_proof(Half::Answer, peer, me, proof)
             .and_then(|()| mine.check_ring(ring))
             .map(|()| Agreed { purpose, instance })
@@ -228,10 +201,7 @@ where
                 },
             )
             .await?;
-            Ok(Agreed {
-                purpose: hello.purpose,
-                instance: hello.instance,
-            })
+            Ok(Agreed { purpose: hello.purpose, instance: hello.instance })
         }
     }
 }
@@ -278,9 +248,7 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, Vec<u8>), Gr
 
 /// Bytes behind what is understood are left to later versions.
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, GreetingError> {
-    postcard::take_from_bytes(body)
-        .map(|(value, _)| value)
-        .map_err(|_| GreetingError::Garbage)
+    postcard::take_from_bytes(body).map(|(value, _)| value).map_err(|_| GreetingError::Garbage)
 }
 
 #[cfg(test)]
@@ -311,10 +279,7 @@ mod tests {
 
     /// A opens a stream to B.
     fn greet(a: &Membership, b: &Membership) -> Outcome {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (mut one, mut two) = pipe(4096, None);
             let opener = async {
@@ -323,10 +288,7 @@ mod tests {
                 result
             };
             let (opened, accepted) = join!(opener, accept(&mut two, b, &B, &A));
-            (
-                opened.map_err(|error| error.to_string()),
-                accepted.map_err(|error| error.to_string()),
-            )
+            (opened.map_err(|error| error.to_string()), accepted.map_err(|error| error.to_string()))
         })
     }
 
@@ -337,18 +299,10 @@ mod tests {
 
     #[test]
     fn members_of_one_network_meet() {
-        for (a, b) in [
-            (None, None),
-            (Some(1), None),
-            (None, Some(1)),
-            (Some(1), Some(1)),
-        ] {
+        for (a, b) in [(None, None), (Some(1), None), (None, Some(1)), (Some(1), Some(1))] {
             for key in [None, Some(5)] {
                 let outcome = greet(&member("net", key, a), &member("net", key, b));
-                let agreed = Agreed {
-                    purpose: Purpose::Frames(Class::Data),
-                    instance: Instance(7),
-                };
+                let agreed = Agreed { purpose: Purpose::Frames(Class::Data), instance: Instance(7) };
                 assert_eq!(outcome, (Ok(agreed), Ok(agreed)));
             }
         }
@@ -357,37 +311,22 @@ mod tests {
     #[test]
     fn strangers_are_told_why() {
         let us = member("net", None, Some(1));
-        both_refuse(
-            &greet(&us, &member("other", None, Some(1))),
-            Refusal::Network,
-        );
+        both_refuse(&greet(&us, &member("other", None, Some(1))), Refusal::Network);
         both_refuse(&greet(&us, &member("net", None, Some(2))), Refusal::Ring);
         both_refuse(&greet(&us, &member("net", Some(1), Some(1))), Refusal::Key);
-        both_refuse(
-            &greet(&member("net", Some(2), None), &member("net", Some(1), None)),
-            Refusal::Key,
-        );
+        both_refuse(&greet(&member("net", Some(2), None), &member("net", Some(1), None)), Refusal::Key);
     }
 
     #[test]
     fn an_acceptor_without_the_key_learns_nothing_more() {
         // B takes anybody but cannot prove that it holds the key: A says so and sends no frame.
-        let outcome = greet(
-            &member("net", Some(1), None),
-            &Membership {
-                key: None,
-                ..member("net", None, None)
-            },
-        );
+        let outcome = greet(&member("net", Some(1), None), &Membership { key: None, ..member("net", None, None) });
         assert!(outcome.0.unwrap_err().contains("key"));
     }
 
     #[test]
     fn another_version_is_answered() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (mut one, mut two) = pipe(4096, None);
             one.write_all(&[5, 0, 9, 9, 1, 2, 3]).await.unwrap();
@@ -399,14 +338,8 @@ mod tests {
             };
             let ((version, body), accepted) = join!(opener, accept(&mut two, &mine, &B, &A));
             assert_eq!(version, VERSION);
-            assert_eq!(
-                parse::<Answer>(&body).unwrap(),
-                Answer::Refused(Refusal::Version)
-            );
-            assert!(matches!(
-                accepted,
-                Err(GreetingError::RefusedByUs(Refusal::Version))
-            ));
+            assert_eq!(parse::<Answer>(&body).unwrap(), Answer::Refused(Refusal::Version));
+            assert!(matches!(accepted, Err(GreetingError::RefusedByUs(Refusal::Version))));
         });
     }
 
@@ -414,21 +347,13 @@ mod tests {
     struct Canned<'a>(&'a [u8]);
 
     impl AsyncRead for Canned<'_> {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buf: &mut [u8],
-        ) -> Poll<io::Result<usize>> {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
             Poll::Ready(io::Read::read(&mut self.0, buf))
         }
     }
 
     impl AsyncWrite for Canned<'_> {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buf: &[u8],
-        ) -> Poll<io::Result<usize>> {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
             Poll::Ready(Ok(buf.len()))
         }
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

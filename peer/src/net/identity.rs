@@ -48,22 +48,14 @@ impl Identity {
 
     /// Reads the key in this file; makes one, readable by its owner only, where there is no file.
     pub fn load_or_create(path: &Path) -> Result<Identity, IdentityError> {
-        let failed = |source| IdentityError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| IdentityError::Io { path: path.to_owned(), source };
         match File::open(path) {
             Ok(file) => {
                 warn_if_readable_by_others(&file, path);
                 let mut bytes = Vec::new();
-                file.take(FILE_BYTES_MAX)
-                    .read_to_end(&mut bytes)
-                    .map_err(failed)?;
+                file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
                 let keypair = Keypair::from_protobuf_encoding(&bytes);
-                keypair
-                    .ok()
-                    .and_then(Identity::of)
-                    .ok_or_else(|| IdentityError::Damaged(path.to_owned()))
+                keypair.ok().and_then(Identity::of).ok_or_else(|| IdentityError::Damaged(path.to_owned()))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let identity = Identity::random();
@@ -95,10 +87,7 @@ impl Identity {
 
     /// Written beside and renamed: a crash leaves no half of a key, which would be [`IdentityError::Damaged`] for ever.
     fn create(&self, path: &Path) -> io::Result<()> {
-        let bytes = self
-            .keypair
-            .to_protobuf_encoding()
-            .map_err(io::Error::other)?;
+        let bytes = self.keypair.to_protobuf_encoding().map_err(io::Error::other)?;
         let temporary = path.with_extension("new");
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -143,10 +132,7 @@ pub fn peer_key_of(peer_id: &PeerId) -> Option<PeerKey> {
 #[cfg(unix)]
 fn warn_if_readable_by_others(file: &File, path: &Path) {
     use std::os::unix::fs::PermissionsExt;
-    if file
-        .metadata()
-        .is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
-    {
+    if file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
         tracing::warn!(path = %path.display(), "others may read the identity file; chmod 600 it");
     }
 }
@@ -168,16 +154,9 @@ mod tests {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(
-                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-                0o600
-            );
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        assert_eq!(
-            fs::read_dir(dir.path()).unwrap().count(),
-            1,
-            "nothing is left beside it"
-        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
     }
 
     #[test]
@@ -186,10 +165,7 @@ mod tests {
         let path = dir.path().join("identity");
         for bytes in [&b""[..], b"nonsense", &[8, 1, 18, 64, 1, 2]] {
             fs::write(&path, bytes).unwrap();
-            assert!(matches!(
-                Identity::load_or_create(&path),
-                Err(IdentityError::Damaged(_))
-            ));
+            assert!(matches!(Identity::load_or_create(&path), Err(IdentityError::Damaged(_))));
             assert_eq!(fs::read(&path).unwrap(), bytes);
         }
     }

@@ -40,50 +40,22 @@ struct Inner {
 
 impl Inbox {
     pub(super) fn new(config: &NetConfig, wake: Box<dyn Fn() + Send + Sync>) -> Inbox {
-        let room_max = [Class::Control, Class::Data, Class::Bulk].map(|class| {
-            config
-                .class(class)
-                .inbound_bytes_max
-                .clamp(1, Semaphore::MAX_PERMITS / 2)
-        });
-        Inbox {
-            inner: Mutex::default(),
-            room: room_max.map(Semaphore::new),
-            room_max,
-            wake,
-        }
+        let room_max = [Class::Control, Class::Data, Class::Bulk]
+            .map(|class| config.class(class).inbound_bytes_max.clamp(1, Semaphore::MAX_PERMITS / 2));
+        Inbox { inner: Mutex::default(), room: room_max.map(Semaphore::new), room_max, wake }
     }
 
     /// Hands frames to the loop, waiting for room first. `Err` once the network is shut down.
-    pub(super) async fn deliver(
-        &self,
-        peer: PeerKey,
-        class: Class,
-        frames: Vec<Bytes>,
-    ) -> Result<(), ()> {
-        let bytes: usize = frames
-            .iter()
-            .map(|frame| frame.len() + FRAME_COST_BYTES)
-            .sum();
+    pub(super) async fn deliver(&self, peer: PeerKey, class: Class, frames: Vec<Bytes>) -> Result<(), ()> {
+        let bytes: usize = frames.iter().map(|frame| frame.len() + FRAME_COST_BYTES).sum();
         // What is larger than the whole budget waits until nothing else is there.
         let cost = bytes.min(self.room_max[class as usize]);
-        let room = self.room[class as usize]
-            .acquire_many(cost as u32)
-            .await
-            .map_err(drop)?;
+        let room = self.room[class as usize].acquire_many(cost as u32).await.map_err(drop)?;
         room.forget();
         self.push(|inner| {
             inner.taken[class as usize] += cost;
-            let queue = if class == Class::Control {
-                &mut inner.urgent
-            } else {
-                &mut inner.rest
-            };
-            queue.push_back(NetEvent::Frames {
-                peer,
-                class,
-                frames,
-            });
+            let queue = if class == Class::Control { &mut inner.urgent } else { &mut inner.rest };
+            queue.push_back(NetEvent::Frames { peer, class, frames });
         });
         Ok(())
     }
@@ -141,7 +113,8 @@ impl Inner {
                     // Ups and downs alternate: this one takes back the last of those two.
                     *waiting = 1;
                     let peer = *peer;
-                    let same = |event: &NetEvent| matches!(event, NetEvent::PeerUp(p) | NetEvent::PeerDown(p) if *p == peer);
+                    let same =
+                        |event: &NetEvent| matches!(event, NetEvent::PeerUp(p) | NetEvent::PeerDown(p) if *p == peer);
                     if let Some(last) = self.urgent.iter().rposition(same) {
                         self.urgent.remove(last);
                     }
@@ -151,9 +124,7 @@ impl Inner {
             }
             NetEvent::Refused { .. } if self.refusals == REFUSALS_MAX => return,
             NetEvent::Refused { .. } => self.refusals += 1,
-            NetEvent::Addresses(_) => self
-                .urgent
-                .retain(|event| !matches!(event, NetEvent::Addresses(_))),
+            NetEvent::Addresses(_) => self.urgent.retain(|event| !matches!(event, NetEvent::Addresses(_))),
             NetEvent::Frames { .. } => {}
         }
         self.urgent.push_back(event);
@@ -173,10 +144,7 @@ mod tests {
         config.data.inbound_bytes_max = bytes;
         let wakes = Arc::new(AtomicUsize::new(0));
         let count = wakes.clone();
-        let inbox = Inbox::new(
-            &config,
-            Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed)),
-        );
+        let inbox = Inbox::new(&config, Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed)));
         (Arc::new(inbox), wakes)
     }
 
@@ -198,32 +166,19 @@ mod tests {
         let (inbox, wakes) = inbox(1000);
         let peer = PeerKey([1; 32]);
         let frames = |bytes: usize| vec![Bytes::from(vec![0; bytes])];
-        inbox
-            .deliver(peer, Class::Data, frames(5000))
-            .await
-            .unwrap();
-        inbox
-            .deliver(peer, Class::Bulk, frames(5000))
-            .await
-            .unwrap();
+        inbox.deliver(peer, Class::Data, frames(5000)).await.unwrap();
+        inbox.deliver(peer, Class::Bulk, frames(5000)).await.unwrap();
         let waiting = tokio::spawn({
             let (inbox, frames) = (inbox.clone(), frames(10));
             async move { inbox.deliver(peer, Class::Data, frames).await }
         });
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!waiting.is_finished());
-        inbox
-            .deliver(peer, Class::Control, frames(10))
-            .await
-            .unwrap();
+        inbox.deliver(peer, Class::Control, frames(10)).await.unwrap();
         assert_eq!(drain(&inbox), ["Control 1", "Data 1", "Bulk 1"]);
         waiting.await.unwrap().unwrap();
         assert_eq!(drain(&inbox), ["Data 1"]);
-        assert_eq!(
-            wakes.load(Ordering::Relaxed),
-            2,
-            "once for each time that it was empty"
-        );
+        assert_eq!(wakes.load(Ordering::Relaxed), 2, "once for each time that it was empty");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
 use libp2p::swarm::{
-    ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
-    THandlerOutEvent, ToSwarm, dummy,
+    ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent, THandlerOutEvent, ToSwarm,
+    dummy,
 };
 use libp2p::{Multiaddr, PeerId};
 
@@ -53,12 +53,7 @@ struct OverLimit(&'static str);
 
 impl Limits {
     pub(super) fn new(shared: Arc<Shared>) -> Limits {
-        Limits {
-            shared,
-            pending_in: HashMap::new(),
-            established: HashMap::new(),
-            per_peer: HashMap::new(),
-        }
+        Limits { shared, pending_in: HashMap::new(), established: HashMap::new(), per_peer: HashMap::new() }
     }
 
     fn deny<T>(&self, what: &'static str) -> Result<T, ConnectionDenied> {
@@ -71,28 +66,16 @@ impl Limits {
         link.is_some_and(|link| link.wanted.load(Ordering::Relaxed))
     }
 
-    fn check(
-        &self,
-        peer: &PeerId,
-        stranger: bool,
-    ) -> Result<dummy::ConnectionHandler, ConnectionDenied> {
+    fn check(&self, peer: &PeerId, stranger: bool) -> Result<dummy::ConnectionHandler, ConnectionDenied> {
         let max = self.shared.config.connections_max;
         if self.established.len() >= max {
             return self.deny("all");
         }
-        let strangers = self
-            .established
-            .values()
-            .filter(|connection| connection.stranger)
-            .count();
+        let strangers = self.established.values().filter(|connection| connection.stranger).count();
         if stranger && strangers >= max - max / 4 {
             return self.deny("from peers that were not asked for");
         }
-        if self
-            .per_peer
-            .get(peer)
-            .is_some_and(|connections| connections.len() >= PER_PEER_MAX)
-        {
+        if self.per_peer.get(peer).is_some_and(|connections| connections.len() >= PER_PEER_MAX) {
             return self.deny("with one peer");
         }
         Ok(dummy::ConnectionHandler)
@@ -113,13 +96,7 @@ impl NetworkBehaviour for Limits {
         if self.pending_in.len() >= PENDING_IN_MAX {
             return self.deny("handshakes");
         }
-        if self
-            .pending_in
-            .values()
-            .filter(|other| **other == ip)
-            .count()
-            >= PENDING_IN_PER_IP_MAX
-        {
+        if self.pending_in.values().filter(|other| **other == ip).count() >= PENDING_IN_PER_IP_MAX {
             return self.deny("handshakes from one address");
         }
         self.pending_in.insert(connection, ip);
@@ -152,17 +129,8 @@ impl NetworkBehaviour for Limits {
         match event {
             FromSwarm::ConnectionEstablished(event) => {
                 let stranger = event.endpoint.is_listener() && !self.is_wanted(&event.peer_id);
-                self.established.insert(
-                    event.connection_id,
-                    Established {
-                        peer: event.peer_id,
-                        stranger,
-                    },
-                );
-                self.per_peer
-                    .entry(event.peer_id)
-                    .or_default()
-                    .insert(event.connection_id);
+                self.established.insert(event.connection_id, Established { peer: event.peer_id, stranger });
+                self.per_peer.entry(event.peer_id).or_default().insert(event.connection_id);
             }
             FromSwarm::ConnectionClosed(event) => {
                 if let Some(connection) = self.established.remove(&event.connection_id)
@@ -177,18 +145,10 @@ impl NetworkBehaviour for Limits {
             FromSwarm::ListenFailure(event) => drop(self.pending_in.remove(&event.connection_id)),
             _ => {}
         }
-        self.shared
-            .counters
-            .connections
-            .store(self.established.len() as u64, Ordering::Relaxed);
+        self.shared.counters.connections.store(self.established.len() as u64, Ordering::Relaxed);
     }
 
-    fn on_connection_handler_event(
-        &mut self,
-        _: PeerId,
-        _: ConnectionId,
-        event: THandlerOutEvent<Self>,
-    ) {
+    fn on_connection_handler_event(&mut self, _: PeerId, _: ConnectionId, event: THandlerOutEvent<Self>) {
         match event {}
     }
 

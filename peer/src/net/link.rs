@@ -52,11 +52,7 @@ pub(super) struct Links {
 impl Link {
     fn new(peer: PeerKey, config: &NetConfig, memory: &Memory) -> Link {
         let queue = |class| {
-            let keep = if class == Class::Control {
-                Keep::Newest
-            } else {
-                Keep::Oldest
-            };
+            let keep = if class == Class::Control { Keep::Newest } else { Keep::Oldest };
             Queue::new(config.class(class).clone(), keep, memory.clone())
         };
         Link {
@@ -77,18 +73,10 @@ impl Link {
     /// A hello was accepted on this connection. Called before the first frame of it is delivered, so the loop hears of
     /// the peer before it hears from it. Gives back connections of an earlier start of the peer: they are dead, though
     /// it may take long until that shows, and frames written to them are lost.
-    pub(super) fn accept(
-        &self,
-        connection: ConnectionId,
-        instance: Instance,
-        inbox: &Inbox,
-    ) -> Vec<ConnectionId> {
+    pub(super) fn accept(&self, connection: ConnectionId, instance: Instance, inbox: &Inbox) -> Vec<ConnectionId> {
         let mut accepted = lock(&self.accepted);
-        let dead: Vec<ConnectionId> = accepted
-            .iter()
-            .filter(|(_, other)| **other != instance)
-            .map(|(id, _)| *id)
-            .collect();
+        let dead: Vec<ConnectionId> =
+            accepted.iter().filter(|(_, other)| **other != instance).map(|(id, _)| *id).collect();
         if !dead.is_empty() {
             accepted.clear();
             inbox.tell(NetEvent::PeerDown(self.peer));
@@ -119,8 +107,7 @@ impl Link {
     }
 
     pub(super) fn set_rtt(&self, rtt: Duration) {
-        self.rtt_us
-            .store(rtt.as_micros() as u64 + 1, Ordering::Relaxed);
+        self.rtt_us.store(rtt.as_micros() as u64 + 1, Ordering::Relaxed);
     }
 
     pub(super) fn expire(&self, now: Instant) {
@@ -133,11 +120,7 @@ impl Link {
     }
 
     pub(super) fn stats(&self) -> PeerStats {
-        let rtt = self
-            .rtt_us
-            .load(Ordering::Relaxed)
-            .checked_sub(1)
-            .map(Duration::from_micros);
+        let rtt = self.rtt_us.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_micros);
         let class = |class: Class| {
             let (queue, received) = (self.queue(class), &self.received[class as usize]);
             let (depth, counts) = (queue.depth(), queue.counts());
@@ -153,22 +136,13 @@ impl Link {
                 lost: counts.lost,
             }
         };
-        PeerStats {
-            peer: self.peer,
-            up: self.is_up(),
-            rtt,
-            classes: CLASSES.map(class),
-        }
+        PeerStats { peer: self.peer, up: self.is_up(), rtt, classes: CLASSES.map(class) }
     }
 }
 
 impl Links {
     pub(super) fn new(config: &NetConfig) -> Links {
-        Links {
-            config: config.clone(),
-            memory: Memory::new(config.queued_bytes_max),
-            map: RwLock::default(),
-        }
+        Links { config: config.clone(), memory: Memory::new(config.queued_bytes_max), map: RwLock::default() }
     }
 
     pub(super) fn get(&self, peer: &PeerKey) -> Option<Arc<Link>> {
@@ -176,10 +150,7 @@ impl Links {
     }
 
     pub(super) fn get_or_add(&self, peer: PeerKey) -> Arc<Link> {
-        self.write()
-            .entry(peer)
-            .or_insert_with(|| self.new_link(peer))
-            .clone()
+        self.write().entry(peer).or_insert_with(|| self.new_link(peer)).clone()
     }
 
     /// The loop asks for this peer. Says whether there was room for it among [`NetConfig::peers_max`].
@@ -197,8 +168,7 @@ impl Links {
 
     /// Forgets those that `keep` does not name and nobody just asked for.
     pub(super) fn retain(&self, mut keep: impl FnMut(&Link) -> bool) {
-        self.write()
-            .retain(|_, link| keep(link) || link.asked.load(Ordering::Relaxed));
+        self.write().retain(|_, link| keep(link) || link.asked.load(Ordering::Relaxed));
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Link>> {

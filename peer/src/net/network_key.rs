@@ -51,10 +51,7 @@ impl NetworkKey {
         let mut bytes = Vec::new();
         File::open(path)
             .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
-            .map_err(|source| NetworkKeyError::Io {
-                path: path.to_owned(),
-                source,
-            })?;
+            .map_err(|source| NetworkKeyError::Io { path: path.to_owned(), source })?;
         let text = bytes.trim_ascii();
         if text.is_empty() {
             return Err(NetworkKeyError::Empty(path.to_owned()));
@@ -70,10 +67,7 @@ impl NetworkKey {
 
     /// The key that a passphrase stands for.
     pub fn from_passphrase(passphrase: &[u8]) -> NetworkKey {
-        NetworkKey(blake3::derive_key(
-            "scatter 2026 network key from passphrase",
-            passphrase,
-        ))
+        NetworkKey(blake3::derive_key("scatter 2026 network key from passphrase", passphrase))
     }
 
     /// The key with these bytes.
@@ -82,22 +76,13 @@ impl NetworkKey {
     }
 
     /// What `from` shows to `to`.
-    pub(super) fn proof(
-        &self,
-        half: Half,
-        network: &str,
-        from: &PeerKey,
-        to: &PeerKey,
-    ) -> blake3::Hash {
+    pub(super) fn proof(&self, half: Half, network: &str, from: &PeerKey, to: &PeerKey) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(match half {
             Half::Hello => b"scatter hello 1",
             Half::Answer => b"scatter answer1",
         });
-        hasher
-            .update(&from.0)
-            .update(&to.0)
-            .update(network.as_bytes());
+        hasher.update(&from.0).update(&to.0).update(network.as_bytes());
         hasher.finalize()
     }
 }
@@ -135,10 +120,7 @@ mod tests {
         let key = NetworkKey::from_passphrase(b"open sesame, and be quick about it");
         assert_eq!(NetworkKey::load(&path).unwrap().0, key.0);
         std::fs::write(&path, " \n").unwrap();
-        assert!(matches!(
-            NetworkKey::load(&path),
-            Err(NetworkKeyError::Empty(_))
-        ));
+        assert!(matches!(NetworkKey::load(&path), Err(NetworkKeyError::Empty(_))));
     }
 
     #[test]
@@ -150,9 +132,6 @@ mod tests {
         assert_ne!(proof, key.proof(Half::Hello, "net", &b, &a));
         assert_ne!(proof, key.proof(Half::Answer, "net", &a, &b));
         assert_ne!(proof, key.proof(Half::Hello, "ten", &a, &b));
-        assert_ne!(
-            proof,
-            NetworkKey::from_bytes([8; 32]).proof(Half::Hello, "net", &a, &b)
-        );
+        assert_ne!(proof, NetworkKey::from_bytes([8; 32]).proof(Half::Hello, "net", &a, &b));
     }
 }

@@ -17,10 +17,7 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn at(at: u64) -> Fault {
-        Fault {
-            calls: Arc::default(),
-            at,
-        }
+        Fault { calls: Arc::default(), at }
     }
 
     /// Whether there were so many calls at all.
@@ -45,13 +42,7 @@ pub(super) struct End {
 /// Two ends with so many bytes between them.
 pub(super) fn pipe(bytes: usize, fault: Option<Fault>) -> (End, End) {
     let (one, two) = tokio::io::duplex(bytes);
-    (
-        End {
-            io: one,
-            fault: fault.clone(),
-        },
-        End { io: two, fault },
-    )
+    (End { io: one, fault: fault.clone() }, End { io: two, fault })
 }
 
 impl End {
@@ -61,28 +52,17 @@ impl End {
 }
 
 impl AsyncRead for End {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = tokio::io::ReadBuf::new(buf);
         match tokio::io::AsyncRead::poll_read(Pin::new(&mut self.io), cx, &mut buf) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(read) => Poll::Ready(
-                read.and_then(|()| self.check())
-                    .map(|()| buf.filled().len()),
-            ),
+            Poll::Ready(read) => Poll::Ready(read.and_then(|()| self.check()).map(|()| buf.filled().len())),
         }
     }
 }
 
 impl AsyncWrite for End {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check()?;
         tokio::io::AsyncWrite::poll_write(Pin::new(&mut self.io), cx, buf)
     }

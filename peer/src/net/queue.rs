@@ -70,10 +70,7 @@ struct Entry {
 
 impl Memory {
     pub(super) fn new(max: usize) -> Memory {
-        Memory {
-            used: Arc::default(),
-            max,
-        }
+        Memory { used: Arc::default(), max }
     }
 
     /// Takes `bytes`, or nothing where they would pass the limit.
@@ -96,20 +93,9 @@ impl Memory {
 
 impl Queue {
     pub(super) fn new(limits: ClassLimits, keep: Keep, memory: Memory) -> Queue {
-        let inner = Inner {
-            entries: VecDeque::new(),
-            bytes: 0,
-            in_hand: 0,
-            sleeping: false,
-            counts: QueueCounts::default(),
-        };
-        Queue {
-            limits,
-            keep,
-            memory,
-            inner: Mutex::new(inner),
-            ready: Notify::new(),
-        }
+        let inner =
+            Inner { entries: VecDeque::new(), bytes: 0, in_hand: 0, sleeping: false, counts: QueueCounts::default() };
+        Queue { limits, keep, memory, inner: Mutex::new(inner), ready: Notify::new() }
     }
 
     /// Queues a frame and says whether the writer sleeps, so that it is to be [woken](Queue::wake).
@@ -119,9 +105,7 @@ impl Queue {
             inner.counts.dropped_full += 1;
             return Err(SendError::TooLong(frame.len()));
         }
-        while inner.entries.len() >= self.limits.frames_max
-            || inner.bytes + frame.len() > self.limits.bytes_max
-        {
+        while inner.entries.len() >= self.limits.frames_max || inner.bytes + frame.len() > self.limits.bytes_max {
             // An empty queue has room for any frame, whatever its limits say: else it would pass for ever.
             if self.keep == Keep::Oldest && !inner.entries.is_empty() {
                 inner.counts.dropped_full += 1;
@@ -136,10 +120,7 @@ impl Queue {
             return Err(SendError::Full);
         }
         inner.bytes += frame.len();
-        inner.entries.push_back(Entry {
-            frame,
-            until: now + self.limits.patience,
-        });
+        inner.entries.push_back(Entry { frame, until: now + self.limits.patience });
         Ok(std::mem::take(&mut inner.sleeping))
     }
 
@@ -281,10 +262,7 @@ mod tests {
         assert_eq!(memory.used(), 60);
         assert_eq!(taken(&newest, now), [2, 3, 4]);
         assert_eq!(taken(&oldest, now), [0, 1, 2]);
-        assert_eq!(
-            (newest.counts().dropped_full, oldest.counts().dropped_full),
-            (2, 2)
-        );
+        assert_eq!((newest.counts().dropped_full, oldest.counts().dropped_full), (2, 2));
         assert_eq!(memory.used(), 0);
     }
 
@@ -292,10 +270,7 @@ mod tests {
     fn the_memory_of_all_queues_has_a_limit() {
         let memory = Memory::new(25);
         let now = Instant::now();
-        let (a, b) = (
-            queue(Keep::Newest, 10, 1000, &memory),
-            queue(Keep::Oldest, 10, 1000, &memory),
-        );
+        let (a, b) = (queue(Keep::Newest, 10, 1000, &memory), queue(Keep::Oldest, 10, 1000, &memory));
         assert!(a.push(frame(1), now).is_ok());
         assert!(b.push(frame(2), now).is_ok());
         assert_eq!(a.push(frame(3), now), Err(SendError::Full));
@@ -314,12 +289,8 @@ mod tests {
         let now = Instant::now();
         let queue = queue(Keep::Oldest, 10, 1000, &memory);
         queue.push(frame(1), now).unwrap();
-        queue
-            .push(frame(2), now + Duration::from_millis(900))
-            .unwrap();
-        queue
-            .push(frame(3), now + Duration::from_millis(900))
-            .unwrap();
+        queue.push(frame(2), now + Duration::from_millis(900)).unwrap();
+        queue.push(frame(3), now + Duration::from_millis(900)).unwrap();
         assert_eq!(taken(&queue, now + Duration::from_millis(1500)), [2, 3]);
         queue.push(frame(4), now).unwrap();
         queue.expire(now + Duration::from_secs(2));
@@ -333,17 +304,9 @@ mod tests {
         let memory = Memory::new(1000);
         let now = Instant::now();
         let queue = queue(Keep::Oldest, 10, 1000, &memory);
-        assert_eq!(
-            queue.push(frame(1), now),
-            Ok(false),
-            "it has not looked yet"
-        );
+        assert_eq!(queue.push(frame(1), now), Ok(false), "it has not looked yet");
         assert_eq!(taken(&queue, now), [1]);
-        assert_eq!(
-            queue.push(frame(2), now),
-            Ok(false),
-            "it will look again by itself"
-        );
+        assert_eq!(queue.push(frame(2), now), Ok(false), "it will look again by itself");
         assert_eq!(taken(&queue, now), [2]);
         assert!(taken(&queue, now).is_empty());
         assert_eq!(queue.push(frame(3), now), Ok(true));

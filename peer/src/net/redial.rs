@@ -76,12 +76,7 @@ enum State {
 
 impl Redial {
     pub(super) fn new(timing: Timing) -> Redial {
-        Redial {
-            timing,
-            entries: HashMap::new(),
-            random: RandomState::new(),
-            draws: 0,
-        }
+        Redial { timing, entries: HashMap::new(), random: RandomState::new(), draws: 0 }
     }
 
     /// Dial `target` from now on. Asking again renews the time and the addresses, but does not shorten a pause.
@@ -117,19 +112,8 @@ impl Redial {
     }
 
     /// The same for one address more, beside those that are known: they are tried together.
-    pub(super) fn add(
-        &mut self,
-        target: Target,
-        address: Multiaddr,
-        until: Until,
-        connected: bool,
-        now: Instant,
-    ) {
-        let mut addresses = self
-            .entries
-            .get(&target)
-            .map(|entry| entry.addresses.clone())
-            .unwrap_or_default();
+    pub(super) fn add(&mut self, target: Target, address: Multiaddr, until: Until, connected: bool, now: Instant) {
+        let mut addresses = self.entries.get(&target).map(|entry| entry.addresses.clone()).unwrap_or_default();
         if !addresses.contains(&address) {
             addresses.push(address);
         }
@@ -138,46 +122,29 @@ impl Redial {
 
     /// Those to dial now. Forgets those whose time is over.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Due> {
-        self.entries
-            .retain(|_, entry| match (entry.until, entry.state) {
-                (Until::Forever, _) | (_, State::Connected(_) | State::Dialing(_)) => true,
-                (Until::Wanted(until), State::Idle(_)) => until > now,
-                (Until::Found, State::Idle(at)) => match entry.refusals {
-                    0 => entry.failures < FOUND_FAILURES_MAX,
-                    // Kept through the pause: found again meanwhile, it is not dialled again.
-                    _ => at > now,
-                },
-            });
-        let due = self.entries.iter().filter(|(_, entry)| {
-            matches!(entry.state, State::Idle(at) if at <= now) && !entry.addresses.is_empty()
+        self.entries.retain(|_, entry| match (entry.until, entry.state) {
+            (Until::Forever, _) | (_, State::Connected(_) | State::Dialing(_)) => true,
+            (Until::Wanted(until), State::Idle(_)) => until > now,
+            (Until::Found, State::Idle(at)) => match entry.refusals {
+                0 => entry.failures < FOUND_FAILURES_MAX,
+                // Kept through the pause: found again meanwhile, it is not dialled again.
+                _ => at > now,
+            },
         });
-        let dialing = self
+        let due = self
             .entries
-            .values()
-            .filter(|entry| matches!(entry.state, State::Dialing(_)))
-            .count();
+            .iter()
+            .filter(|(_, entry)| matches!(entry.state, State::Idle(at) if at <= now) && !entry.addresses.is_empty());
+        let dialing = self.entries.values().filter(|entry| matches!(entry.state, State::Dialing(_))).count();
         due.take(DIALS_MAX.saturating_sub(dialing))
-            .map(|(target, entry)| Due {
-                target: target.clone(),
-                addresses: entry.addresses.clone(),
-            })
+            .map(|(target, entry)| Due { target: target.clone(), addresses: entry.addresses.clone() })
             .collect()
     }
 
     /// When the next dial is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        let idle = self
-            .entries
-            .values()
-            .filter(|entry| !entry.addresses.is_empty());
-        idle.filter_map(|entry| {
-            if let State::Idle(at) = entry.state {
-                Some(at)
-            } else {
-                None
-            }
-        })
-        .min()
+        let idle = self.entries.values().filter(|entry| !entry.addresses.is_empty());
+        idle.filter_map(|entry| if let State::Idle(at) = entry.state { Some(at) } else { None }).min()
     }
 
     pub(super) fn is_wanted(&self, peer: &PeerKey) -> bool {
@@ -193,11 +160,8 @@ impl Redial {
 
     /// That dial failed.
     pub(super) fn failed(&mut self, id: ConnectionId, now: Instant) {
-        let target = self
-            .entries
-            .iter()
-            .find(|(_, entry)| entry.state == State::Dialing(id))
-            .map(|(target, _)| target.clone());
+        let target =
+            self.entries.iter().find(|(_, entry)| entry.state == State::Dialing(id)).map(|(target, _)| target.clone());
         if let Some(target) = target {
             self.pause(&target, now);
         }
@@ -207,12 +171,7 @@ impl Redial {
     pub(super) fn pause(&mut self, target: &Target, now: Instant) {
         let draw = self.draw();
         if let Some(entry) = self.entries.get_mut(target) {
-            let pause = backoff(
-                self.timing.redial_min,
-                self.timing.redial_max,
-                entry.failures,
-                draw,
-            );
+            let pause = backoff(self.timing.redial_min, self.timing.redial_max, entry.failures, draw);
             entry.state = State::Idle((now + pause).max(entry.not_before));
             entry.failures = entry.failures.saturating_add(1);
         }
@@ -229,11 +188,7 @@ impl Redial {
 
     /// A hello was accepted: from now on it is worth coming back soon.
     pub(super) fn accepted(&mut self, peer: PeerKey, now: Instant) {
-        for entry in self
-            .entries
-            .values_mut()
-            .filter(|entry| entry.state == State::Connected(peer))
-        {
+        for entry in self.entries.values_mut().filter(|entry| entry.state == State::Connected(peer)) {
             entry.failures = 0;
             entry.refusals = 0;
             entry.not_before = now;
@@ -246,11 +201,7 @@ impl Redial {
     /// The last connection to `peer` is gone.
     pub(super) fn gone(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
-            if let Some(Entry {
-                until: Until::Wanted(until),
-                ..
-            }) = self.entries.get_mut(&target)
-            {
+            if let Some(Entry { until: Until::Wanted(until), .. }) = self.entries.get_mut(&target) {
                 *until = (*until).max(now + self.timing.wanted);
             }
             self.pause(&target, now);
@@ -266,12 +217,7 @@ impl Redial {
             };
             // Refused on both of two connections is refused once.
             if entry.refusals == 0 || now >= entry.not_before {
-                let pause = backoff(
-                    self.timing.refused_min,
-                    self.timing.refused_max,
-                    entry.refusals,
-                    draw,
-                );
+                let pause = backoff(self.timing.refused_min, self.timing.refused_max, entry.refusals, draw);
                 entry.not_before = now + pause;
                 entry.refusals = entry.refusals.saturating_add(1);
             }
@@ -280,10 +226,7 @@ impl Redial {
     }
 
     fn connected_to(&self, peer: PeerKey) -> Vec<Target> {
-        let connected = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.state == State::Connected(peer));
+        let connected = self.entries.iter().filter(|(_, entry)| entry.state == State::Connected(peer));
         connected.map(|(target, _)| target.clone()).collect()
     }
 
@@ -314,17 +257,12 @@ mod tests {
 
     impl Bench {
         fn new() -> Bench {
-            Bench {
-                redial: Redial::new(Timing::default()),
-                now: Instant::now(),
-                ids: 0,
-            }
+            Bench { redial: Redial::new(Timing::default()), now: Instant::now(), ids: 0 }
         }
 
         fn want(&mut self, until: Until) {
             let address = "/ip4/127.0.0.1/tcp/1".parse().unwrap();
-            self.redial
-                .want(Target::Peer(A), vec![address], until, false, self.now);
+            self.redial.want(Target::Peer(A), vec![address], until, false, self.now);
         }
 
         /// Waits for the next dial, begins it and says how long the wait was.
@@ -396,10 +334,7 @@ mod tests {
         while let Some((_, id)) = bench.dial() {
             bench.redial.failed(id, bench.now);
         }
-        assert!(
-            bench.now - began > Duration::from_secs(50)
-                && bench.now - began < Duration::from_secs(66)
-        );
+        assert!(bench.now - began > Duration::from_secs(50) && bench.now - began < Duration::from_secs(66));
         assert!(!bench.redial.is_wanted(&A));
     }
 
@@ -407,13 +342,7 @@ mod tests {
     fn a_door_is_open_again_when_whoever_stood_behind_it_is_gone() {
         let mut bench = Bench::new();
         let door: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().unwrap();
-        bench.redial.want(
-            Target::Door(door.clone()),
-            vec![door],
-            Until::Forever,
-            false,
-            bench.now,
-        );
+        bench.redial.want(Target::Door(door.clone()), vec![door], Until::Forever, false, bench.now);
         let (_, id) = bench.dial().unwrap();
         bench.redial.connected(A, id);
         assert!(bench.dial().is_none());

@@ -103,9 +103,7 @@ impl Net {
                 tracing::warn!(%address, "not listened on: this build speaks TCP only");
                 continue;
             }
-            swarm
-                .listen_on(address.clone())
-                .map_err(|error| listen_error(address, error))?;
+            swarm.listen_on(address.clone()).map_err(|error| listen_error(address, error))?;
             listening = true;
         }
         if !listening {
@@ -119,10 +117,7 @@ impl Net {
             // Whoever waits learns it; nobody may.
             let _ = stopped_tx.send(());
         });
-        Ok(Net {
-            handle: NetHandle { shared },
-            stopped,
-        })
+        Ok(Net { handle: NetHandle { shared }, stopped })
     }
 
     /// What other threads may hold.
@@ -249,23 +244,14 @@ impl NetHandle {
     /// What was counted so far.
     pub fn stats(&self) -> NetStats {
         let counters = &self.shared.counters;
-        let mut peers: Vec<_> = self
-            .shared
-            .links
-            .all()
-            .iter()
-            .map(|link| link.stats())
-            .collect();
+        let mut peers: Vec<_> = self.shared.links.all().iter().map(|link| link.stats()).collect();
         peers.sort_by_key(|stats| stats.peer);
         NetStats {
             peers,
             connections: counters.connections.load(Ordering::Relaxed),
             queued_bytes: self.shared.links.queued_bytes(),
             dropped_unknown_peer: counters.unknown_peer.load(Ordering::Relaxed),
-            refused: counters
-                .refused
-                .each_ref()
-                .map(|counter| counter.load(Ordering::Relaxed)),
+            refused: counters.refused.each_ref().map(|counter| counter.load(Ordering::Relaxed)),
             violations: counters.violations.load(Ordering::Relaxed),
             stalled: counters.stalled.load(Ordering::Relaxed),
             over_limit: counters.over_limit.load(Ordering::Relaxed),
@@ -294,8 +280,5 @@ fn listen_error(address: &Multiaddr, error: TransportError<io::Error>) -> NetErr
         TransportError::MultiaddrNotSupported(_) => "this kind of address is not supported".into(),
         TransportError::Other(error) => error.to_string(),
     };
-    NetError::Listen {
-        address: address.clone(),
-        reason,
-    }
+    NetError::Listen { address: address.clone(), reason }
 }

@@ -53,10 +53,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let queue = link.queue(class);
-    let mut batch = Batch {
-        queue,
-        frames: Vec::with_capacity(BATCH_FRAMES_MAX),
-    };
+    let mut batch = Batch { queue, frames: Vec::with_capacity(BATCH_FRAMES_MAX) };
     let mut gather = Vec::new();
     let mut confirmations = Confirmations::default();
     let mut unconfirmed = 0;
@@ -135,12 +132,7 @@ where
         if !frames.is_empty() {
             link.received(class, frames.len(), frames.iter().map(Bytes::len).sum());
             // Here, and only here, one waits for the loop.
-            if shared
-                .inbox
-                .deliver(link.peer, class, frames)
-                .await
-                .is_err()
-            {
+            if shared.inbox.deliver(link.peer, class, frames).await.is_err() {
                 return End::Closed;
             }
         }
@@ -164,12 +156,7 @@ where
 /// Writes all of a batch and flushes once: a flush for each frame costs seven times as much.
 ///
 /// Plain writes, not a sink: `flush` of a `FramedWrite` would be ambiguous between the sink's and the stream's.
-async fn write_batch<S>(
-    stream: &mut S,
-    batch: &[Bytes],
-    gather: &mut Vec<u8>,
-    stall: Duration,
-) -> Result<(), End>
+async fn write_batch<S>(stream: &mut S, batch: &[Bytes], gather: &mut Vec<u8>, stall: Duration) -> Result<(), End>
 where
     S: AsyncWrite + Unpin,
 {
@@ -191,33 +178,21 @@ where
     flush(stream, stall).await
 }
 
-async fn write_all<S: AsyncWrite + Unpin>(
-    stream: &mut S,
-    bytes: &[u8],
-    stall: Duration,
-) -> Result<(), End> {
+async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], stall: Duration) -> Result<(), End> {
     for chunk in bytes.chunks(WRITE_BYTES) {
-        timeout(stall, stream.write_all(chunk))
-            .await
-            .map_err(|_| End::Stalled)?
-            .map_err(ended)?;
+        timeout(stall, stream.write_all(chunk)).await.map_err(|_| End::Stalled)?.map_err(ended)?;
     }
     Ok(())
 }
 
 async fn flush<S: AsyncWrite + Unpin>(stream: &mut S, stall: Duration) -> Result<(), End> {
-    timeout(stall, stream.flush())
-        .await
-        .map_err(|_| End::Stalled)?
-        .map_err(ended)
+    timeout(stall, stream.flush()).await.map_err(|_| End::Stalled)?.map_err(ended)
 }
 
 /// A stream that is no longer there reads as closed, whatever the layer below calls it.
 fn ended(error: io::Error) -> End {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => {
-            End::Closed
-        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => End::Closed,
         io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => End::Closed,
         _ => End::Io(error),
     }
@@ -269,16 +244,7 @@ mod tests {
     fn frame(i: u32) -> Bytes {
         let mut frame = i.to_le_bytes().to_vec();
         // Around every size that is treated in its own way.
-        frame.resize(
-            [
-                4,
-                100,
-                GATHER_BYTES_MAX,
-                GATHER_BYTES_MAX + 1,
-                3 * WRITE_BYTES,
-            ][i as usize % 5],
-            i as u8,
-        );
+        frame.resize([4, 100, GATHER_BYTES_MAX, GATHER_BYTES_MAX + 1, 3 * WRITE_BYTES][i as usize % 5], i as u8);
         frame.into()
     }
 
@@ -312,10 +278,7 @@ mod tests {
         queue.wake();
         let (mut arrived, began) = (0, Instant::now());
         while arrived < 40 && !reader.is_finished() {
-            assert!(
-                began.elapsed() < Duration::from_secs(20),
-                "stuck after {arrived}"
-            );
+            assert!(began.elapsed() < Duration::from_secs(20), "stuck after {arrived}");
             for got in drained(&there) {
                 assert_eq!(got, frame(arrived as u32));
                 arrived += 1;
@@ -327,11 +290,7 @@ mod tests {
         let _ = reader.await;
         let _ = writer.await;
         let (counts, (queued, _)) = (queue.counts(), queue.depth());
-        assert_eq!(
-            counts.sent_frames + counts.lost + queued as u64,
-            40,
-            "every frame is accounted for"
-        );
+        assert_eq!(counts.sent_frames + counts.lost + queued as u64, 40, "every frame is accounted for");
         // What was sent may still be lost behind us, and what counts as lost may have arrived.
         assert!(arrived as u64 <= counts.sent_frames + counts.lost);
         arrived
@@ -361,9 +320,7 @@ mod tests {
             async move { write(one, &out, Class::Data, stall).await }
         });
         for _ in 0..100 {
-            out.queue(Class::Data)
-                .push(Bytes::from(vec![0; 996]), Instant::now())
-                .unwrap();
+            out.queue(Class::Data).push(Bytes::from(vec![0; 996]), Instant::now()).unwrap();
         }
         out.queue(Class::Data).wake();
         // A window, no more, and after a confirmation as much as was confirmed. A batch is a quarter of a window.

@@ -27,9 +27,7 @@ impl<'a> Arguments<'a> {
 
     /// The one at `index`, if there are so many.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        self.ranges
-            .get(index)
-            .map(|range| &self.text[range.clone()])
+        self.ranges.get(index).map(|range| &self.text[range.clone()])
     }
 
     /// The one at `index`, where the command's arity has been checked already; empty if there are fewer.
@@ -39,10 +37,7 @@ impl<'a> Arguments<'a> {
 
     /// Those from `index` on.
     pub fn from(&self, index: usize) -> Arguments<'a> {
-        Arguments {
-            text: self.text,
-            ranges: self.ranges.get(index..).unwrap_or_default(),
-        }
+        Arguments { text: self.text, ranges: self.ranges.get(index..).unwrap_or_default() }
     }
 
     /// All of them in order.
@@ -83,20 +78,7 @@ mod tests {
         for number in [0, 1, -1, 10, 1234567890, i64::MAX, i64::MIN] {
             assert_eq!(parse_integer(number.to_string().as_bytes()), Some(number));
         }
-        for text in [
-            "",
-            "-",
-            "+1",
-            "01",
-            "-0",
-            "-01",
-            " 1",
-            "1 ",
-            "1.0",
-            "0x1",
-            "a",
-            "9223372036854775808",
-        ] {
+        for text in ["", "-", "+1", "01", "-0", "-01", " 1", "1 ", "1.0", "0x1", "a", "9223372036854775808"] {
             assert_eq!(parse_integer(text.as_bytes()), None, "{text}");
         }
         assert_eq!(parse_integer(&[b'9'; 1000]), None);

@@ -26,12 +26,7 @@ pub struct Arrival {
 impl Arrival {
     /// A connection that has sent nothing.
     pub fn new(now: Instant) -> Arrival {
-        Arrival {
-            stamp: now,
-            read: 0,
-            blocked: None,
-            backlog: None,
-        }
+        Arrival { stamp: now, read: 0, blocked: None, backlog: None }
     }
 
     /// When what was read last arrived.
@@ -111,9 +106,7 @@ mod tests {
         let start = Instant::now();
         let mut arrival = Arrival::new(start);
         arrival.reading(false, start, || 0);
-        arrival.reading(true, start + LONG / 2, || {
-            unreachable!("no system call for this")
-        });
+        arrival.reading(true, start + LONG / 2, || unreachable!("no system call for this"));
         arrival.arrived(1, start + LONG);
         assert_eq!(arrival.stamp(), start + LONG);
     }

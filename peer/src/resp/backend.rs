@@ -79,19 +79,12 @@ pub struct Line {
 impl Router {
     /// A router without connections.
     pub fn new() -> Arc<Router> {
-        Arc::new(Router {
-            next_connection: AtomicU64::new(1),
-            ..Router::default()
-        })
+        Arc::new(Router { next_connection: AtomicU64::new(1), ..Router::default() })
     }
 
     /// The loop's side.
     pub fn replies(self: &Arc<Router>) -> Replies {
-        Replies {
-            router: self.clone(),
-            blocks: HashMap::new(),
-            touched: Vec::new(),
-        }
+        Replies { router: self.clone(), blocks: HashMap::new(), touched: Vec::new() }
     }
 
     /// A new connection's side.
@@ -130,8 +123,7 @@ impl Replies {
         }
         let inboxes = self.router.inboxes();
         for block in self.touched.drain(..) {
-            let (Some(outcomes), Some(inbox)) = (self.blocks.get_mut(&block), inboxes.get(&block))
-            else {
+            let (Some(outcomes), Some(inbox)) = (self.blocks.get_mut(&block), inboxes.get(&block)) else {
                 // The connection is gone, and nobody waits.
                 self.blocks.remove(&block);
                 continue;
@@ -220,13 +212,7 @@ mod tests {
         assert!(got.is_empty(), "nothing before the flush");
         replies.flush();
         a.take(&mut got);
-        assert_eq!(
-            got,
-            [
-                (RequestId(first.0 + 1), Ok(Answer::NotMet)),
-                (first, Err(OpError::Uncertain))
-            ]
-        );
+        assert_eq!(got, [(RequestId(first.0 + 1), Ok(Answer::NotMet)), (first, Err(OpError::Uncertain))]);
         got.clear();
         b.take(&mut got);
         assert_eq!(got, [(second, Ok(Answer::Done))]);
@@ -245,11 +231,7 @@ mod tests {
             let theirs = other.ids(1).0;
             assert_ne!(theirs / BLOCK, first / BLOCK);
         }
-        assert_eq!(
-            router.inboxes().len(),
-            3,
-            "two blocks of one, one of the other"
-        );
+        assert_eq!(router.inboxes().len(), 3, "two blocks of one, one of the other");
         drop(line);
         drop(other);
         assert!(router.inboxes().is_empty());

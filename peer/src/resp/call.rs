@@ -104,9 +104,7 @@ impl Call<'_> {
 
     /// Whether the argument at `index` is this word, in whatever case.
     pub fn is(&self, index: usize, word: &str) -> bool {
-        self.arguments
-            .at(index)
-            .eq_ignore_ascii_case(word.as_bytes())
+        self.arguments.at(index).eq_ignore_ascii_case(word.as_bytes())
     }
 
     /// An error where there are too many keys.

@@ -76,9 +76,7 @@ impl Connection {
     pub fn new(stream: TcpStream, shared: Arc<Shared>) -> Connection {
         let line = shared.router.connect();
         let now = Instant::now();
-        let address = |address: io::Result<std::net::SocketAddr>| {
-            address.map(|a| a.to_string()).unwrap_or_default()
-        };
+        let address = |address: io::Result<std::net::SocketAddr>| address.map(|a| a.to_string()).unwrap_or_default();
         let session = Session {
             id: line.connection().0,
             protocol: Protocol::Resp2,
@@ -129,9 +127,7 @@ impl Connection {
             let reads = !self.closing && self.has_room();
             let writes = self.unsent() > 0;
             let now = Instant::now();
-            self.arrival.reading(reads, now, || {
-                rustix::io::ioctl_fionread(&self.stream).unwrap_or(0)
-            });
+            self.arrival.reading(reads, now, || rustix::io::ioctl_fionread(&self.stream).unwrap_or(0));
             let interest = match (reads, writes) {
                 (true, true) => Some(Interest::READABLE.add(Interest::WRITABLE)),
                 (true, false) => Some(Interest::READABLE),
@@ -139,10 +135,7 @@ impl Connection {
                 (false, false) => None,
             };
             let stalled = writes.then(|| self.moved + STALLED_MAX);
-            let due = [self.pending.due(), stalled, self.stranger_until()]
-                .into_iter()
-                .flatten()
-                .min();
+            let due = [self.pending.due(), stalled, self.stranger_until()].into_iter().flatten().min();
             // An alarm that is too early costs one look around; setting it anew for each command would cost more.
             if let Some(due) = due
                 && (alarm_at > due || alarm_at <= now)
@@ -206,11 +199,7 @@ impl Connection {
         let stuck = self.unsent() > 0 && now.duration_since(self.moved) >= STALLED_MAX;
         let finished = self.closing && self.pending.is_empty() && self.unsent() == 0;
         let unknown = self.stranger_until().is_some_and(|until| now >= until);
-        if stuck || finished || unknown {
-            Flow::End
-        } else {
-            Flow::On
-        }
+        if stuck || finished || unknown { Flow::End } else { Flow::On }
     }
 
     fn has_room(&self) -> bool {
@@ -221,8 +210,7 @@ impl Connection {
 
     /// Until when a client without the password is kept.
     fn stranger_until(&self) -> Option<Instant> {
-        (!self.session.authenticated)
-            .then(|| self.session.since + self.shared.settings.stranger_max)
+        (!self.session.authenticated).then(|| self.session.since + self.shared.settings.stranger_max)
     }
 
     fn unsent(&self) -> usize {
@@ -255,19 +243,11 @@ impl Connection {
                 Ok(Some(Item::Excess(excess))) => {
                     let text = match excess {
                         Excess::Bytes => "ERR the command is too long; nothing was done",
-                        Excess::Arguments => {
-                            "ERR the command has too many arguments; nothing was done"
-                        }
+                        Excess::Arguments => "ERR the command has too many arguments; nothing was done",
                     };
-                    Executed {
-                        reaction: Reaction::Reply(Reply::error(text)),
-                        once: None,
-                    }
+                    Executed { reaction: Reaction::Reply(Reply::error(text)), once: None }
                 }
-                Err(error) => Executed {
-                    reaction: Reaction::Close(Reply::error(format!("ERR {error}"))),
-                    once: None,
-                },
+                Err(error) => Executed { reaction: Reaction::Close(Reply::error(format!("ERR {error}"))), once: None },
             };
             self.react(reaction, now);
         }
@@ -296,13 +276,11 @@ impl Connection {
         let count = self.asked.len();
         if patience < PATIENCE_MIN || count == 0 {
             self.asked.clear();
-            self.pending
-                .push_ready(Reply::error(errors::WAITED), protocol, due);
+            self.pending.push_ready(Reply::error(errors::WAITED), protocol, due);
             return;
         }
         let first = self.line.ids(count as u64);
-        self.pending
-            .push_requests(first, count, join, protocol, due);
+        self.pending.push_requests(first, count, join, protocol, due);
         for (offset, Asked { key, op, mode }) in self.asked.drain(..).enumerate() {
             self.batch.push(Request {
                 id: node::RequestId(first.0 + offset as u64),
@@ -321,12 +299,9 @@ impl Connection {
         if self.batch.is_empty() {
             return;
         }
-        if let Err(Rejected { batch, why }) =
-            self.shared.backend.submit(std::mem::take(&mut self.batch))
-        {
+        if let Err(Rejected { batch, why }) = self.shared.backend.submit(std::mem::take(&mut self.batch)) {
             for request in batch {
-                self.pending
-                    .complete(request.id, Err(group::op::OpError::TryAgain(why)));
+                self.pending.complete(request.id, Err(group::op::OpError::TryAgain(why)));
             }
         }
     }
@@ -339,10 +314,7 @@ impl Connection {
             };
             if asked {
                 let arrived = due - self.shared.settings.guard;
-                self.shared
-                    .metrics
-                    .seconds
-                    .observe(now.saturating_duration_since(arrived).as_secs_f64());
+                self.shared.metrics.seconds.observe(now.saturating_duration_since(arrived).as_secs_f64());
             }
             self.shared.metrics.answered(&reply);
             reply.encode(protocol, &mut self.out);

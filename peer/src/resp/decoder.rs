@@ -189,8 +189,7 @@ impl Decoder {
                             self.release();
                         }
                         Some(n) => {
-                            let left =
-                                u32::try_from(n).map_err(|_| ProtocolError::MultibulkLength)?;
+                            let left = u32::try_from(n).map_err(|_| ProtocolError::MultibulkLength)?;
                             if n as usize > self.limits.arguments_max {
                                 self.give_up(Excess::Arguments);
                             }
@@ -216,16 +215,12 @@ impl Decoder {
                         return Err(ProtocolError::StrangerBulkLength);
                     }
                     let (left, length) = (left - 1, length as usize);
-                    if self.excess.is_none() && self.at + length + 2 > self.limits.request_bytes_max
-                    {
+                    if self.excess.is_none() && self.at + length + 2 > self.limits.request_bytes_max {
                         self.give_up(Excess::Bytes);
                     }
                     self.expecting = if self.excess.is_some() {
                         self.drop_understood();
-                        Expecting::Skip {
-                            left,
-                            bytes: length + 2,
-                        }
+                        Expecting::Skip { left, bytes: length + 2 }
                     } else {
                         Expecting::Bulk { left, length }
                     };
@@ -244,10 +239,7 @@ impl Decoder {
                     let now = bytes.min(self.buffer.len());
                     self.buffer.advance(now);
                     if now < bytes {
-                        self.expecting = Expecting::Skip {
-                            left,
-                            bytes: bytes - now,
-                        };
+                        self.expecting = Expecting::Skip { left, bytes: bytes - now };
                         return Ok(None);
                     }
                     self.expecting = Expecting::Header { left };
@@ -257,24 +249,13 @@ impl Decoder {
     }
 
     /// The number of the header line at `at`, if the whole line is there: `Some(None)` where it is no number.
-    #[allow(
-        clippy::option_option,
-        reason = "not there yet, and there but wrong, are different things"
-    )]
+    #[allow(clippy::option_option, reason = "not there yet, and there but wrong, are different things")]
     fn header(&mut self, too_long: ProtocolError) -> Result<Option<Option<i64>>, ProtocolError> {
         let from = self.scanned.max(self.at + 1);
         let unseen = self.buffer.get(from..).unwrap_or_default();
-        let Some(end) = unseen
-            .iter()
-            .position(|&byte| byte == b'\r')
-            .map(|offset| from + offset)
-        else {
+        let Some(end) = unseen.iter().position(|&byte| byte == b'\r').map(|offset| from + offset) else {
             self.scanned = from.max(self.buffer.len());
-            return if self.buffer.len() - self.at > LINE_BYTES_MAX {
-                Err(too_long)
-            } else {
-                Ok(None)
-            };
+            return if self.buffer.len() - self.at > LINE_BYTES_MAX { Err(too_long) } else { Ok(None) };
         };
         if self.buffer.len() < end + 2 {
             self.scanned = end;
@@ -288,22 +269,14 @@ impl Decoder {
 
     /// Reads one line as an inline command: `None` where it is not there yet, `false` where it was empty.
     fn inline_line(&mut self) -> Result<Option<bool>, ProtocolError> {
-        let Some(end) = self.buffer[self.scanned..]
-            .iter()
-            .position(|&byte| byte == b'\n')
-            .map(|o| self.scanned + o)
+        let Some(end) = self.buffer[self.scanned..].iter().position(|&byte| byte == b'\n').map(|o| self.scanned + o)
         else {
             self.scanned = self.buffer.len();
-            return if self.buffer.len() > LINE_BYTES_MAX {
-                Err(ProtocolError::InlineLine)
-            } else {
-                Ok(None)
-            };
+            return if self.buffer.len() > LINE_BYTES_MAX { Err(ProtocolError::InlineLine) } else { Ok(None) };
         };
         let line = &self.buffer[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        inline::split(line, &mut self.inline, &mut self.arguments)
-            .map_err(|_| ProtocolError::Quotes)?;
+        inline::split(line, &mut self.inline, &mut self.arguments).map_err(|_| ProtocolError::Quotes)?;
         self.consumed = end + 1;
         self.scanned = 0;
         if self.arguments.is_empty() {

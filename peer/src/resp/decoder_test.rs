@@ -4,10 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits = Limits {
-    request_bytes_max: 4096,
-    arguments_max: 8,
-};
+const LIMITS: Limits = Limits { request_bytes_max: 4096, arguments_max: 8 };
 
 /// What came out, as values that outlive the decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +41,7 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, stranger: bool) -> Vec
             break;
         }
         let most = LIMITS.request_bytes_max.max(LINE_BYTES_MAX) + 2;
-        assert!(
-            decoder.buffered() <= most,
-            "{} bytes are buffered",
-            decoder.buffered()
-        );
+        assert!(decoder.buffered() <= most, "{} bytes are buffered", decoder.buffered());
         assert!(decoder.arguments.len() <= LIMITS.arguments_max);
     }
     out
@@ -91,73 +84,21 @@ fn requests_of_both_kinds() {
 fn errors_as_redis_words_them() {
     let long = vec![b'1'; LINE_BYTES_MAX + 1];
     for (bytes, stranger, expected) in [
-        (
-            &b"*x\r\n"[..],
-            false,
-            "Protocol error: invalid multibulk length",
-        ),
-        (
-            b"*1000000000\r\n",
-            false,
-            "Protocol error: invalid multibulk length",
-        ),
-        (
-            b"*99999999999999999999\r\n",
-            false,
-            "Protocol error: invalid multibulk length",
-        ),
+        (&b"*x\r\n"[..], false, "Protocol error: invalid multibulk length"),
+        (b"*1000000000\r\n", false, "Protocol error: invalid multibulk length"),
+        (b"*99999999999999999999\r\n", false, "Protocol error: invalid multibulk length"),
         (b"*\r\n", false, "Protocol error: invalid multibulk length"),
-        (
-            b"*11\r\n",
-            true,
-            "Protocol error: unauthenticated multibulk length",
-        ),
-        (
-            b"*1\r\n$-1\r\n",
-            false,
-            "Protocol error: invalid bulk length",
-        ),
-        (
-            b"*1\r\n$x\r\n",
-            false,
-            "Protocol error: invalid bulk length",
-        ),
-        (
-            b"*1\r\n$536870913\r\n",
-            false,
-            "Protocol error: invalid bulk length",
-        ),
-        (
-            b"*1\r\n$16385\r\n",
-            true,
-            "Protocol error: unauthenticated bulk length",
-        ),
-        (
-            b"*1\r\nPING\r\n",
-            false,
-            "Protocol error: expected '$', got 'P'",
-        ),
-        (
-            b"*1\r\n\r\n",
-            false,
-            "Protocol error: expected '$', got ' '",
-        ),
-        (
-            b"set a \"b\r\n",
-            false,
-            "Protocol error: unbalanced quotes in request",
-        ),
+        (b"*11\r\n", true, "Protocol error: unauthenticated multibulk length"),
+        (b"*1\r\n$-1\r\n", false, "Protocol error: invalid bulk length"),
+        (b"*1\r\n$x\r\n", false, "Protocol error: invalid bulk length"),
+        (b"*1\r\n$536870913\r\n", false, "Protocol error: invalid bulk length"),
+        (b"*1\r\n$16385\r\n", true, "Protocol error: unauthenticated bulk length"),
+        (b"*1\r\nPING\r\n", false, "Protocol error: expected '$', got 'P'"),
+        (b"*1\r\n\r\n", false, "Protocol error: expected '$', got ' '"),
+        (b"set a \"b\r\n", false, "Protocol error: unbalanced quotes in request"),
         (&long, false, "Protocol error: too big inline request"),
-        (
-            &[b"*", &long[..]].concat(),
-            false,
-            "Protocol error: too big mbulk count string",
-        ),
-        (
-            &[b"*1\r\n$", &long[..]].concat(),
-            false,
-            "Protocol error: too big bulk count string",
-        ),
+        (&[b"*", &long[..]].concat(), false, "Protocol error: too big mbulk count string"),
+        (&[b"*1\r\n$", &long[..]].concat(), false, "Protocol error: too big bulk count string"),
     ] {
         assert_eq!(error_of(bytes, stranger), expected);
     }
@@ -166,9 +107,7 @@ fn errors_as_redis_words_them() {
 #[test]
 fn what_is_declared_takes_no_memory() {
     let mut decoder = Decoder::new(LIMITS);
-    decoder
-        .buffer()
-        .extend_from_slice(b"*1000000\r\n$500000000\r\nabc");
+    decoder.buffer().extend_from_slice(b"*1000000\r\n$500000000\r\nabc");
     assert_eq!(decoder.next(false), Ok(None));
     assert!(decoder.buffer.capacity() < 4096 && decoder.arguments.capacity() == 0);
     assert_eq!(decoder.buffered(), 0, "it is read past, not stored");
@@ -178,13 +117,7 @@ fn what_is_declared_takes_no_memory() {
 fn a_request_over_a_limit_leaves_the_connection_in_step() {
     let long = vec![b'x'; 100_000];
     let bytes = [
-        encode(&[
-            b"SET".to_vec(),
-            b"a".to_vec(),
-            long.clone(),
-            b"EX".to_vec(),
-            b"1".to_vec(),
-        ]),
+        encode(&[b"SET".to_vec(), b"a".to_vec(), long.clone(), b"EX".to_vec(), b"1".to_vec()]),
         encode(&[b"PING".to_vec()]),
         encode(&vec![b"a".to_vec(); 9]),
         encode(&vec![vec![b'y'; 1000]; 5]),
@@ -204,13 +137,8 @@ fn a_request_over_a_limit_leaves_the_connection_in_step() {
 
 #[test]
 fn a_large_buffer_is_given_back() {
-    let mut decoder = Decoder::new(Limits {
-        request_bytes_max: 1 << 20,
-        arguments_max: 8,
-    });
-    decoder
-        .buffer()
-        .extend_from_slice(&encode(&[vec![b'x'; 1 << 19]]));
+    let mut decoder = Decoder::new(Limits { request_bytes_max: 1 << 20, arguments_max: 8 });
+    decoder.buffer().extend_from_slice(&encode(&[vec![b'x'; 1 << 19]]));
     assert!(matches!(decoder.next(false), Ok(Some(Item::Request(_)))));
     assert_eq!(decoder.next(false), Ok(None));
     assert_eq!(decoder.buffer.capacity(), 0);
@@ -252,10 +180,7 @@ fn cut<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     places.extend([0, bytes.len()]);
     places.sort_unstable();
-    places
-        .windows(2)
-        .map(|pair| &bytes[pair[0]..pair[1]])
-        .collect()
+    places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
 proptest! {

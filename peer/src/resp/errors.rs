@@ -5,12 +5,12 @@ use super::arguments::Arguments;
 use super::reply::Reply;
 
 /// The outcome of a write is not known.
-pub const UNCERTAIN: &str = "UNCERTAIN no answer in time: the outcome is not known, it may have taken effect or may do so yet";
+pub const UNCERTAIN: &str =
+    "UNCERTAIN no answer in time: the outcome is not known, it may have taken effect or may do so yet";
 /// A read was not answered.
 pub const NO_ANSWER: &str = "TRYAGAIN no answer in time: nothing was done";
 /// A command waited too long before it could even be handed on.
-pub const WAITED: &str =
-    "TRYAGAIN nothing was done: it waited too long behind earlier commands of this connection";
+pub const WAITED: &str = "TRYAGAIN nothing was done: it waited too long behind earlier commands of this connection";
 /// Some keys of a command were changed and others were not.
 pub const PARTLY: &str = "UNCERTAIN it took effect on some of the keys, but not on all of them";
 /// As Redis has it.
@@ -30,10 +30,7 @@ pub const KEY_TOO_LONG: &str = "ERR key is longer than 1024 bytes; nothing was d
 
 /// `wrong number of arguments`, as Redis has it.
 pub fn arity(command: &str) -> Reply {
-    Reply::error(format!(
-        "ERR wrong number of arguments for '{}' command",
-        command.to_ascii_lowercase()
-    ))
+    Reply::error(format!("ERR wrong number of arguments for '{}' command", command.to_ascii_lowercase()))
 }
 
 /// `invalid expire time`, as Redis has it.
@@ -43,10 +40,7 @@ pub fn expire_time(command: &str) -> Reply {
 
 /// `unknown command`, as Redis has it to the byte: Lettuce and others compare.
 pub fn unknown_command(arguments: Arguments<'_>) -> Reply {
-    let mut text = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        c_string(arguments.at(0), 128)
-    );
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", c_string(arguments.at(0), 128));
     let mut room: usize = 128;
     for argument in arguments.from(1).iter() {
         if room == 0 {
@@ -64,18 +58,11 @@ pub fn unknown_command(arguments: Arguments<'_>) -> Reply {
 
 /// `unknown subcommand`, as Redis has it.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Reply {
-    Reply::error(format!(
-        "ERR unknown subcommand '{}'. Try {command} HELP.",
-        c_string(subcommand, 128)
-    ))
+    Reply::error(format!("ERR unknown subcommand '{}'. Try {command} HELP.", c_string(subcommand, 128)))
 }
 
 /// What `%.*s` of C makes of an argument; bytes that are no UTF-8 are replaced.
 pub fn c_string(text: &[u8], bytes_max: usize) -> String {
-    let end = text
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(text.len())
-        .min(bytes_max);
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len()).min(bytes_max);
     String::from_utf8_lossy(&text[..end]).into_owned()
 }

@@ -21,12 +21,7 @@ pub struct Executed {
 
 /// Carries a request out as far as this connection can; what keys have to be asked is left in `asked`, which has to be
 /// empty before.
-pub fn execute(
-    arguments: Arguments<'_>,
-    session: &mut Session,
-    shared: &Shared,
-    asked: &mut Vec<Asked>,
-) -> Executed {
+pub fn execute(arguments: Arguments<'_>, session: &mut Session, shared: &Shared, asked: &mut Vec<Asked>) -> Executed {
     debug_assert!(asked.is_empty());
     let mut once = None;
     let reaction = match dispatch(arguments, session, shared, asked, &mut once) {
@@ -50,9 +45,7 @@ fn dispatch(
     let Some((index, command)) = table::find(name) else {
         // A web page can make a browser send a request here whose body reads as inline commands.
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-            return Ok(Reaction::Close(Reply::error(
-                "ERR this is not an HTTP endpoint",
-            )));
+            return Ok(Reaction::Close(Reply::error("ERR this is not an HTTP endpoint")));
         }
         return Err(errors::unknown_command(arguments));
     };
@@ -63,14 +56,7 @@ fn dispatch(
         return Err(Reply::error(errors::NO_AUTH));
     }
     shared.metrics.command(index);
-    let mut call = Call {
-        command,
-        arguments,
-        session,
-        shared,
-        asked,
-        once: None,
-    };
+    let mut call = Call { command, arguments, session, shared, asked, once: None };
     let reaction = (command.run)(&mut call)?;
     *once = call.once;
     Ok(reaction)

@@ -9,11 +9,7 @@ pub struct Unbalanced;
 /// Splits a line into arguments as Redis does: blanks separate; `"…"` knows `\n \r \t \b \a \xhh`; `'…'` knows `\'`.
 ///
 /// The unquoted arguments are put behind each other into `text`, and where each of them lies there into `arguments`.
-pub fn split(
-    line: &[u8],
-    text: &mut Vec<u8>,
-    arguments: &mut Vec<Range<usize>>,
-) -> Result<(), Unbalanced> {
+pub fn split(line: &[u8], text: &mut Vec<u8>, arguments: &mut Vec<Range<usize>>) -> Result<(), Unbalanced> {
     text.clear();
     arguments.clear();
     // The line ends at a zero byte: it is a C string to Redis.
@@ -64,9 +60,7 @@ fn double_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8],
         match rest {
             [] => return Err(Unbalanced),
             [b'"', behind @ ..] => return Ok(behind),
-            [b'\\', b'x', high, low, behind @ ..]
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
+            [b'\\', b'x', high, low, behind @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 text.push(hex(*high) << 4 | hex(*low));
                 rest = behind;
             }
@@ -126,10 +120,7 @@ mod tests {
     fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, Unbalanced> {
         let (mut text, mut arguments) = (Vec::new(), Vec::new());
         split(line, &mut text, &mut arguments)?;
-        Ok(arguments
-            .into_iter()
-            .map(|range| text[range].to_vec())
-            .collect())
+        Ok(arguments.into_iter().map(|range| text[range].to_vec()).collect())
     }
 
     #[test]
@@ -138,26 +129,13 @@ mod tests {
         assert_eq!(words(b" \t ").unwrap(), Vec::<Vec<u8>>::new());
         assert_eq!(words(b"set a b").unwrap(), [b"set", &b"a"[..], b"b"]);
         assert_eq!(words(br#"a "" ''"#).unwrap(), [&b"a"[..], b"", b""]);
-        assert_eq!(
-            words(br#""a b" 'c d' e"f""#).unwrap(),
-            [&b"a b"[..], b"c d", b"ef"]
-        );
-        assert_eq!(
-            words(br#""\x00\xfF\n\q" '\'' '\n'"#).unwrap(),
-            [&b"\x00\xff\nq"[..], b"'", b"\\n"]
-        );
+        assert_eq!(words(br#""a b" 'c d' e"f""#).unwrap(), [&b"a b"[..], b"c d", b"ef"]);
+        assert_eq!(words(br#""\x00\xfF\n\q" '\'' '\n'"#).unwrap(), [&b"\x00\xff\nq"[..], b"'", b"\\n"]);
     }
 
     #[test]
     fn refuses_open_quotes() {
-        for line in [
-            &br#""a"#[..],
-            b"'a",
-            br#""a"b"#,
-            b"'a'b",
-            br#""\"#,
-            br#"x ""#,
-        ] {
+        for line in [&br#""a"#[..], b"'a", br#""a"b"#, b"'a'b", br#""\"#, br#"x ""#] {
             assert_eq!(words(line), Err(Unbalanced), "{}", line.escape_ascii());
         }
     }

@@ -42,18 +42,12 @@ type Result1 = Result<Answer, OpError>;
 impl Join {
     /// For a command that changes nothing.
     pub const fn read(shape: Shape) -> Join {
-        Join {
-            writes: false,
-            shape,
-        }
+        Join { writes: false, shape }
     }
 
     /// For a command that may change something.
     pub const fn write(shape: Shape) -> Join {
-        Join {
-            writes: true,
-            shape,
-        }
+        Join { writes: true, shape }
     }
 
     /// The answer to a command of one request.
@@ -86,10 +80,8 @@ impl Join {
             Ok(Answer::Unfit(unfit)) => Some(*unfit),
             _ => None,
         });
-        let error = results
-            .iter()
-            .filter_map(|result| result.as_ref().err().copied())
-            .max_by_key(|error| match error {
+        let error =
+            results.iter().filter_map(|result| result.as_ref().err().copied()).max_by_key(|error| match error {
                 OpError::Uncertain => 2,
                 // Repeating does not help against a limit, so it is the better thing to say.
                 OpError::Limit(_) => 1,
@@ -105,16 +97,12 @@ impl Join {
         if self.writes && changed {
             return Some(Reply::error(errors::PARTLY));
         }
-        error
-            .map(|error| self.error(error))
-            .or(unfit.map(unfit_error))
+        error.map(|error| self.error(error)).or(unfit.map(unfit_error))
     }
 
     fn error(self, error: OpError) -> Reply {
         match error {
-            OpError::TryAgain(refusal) => {
-                Reply::error(format!("TRYAGAIN nothing was done: {refusal}"))
-            }
+            OpError::TryAgain(refusal) => Reply::error(format!("TRYAGAIN nothing was done: {refusal}")),
             OpError::Uncertain if self.writes => Reply::error(errors::UNCERTAIN),
             OpError::Uncertain => Reply::error(errors::NO_ANSWER),
             OpError::Limit(limit) => limit_error(limit),
@@ -210,66 +198,26 @@ mod tests {
     #[test]
     fn a_partly_applied_command_is_uncertain() {
         let del = Join::write(Shape::Count);
-        assert_eq!(
-            del.several(vec![Ok(Answer::Done), Ok(Answer::NotMet), Ok(Answer::Done)]),
-            Reply::Integer(2)
-        );
-        assert_eq!(
-            code(&del.several(vec![Ok(Answer::Done), BUSY])),
-            "UNCERTAIN"
-        );
-        assert_eq!(
-            code(&del.several(vec![BUSY, Err(OpError::Uncertain)])),
-            "UNCERTAIN"
-        );
+        assert_eq!(del.several(vec![Ok(Answer::Done), Ok(Answer::NotMet), Ok(Answer::Done)]), Reply::Integer(2));
+        assert_eq!(code(&del.several(vec![Ok(Answer::Done), BUSY])), "UNCERTAIN");
+        assert_eq!(code(&del.several(vec![BUSY, Err(OpError::Uncertain)])), "UNCERTAIN");
         assert_eq!(code(&del.several(vec![BUSY, BUSY])), "TRYAGAIN");
         // The first key was absent, so nothing was done at all.
-        assert_eq!(
-            code(&del.several(vec![Ok(Answer::NotMet), BUSY])),
-            "TRYAGAIN"
-        );
-        assert_eq!(
-            code(&del.several(vec![BUSY, Err(OpError::Limit(Limit::Disk))])),
-            "OOM"
-        );
+        assert_eq!(code(&del.several(vec![Ok(Answer::NotMet), BUSY])), "TRYAGAIN");
+        assert_eq!(code(&del.several(vec![BUSY, Err(OpError::Limit(Limit::Disk))])), "OOM");
         let mset = Join::write(Shape::AllOk);
-        assert_eq!(
-            mset.several(vec![Ok(Answer::Done), Ok(Answer::Done)]),
-            Reply::OK
-        );
-        assert_eq!(
-            code(&mset.several(vec![Ok(Answer::Done), Ok(Answer::Unfit(Unfit::TooLong))])),
-            "UNCERTAIN"
-        );
-        assert_eq!(
-            code(&mset.several(vec![BUSY, Ok(Answer::Unfit(Unfit::TooLong))])),
-            "TRYAGAIN"
-        );
+        assert_eq!(mset.several(vec![Ok(Answer::Done), Ok(Answer::Done)]), Reply::OK);
+        assert_eq!(code(&mset.several(vec![Ok(Answer::Done), Ok(Answer::Unfit(Unfit::TooLong))])), "UNCERTAIN");
+        assert_eq!(code(&mset.several(vec![BUSY, Ok(Answer::Unfit(Unfit::TooLong))])), "TRYAGAIN");
     }
 
     #[test]
     fn reads_are_never_uncertain() {
-        for shape in [
-            Shape::Value,
-            Shape::Values,
-            Shape::Count,
-            Shape::Seconds,
-            Shape::Type,
-            Shape::Versioned,
-        ] {
-            assert_eq!(
-                code(&Join::read(shape).one(Err(OpError::Uncertain))),
-                "TRYAGAIN"
-            );
-            assert_eq!(
-                code(&Join::write(shape).one(Err(OpError::Uncertain))),
-                "UNCERTAIN"
-            );
+        for shape in [Shape::Value, Shape::Values, Shape::Count, Shape::Seconds, Shape::Type, Shape::Versioned] {
+            assert_eq!(code(&Join::read(shape).one(Err(OpError::Uncertain))), "TRYAGAIN");
+            assert_eq!(code(&Join::write(shape).one(Err(OpError::Uncertain))), "UNCERTAIN");
         }
         let mget = Join::read(Shape::Values);
-        assert_eq!(
-            code(&mget.several(vec![Ok(Answer::Value(None)), Err(OpError::Uncertain)])),
-            "TRYAGAIN"
-        );
+        assert_eq!(code(&mget.several(vec![Ok(Answer::Value(None)), Err(OpError::Uncertain)])), "TRYAGAIN");
     }
 }

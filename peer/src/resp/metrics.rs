@@ -58,13 +58,7 @@ impl Metrics {
             clients_refused: Counter::default(),
             commands: table::COMMANDS
                 .iter()
-                .map(|command| {
-                    commands
-                        .get_or_create(&CommandLabel {
-                            command: command.name,
-                        })
-                        .clone()
-                })
+                .map(|command| commands.get_or_create(&CommandLabel { command: command.name }).clone())
                 .collect(),
             try_again: of_code("TRYAGAIN"),
             uncertain: of_code("UNCERTAIN"),
@@ -75,26 +69,10 @@ impl Metrics {
                 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0,
             ]),
         };
-        registry.register(
-            "clients",
-            "Client connections open",
-            metrics.clients.clone(),
-        );
-        registry.register(
-            "clients_accepted",
-            "Client connections accepted",
-            metrics.clients_total.clone(),
-        );
-        registry.register(
-            "clients_refused",
-            "Client connections over the limit",
-            metrics.clients_refused.clone(),
-        );
-        registry.register(
-            "guarded",
-            "Commands the node did not answer in time",
-            metrics.guarded.clone(),
-        );
+        registry.register("clients", "Client connections open", metrics.clients.clone());
+        registry.register("clients_accepted", "Client connections accepted", metrics.clients_total.clone());
+        registry.register("clients_refused", "Client connections over the limit", metrics.clients_refused.clone());
+        registry.register("guarded", "Commands the node did not answer in time", metrics.guarded.clone());
         registry.register_with_unit(
             "latency",
             "From the arrival of a command to its answer",
@@ -131,14 +109,9 @@ impl Metrics {
 
     /// All errors so far.
     pub fn errors_total(&self) -> u64 {
-        [
-            &self.try_again,
-            &self.uncertain,
-            &self.out_of_memory,
-            &self.other_errors,
-        ]
-        .iter()
-        .map(|counter| counter.get())
-        .sum()
+        [&self.try_again, &self.uncertain, &self.out_of_memory, &self.other_errors]
+            .iter()
+            .map(|counter| counter.get())
+            .sum()
     }
 }

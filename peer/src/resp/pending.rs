@@ -33,11 +33,7 @@ enum State {
     /// One request, which is under way.
     One(Join),
     /// Several requests, of which `missing` are under way.
-    Several {
-        join: Join,
-        results: Vec<Option<Result<Answer, OpError>>>,
-        missing: usize,
-    },
+    Several { join: Join, results: Vec<Option<Result<Answer, OpError>>>, missing: usize },
 }
 
 /// The queue.
@@ -66,60 +62,31 @@ impl Pending {
 
     /// When the first command has to be answered, if it cannot be yet. Later ones never have to be earlier.
     pub fn due(&self) -> Option<Instant> {
-        self.slots
-            .front()
-            .filter(|slot| !matches!(slot.state, State::Ready(_)))
-            .map(|slot| slot.due)
+        self.slots.front().filter(|slot| !matches!(slot.state, State::Ready(_))).map(|slot| slot.due)
     }
 
     /// Adds a command whose answer is known.
     pub fn push_ready(&mut self, reply: Reply, protocol: Protocol, due: Instant) {
         let first = self.slots.back().map_or(0, Slot::end);
-        self.slots.push_back(Slot {
-            first,
-            protocol,
-            due,
-            asked: false,
-            state: State::Ready(reply),
-        });
+        self.slots.push_back(Slot { first, protocol, due, asked: false, state: State::Ready(reply) });
     }
 
     /// Adds a command with `count` requests, at least one, numbered from `first` on; ids only rise.
-    pub fn push_requests(
-        &mut self,
-        first: RequestId,
-        count: usize,
-        join: Join,
-        protocol: Protocol,
-        due: Instant,
-    ) {
+    pub fn push_requests(&mut self, first: RequestId, count: usize, join: Join, protocol: Protocol, due: Instant) {
         debug_assert!(count > 0 && self.slots.back().is_none_or(|last| last.end() <= first.0));
         self.requests += count;
         let state = match count {
             1 => State::One(join),
-            _ => State::Several {
-                join,
-                results: vec![None; count],
-                missing: count,
-            },
+            _ => State::Several { join, results: vec![None; count], missing: count },
         };
-        self.slots.push_back(Slot {
-            first: first.0,
-            protocol,
-            due,
-            asked: true,
-            state,
-        });
+        self.slots.push_back(Slot { first: first.0, protocol, due, asked: true, state });
     }
 
     /// Takes the answer to one request.
     pub fn complete(&mut self, id: RequestId, result: Result<Answer, OpError>) {
         // The last slot that begins at or before the id: commands without requests share the number of the next one.
         let behind = self.slots.partition_point(|slot| slot.first <= id.0);
-        let Some(slot) = behind
-            .checked_sub(1)
-            .and_then(|index| self.slots.get_mut(index))
-        else {
+        let Some(slot) = behind.checked_sub(1).and_then(|index| self.slots.get_mut(index)) else {
             return;
         };
         let part = (id.0 - slot.first) as usize;
@@ -128,11 +95,7 @@ impl Pending {
                 self.requests -= 1;
                 slot.state = State::Ready(join.one(result));
             }
-            State::Several {
-                join,
-                results,
-                missing,
-            } => {
+            State::Several { join, results, missing } => {
                 let Some(place @ None) = results.get_mut(part) else {
                     return;
                 };
@@ -164,10 +127,7 @@ impl Pending {
                 }
                 State::Several { join, results, .. } => {
                     self.requests -= results.len();
-                    let results = results
-                        .drain(..)
-                        .map(|result| result.unwrap_or(Err(OpError::Uncertain)))
-                        .collect();
+                    let results = results.drain(..).map(|result| result.unwrap_or(Err(OpError::Uncertain))).collect();
                     slot.state = State::Ready(join.several(results));
                 }
             }
@@ -183,13 +143,7 @@ impl Pending {
             return None;
         }
         match self.slots.pop_front()? {
-            Slot {
-                state: State::Ready(reply),
-                protocol,
-                due,
-                asked,
-                ..
-            } => Some((reply, protocol, due, asked)),
+            Slot { state: State::Ready(reply), protocol, due, asked, .. } => Some((reply, protocol, due, asked)),
             _ => None,
         }
     }
@@ -217,9 +171,7 @@ mod tests {
     use crate::resp::join::Shape;
 
     fn popped(pending: &mut Pending) -> Vec<Reply> {
-        std::iter::from_fn(|| pending.pop())
-            .map(|(reply, ..)| reply)
-            .collect()
+        std::iter::from_fn(|| pending.pop()).map(|(reply, ..)| reply).collect()
     }
 
     fn is_error(reply: &Reply, code: &str) -> bool {
@@ -231,27 +183,9 @@ mod tests {
         let start = Instant::now();
         let due = start + Duration::from_secs(3);
         let mut pending = Pending::default();
-        pending.push_requests(
-            RequestId(5),
-            1,
-            Join::write(Shape::OkOrNil),
-            Protocol::Resp2,
-            due,
-        );
-        pending.push_requests(
-            RequestId(6),
-            2,
-            Join::read(Shape::Values),
-            Protocol::Resp2,
-            due,
-        );
-        pending.push_requests(
-            RequestId(8),
-            2,
-            Join::write(Shape::Count),
-            Protocol::Resp2,
-            due,
-        );
+        pending.push_requests(RequestId(5), 1, Join::write(Shape::OkOrNil), Protocol::Resp2, due);
+        pending.push_requests(RequestId(6), 2, Join::read(Shape::Values), Protocol::Resp2, due);
+        pending.push_requests(RequestId(8), 2, Join::write(Shape::Count), Protocol::Resp2, due);
         pending.push_requests(
             RequestId(10),
             1,

@@ -64,13 +64,7 @@ impl Reply {
             Reply::Error(line) => {
                 out.push(b'-');
                 // It may quote what the client sent: a line end in it would be taken for the end of the answer.
-                out.extend(line.bytes().map(|byte| {
-                    if matches!(byte, b'\r' | b'\n') {
-                        b' '
-                    } else {
-                        byte
-                    }
-                }));
+                out.extend(line.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
                 out.extend_from_slice(b"\r\n");
             }
             Reply::Integer(number) => header(b':', *number, out),
@@ -91,16 +85,7 @@ impl Reply {
             }),
             Reply::Array(items) => sequence(b'*', items, protocol, out),
             Reply::Set(items) => {
-                sequence(
-                    if protocol == Protocol::Resp3 {
-                        b'~'
-                    } else {
-                        b'*'
-                    },
-                    items,
-                    protocol,
-                    out,
-                );
+                sequence(if protocol == Protocol::Resp3 { b'~' } else { b'*' }, items, protocol, out);
             }
             Reply::Map(pairs) => {
                 match protocol {
@@ -154,24 +139,12 @@ mod tests {
     fn both_protocols() {
         for (reply, two, three) in [
             (Reply::OK, r"+OK\r\n", r"+OK\r\n"),
-            (
-                Reply::error("ERR a\r\nb"),
-                r"-ERR a  b\r\n",
-                r"-ERR a  b\r\n",
-            ),
+            (Reply::error("ERR a\r\nb"), r"-ERR a  b\r\n", r"-ERR a  b\r\n"),
             (Reply::Integer(-5), r":-5\r\n", r":-5\r\n"),
             (Reply::Nil, r"$-1\r\n", r"_\r\n"),
             (Reply::text("ab"), r"$2\r\nab\r\n", r"$2\r\nab\r\n"),
-            (
-                Reply::Verbatim("ab".into()),
-                r"$2\r\nab\r\n",
-                r"=6\r\ntxt:ab\r\n",
-            ),
-            (
-                Reply::Array(vec![Reply::Nil]),
-                r"*1\r\n$-1\r\n",
-                r"*1\r\n_\r\n",
-            ),
+            (Reply::Verbatim("ab".into()), r"$2\r\nab\r\n", r"=6\r\ntxt:ab\r\n"),
+            (Reply::Array(vec![Reply::Nil]), r"*1\r\n$-1\r\n", r"*1\r\n_\r\n"),
             (Reply::Set(vec![]), r"*0\r\n", r"~0\r\n"),
             (
                 Reply::Map(vec![(Reply::text("a"), Reply::Integer(1))]),

@@ -46,36 +46,16 @@ pub struct Keys {
     pub step: i32,
 }
 
-const NONE: Keys = Keys {
-    first: 0,
-    last: 0,
-    step: 0,
-};
-const ONE: Keys = Keys {
-    first: 1,
-    last: 1,
-    step: 1,
-};
-const ALL: Keys = Keys {
-    first: 1,
-    last: -1,
-    step: 1,
-};
-const PAIRS: Keys = Keys {
-    first: 1,
-    last: -1,
-    step: 2,
-};
+const NONE: Keys = Keys { first: 0, last: 0, step: 0 };
+const ONE: Keys = Keys { first: 1, last: 1, step: 1 };
+const ALL: Keys = Keys { first: 1, last: -1, step: 1 };
+const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
 
 impl Command {
     /// Whether it takes so many arguments, the name among them.
     pub fn takes(&self, arguments: usize) -> bool {
         let least = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 {
-            arguments >= least
-        } else {
-            arguments == least
-        }
+        if self.arity < 0 { arguments >= least } else { arguments == least }
     }
 
     /// Flags as `COMMAND` gives them.
@@ -107,9 +87,7 @@ pub fn find(name: &[u8]) -> Option<(usize, &'static Command)> {
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
-    let index = COMMANDS
-        .binary_search_by(|command| command.name.as_bytes().cmp(lower))
-        .ok()?;
+    let index = COMMANDS.binary_search_by(|command| command.name.as_bytes().cmp(lower)).ok()?;
     Some((index, &COMMANDS[index]))
 }
 
@@ -121,14 +99,7 @@ const fn row(
     run: fn(&mut Call<'_>) -> Handled,
     summary: &'static str,
 ) -> Command {
-    Command {
-        name,
-        arity,
-        kind,
-        keys,
-        summary,
-        run,
-    }
+    Command { name, arity, kind, keys, summary, run }
 }
 
 use Kind::{Open, Other, Read, Refused, Write};
@@ -232,9 +203,7 @@ mod tests {
 
     #[test]
     fn arity_as_redis_counts_it() {
-        let takes = |name: &str, count| {
-            find(name.as_bytes()).is_some_and(|(_, command)| command.takes(count))
-        };
+        let takes = |name: &str, count| find(name.as_bytes()).is_some_and(|(_, command)| command.takes(count));
         assert!(takes("get", 2) && !takes("get", 1) && !takes("get", 3));
         assert!(takes("set", 3) && takes("set", 9) && !takes("set", 2));
     }

@@ -18,14 +18,8 @@ pub fn move_aside(dir: impl AsRef<Path>) -> Result<PathBuf, StoreError> {
     let to = free_name(dir).doing(moving)?;
     fs::rename(dir, &to).doing(moving)?;
     if let Some(parent) = to.parent() {
-        let parent = if parent.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            parent
-        };
-        File::open(parent)
-            .and_then(|parent| parent.sync_all())
-            .doing(moving)?;
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        File::open(parent).and_then(|parent| parent.sync_all()).doing(moving)?;
     }
     Ok(to)
 }
@@ -40,8 +34,5 @@ fn free_name(dir: &Path) -> io::Result<PathBuf> {
             return Ok(to);
         }
     }
-    Err(io::Error::new(
-        io::ErrorKind::AlreadyExists,
-        "too many damaged stores lie here already",
-    ))
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many damaged stores lie here already"))
 }

@@ -66,11 +66,7 @@ impl Behind {
             assert_eq!(frame.seq, self.seq + 1, "frames come in order");
             self.seq = frame.seq;
             self.taken += frame.bytes;
-            if self
-                .chain
-                .back()
-                .is_none_or(|(newest, _)| newest.id < frame.segment.id)
-            {
+            if self.chain.back().is_none_or(|(newest, _)| newest.id < frame.segment.id) {
                 self.chain.push_back((frame.segment, frame.seq));
             }
             for batch in &frame.batches {
@@ -99,18 +95,10 @@ impl Behind {
         if self.seq == self.manifest.from.seq {
             return Ok(());
         }
-        let keep = self
-            .chain
-            .iter()
-            .rposition(|(_, first_seq)| *first_seq <= self.seq)
-            .unwrap_or(0);
+        let keep = self.chain.iter().rposition(|(_, first_seq)| *first_seq <= self.seq).unwrap_or(0);
         let (segment, first_seq) = self.chain[keep];
         let (table_seq, sum) = self.ledger.stands();
-        self.manifest.from = From {
-            seq: self.seq,
-            segment: segment.id,
-            first_seq,
-        };
+        self.manifest.from = From { seq: self.seq, segment: segment.id, first_seq };
         self.manifest.table_seq = table_seq;
         self.manifest.sum = sum;
         // Lent for the writing, so that several megabytes are not copied.

@@ -13,19 +13,12 @@ pub(crate) type Meta = BTreeMap<Bytes, Bytes>;
 ///
 /// What a promotion does depends on the small entries, so everyone who applies changes keeps a copy of them and applies
 /// all changes in the same order. The copies share their bytes.
-pub(crate) fn apply(
-    meta: &mut Meta,
-    change: &Change,
-    mut record: impl FnMut(Bytes, Option<Bytes>),
-) {
+pub(crate) fn apply(meta: &mut Meta, change: &Change, mut record: impl FnMut(Bytes, Option<Bytes>)) {
     match change {
         Change::PutMeta(key, value) => drop(meta.insert(key.clone(), value.clone())),
         Change::DropMeta(from, to) => {
             let Some(range) = range(from, to) else { return };
-            let dropped = meta
-                .range::<Bytes, _>(range)
-                .map(|(key, _)| key.clone())
-                .collect::<Vec<_>>();
+            let dropped = meta.range::<Bytes, _>(range).map(|(key, _)| key.clone()).collect::<Vec<_>>();
             dropped.iter().for_each(|key| drop(meta.remove(key)));
         }
         Change::Promote { from, to, strip } => {
@@ -51,43 +44,19 @@ mod tests {
     use super::*;
 
     fn meta(entries: &[(&'static str, &'static str)]) -> Meta {
-        entries
-            .iter()
-            .map(|(key, value)| (Bytes::from(*key), Bytes::from(*value)))
-            .collect()
+        entries.iter().map(|(key, value)| (Bytes::from(*key), Bytes::from(*value))).collect()
     }
 
     #[test]
     fn a_promotion_moves_values_in_order_and_leaves_empty_entries() {
-        let before = [
-            ("a1k", "old"),
-            ("a2k", "new"),
-            ("a3", "bare"),
-            ("a", "short"),
-            ("a4j", ""),
-            ("b1x", "out"),
-        ];
+        let before = [("a1k", "old"), ("a2k", "new"), ("a3", "bare"), ("a", "short"), ("a4j", ""), ("b1x", "out")];
         let mut entries = meta(&before);
         let mut records = Vec::new();
-        let change = Change::Promote {
-            from: "a".into(),
-            to: "b".into(),
-            strip: 2,
-        };
-        apply(&mut entries, &change, |key, value| {
-            records.push((key, value))
-        });
-        let set =
-            |key: &'static str, value: &'static str| (Bytes::from(key), Some(Bytes::from(value)));
+        let change = Change::Promote { from: "a".into(), to: "b".into(), strip: 2 };
+        apply(&mut entries, &change, |key, value| records.push((key, value)));
+        let set = |key: &'static str, value: &'static str| (Bytes::from(key), Some(Bytes::from(value)));
         assert_eq!(records, [set("k", "old"), set("k", "new"), set("", "bare")]);
-        let after = [
-            ("a1k", ""),
-            ("a2k", ""),
-            ("a3", ""),
-            ("a", "short"),
-            ("a4j", ""),
-            ("b1x", "out"),
-        ];
+        let after = [("a1k", ""), ("a2k", ""), ("a3", ""), ("a", "short"), ("a4j", ""), ("b1x", "out")];
         assert_eq!(entries, meta(&after));
     }
 
@@ -95,20 +64,8 @@ mod tests {
     fn an_upside_down_range_holds_nothing() {
         let mut entries = meta(&[("a", "1"), ("b", "2")]);
         for (from, to) in [("b", "a"), ("a", "a")] {
-            apply(
-                &mut entries,
-                &Change::DropMeta(from.into(), to.into()),
-                |_, _| (),
-            );
-            apply(
-                &mut entries,
-                &Change::Promote {
-                    from: from.into(),
-                    to: to.into(),
-                    strip: 0,
-                },
-                |_, _| (),
-            );
+            apply(&mut entries, &Change::DropMeta(from.into(), to.into()), |_, _| ());
+            apply(&mut entries, &Change::Promote { from: from.into(), to: to.into(), strip: 0 }, |_, _| ());
         }
         assert_eq!(entries, meta(&[("a", "1"), ("b", "2")]));
     }

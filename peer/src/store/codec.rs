@@ -35,9 +35,7 @@ pub(crate) fn put_batch(out: &mut Vec<u8>, changes: &[Change]) {
 /// An upper bound of what [`put_batch`] appends, and what a batch is counted as in memory.
 pub(crate) fn batch_bytes(changes: &[Change]) -> usize {
     let one = |change: &Change| match change {
-        Change::PutMeta(a, b) | Change::DropMeta(a, b) | Change::PutRecord(a, b) => {
-            9 + a.len() + b.len()
-        }
+        Change::PutMeta(a, b) | Change::DropMeta(a, b) | Change::PutRecord(a, b) => 9 + a.len() + b.len(),
         Change::Promote { from, to, .. } => 13 + from.len() + to.len(),
         Change::DropRecord(a) => 9 + a.len(),
     };
@@ -109,11 +107,7 @@ impl<'a> Reader<'a> {
                 DROP_META => Change::DropMeta(self.bytes()?, self.bytes()?),
                 PUT_RECORD => Change::PutRecord(self.bytes()?, self.bytes()?),
                 DROP_RECORD => Change::DropRecord(self.bytes()?),
-                PROMOTE => Change::Promote {
-                    from: self.bytes()?,
-                    to: self.bytes()?,
-                    strip: self.u32()? as usize,
-                },
+                PROMOTE => Change::Promote { from: self.bytes()?, to: self.bytes()?, strip: self.u32()? as usize },
                 _ => return None,
             };
             changes.push(change);

@@ -56,14 +56,8 @@ impl StoreConfig {
     pub(crate) fn fitted(&self, total: u64) -> StoreConfig {
         let total = self.disk_bytes_max.map_or(total, |max| max.min(total));
         // Together below half of it: the journal up to its limit is 2/8 + 1/16, the ballast 1/16.
-        let segment_bytes = self
-            .segment_bytes
-            .min((total / 64).max(64 << 10))
-            .max(1024)
-            .next_multiple_of(512);
-        let pending_bytes_max = self
-            .pending_bytes_max
-            .min(usize::try_from(total / 16).unwrap_or(usize::MAX));
+        let segment_bytes = self.segment_bytes.min((total / 64).max(64 << 10)).max(1024).next_multiple_of(512);
+        let pending_bytes_max = self.pending_bytes_max.min(usize::try_from(total / 16).unwrap_or(usize::MAX));
         let ballast_bytes = self.ballast_bytes.min(total / 16);
         let needed = 2 * pending_bytes_max as u64 + 2 * segment_bytes + ballast_bytes;
         StoreConfig {
@@ -71,9 +65,7 @@ impl StoreConfig {
             pending_bytes_max,
             ballast_bytes,
             behind_bytes: self.behind_bytes.min(pending_bytes_max),
-            checkpoint_bytes: self
-                .checkpoint_bytes
-                .min((total / 8).max(2 * segment_bytes)),
+            checkpoint_bytes: self.checkpoint_bytes.min((total / 8).max(2 * segment_bytes)),
             low_bytes: Some(self.low_bytes.unwrap_or(needed.min(total / 8))),
             ..self.clone()
         }
@@ -87,8 +79,6 @@ impl StoreConfig {
     /// Bytes of changes after which the write-behind begins: late, so that a record that is changed often is written
     /// once, and early enough to be done before commits must wait.
     pub(crate) fn behind_mark(&self) -> usize {
-        (self.pending_bytes_max / 4)
-            .max(self.behind_bytes)
-            .min(self.pending_bytes_max)
+        (self.pending_bytes_max / 4).max(self.behind_bytes).min(self.pending_bytes_max)
     }
 }

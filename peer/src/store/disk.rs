@@ -46,9 +46,7 @@ pub struct DiskLock {
 impl DiskLock {
     /// A lock that lasts as long as `held`.
     pub fn new(held: impl Send + Sync + 'static) -> DiskLock {
-        DiskLock {
-            _held: Box::new(held),
-        }
+        DiskLock { _held: Box::new(held) }
     }
 }
 
@@ -91,23 +89,11 @@ impl RealDisk {
 impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let path = self.dir.join(name);
-        Ok(Box::new(
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .open(path)?,
-        ))
+        Ok(Box::new(OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(self.dir.join(name))?,
-        ))
+        Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.dir.join(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -139,19 +125,12 @@ impl Disk for RealDisk {
     fn space(&self) -> io::Result<Space> {
         let volume = rustix::fs::statvfs(&self.dir)?;
         let unit = volume.f_frsize;
-        Ok(Space {
-            free: volume.f_bavail.saturating_mul(unit),
-            total: volume.f_blocks.saturating_mul(unit),
-        })
+        Ok(Space { free: volume.f_bavail.saturating_mul(unit), total: volume.f_blocks.saturating_mul(unit) })
     }
 
     fn lock(&self) -> io::Result<Option<DiskLock>> {
         let path = self.dir.join(LOCK);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(DiskLock::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -182,11 +161,7 @@ impl DiskFile for File {
 }
 
 /// Writes `bytes` bytes at the start of `file`, piece by piece; `fill` makes the content of one piece.
-pub(crate) fn fill(
-    file: &mut dyn DiskFile,
-    bytes: u64,
-    mut fill: impl FnMut(&mut [u8]),
-) -> io::Result<()> {
+pub(crate) fn fill(file: &mut dyn DiskFile, bytes: u64, mut fill: impl FnMut(&mut [u8])) -> io::Result<()> {
     const PIECE: u64 = 1 << 20;
     let mut piece = vec![0; PIECE.min(bytes) as usize];
     let mut at = 0;

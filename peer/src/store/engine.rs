@@ -41,17 +41,10 @@ pub struct Engine {
 
 impl Engine {
     /// Opens the store in the directory `dir`, or makes one there.
-    pub fn open_dir(
-        dir: impl AsRef<Path>,
-        config: &StoreConfig,
-    ) -> Result<(Engine, Restored), StoreError> {
+    pub fn open_dir(dir: impl AsRef<Path>, config: &StoreConfig) -> Result<(Engine, Restored), StoreError> {
         let dir = dir.as_ref();
         let disk = RealDisk::new(dir).doing(|| format!("opening {}", dir.display()))?;
-        Engine::open(
-            Arc::new(disk),
-            &SledTables::new(dir.join(TABLE), config.cache_bytes),
-            config,
-        )
+        Engine::open(Arc::new(disk), &SledTables::new(dir.join(TABLE), config.cache_bytes), config)
     }
 
     /// Opens the store on `disk`, or makes one there. Everything given back is durable, whatever state the last process
@@ -76,14 +69,8 @@ impl Engine {
     }
 
     /// [`Engine::stage`] and [`Engine::commit`] in one.
-    pub fn append(
-        &mut self,
-        batches: impl IntoIterator<Item = Vec<Change>>,
-    ) -> Result<(), StoreError> {
-        let staged = batches
-            .into_iter()
-            .map(|changes| self.stage(changes))
-            .collect::<Vec<_>>();
+    pub fn append(&mut self, batches: impl IntoIterator<Item = Vec<Change>>) -> Result<(), StoreError> {
+        let staged = batches.into_iter().map(|changes| self.stage(changes)).collect::<Vec<_>>();
         self.commit(&staged)
     }
 
@@ -94,11 +81,7 @@ impl Engine {
 
     /// Records from `from` on, until they have about `bytes_max` bytes (at least one, if there is one), as of all batches
     /// handed out before; and whether there are no more.
-    pub fn scan(
-        &self,
-        from: &[u8],
-        bytes_max: usize,
-    ) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+    pub fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         self.view.scan(from, bytes_max)
     }
 
@@ -177,39 +160,23 @@ impl Writer {
 
     fn write(&mut self, batches: &[Staged]) -> Result<Written, StoreError> {
         for batch in batches {
-            assert_eq!(
-                batch.number,
-                self.last + 1,
-                "batches are committed in the order in which they were staged"
-            );
+            assert_eq!(batch.number, self.last + 1, "batches are committed in the order in which they were staged");
             self.last = batch.number;
         }
         if let [batch] = batches
             && batch.bytes > FRAME_BODY_MAX
         {
-            let cause = format!(
-                "a batch of {} bytes, at most {FRAME_BODY_MAX} are possible",
-                batch.bytes
-            );
-            let (doing, kind) = (
-                "writing the journal".into(),
-                std::io::ErrorKind::InvalidInput,
-            );
+            let cause = format!("a batch of {} bytes, at most {FRAME_BODY_MAX} are possible", batch.bytes);
+            let (doing, kind) = ("writing the journal".into(), std::io::ErrorKind::InvalidInput);
             return Err(StoreError::Io { doing, cause, kind });
         }
-        self.journal
-            .append(Kind::Data, batches.iter().map(|batch| &batch.changes[..]))
+        self.journal.append(Kind::Data, batches.iter().map(|batch| &batch.changes[..]))
     }
 }
 
 /// A frame as the write-behind takes it.
 pub(crate) fn durable(written: Written, batches: Vec<Staged>) -> Durable {
-    Durable {
-        seq: written.seq,
-        segment: written.segment,
-        bytes: written.bytes,
-        batches,
-    }
+    Durable { seq: written.seq, segment: written.segment, bytes: written.bytes, batches }
 }
 
 /// The end at which records come out. May be shared.
@@ -230,11 +197,7 @@ impl View {
         }
     }
 
-    pub(crate) fn scan(
-        &self,
-        from: &[u8],
-        bytes_max: usize,
-    ) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+    pub(crate) fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         self.health.check()?;
         let mut from = Bytes::copy_from_slice(from);
         loop {
@@ -249,10 +212,7 @@ impl View {
             ];
             let end = ends.into_iter().flatten().min();
             let within = |key: &Bytes| end.as_ref().is_none_or(|end| key <= end);
-            let mut merged = stored
-                .into_iter()
-                .filter(|(key, _)| within(key))
-                .collect::<BTreeMap<_, _>>();
+            let mut merged = stored.into_iter().filter(|(key, _)| within(key)).collect::<BTreeMap<_, _>>();
             for (key, value) in pending.into_iter().filter(|(key, _)| within(key)) {
                 match value {
                     Some(value) => drop(merged.insert(key, value)),
@@ -273,11 +233,7 @@ impl View {
 }
 
 /// Both pages together may be twice as long as asked.
-fn trim(
-    records: BTreeMap<Bytes, Bytes>,
-    bytes_max: usize,
-    done: bool,
-) -> (Vec<(Bytes, Bytes)>, bool) {
+fn trim(records: BTreeMap<Bytes, Bytes>, bytes_max: usize, done: bool) -> (Vec<(Bytes, Bytes)>, bool) {
     let (mut kept, mut bytes, all) = (Vec::new(), 0, records.len());
     for (key, value) in records {
         if bytes >= bytes_max && !kept.is_empty() {

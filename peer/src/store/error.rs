@@ -30,9 +30,7 @@ pub enum StoreError {
     #[error("the store is open in another process")]
     InUse,
     /// Written by another version of this program.
-    #[error(
-        "the store has format version {found}, this program reads {supported}: use the program that wrote it"
-    )]
+    #[error("the store has format version {found}, this program reads {supported}: use the program that wrote it")]
     Version {
         /// As the manifest says.
         found: u32,
@@ -67,10 +65,6 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, StoreError> {
-        self.map_err(|error| StoreError::Io {
-            doing: what(),
-            cause: error.to_string(),
-            kind: error.kind(),
-        })
+        self.map_err(|error| StoreError::Io { doing: what(), cause: error.to_string(), kind: error.kind() })
     }
 }

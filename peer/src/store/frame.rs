@@ -98,28 +98,14 @@ pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
     if crc(place.salt, body) != body_crc {
         return None;
     }
-    Some(Frame {
-        kind,
-        seq,
-        body,
-        next: at + frame_bytes(len),
-    })
+    Some(Frame { kind, seq, body, next: at + frame_bytes(len) })
 }
 
 /// The first sound frame at or behind `from`.
 pub(crate) fn find(segment: &[u8], from: usize, salt: u64, id: u64) -> Option<Frame<'_>> {
     (from.next_multiple_of(ALIGN)..segment.len())
         .step_by(ALIGN)
-        .find_map(|at| {
-            parse(
-                segment,
-                Place {
-                    salt,
-                    segment: id,
-                    at: u32::try_from(at).ok()?,
-                },
-            )
-        })
+        .find_map(|at| parse(segment, Place { salt, segment: id, at: u32::try_from(at).ok()? }))
 }
 
 fn crc(salt: u64, bytes: &[u8]) -> u32 {
@@ -134,11 +120,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PLACE: Place = Place {
-        salt: 7,
-        segment: 3,
-        at: 16,
-    };
+    const PLACE: Place = Place { salt: 7, segment: 3, at: 16 };
 
     fn segment(body: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; HEADER];
@@ -154,10 +136,7 @@ mod tests {
     fn a_frame_reads_back_only_where_it_was_written() {
         let bytes = segment(b"hello");
         let frame = parse(&bytes, PLACE).expect("sound");
-        assert_eq!(
-            (frame.kind, frame.seq, frame.body, frame.next),
-            (Kind::Data, 9, &b"hello"[..], 64)
-        );
+        assert_eq!((frame.kind, frame.seq, frame.body, frame.next), (Kind::Data, 9, &b"hello"[..], 64));
         assert_eq!(find(&bytes, 0, 7, 3).map(|frame| frame.seq), Some(9));
         assert_eq!(find(&bytes, 17, 7, 3), None);
         assert_eq!(find(&bytes, 0, 8, 3), None, "another store");

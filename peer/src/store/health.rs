@@ -16,10 +16,7 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Health {
-        Health {
-            disk,
-            failed: OnceLock::new(),
-        }
+        Health { disk, failed: OnceLock::new() }
     }
 
     /// The first error, for ever.

@@ -35,20 +35,9 @@ pub(crate) struct Written {
 impl Journal {
     /// Goes on behind frame `seq`, always in a fresh segment: whatever a power cut left behind the last sound frame stays
     /// as it is.
-    pub(crate) fn start(
-        segments: Arc<Segments>,
-        salt: u64,
-        seq: u64,
-    ) -> Result<(Journal, Written), StoreError> {
+    pub(crate) fn start(segments: Arc<Segments>, salt: u64, seq: u64) -> Result<(Journal, Written), StoreError> {
         let active = segments.take(0)?;
-        let mut journal = Journal {
-            segments,
-            salt,
-            active,
-            at: 0,
-            seq,
-            buffer: Vec::new(),
-        };
+        let mut journal = Journal { segments, salt, active, at: 0, seq, buffer: Vec::new() };
         let opened = journal.append(Kind::Open, [])?;
         Ok((journal, opened))
     }
@@ -65,10 +54,7 @@ impl Journal {
             put_batch(&mut self.buffer, batch);
         }
         let body = self.buffer.len() - HEADER;
-        assert!(
-            body <= FRAME_BODY_MAX,
-            "the caller bounds a frame: {body} bytes"
-        );
+        assert!(body <= FRAME_BODY_MAX, "the caller bounds a frame: {body} bytes");
         let bytes = frame_bytes(body) as u64;
         if self.at + bytes > self.active.name.bytes {
             self.active = self.segments.take(bytes)?;
@@ -76,33 +62,14 @@ impl Journal {
         }
         let name = self.active.name;
         let at = u32::try_from(self.at).expect("a segment is shorter than 4 GiB");
-        finish(
-            &mut self.buffer,
-            kind,
-            self.seq + 1,
-            Place {
-                salt: self.salt,
-                segment: name.id,
-                at,
-            },
-        );
-        self.active
-            .file
-            .write_at(self.at, &self.buffer)
-            .doing(|| format!("writing {}", name.file()))?;
-        self.active
-            .file
-            .sync()
-            .doing(|| format!("syncing {}", name.file()))?;
+        finish(&mut self.buffer, kind, self.seq + 1, Place { salt: self.salt, segment: name.id, at });
+        self.active.file.write_at(self.at, &self.buffer).doing(|| format!("writing {}", name.file()))?;
+        self.active.file.sync().doing(|| format!("syncing {}", name.file()))?;
         self.seq += 1;
         self.at += bytes;
         if self.buffer.capacity() > 16 << 20 {
             self.buffer = Vec::new(); // One huge batch must not cost its memory for ever.
         }
-        Ok(Written {
-            seq: self.seq,
-            segment: name,
-            bytes,
-        })
+        Ok(Written { seq: self.seq, segment: name, bytes })
     }
 }

@@ -67,25 +67,13 @@ impl Ledger {
         let (books, trusted) = Books::read(&*table)?;
         let (seq, sum) = checkpoint;
         if books.seq < seq || (books.seq == seq && books.total != sum) {
-            let what = format!(
-                "the table stands at frame {}, {:?}; the checkpoint at {seq}, {sum:?}",
-                books.seq, books.total
-            );
+            let what =
+                format!("the table stands at frame {}, {:?}; the checkpoint at {seq}, {sum:?}", books.seq, books.total);
             return Err(StoreError::damaged(what));
         }
-        let trust = books
-            .ranges
-            .keys()
-            .map(|first| (first.clone(), trusted))
-            .collect();
+        let trust = books.ranges.keys().map(|first| (first.clone(), trusted)).collect();
         let books = Mutex::new(books);
-        Ok(Ledger {
-            table,
-            limits,
-            books,
-            trust: Mutex::new(trust),
-            all_trusted: AtomicBool::new(trusted),
-        })
+        Ok(Ledger { table, limits, books, trust: Mutex::new(trust), all_trusted: AtomicBool::new(trusted) })
     }
 
     /// How far the table is, and the sum of all its records.
@@ -96,11 +84,7 @@ impl Ledger {
 
     /// Writes records, and says that the table now holds everything up to frame `seq`. Not durable before
     /// [`Ledger::flush`].
-    pub(crate) fn apply(
-        &self,
-        seq: u64,
-        changes: &BTreeMap<Bytes, Option<Bytes>>,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn apply(&self, seq: u64, changes: &BTreeMap<Bytes, Option<Bytes>>) -> Result<(), StoreError> {
         let mut books = self.books();
         let mut batch = Vec::with_capacity(changes.len() + 16);
         let mut touched = BTreeSet::new();
@@ -118,20 +102,14 @@ impl Ledger {
                 books.change(&first, |sum| sum.add(Sum::of(key, new)));
             }
             touched.insert(first);
-            batch.push((
-                stored.clone(),
-                value.as_ref().map(|value| seal(&stored, value)),
-            ));
+            batch.push((stored.clone(), value.as_ref().map(|value| seal(&stored, value))));
         }
         books.seq = seq;
         if !std::mem::replace(&mut books.stored, true) {
             touched.insert(Bytes::new());
         }
-        let oversized = touched
-            .iter()
-            .filter(|first| self.is_oversized(books.ranges[*first]))
-            .cloned()
-            .collect::<Vec<_>>();
+        let oversized =
+            touched.iter().filter(|first| self.is_oversized(books.ranges[*first])).cloned().collect::<Vec<_>>();
         let tidy = self.all_trusted.load(Ordering::Acquire);
         for first in touched {
             let stored = range_key(&first);
@@ -141,31 +119,19 @@ impl Ledger {
                 books.ranges.remove(&first);
                 batch.push((stored, None));
             } else {
-                batch.push((
-                    stored.clone(),
-                    Some(seal(&stored, &books.ranges[&first].encode())),
-                ));
+                batch.push((stored.clone(), Some(seal(&stored, &books.ranges[&first].encode()))));
             }
         }
-        batch.push((
-            Bytes::from_static(TOTAL),
-            Some(seal(TOTAL, &books.encode_total())),
-        ));
-        self.table
-            .apply(&batch)
-            .map_err(|error| error.doing("writing to the table"))?;
-        oversized
-            .into_iter()
-            .try_for_each(|first| self.divide(&mut books, first))
+        batch.push((Bytes::from_static(TOTAL), Some(seal(TOTAL, &books.encode_total()))));
+        self.table.apply(&batch).map_err(|error| error.doing("writing to the table"))?;
+        oversized.into_iter().try_for_each(|first| self.divide(&mut books, first))
     }
 
     /// Makes everything applied so far durable.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         self.table.flush().map_err(|error| match error {
             // What the system could not write it may show as written from now on: this table is not to be trusted again.
-            TableError::Io(error) if !is_full(&error) => {
-                StoreError::damaged(format!("flushing the table: {error}"))
-            }
+            TableError::Io(error) if !is_full(&error) => StoreError::damaged(format!("flushing the table: {error}")),
             other => other.doing("flushing the table"),
         })
     }
@@ -177,24 +143,15 @@ impl Ledger {
     }
 
     /// Records from `from` on, in order, until they have about `bytes_max` bytes; and whether these are all.
-    pub(crate) fn scan(
-        &self,
-        from: &[u8],
-        bytes_max: usize,
-    ) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+    pub(crate) fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut from = record_key(from);
         loop {
             // One verified range at a time, until all are.
             let end = self.trust_range_of(&from[1..])?;
-            let to = end
-                .as_ref()
-                .map_or(Bytes::from_static(&[RECORDS + 1]), |end| record_key(end));
+            let to = end.as_ref().map_or(Bytes::from_static(&[RECORDS + 1]), |end| record_key(end));
             let page = self.page(&from, &to, bytes_max.saturating_sub(bytes).max(1))?;
-            bytes += page
-                .iter()
-                .map(|(key, value)| key.len() + value.len())
-                .sum::<usize>();
+            bytes += page.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
             let exhausted = page.is_empty();
             if let Some((last, _)) = page.last() {
                 from = record_key(&[last, &[0][..]].concat());
@@ -214,11 +171,7 @@ impl Ledger {
 
     /// Reads and compares one more range of those there were at the start; `false` when none is left.
     pub(crate) fn verify_next(&self) -> Result<bool, StoreError> {
-        let next = self
-            .trust()
-            .iter()
-            .find(|(_, trusted)| !**trusted)
-            .map(|(first, _)| first.clone());
+        let next = self.trust().iter().find(|(_, trusted)| !**trusted).map(|(first, _)| first.clone());
         match next {
             Some(first) => self.trust_range_of(&first).map(|_| true),
             None => {
@@ -230,9 +183,7 @@ impl Ledger {
 
     /// Bytes on disk.
     pub(crate) fn disk_bytes(&self) -> Result<u64, StoreError> {
-        self.table
-            .disk_bytes()
-            .map_err(|error| error.doing("measuring the table"))
+        self.table.disk_bytes().map_err(|error| error.doing("measuring the table"))
     }
 
     /// Sees to it that the range of `key` was compared with its books, and says where it ends (as it was at the start).
@@ -242,15 +193,9 @@ impl Ledger {
         }
         let trust = self.trust();
         let upto = (Bound::Unbounded, Bound::Included(key));
-        let first = trust
-            .range::<[u8], _>(upto)
-            .next_back()
-            .map(|(first, trusted)| (first.clone(), *trusted));
+        let first = trust.range::<[u8], _>(upto).next_back().map(|(first, trusted)| (first.clone(), *trusted));
         let after = (Bound::Excluded(key), Bound::Unbounded);
-        let end = trust
-            .range::<[u8], _>(after)
-            .next()
-            .map(|(end, _)| end.clone());
+        let end = trust.range::<[u8], _>(after).next().map(|(end, _)| end.clone());
         drop(trust);
         let (first, trusted) = first.expect("the first range begins with the empty key");
         if !trusted {
@@ -264,10 +209,7 @@ impl Ledger {
     fn verify(&self, first: &Bytes, end: Option<&Bytes>) -> Result<(), StoreError> {
         let books = self.books();
         let upto = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.clone()));
-        let mut parts = books
-            .ranges
-            .range((Bound::Included(first.clone()), upto))
-            .peekable();
+        let mut parts = books.ranges.range((Bound::Included(first.clone()), upto)).peekable();
         while let Some((first, sum)) = parts.next() {
             let part_end = parts.peek().map(|(next, _)| *next).or(end);
             let mut found = Sum::default();
@@ -302,21 +244,11 @@ impl Ledger {
             (key.clone(), Some(seal(&key, &sum.encode())))
         };
         let mut batch = parts.iter().map(stored).collect::<Vec<_>>();
-        batch.push((
-            Bytes::from_static(TOTAL),
-            Some(seal(TOTAL, &books.encode_total())),
-        ));
-        self.table
-            .apply(&batch)
-            .map_err(|error| error.doing("writing to the table"))
+        batch.push((Bytes::from_static(TOTAL), Some(seal(TOTAL, &books.encode_total()))));
+        self.table.apply(&batch).map_err(|error| error.doing("writing to the table"))
     }
 
-    fn walk(
-        &self,
-        first: &Bytes,
-        end: Option<&Bytes>,
-        mut each: impl FnMut(&Bytes, &Bytes),
-    ) -> Result<(), StoreError> {
+    fn walk(&self, first: &Bytes, end: Option<&Bytes>, mut each: impl FnMut(&Bytes, &Bytes)) -> Result<(), StoreError> {
         let mut from = record_key(first);
         let to = end.map_or(Bytes::from_static(&[RECORDS + 1]), |end| record_key(end));
         loop {
@@ -330,26 +262,13 @@ impl Ledger {
     }
 
     /// A page of records, their checksums tested.
-    fn page(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        bytes_max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let page = self
-            .table
-            .scan(from, to, bytes_max)
-            .map_err(|error| error.doing("reading the table"))?;
-        page.into_iter()
-            .map(|(stored, value)| Ok((stored.slice(1..), unseal(&stored, &value)?)))
-            .collect()
+    fn page(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let page = self.table.scan(from, to, bytes_max).map_err(|error| error.doing("reading the table"))?;
+        page.into_iter().map(|(stored, value)| Ok((stored.slice(1..), unseal(&stored, &value)?))).collect()
     }
 
     fn read(&self, stored: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let value = self
-            .table
-            .get(stored)
-            .map_err(|error| error.doing("reading the table"))?;
+        let value = self.table.get(stored).map_err(|error| error.doing("reading the table"))?;
         value.map(|value| unseal(stored, &value)).transpose()
     }
 
@@ -359,15 +278,11 @@ impl Ledger {
 
     fn books(&self) -> MutexGuard<'_, Books> {
         // After a panic in between the books may be half changed; then they no longer fit the table, which is found.
-        self.books
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.books.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn trust(&self) -> MutexGuard<'_, Trust> {
-        self.trust
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.trust.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -380,23 +295,12 @@ impl Books {
                 return Err(StoreError::damaged("the table has lost its total"));
             }
             let ranges = BTreeMap::from([(Bytes::new(), Sum::default())]);
-            return Ok((
-                Books {
-                    stored: false,
-                    seq: 0,
-                    total: Sum::default(),
-                    ranges,
-                },
-                true,
-            ));
+            return Ok((Books { stored: false, seq: 0, total: Sum::default(), ranges }, true));
         };
         let nonsense = || StoreError::damaged("the table's books are unreadable");
         let total = unseal(TOTAL, &total)?;
         let mut reader = Reader::new(&total);
-        let (seq, count) = (
-            reader.u64().ok_or_else(nonsense)?,
-            reader.u64().ok_or_else(nonsense)?,
-        );
+        let (seq, count) = (reader.u64().ok_or_else(nonsense)?, reader.u64().ok_or_else(nonsense)?);
         let total = Sum::read(&mut reader).ok_or_else(nonsense)?;
         let (mut ranges, mut found) = (BTreeMap::new(), Sum::default());
         let (mut from, to) = (Bytes::from_static(&[RANGES]), [RANGES + 1]);
@@ -405,8 +309,7 @@ impl Books {
             let Some((last, _)) = page.last() else { break };
             from = [last, &[0][..]].concat().into();
             for (stored, value) in page {
-                let sum =
-                    Sum::read(&mut Reader::new(&unseal(&stored, &value)?)).ok_or_else(nonsense)?;
+                let sum = Sum::read(&mut Reader::new(&unseal(&stored, &value)?)).ok_or_else(nonsense)?;
                 found.add(sum);
                 ranges.insert(stored.slice(1..), sum);
             }
@@ -414,23 +317,13 @@ impl Books {
         if ranges.len() as u64 != count || found != total || !ranges.contains_key(&[][..]) {
             return Err(StoreError::damaged("the table's books do not add up"));
         }
-        Ok((
-            Books {
-                stored: true,
-                seq,
-                total,
-                ranges,
-            },
-            false,
-        ))
+        Ok((Books { stored: true, seq, total, ranges }, false))
     }
 
     fn range_of(&self, key: &[u8]) -> Bytes {
         let upto = (Bound::Unbounded, Bound::Included(key));
         let range = self.ranges.range::<[u8], _>(upto).next_back();
-        range
-            .map(|(first, _)| first.clone())
-            .expect("the first range begins with the empty key")
+        range.map(|(first, _)| first.clone()).expect("the first range begins with the empty key")
     }
 
     fn end_of(&self, first: &Bytes) -> Option<Bytes> {
@@ -440,11 +333,7 @@ impl Books {
 
     fn change(&mut self, first: &Bytes, change: impl Fn(&mut Sum)) {
         change(&mut self.total);
-        change(
-            self.ranges
-                .get_mut(first)
-                .expect("a range that was just found"),
-        );
+        change(self.ranges.get_mut(first).expect("a range that was just found"));
     }
 
     fn encode_total(&self) -> Vec<u8> {
@@ -469,16 +358,11 @@ fn compare(first: &Bytes, booked: Sum, found: Sum) -> Result<(), StoreError> {
         return Ok(());
     }
     let first = first.escape_ascii();
-    Err(StoreError::damaged(format!(
-        "the table's range from '{first}' should have {booked:?} and has {found:?}"
-    )))
+    Err(StoreError::damaged(format!("the table's range from '{first}' should have {booked:?} and has {found:?}")))
 }
 
 fn is_full(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
-    )
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 fn record_key(key: &[u8]) -> Bytes {

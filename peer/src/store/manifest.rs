@@ -45,47 +45,26 @@ impl Manifest {
     /// Replaces the manifest; durable when this returns.
     pub(crate) fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let bytes = self.encode();
-        let mut file = disk
-            .create(MANIFEST_TEMPORARY)
-            .doing(|| "creating the manifest".into())?;
-        file.write_at(0, &bytes)
-            .doing(|| "writing the manifest".into())?;
+        let mut file = disk.create(MANIFEST_TEMPORARY).doing(|| "creating the manifest".into())?;
+        file.write_at(0, &bytes).doing(|| "writing the manifest".into())?;
         file.sync().doing(|| "syncing the manifest".into())?;
         drop(file);
-        disk.rename(MANIFEST_TEMPORARY, MANIFEST)
-            .doing(|| "renaming the manifest".into())?;
-        disk.sync_dir()
-            .doing(|| "syncing the store's directory".into())
+        disk.rename(MANIFEST_TEMPORARY, MANIFEST).doing(|| "renaming the manifest".into())?;
+        disk.sync_dir().doing(|| "syncing the store's directory".into())
     }
 
     /// The manifest of this store.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Manifest, StoreError> {
-        let mut file = disk
-            .open(MANIFEST)
-            .doing(|| "opening the manifest".into())?;
-        Manifest::decode(
-            &file
-                .read_all(BYTES_MAX)
-                .doing(|| "reading the manifest".into())?,
-        )
+        let mut file = disk.open(MANIFEST).doing(|| "opening the manifest".into())?;
+        Manifest::decode(&file.read_all(BYTES_MAX).doing(|| "reading the manifest".into())?)
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(
-            128 + self
-                .meta
-                .iter()
-                .map(|(k, v)| 8 + k.len() + v.len())
-                .sum::<usize>(),
-        );
+        let mut out = Vec::with_capacity(128 + self.meta.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>());
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
-        let From {
-            seq,
-            segment,
-            first_seq,
-        } = self.from;
+        let From { seq, segment, first_seq } = self.from;
         for number in [self.salt, seq, segment, first_seq, self.table_seq] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -108,10 +87,7 @@ impl Manifest {
             return Err(damaged());
         }
         if version != VERSION {
-            return Err(StoreError::Version {
-                found: version,
-                supported: VERSION,
-            });
+            return Err(StoreError::Version { found: version, supported: VERSION });
         }
         let (content, crc) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
         if u32::from_le_bytes(*crc) != crc32fast::hash(content) {
@@ -123,11 +99,7 @@ impl Manifest {
     fn decode_body(bytes: &[u8]) -> Option<Manifest> {
         let mut reader = Reader::new(bytes);
         let salt = reader.u64()?;
-        let from = From {
-            seq: reader.u64()?,
-            segment: reader.u64()?,
-            first_seq: reader.u64()?,
-        };
+        let from = From { seq: reader.u64()?, segment: reader.u64()?, first_seq: reader.u64()? };
         let table_seq = reader.u64()?;
         let sum = Sum::read(&mut reader)?;
         let entries = reader.u64()?;
@@ -136,13 +108,7 @@ impl Manifest {
             meta.insert(reader.bytes()?, reader.bytes()?);
         }
         let whole = reader.is_empty() && from.first_seq >= 1 && from.seq >= from.first_seq;
-        whole.then_some(Manifest {
-            salt,
-            from,
-            table_seq,
-            sum,
-            meta,
-        })
+        whole.then_some(Manifest { salt, from, table_seq, sum, meta })
     }
 }
 
@@ -154,21 +120,10 @@ mod tests {
     fn example() -> Manifest {
         Manifest {
             salt: 5,
-            from: From {
-                seq: 9,
-                segment: 2,
-                first_seq: 7,
-            },
+            from: From { seq: 9, segment: 2, first_seq: 7 },
             table_seq: 8,
-            sum: Sum {
-                records: 3,
-                bytes: 40,
-                hash: 1 << 100,
-            },
-            meta: Meta::from([
-                (Bytes::from("a"), Bytes::from("1")),
-                (Bytes::from("b"), Bytes::new()),
-            ]),
+            sum: Sum { records: 3, bytes: 40, hash: 1 << 100 },
+            meta: Meta::from([(Bytes::from("a"), Bytes::from("1")), (Bytes::from("b"), Bytes::new())]),
         }
     }
 
@@ -183,16 +138,10 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                Manifest::decode(&flipped).is_err_and(|error| error.is_damage()),
-                "bit {bit}"
-            );
+            assert!(Manifest::decode(&flipped).is_err_and(|error| error.is_damage()), "bit {bit}");
         }
         for cut in 0..bytes.len() {
-            assert!(
-                Manifest::decode(&bytes[..cut]).is_err_and(|error| error.is_damage()),
-                "cut at {cut}"
-            );
+            assert!(Manifest::decode(&bytes[..cut]).is_err_and(|error| error.is_damage()), "cut at {cut}");
         }
     }
 
@@ -202,12 +151,6 @@ mod tests {
         bytes[8] = 2;
         let crc = crc32fast::hash(&bytes[..12]).to_le_bytes();
         bytes[12..16].copy_from_slice(&crc);
-        assert_eq!(
-            Manifest::decode(&bytes),
-            Err(StoreError::Version {
-                found: 2,
-                supported: 1
-            })
-        );
+        assert_eq!(Manifest::decode(&bytes), Err(StoreError::Version { found: 2, supported: 1 }));
     }
 }

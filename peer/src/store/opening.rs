@@ -32,13 +32,8 @@ pub(crate) fn open(
     tables: &dyn Tables,
     config: &StoreConfig,
 ) -> Result<(Engine, Restored), StoreError> {
-    let lock = disk
-        .lock()
-        .doing(|| "locking the store".into())?
-        .ok_or(StoreError::InUse)?;
-    let files = disk
-        .list()
-        .doing(|| "listing the store's directory".into())?;
+    let lock = disk.lock().doing(|| "locking the store".into())?.ok_or(StoreError::InUse)?;
+    let files = disk.list().doing(|| "listing the store's directory".into())?;
     let has = |name: &str| files.iter().any(|(file, _)| file == name);
     if has(DAMAGED) {
         return Err(StoreError::damaged(read_mark(&*disk)));
@@ -47,8 +42,7 @@ pub(crate) fn open(
     let config = config.fitted(total);
     drop_ballast(&*disk, config.ballast_bytes)?;
     // What this process can read it will act on; first make sure that it stays, names included.
-    disk.sync_dir()
-        .doing(|| "syncing the store's directory".into())?;
+    disk.sync_dir().doing(|| "syncing the store's directory".into())?;
     let has_table = tables.exists().doing(|| "looking for the table".into())?;
     let blank = !has(MANIFEST) && !has_table && segments(&*disk)?.is_empty();
     let parts = if has(NEW) || blank {
@@ -64,19 +58,13 @@ pub(crate) fn open(
 
 /// Removes whatever was left here.
 fn clear(disk: &dyn Disk, tables: &dyn Tables) -> Result<(), StoreError> {
-    tables
-        .remove()
-        .doing(|| "removing an unfinished table".into())?;
-    for (file, _) in disk
-        .list()
-        .doing(|| "listing the store's directory".into())?
-    {
+    tables.remove().doing(|| "removing an unfinished table".into())?;
+    for (file, _) in disk.list().doing(|| "listing the store's directory".into())? {
         if SegmentName::parse(&file).is_some() || is_leftover(&file) || file == MANIFEST {
             disk.remove(&file).doing(|| format!("removing {file}"))?;
         }
     }
-    disk.sync_dir()
-        .doing(|| "syncing the store's directory".into())
+    disk.sync_dir().doing(|| "syncing the store's directory".into())
 }
 
 fn is_leftover(file: &str) -> bool {
@@ -100,39 +88,18 @@ struct Parts {
 }
 
 /// Makes a new store. As long as [`NEW`] is there, nothing of it was used yet and it may be made anew.
-fn make(
-    disk: &Arc<dyn Disk>,
-    tables: &dyn Tables,
-    config: &StoreConfig,
-) -> Result<Parts, StoreError> {
-    let marked = disk
-        .create(NEW)
-        .and_then(|mut file| file.sync())
-        .and_then(|()| disk.sync_dir());
+fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Result<Parts, StoreError> {
+    let marked = disk.create(NEW).and_then(|mut file| file.sync()).and_then(|()| disk.sync_dir());
     marked.doing(|| "beginning a new store".into())?;
     clear(&**disk, tables)?;
-    let salt = config
-        .salt
-        .unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
+    let salt = config.salt.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
     let ledger = open_ledger(tables, config, (0, Sum::default()))?;
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, 1));
     let (journal, opened) = Journal::start(segments.clone(), salt, 0)?;
-    let from = From {
-        seq: opened.seq,
-        segment: opened.segment.id,
-        first_seq: opened.seq,
-    };
-    let manifest = Manifest {
-        salt,
-        from,
-        table_seq: 0,
-        sum: Sum::default(),
-        meta: Meta::new(),
-    };
+    let from = From { seq: opened.seq, segment: opened.segment.id, first_seq: opened.seq };
+    let manifest = Manifest { salt, from, table_seq: 0, sum: Sum::default(), meta: Meta::new() };
     manifest.write(&**disk)?;
-    disk.remove(NEW)
-        .and_then(|()| disk.sync_dir())
-        .doing(|| "finishing a new store".into())?;
+    disk.remove(NEW).and_then(|()| disk.sync_dir()).doing(|| "finishing a new store".into())?;
     Ok(Parts {
         health: Arc::new(Health::new(disk.clone())),
         ledger,
@@ -144,19 +111,12 @@ fn make(
         frames: Vec::new(),
         pending: Arc::new(Pending::new(Meta::new(), 0)),
         last_batch: 0,
-        restored: Restored {
-            meta: Meta::new(),
-            tail: Tail::Empty,
-        },
+        restored: Restored { meta: Meta::new(), tail: Tail::Empty },
     })
 }
 
 /// Takes up an existing store.
-fn resume(
-    disk: &Arc<dyn Disk>,
-    tables: &dyn Tables,
-    config: &StoreConfig,
-) -> Result<Parts, StoreError> {
+fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Result<Parts, StoreError> {
     let mut manifest = Manifest::read(&**disk)?;
     // Before the table is opened: on a full disk it needs the room that a cut or a making of files left taken.
     let oldest = manifest.from.segment;
@@ -165,29 +125,15 @@ fn resume(
         return Err(StoreError::damaged("the table is missing"));
     }
     let ledger = open_ledger(tables, config, (manifest.table_seq, manifest.sum))?;
-    let Replayed {
-        mut frames,
-        chain,
-        unused,
-        last_seq,
-        sealed,
-    } = replay(disk, manifest.salt, manifest.from)?;
+    let Replayed { mut frames, chain, unused, last_seq, sealed } = replay(disk, manifest.salt, manifest.from)?;
     let (table_seq, _) = ledger.stands();
     if table_seq > last_seq {
         // The table gets nothing that the journal did not hold durably before.
-        let what = format!(
-            "the journal ends at frame {last_seq}, the table holds frame {table_seq} already"
-        );
+        let what = format!("the journal ends at frame {last_seq}, the table holds frame {table_seq} already");
         return Err(StoreError::damaged(what));
     }
-    let newest = chain
-        .last()
-        .map_or(manifest.from.segment, |(name, _)| name.id);
-    let segments = Arc::new(Segments::new(
-        disk.clone(),
-        config.segment_bytes,
-        newest + 1,
-    ));
+    let newest = chain.last().map_or(manifest.from.segment, |(name, _)| name.id);
+    let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, newest + 1));
     adopt(&**disk, &segments, &unused)?;
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
     // What the table holds already only brings the small entries forward.
@@ -210,12 +156,7 @@ fn resume(
             last_batch = batch.number;
             batches.push(batch);
         }
-        waiting.push(Durable {
-            seq: frame.seq,
-            segment: frame.segment,
-            bytes: frame.bytes,
-            batches,
-        });
+        waiting.push(Durable { seq: frame.seq, segment: frame.segment, bytes: frame.bytes, batches });
     }
     waiting.push(durable(opened, Vec::new()));
     let tail = if sealed { Tail::Sealed } else { Tail::Unsealed };
@@ -229,10 +170,7 @@ fn resume(
         chain,
         frames: waiting,
         last_batch,
-        restored: Restored {
-            meta: pending.meta(),
-            tail,
-        },
+        restored: Restored { meta: pending.meta(), tail },
         pending,
     })
 }
@@ -251,55 +189,32 @@ fn adopt(disk: &dyn Disk, pool: &Segments, unused: &[SegmentName]) -> Result<(),
 /// Removes files that were never finished, and the segments that are not wanted.
 fn discard(disk: &dyn Disk, unwanted: impl Fn(SegmentName) -> bool) -> Result<(), StoreError> {
     let mut removed = false;
-    for (file, _) in disk
-        .list()
-        .doing(|| "listing the store's directory".into())?
-    {
+    for (file, _) in disk.list().doing(|| "listing the store's directory".into())? {
         if is_leftover(&file) || SegmentName::parse(&file).is_some_and(&unwanted) {
             disk.remove(&file).doing(|| format!("removing {file}"))?;
             removed = true;
         }
     }
     if removed {
-        disk.sync_dir()
-            .doing(|| "syncing the store's directory".into())?;
+        disk.sync_dir().doing(|| "syncing the store's directory".into())?;
     }
     Ok(())
 }
 
-fn open_ledger(
-    tables: &dyn Tables,
-    config: &StoreConfig,
-    checkpoint: (u64, Sum),
-) -> Result<Arc<Ledger>, StoreError> {
-    let table = tables
-        .open()
-        .map_err(|error| error.doing("opening the table"))?;
-    let limits = RangeLimits {
-        records: config.range_records_max,
-        bytes: config.range_bytes_max,
-    };
+fn open_ledger(tables: &dyn Tables, config: &StoreConfig, checkpoint: (u64, Sum)) -> Result<Arc<Ledger>, StoreError> {
+    let table = tables.open().map_err(|error| error.doing("opening the table"))?;
+    let limits = RangeLimits { records: config.range_records_max, bytes: config.range_bytes_max };
     Ok(Arc::new(Ledger::open(table, limits, checkpoint)?))
 }
 
 /// What the process that found the damage wrote down.
 fn read_mark(disk: &dyn Disk) -> String {
-    let text = disk
-        .open(DAMAGED)
-        .and_then(|mut file| file.read_all(1 << 16));
-    text.map_or_else(
-        |error| error.to_string(),
-        |text| format!("found earlier: {}", String::from_utf8_lossy(&text)),
-    )
+    let text = disk.open(DAMAGED).and_then(|mut file| file.read_all(1 << 16));
+    text.map_or_else(|error| error.to_string(), |text| format!("found earlier: {}", String::from_utf8_lossy(&text)))
 }
 
 impl Parts {
-    fn assemble(
-        self,
-        disk: Arc<dyn Disk>,
-        config: StoreConfig,
-        lock: DiskLock,
-    ) -> (Engine, Restored) {
+    fn assemble(self, disk: Arc<dyn Disk>, config: StoreConfig, lock: DiskLock) -> (Engine, Restored) {
         let Parts {
             health,
             ledger,
@@ -324,35 +239,10 @@ impl Parts {
             mark: config.behind_mark(),
             last: last_batch,
         };
-        let view = View {
-            health: health.clone(),
-            pending: pending.clone(),
-            ledger: ledger.clone(),
-        };
+        let view = View { health: health.clone(), pending: pending.clone(), ledger: ledger.clone() };
         let gauge = Gauge::new(disk.clone(), ledger.clone(), &config);
         let chain = chain.into();
-        let behind = Behind {
-            disk,
-            health,
-            pending,
-            ledger,
-            segments,
-            manifest,
-            meta,
-            seq,
-            chain,
-            taken,
-        };
-        (
-            Engine {
-                config,
-                writer,
-                behind,
-                view,
-                gauge,
-                lock,
-            },
-            restored,
-        )
+        let behind = Behind { disk, health, pending, ledger, segments, manifest, meta, seq, chain, taken };
+        (Engine { config, writer, behind, view, gauge, lock }, restored)
     }
 }

@@ -104,14 +104,8 @@ impl Pending {
     pub(crate) fn new(meta: Meta, backlog: u64) -> Pending {
         Pending {
             inbox: Mutex::default(),
-            index: Mutex::new(Index {
-                meta,
-                records: BTreeMap::new(),
-            }),
-            queue: Mutex::new(Queue {
-                backlog,
-                ..Queue::default()
-            }),
+            index: Mutex::new(Index { meta, records: BTreeMap::new() }),
+            queue: Mutex::new(Queue { backlog, ..Queue::default() }),
             work: Condvar::new(),
             room: Condvar::new(),
         }
@@ -122,35 +116,21 @@ impl Pending {
         let bytes = batch_bytes(&changes);
         let mut inbox = lock(&self.inbox);
         inbox.last += 1;
-        let batch = Arc::new(Batch {
-            number: inbox.last,
-            changes,
-            bytes,
-        });
+        let batch = Arc::new(Batch { number: inbox.last, changes, bytes });
         inbox.batches.push(batch.clone());
         batch
     }
 
     /// The newest state of a record: `None` if nothing pending changes it, `Some(None)` if it is dropped.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        self.settled()
-            .records
-            .get(key)
-            .map(|slot| slot.value.clone())
+        self.settled().records.get(key).map(|slot| slot.value.clone())
     }
 
     /// Pending records from `from` on until they have about `bytes_max` bytes, and whether these are all.
-    pub(crate) fn page(
-        &self,
-        from: &[u8],
-        bytes_max: usize,
-    ) -> (Vec<(Bytes, Option<Bytes>)>, bool) {
+    pub(crate) fn page(&self, from: &[u8], bytes_max: usize) -> (Vec<(Bytes, Option<Bytes>)>, bool) {
         let index = self.settled();
         let (mut page, mut bytes) = (Vec::new(), 0);
-        for (key, slot) in index
-            .records
-            .range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
-        {
+        for (key, slot) in index.records.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
             if bytes >= bytes_max && !page.is_empty() {
                 return (page, false);
             }
@@ -164,11 +144,7 @@ impl Pending {
     pub(crate) fn push(&self, frame: Durable, mark: usize) {
         let mut queue = lock(&self.queue);
         let before = queue.bytes;
-        let bytes = frame
-            .batches
-            .iter()
-            .map(|batch| batch.weight())
-            .sum::<usize>();
+        let bytes = frame.batches.iter().map(|batch| batch.weight()).sum::<usize>();
         queue.bytes += bytes;
         queue.unsorted += bytes;
         queue.backlog += frame.bytes;
@@ -199,11 +175,7 @@ impl Pending {
         for some in keys.chunks(HOLD_MAX) {
             let mut index = lock(&self.index);
             for key in some {
-                if index
-                    .records
-                    .get(*key)
-                    .is_some_and(|slot| slot.batch <= last)
-                {
+                if index.records.get(*key).is_some_and(|slot| slot.batch <= last) {
                     index.records.remove(*key);
                 }
             }
@@ -238,9 +210,7 @@ impl Pending {
 
     /// Waits until less than this is waiting, or something ended.
     pub(crate) fn wait_for_room(&self, bytes_max: usize, backlog_max: u64) {
-        let full = |queue: &mut Queue| {
-            !queue.ended && (queue.bytes >= bytes_max || queue.backlog >= backlog_max)
-        };
+        let full = |queue: &mut Queue| !queue.ended && (queue.bytes >= bytes_max || queue.backlog >= backlog_max);
         let mut queue = lock(&self.queue);
         if full(&mut queue) {
             queue.called = true;
@@ -251,9 +221,7 @@ impl Pending {
 
     /// Waits until there is something to do, for at most `most`; `false` when something ended.
     pub(crate) fn wait_for_work(&self, mark: usize, backlog: u64, most: Duration) -> bool {
-        let idle = |queue: &mut Queue| {
-            !queue.ended && !queue.called && queue.bytes < mark && queue.backlog < backlog
-        };
+        let idle = |queue: &mut Queue| !queue.ended && !queue.called && queue.bytes < mark && queue.backlog < backlog;
         match self.work.wait_timeout_while(lock(&self.queue), most, idle) {
             Ok((mut queue, _)) => {
                 queue.called = false;
@@ -278,15 +246,7 @@ impl Pending {
         let Index { meta, records } = &mut *index;
         for batch in &batches {
             for change in &batch.changes {
-                apply(meta, change, |key, value| {
-                    drop(records.insert(
-                        key,
-                        Slot {
-                            batch: batch.number,
-                            value,
-                        },
-                    ))
-                });
+                apply(meta, change, |key, value| drop(records.insert(key, Slot { batch: batch.number, value })));
             }
         }
         index
@@ -295,7 +255,5 @@ impl Pending {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing here panics in between, apart from running out of memory, which ends the process.
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -76,10 +76,7 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Repl
         last = Some((file, content, end));
     }
     if let Some(name) = names.values().find(|name| name.id >= from.segment) {
-        return Err(StoreError::damaged(format!(
-            "journal segment {:x} is there, an earlier one is missing",
-            name.id
-        )));
+        return Err(StoreError::damaged(format!("journal segment {:x} is there, an earlier one is missing", name.id)));
     }
     if replayed.last_seq < from.seq {
         let (last, checkpoint) = (replayed.last_seq, from.seq);
@@ -91,13 +88,8 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Repl
         // After a failed sync a system may keep pages it will never write, as if they were clean; only the last frame
         // can be such a one. Written anew, it is durable or the sync fails again. The bytes are the same: a power cut in
         // between tears nothing.
-        let name = replayed
-            .chain
-            .last()
-            .map(|(name, _)| name.file())
-            .unwrap_or_default();
-        file.write_at(end.last_at as u64, &content[end.last_at..end.next])
-            .doing(|| format!("writing {name}"))?;
+        let name = replayed.chain.last().map(|(name, _)| name.file()).unwrap_or_default();
+        file.write_at(end.last_at as u64, &content[end.last_at..end.next]).doing(|| format!("writing {name}"))?;
         file.sync().doing(|| format!("syncing {name}"))?;
     }
     Ok(replayed)
@@ -106,36 +98,22 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Repl
 /// The segments there are.
 pub(crate) fn segments(disk: &dyn Disk) -> Result<BTreeMap<u64, SegmentName>, StoreError> {
     let mut names = BTreeMap::new();
-    for (file, _) in disk
-        .list()
-        .doing(|| "listing the store's directory".into())?
-    {
+    for (file, _) in disk.list().doing(|| "listing the store's directory".into())? {
         let Some(name) = SegmentName::parse(&file) else {
             continue;
         };
         if names.insert(name.id, name).is_some() {
-            return Err(StoreError::damaged(format!(
-                "two journal segments have the id {:x}",
-                name.id
-            )));
+            return Err(StoreError::damaged(format!("two journal segments have the id {:x}", name.id)));
         }
     }
     Ok(names)
 }
 
 fn read(disk: &dyn Disk, name: SegmentName) -> Result<(Box<dyn DiskFile>, Vec<u8>), StoreError> {
-    let mut file = disk
-        .open(&name.file())
-        .doing(|| format!("opening {}", name.file()))?;
-    let content = file
-        .read_all(SEGMENT_BYTES_MAX)
-        .doing(|| format!("reading {}", name.file()))?;
+    let mut file = disk.open(&name.file()).doing(|| format!("opening {}", name.file()))?;
+    let content = file.read_all(SEGMENT_BYTES_MAX).doing(|| format!("reading {}", name.file()))?;
     if content.len() as u64 != name.bytes {
-        return Err(StoreError::damaged(format!(
-            "{} is {} bytes long",
-            name.file(),
-            content.len()
-        )));
+        return Err(StoreError::damaged(format!("{} is {} bytes long", name.file(), content.len())));
     }
     Ok((file, content))
 }
@@ -156,28 +134,14 @@ fn read_frames(
     ended: bool,
     replayed: &mut Replayed,
 ) -> Result<End, StoreError> {
-    let mut end = End {
-        last_at: 0,
-        next: 0,
-    };
+    let mut end = End { last_at: 0, next: 0 };
     while let Ok(at) = u32::try_from(end.next) {
-        let Some(frame) = parse(
-            content,
-            Place {
-                salt,
-                segment: name.id,
-                at,
-            },
-        ) else {
+        let Some(frame) = parse(content, Place { salt, segment: name.id, at }) else {
             break;
         };
         let expected = replayed.last_seq + 1;
         if ended || frame.seq != expected {
-            let what = format!(
-                "{} has frame {} where {expected} should be",
-                name.file(),
-                frame.seq
-            );
+            let what = format!("{} has frame {} where {expected} should be", name.file(), frame.seq);
             return Err(StoreError::damaged(what));
         }
         if at == 0 {
@@ -185,33 +149,17 @@ fn read_frames(
         }
         if frame.seq > checkpoint {
             let Some(batches) = Reader::new(frame.body).batches() else {
-                return Err(StoreError::damaged(format!(
-                    "frame {} is sound but makes no sense",
-                    frame.seq
-                )));
+                return Err(StoreError::damaged(format!("frame {} is sound but makes no sense", frame.seq)));
             };
             let bytes = (frame.next - end.next) as u64;
-            replayed.frames.push(ReplayedFrame {
-                seq: frame.seq,
-                segment: name,
-                bytes,
-                batches,
-            });
+            replayed.frames.push(ReplayedFrame { seq: frame.seq, segment: name, bytes, batches });
         }
         replayed.last_seq = frame.seq;
         replayed.sealed = frame.kind == Kind::Seal;
-        end = End {
-            last_at: end.next,
-            next: frame.next,
-        };
+        end = End { last_at: end.next, next: frame.next };
     }
     if let Some(later) = find(content, end.next, salt, name.id) {
-        let what = format!(
-            "{} is unreadable at byte {}, but frame {} follows",
-            name.file(),
-            end.next,
-            later.seq
-        );
+        let what = format!("{} is unreadable at byte {}, but frame {} follows", name.file(), end.next, later.seq);
         return Err(StoreError::damaged(what));
     }
     Ok(end)

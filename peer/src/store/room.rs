@@ -37,80 +37,41 @@ impl Gauge {
     /// `config` is fitted to the volume.
     pub(crate) fn new(disk: Arc<dyn Disk>, ledger: Arc<Ledger>, config: &StoreConfig) -> Gauge {
         let low_bytes = config.low_bytes.unwrap_or(0);
-        let used_max = config
-            .disk_bytes_max
-            .map(|max| max.saturating_sub(low_bytes));
-        Gauge {
-            disk,
-            ledger,
-            low_bytes,
-            used_max,
-            low: false,
-        }
+        let used_max = config.disk_bytes_max.map(|max| max.saturating_sub(low_bytes));
+        Gauge { disk, ledger, low_bytes, used_max, low: false }
     }
 
     /// Measures. Once low, room counts as low until there is an eighth more than the mark asks for, so that it does not
     /// flicker.
     pub(crate) fn read(&mut self) -> Result<Room, StoreError> {
-        let free = self
-            .disk
-            .space()
-            .doing(|| "measuring the free space".into())?
-            .free;
-        let files = self
-            .disk
-            .list()
-            .doing(|| "listing the store's directory".into())?;
+        let free = self.disk.space().doing(|| "measuring the free space".into())?.free;
+        let files = self.disk.list().doing(|| "listing the store's directory".into())?;
         let used = files.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.ledger.disk_bytes()?;
         let slack = if self.low { self.low_bytes / 8 } else { 0 };
-        self.low =
-            free < self.low_bytes + slack || self.used_max.is_some_and(|max| used + slack > max);
-        Ok(Room {
-            free,
-            used,
-            low: self.low,
-        })
+        self.low = free < self.low_bytes + slack || self.used_max.is_some_and(|max| used + slack > max);
+        Ok(Room { free, used, low: self.low })
     }
 }
 
 /// Frees the ballast if there is less room than it would make: what is low is still enough to open, and the ballast is
 /// for when there is nothing. Before anything else is written.
 pub(crate) fn drop_ballast(disk: &dyn Disk, ballast_bytes: u64) -> Result<(), StoreError> {
-    let free = disk
-        .space()
-        .doing(|| "measuring the free space".into())?
-        .free;
-    let there = disk
-        .list()
-        .doing(|| "listing the store's directory".into())?
-        .iter()
-        .any(|(name, _)| name == BALLAST);
+    let free = disk.space().doing(|| "measuring the free space".into())?.free;
+    let there = disk.list().doing(|| "listing the store's directory".into())?.iter().any(|(name, _)| name == BALLAST);
     if there && free < ballast_bytes {
         tracing::warn!(free, "little room on the disk: the ballast is freed");
-        disk.remove(BALLAST)
-            .doing(|| "removing the ballast".into())?;
-        disk.sync_dir()
-            .doing(|| "syncing the store's directory".into())?;
+        disk.remove(BALLAST).doing(|| "removing the ballast".into())?;
+        disk.sync_dir().doing(|| "syncing the store's directory".into())?;
     }
     Ok(())
 }
 
 /// Lays in ballast if there is none and plenty of room.
 pub(crate) fn take_ballast(disk: &dyn Disk, config: &StoreConfig) -> Result<(), StoreError> {
-    let free = disk
-        .space()
-        .doing(|| "measuring the free space".into())?
-        .free;
-    let files = disk
-        .list()
-        .doing(|| "listing the store's directory".into())?;
-    let there = files
-        .iter()
-        .any(|(name, bytes)| name == BALLAST && *bytes >= config.ballast_bytes);
-    if there
-        || config.ballast_bytes == 0
-        || free < config.low_bytes.unwrap_or(0) + 2 * config.ballast_bytes
-    {
+    let free = disk.space().doing(|| "measuring the free space".into())?.free;
+    let files = disk.list().doing(|| "listing the store's directory".into())?;
+    let there = files.iter().any(|(name, bytes)| name == BALLAST && *bytes >= config.ballast_bytes);
+    if there || config.ballast_bytes == 0 || free < config.low_bytes.unwrap_or(0) + 2 * config.ballast_bytes {
         return Ok(());
     }
     // Bytes that do not compress, for volumes that would.

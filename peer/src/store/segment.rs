@@ -38,10 +38,7 @@ impl SegmentName {
     /// `None` for a file that is no segment.
     pub(crate) fn parse(name: &str) -> Option<SegmentName> {
         let (id, bytes) = name.strip_prefix("journal-")?.split_once('-')?;
-        let name_of = SegmentName {
-            id: u64::from_str_radix(id, 16).ok()?,
-            bytes: bytes.parse().ok()?,
-        };
+        let name_of = SegmentName { id: u64::from_str_radix(id, 16).ok()?, bytes: bytes.parse().ok()? };
         // One spelling only, or two files could claim one id.
         (name_of.file() == name).then_some(name_of)
     }
@@ -74,15 +71,7 @@ struct Pool {
 impl Segments {
     /// Segments of `bytes` bytes, from `next_id` on.
     pub(crate) fn new(disk: Arc<dyn Disk>, bytes: u64, next_id: u64) -> Segments {
-        Segments {
-            disk,
-            bytes,
-            pool: Mutex::new(Pool {
-                next_id,
-                ready: VecDeque::new(),
-                retired: Vec::new(),
-            }),
-        }
+        Segments { disk, bytes, pool: Mutex::new(Pool { next_id, ready: VecDeque::new(), retired: Vec::new() }) }
     }
 
     /// The usual length.
@@ -96,10 +85,7 @@ impl Segments {
         if pool.ready.len() >= READY_MAX || name.id != pool.next_id || name.bytes < self.bytes {
             return Ok(false);
         }
-        let file = self
-            .disk
-            .open(&name.file())
-            .doing(|| format!("opening {}", name.file()))?;
+        let file = self.disk.open(&name.file()).doing(|| format!("opening {}", name.file()))?;
         pool.next_id += 1;
         pool.ready.push_back(Segment { name, file });
         Ok(true)
@@ -121,11 +107,7 @@ impl Segments {
 
     /// The next segment, with room for at least `bytes_min`. Waits while one is being made.
     pub(crate) fn take(&self, bytes_min: u64) -> Result<Segment, StoreError> {
-        let bytes = if bytes_min <= self.bytes {
-            self.bytes
-        } else {
-            bytes_min.next_multiple_of(4096)
-        };
+        let bytes = if bytes_min <= self.bytes { self.bytes } else { bytes_min.next_multiple_of(4096) };
         let mut pool = self.pool();
         match pool.ready.pop_front() {
             Some(ready) if ready.name.bytes >= bytes_min => return Ok(ready),
@@ -134,18 +116,10 @@ impl Segments {
                 // made ahead are made again later.
                 pool.next_id = short.name.id;
                 let later = std::mem::take(&mut pool.ready);
-                for name in [short]
-                    .iter()
-                    .chain(&later)
-                    .map(|segment| segment.name.file())
-                {
-                    self.disk
-                        .remove(&name)
-                        .doing(|| format!("removing {name}"))?;
+                for name in [short].iter().chain(&later).map(|segment| segment.name.file()) {
+                    self.disk.remove(&name).doing(|| format!("removing {name}"))?;
                 }
-                self.disk
-                    .sync_dir()
-                    .doing(|| "syncing the store's directory".into())?;
+                self.disk.sync_dir().doing(|| "syncing the store's directory".into())?;
             }
             None => (),
         }
@@ -159,54 +133,35 @@ impl Segments {
             pool.retired.push(name);
             return Ok(());
         }
-        self.disk
-            .remove(&name.file())
-            .doing(|| format!("removing {}", name.file()))
+        self.disk.remove(&name.file()).doing(|| format!("removing {}", name.file()))
     }
 
     fn make(&self, pool: &mut Pool, bytes: u64) -> Result<Segment, StoreError> {
-        let name = SegmentName {
-            id: pool.next_id,
-            bytes,
-        };
+        let name = SegmentName { id: pool.next_id, bytes };
         let file = name.file();
-        let used = pool
-            .retired
-            .iter()
-            .position(|retired| retired.bytes == bytes);
+        let used = pool.retired.iter().position(|retired| retired.bytes == bytes);
         let opened = match used {
             Some(used) => {
                 let old = pool.retired.swap_remove(used).file();
-                self.disk
-                    .rename(&old, &file)
-                    .doing(|| format!("renaming {old} to {file}"))?;
+                self.disk.rename(&old, &file).doing(|| format!("renaming {old} to {file}"))?;
                 self.disk.open(&file).doing(|| format!("opening {file}"))?
             }
             None => {
-                let mut opened = self
-                    .disk
-                    .create(TEMPORARY)
-                    .doing(|| format!("creating {file}"))?;
+                let mut opened = self.disk.create(TEMPORARY).doing(|| format!("creating {file}"))?;
                 fill(&mut *opened, bytes, |_| ()).doing(|| format!("writing {file} ahead"))?;
                 opened.sync().doing(|| format!("syncing {file}"))?;
-                self.disk
-                    .rename(TEMPORARY, &file)
-                    .doing(|| format!("renaming {TEMPORARY} to {file}"))?;
+                self.disk.rename(TEMPORARY, &file).doing(|| format!("renaming {TEMPORARY} to {file}"))?;
                 opened
             }
         };
-        self.disk
-            .sync_dir()
-            .doing(|| "syncing the store's directory".into())?;
+        self.disk.sync_dir().doing(|| "syncing the store's directory".into())?;
         pool.next_id += 1;
         Ok(Segment { name, file: opened })
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
         // A panic in between leaves at worst a file that the next start removes.
-        self.pool
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.pool.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -216,19 +171,12 @@ mod tests {
 
     #[test]
     fn names_have_one_spelling() {
-        let name = SegmentName {
-            id: 0x1f,
-            bytes: 4096,
-        };
+        let name = SegmentName { id: 0x1f, bytes: 4096 };
         assert_eq!(name.file(), "journal-000000000000001f-4096");
         assert_eq!(SegmentName::parse(&name.file()), Some(name));
-        for other in [
-            "journal-1f-4096",
-            "journal-000000000000001F-4096",
-            "journal-000000000000001f-+4096",
-            "journal-",
-            "x",
-        ] {
+        for other in
+            ["journal-1f-4096", "journal-000000000000001F-4096", "journal-000000000000001f-+4096", "journal-", "x"]
+        {
             assert_eq!(SegmentName::parse(other), None, "{other}");
         }
     }

@@ -22,11 +22,7 @@ impl Sum {
         hasher.update(value);
         let mut hash = [0; 16];
         hasher.finalize_xof().fill(&mut hash);
-        Sum {
-            records: 1,
-            bytes: (key.len() + value.len()) as u64,
-            hash: u128::from_le_bytes(hash),
-        }
+        Sum { records: 1, bytes: (key.len() + value.len()) as u64, hash: u128::from_le_bytes(hash) }
     }
 
     // Everything wraps: while a set is not yet verified, its sum may be any number, and is compared, not believed.
@@ -50,10 +46,6 @@ impl Sum {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Sum> {
-        Some(Sum {
-            records: reader.u64()?,
-            bytes: reader.u64()?,
-            hash: reader.u128()?,
-        })
+        Some(Sum { records: reader.u64()?, bytes: reader.u64()?, hash: reader.u128()? })
     }
 }

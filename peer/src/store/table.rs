@@ -15,12 +15,7 @@ pub trait Table: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError>;
     /// Entries from `from` on and before `to`, in order, until their bytes reach `bytes_max` (at least one, if there is
     /// one).
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        bytes_max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, TableError>;
+    fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError>;
     /// Sets (`Some`) and drops (`None`) entries: all or nothing, also over a power cut.
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError>;
     /// Makes everything applied so far durable. An error of the kind `StorageFull` says that something could not be
@@ -54,11 +49,9 @@ pub enum TableError {
 impl TableError {
     pub(crate) fn doing(self, doing: &str) -> StoreError {
         match self {
-            TableError::Io(error) => StoreError::Io {
-                doing: doing.into(),
-                cause: error.to_string(),
-                kind: error.kind(),
-            },
+            TableError::Io(error) => {
+                StoreError::Io { doing: doing.into(), cause: error.to_string(), kind: error.kind() }
+            }
             TableError::Damaged(what) => StoreError::damaged(format!("{doing}: {what}")),
         }
     }
@@ -75,13 +68,8 @@ pub(crate) fn seal(key: &[u8], value: &[u8]) -> Bytes {
 /// The value, if the checksum fits.
 pub(crate) fn unseal(key: &[u8], sealed: &Bytes) -> Result<Bytes, StoreError> {
     match sealed.split_first_chunk::<4>() {
-        Some((crc, value)) if u32::from_le_bytes(*crc) == checksum(key, value) => {
-            Ok(sealed.slice(4..))
-        }
-        _ => Err(StoreError::damaged(format!(
-            "the table's entry {} fails its checksum",
-            key.escape_ascii()
-        ))),
+        Some((crc, value)) if u32::from_le_bytes(*crc) == checksum(key, value) => Ok(sealed.slice(4..)),
+        _ => Err(StoreError::damaged(format!("the table's entry {} fails its checksum", key.escape_ascii()))),
     }
 }
 

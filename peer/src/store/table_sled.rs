@@ -21,38 +21,25 @@ pub struct SledTables {
 impl SledTables {
     /// The database in `path`, with a cache of about so many bytes.
     pub fn new(path: impl Into<PathBuf>, cache_bytes: u64) -> SledTables {
-        SledTables {
-            path: path.into(),
-            cache_bytes,
-        }
+        SledTables { path: path.into(), cache_bytes }
     }
 }
 
 impl Tables for SledTables {
     fn open(&self) -> Result<Box<dyn Table>, TableError> {
         contained(|| {
-            let db = sled::Config::new()
-                .path(&self.path)
-                .cache_capacity(self.cache_bytes)
-                .flush_every_ms(None)
-                .open()?;
+            let db =
+                sled::Config::new().path(&self.path).cache_capacity(self.cache_bytes).flush_every_ms(None).open()?;
             Ok(db)
         })
         .and_then(|db| {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(self.path.join("db"))?;
+            let file = OpenOptions::new().read(true).write(true).open(self.path.join("db"))?;
             // The directory's own entries too: the database's name, and the snapshots' that sled writes.
             File::open(&self.path)?.sync_all()?;
             if let Some(parent) = self.path.parent() {
                 File::open(parent)?.sync_all()?;
             }
-            Ok(Box::new(SledTable {
-                db,
-                file,
-                path: self.path.clone(),
-            }) as Box<dyn Table>)
+            Ok(Box::new(SledTable { db, file, path: self.path.clone() }) as Box<dyn Table>)
         })
     }
 
@@ -77,20 +64,10 @@ struct SledTable {
 
 impl Table for SledTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
-        contained(|| {
-            Ok(self
-                .db
-                .get(key)?
-                .map(|value| Bytes::copy_from_slice(&value)))
-        })
+        contained(|| Ok(self.db.get(key)?.map(|value| Bytes::copy_from_slice(&value))))
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        bytes_max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+    fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
         contained(|| {
             let (mut found, mut bytes) = (Vec::new(), 0);
             for entry in self.db.range(from..to) {
@@ -154,9 +131,7 @@ fn contained<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, Tabl
         Ok(Err(other)) => Err(TableError::Damaged(format!("sled: {other}"))),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("no words");
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
             Err(TableError::Damaged(format!("sled panicked: {text}")))
         }
     }

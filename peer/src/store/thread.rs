@@ -78,36 +78,18 @@ pub struct StoreThread {
 
 enum Read {
     Load(Bytes),
-    Scan {
-        token: u64,
-        from: Bytes,
-        bytes_max: usize,
-    },
+    Scan { token: u64, from: Bytes, bytes_max: usize },
 }
 
 impl StoreThread {
     /// Starts the threads. `tell` is called from all of them and must not wait for the loop: the loop may be waiting for
     /// a place in the store's queue.
-    pub fn start(
-        engine: Engine,
-        tell: impl Fn(StoreEvent) + Send + Sync + 'static,
-    ) -> Result<StoreThread, StoreError> {
-        let Engine {
-            config,
-            writer,
-            behind,
-            view,
-            gauge,
-            lock,
-        } = engine;
+    pub fn start(engine: Engine, tell: impl Fn(StoreEvent) + Send + Sync + 'static) -> Result<StoreThread, StoreError> {
+        let Engine { config, writer, behind, view, gauge, lock } = engine;
         let pending = view.pending.clone();
         let stop = AtomicBool::new(false);
-        let report = Arc::new(Report {
-            tell: Box::new(tell),
-            told: AtomicBool::new(false),
-            stop,
-            pending: pending.clone(),
-        });
+        let report =
+            Arc::new(Report { tell: Box::new(tell), told: AtomicBool::new(false), stop, pending: pending.clone() });
         let (commits, to_commit) = sync_channel(COMMITS_MAX);
         let (reads, to_read) = sync_channel(READS_MAX);
         let mut thread = StoreThread {
@@ -123,19 +105,11 @@ impl StoreThread {
         };
         // One that does not start: those started before are stopped as `thread` is dropped.
         let limits = config.clone();
-        thread.writer = Some(spawn("journal", &report, move |report| {
-            commit_all(writer, &to_commit, &limits, report)
-        })?);
-        thread.behind = Some(spawn("behind", &report, move |report| {
-            write_behind(behind, gauge, &config, report)
-        })?);
+        thread.writer = Some(spawn("journal", &report, move |report| commit_all(writer, &to_commit, &limits, report))?);
+        thread.behind = Some(spawn("behind", &report, move |report| write_behind(behind, gauge, &config, report))?);
         let reader = view.clone();
-        thread.others.push(spawn("read", &report, move |report| {
-            read_all(&reader, &to_read, report)
-        })?);
-        thread.others.push(spawn("verify", &report, move |report| {
-            verify_all(&view, report)
-        })?);
+        thread.others.push(spawn("read", &report, move |report| read_all(&reader, &to_read, report))?);
+        thread.others.push(spawn("verify", &report, move |report| verify_all(&view, report))?);
         Ok(thread)
     }
 
@@ -164,11 +138,7 @@ impl StoreThread {
 
     /// Lists records from `from` on, until they have about `bytes_max` bytes, as of all batches handed out before.
     pub fn scan(&self, token: u64, from: Bytes, bytes_max: usize) {
-        self.read(Read::Scan {
-            token,
-            from,
-            bytes_max,
-        });
+        self.read(Read::Scan { token, from, bytes_max });
     }
 
     /// A clean stop: everything handed out becomes durable, then the store is sealed. No event follows its return.
@@ -286,20 +256,12 @@ fn commit_all(
                 bytes += batch.bytes;
                 staged.push(batch);
             }
-            next = if bytes < COMMIT_BYTES_MAX {
-                to_commit.try_recv().ok()
-            } else {
-                None
-            };
+            next = if bytes < COMMIT_BYTES_MAX { to_commit.try_recv().ok() } else { None };
         }
         if !failed {
-            writer
-                .pending
-                .wait_for_room(config.pending_bytes_max, config.backlog_bytes_max());
+            writer.pending.wait_for_room(config.pending_bytes_max, config.backlog_bytes_max());
             match writer.commit(&staged) {
-                Ok(()) => token
-                    .into_iter()
-                    .for_each(|token| (report.tell)(StoreEvent::Persisted(token))),
+                Ok(()) => token.into_iter().for_each(|token| (report.tell)(StoreEvent::Persisted(token))),
                 Err(error) => {
                     report.failed(error);
                     failed = true; // And goes on taking in, so that the loop does not wait for ever.
@@ -312,12 +274,7 @@ fn commit_all(
 }
 
 /// The write-behind's thread.
-fn write_behind(
-    mut behind: Behind,
-    mut gauge: Gauge,
-    config: &StoreConfig,
-    report: &Report,
-) -> Behind {
+fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, report: &Report) -> Behind {
     let (mut low, mut drained) = (false, Instant::now());
     let mut measured = None::<Instant>;
     let mark = config.behind_mark();
@@ -327,8 +284,7 @@ fn write_behind(
             behind.pending.settle();
             let (bytes, backlog) = behind.pending.sizes();
             // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
-            let crowded =
-                behind.chain.len() as u64 > config.checkpoint_bytes / config.segment_bytes + 2;
+            let crowded = behind.chain.len() as u64 > config.checkpoint_bytes / config.segment_bytes + 2;
             let due = backlog >= config.checkpoint_bytes || crowded;
             if bytes >= mark || due || drained.elapsed() >= BEHIND_MAX {
                 // To the end of what waits now, in portions: a segment may be asked for in between.
@@ -357,11 +313,7 @@ fn write_behind(
             }
             Ok(())
         })();
-        if report.value(worked).is_none()
-            || !behind
-                .pending
-                .wait_for_work(mark, config.checkpoint_bytes, TICK)
-        {
+        if report.value(worked).is_none() || !behind.pending.wait_for_work(mark, config.checkpoint_bytes, TICK) {
             return behind;
         }
     }
@@ -373,23 +325,11 @@ fn read_all(view: &View, to_read: &Receiver<Read>, report: &Report) {
         let event = match read {
             Read::Load(record_key) => {
                 let loaded = view.load(&record_key);
-                report
-                    .value(loaded)
-                    .map(|record| StoreEvent::Loaded { record_key, record })
+                report.value(loaded).map(|record| StoreEvent::Loaded { record_key, record })
             }
-            Read::Scan {
-                token,
-                from,
-                bytes_max,
-            } => {
+            Read::Scan { token, from, bytes_max } => {
                 let scanned = view.scan(&from, bytes_max);
-                report
-                    .value(scanned)
-                    .map(|(records, done)| StoreEvent::Scanned {
-                        token,
-                        records,
-                        done,
-                    })
+                report.value(scanned).map(|(records, done)| StoreEvent::Scanned { token, records, done })
             }
         };
         if report.stop.load(Ordering::Acquire) {

@@ -14,12 +14,7 @@ struct Alone(mpsc::Sender<Vec<Request>>);
 
 impl Backend for Alone {
     fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected> {
-        self.0
-            .send(batch)
-            .map_err(|mpsc::SendError(batch)| Rejected {
-                batch,
-                why: Refusal::Stopping,
-            })
+        self.0.send(batch).map_err(|mpsc::SendError(batch)| Rejected { batch, why: Refusal::Stopping })
     }
 }
 
@@ -33,11 +28,7 @@ pub fn start(router: &Arc<Router>) -> Arc<dyn Backend> {
         let now = || {
             let time = Time(started.elapsed().as_nanos() as u64);
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            Now {
-                time,
-                awake: time,
-                wall: WallMillis(wall.as_millis() as u64),
-            }
+            Now { time, awake: time, wall: WallMillis(wall.as_millis() as u64) }
         };
         let mut config = NodeConfig::new(PeerKey([1; 32]), Incarnation(1));
         config.found = true;
@@ -71,8 +62,6 @@ pub fn start(router: &Arc<Router>) -> Arc<dyn Backend> {
             }
         }
     });
-    is_ready
-        .recv_timeout(Duration::from_secs(30))
-        .expect("a node alone serves");
+    is_ready.recv_timeout(Duration::from_secs(30)).expect("a node alone serves");
     Arc::new(Alone(sender))
 }

@@ -6,14 +6,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use group::op::{
-    Answer, Condition, ExpireOnly, Expiry, Op, OpError, Read, Refusal, Unfit, Version,
-};
+use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, OpError, Read, Refusal, Unfit, Version};
 use node::{Request, RequestId};
 use peer::resp::{Backend, Rejected, Replies, Router};
-use peer::status::{
-    Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource,
-};
+use peer::status::{Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource};
 
 /// How the backend behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,17 +40,9 @@ pub struct Memory {
 impl Backend for Memory {
     fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected> {
         if self.full {
-            return Err(Rejected {
-                batch,
-                why: Refusal::Busy,
-            });
+            return Err(Rejected { batch, why: Refusal::Busy });
         }
-        self.sender
-            .send(batch)
-            .map_err(|mpsc::SendError(batch)| Rejected {
-                batch,
-                why: Refusal::Stopping,
-            })
+        self.sender.send(batch).map_err(|mpsc::SendError(batch)| Rejected { batch, why: Refusal::Stopping })
     }
 }
 
@@ -63,10 +51,7 @@ pub fn start(router: &Arc<Router>, manner: Manner) -> Arc<dyn Backend> {
     let (sender, receiver) = mpsc::channel();
     let replies = router.replies();
     std::thread::spawn(move || work(&receiver, replies, manner));
-    Arc::new(Memory {
-        sender,
-        full: manner == Manner::Full,
-    })
+    Arc::new(Memory { sender, full: manner == Manner::Full })
 }
 
 fn work(receiver: &mpsc::Receiver<Vec<Request>>, mut replies: Replies, manner: Manner) {
@@ -84,9 +69,7 @@ fn work(receiver: &mpsc::Receiver<Vec<Request>>, mut replies: Replies, manner: M
     let mut late: Vec<(Instant, RequestId, Result<Answer, OpError>)> = Vec::new();
     let mut count = 0;
     loop {
-        let wait = late
-            .first()
-            .map(|(at, ..)| at.saturating_duration_since(Instant::now()));
+        let wait = late.first().map(|(at, ..)| at.saturating_duration_since(Instant::now()));
         let mut batch = match receiver.recv_timeout(wait.unwrap_or(Duration::from_secs(3600))) {
             Ok(batch) => batch,
             Err(mpsc::RecvTimeoutError::Timeout) => Vec::new(),
@@ -119,18 +102,12 @@ fn work(receiver: &mpsc::Receiver<Vec<Request>>, mut replies: Replies, manner: M
                     }
                 }
             }
-            Manner::Slow(by) => late.extend(
-                done.into_iter()
-                    .map(|(id, result)| (Instant::now() + by, id, result)),
-            ),
-            _ => done
-                .into_iter()
-                .for_each(|(id, result)| replies.push(id, result)),
+            Manner::Slow(by) => late.extend(done.into_iter().map(|(id, result)| (Instant::now() + by, id, result))),
+            _ => done.into_iter().for_each(|(id, result)| replies.push(id, result)),
         }
         let now = Instant::now();
         let ripe = late.partition_point(|(at, ..)| *at <= now);
-        late.drain(..ripe)
-            .for_each(|(_, id, result)| replies.push(id, result));
+        late.drain(..ripe).for_each(|(_, id, result)| replies.push(id, result));
         replies.flush();
     }
 }
@@ -169,11 +146,7 @@ impl Map {
 
     fn apply(&mut self, key: &[u8], op: Op) -> Answer {
         let now = wall();
-        if self
-            .entries
-            .get(key)
-            .is_some_and(|entry| entry.deadline.is_some_and(|deadline| deadline <= now))
-        {
+        if self.entries.get(key).is_some_and(|entry| entry.deadline.is_some_and(|deadline| deadline <= now)) {
             self.entries.remove(key);
         }
         let old = self.entries.get(key).cloned();
@@ -187,18 +160,10 @@ impl Map {
                 Read::TimeToLive => Answer::Integer(match old {
                     None => -2,
                     Some(Entry { deadline: None, .. }) => -1,
-                    Some(Entry {
-                        deadline: Some(deadline),
-                        ..
-                    }) => (deadline - now) as i64,
+                    Some(Entry { deadline: Some(deadline), .. }) => (deadline - now) as i64,
                 }),
             },
-            Op::Set {
-                value: new,
-                condition,
-                expiry,
-                get,
-            } => {
+            Op::Set { value: new, condition, expiry, get } => {
                 let met = holds(&condition, old.as_ref());
                 if met {
                     let deadline = deadline(expiry, old.as_ref(), now);
@@ -245,11 +210,7 @@ impl Map {
                 let Some(sum) = number.checked_add(by) else {
                     return Answer::Unfit(Unfit::Overflow);
                 };
-                self.put(
-                    key,
-                    sum.to_string().into(),
-                    old.and_then(|entry| entry.deadline),
-                );
+                self.put(key, sum.to_string().into(), old.and_then(|entry| entry.deadline));
                 Answer::Integer(sum)
             }
             Op::Expire { expiry, only } => {
@@ -261,12 +222,8 @@ impl Map {
                     ExpireOnly::Always => expiry != Expiry::Clear || entry.deadline.is_some(),
                     ExpireOnly::Without => entry.deadline.is_none(),
                     ExpireOnly::With => entry.deadline.is_some(),
-                    ExpireOnly::Later => entry
-                        .deadline
-                        .is_some_and(|old| new.is_none_or(|new| new > old)),
-                    ExpireOnly::Earlier => entry
-                        .deadline
-                        .is_none_or(|old| new.is_some_and(|new| new < old)),
+                    ExpireOnly::Later => entry.deadline.is_some_and(|old| new.is_none_or(|new| new > old)),
+                    ExpireOnly::Earlier => entry.deadline.is_none_or(|old| new.is_some_and(|new| new < old)),
                 };
                 if !met {
                     return Answer::NotMet;
@@ -286,18 +243,8 @@ impl Map {
 
     fn put(&mut self, key: &[u8], value: Bytes, deadline: Option<u64>) {
         self.clock += 1;
-        let version = Version {
-            generation: 1,
-            timestamp: self.clock,
-        };
-        self.entries.insert(
-            key.to_vec(),
-            Entry {
-                value,
-                deadline,
-                version,
-            },
-        );
+        let version = Version { generation: 1, timestamp: self.clock };
+        self.entries.insert(key.to_vec(), Entry { value, deadline, version });
     }
 }
 
@@ -322,9 +269,7 @@ fn deadline(expiry: Expiry, old: Option<&Entry>, now: u64) -> Option<u64> {
 }
 
 fn wall() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_millis() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
 /// A status to show.
@@ -341,21 +286,14 @@ impl StatusSource for Alone {
             groups: vec![GroupStatus {
                 id: "7".repeat(32),
                 epoch: 3,
-                range: RangeStatus {
-                    start: zero.clone(),
-                    end: zero.clone(),
-                },
+                range: RangeStatus { start: zero.clone(), end: zero.clone() },
                 members: vec![MemberStatus {
                     peer_id: "12D3KooWAlone".into(),
                     role: "leader".into(),
                     ..Default::default()
                 }],
                 leader: Some("12D3KooWAlone".into()),
-                primaries: vec![PrimaryStatus {
-                    start: zero.clone(),
-                    end: zero,
-                    peer_id: "12D3KooWAlone".into(),
-                }],
+                primaries: vec![PrimaryStatus { start: zero.clone(), end: zero, peer_id: "12D3KooWAlone".into() }],
                 ..GroupStatus::default()
             }],
             ..Status::default()
@@ -363,13 +301,6 @@ impl StatusSource for Alone {
     }
 
     fn readiness(&self) -> Readiness {
-        Readiness {
-            ready: true,
-            checks: vec![Check {
-                name: "group".into(),
-                ok: true,
-                detail: "alone".into(),
-            }],
-        }
+        Readiness { ready: true, checks: vec![Check { name: "group".into(), ok: true, detail: "alone".into() }] }
     }
 }

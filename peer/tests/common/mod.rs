@@ -1,9 +1,5 @@
 //! What several tests of the outside share.
-#![allow(
-    dead_code,
-    missing_docs,
-    reason = "each test uses its own part of this"
-)]
+#![allow(dead_code, missing_docs, reason = "each test uses its own part of this")]
 
 pub mod alone;
 pub mod memory;
@@ -41,15 +37,8 @@ impl Server {
         Server::around(alone::start, Settings::default())
     }
 
-    fn around(
-        backend: impl FnOnce(&Arc<Router>) -> Arc<dyn Backend>,
-        settings: Settings,
-    ) -> Server {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
+    fn around(backend: impl FnOnce(&Arc<Router>) -> Arc<dyn Backend>, settings: Settings) -> Server {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let router = Router::new();
         let shared = Arc::new(Shared {
             backend: backend(&router),
@@ -60,17 +49,10 @@ impl Server {
             started: Instant::now(),
         });
         let (stop, stopped) = watch::channel(false);
-        let listener = runtime
-            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
-            .unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let served = Some(runtime.spawn(serve(listener, shared, stopped)));
-        Server {
-            address,
-            stop,
-            runtime: Some(runtime),
-            served,
-        }
+        Server { address, stop, runtime: Some(runtime), served }
     }
 
     pub fn client(&self) -> Client {
@@ -80,11 +62,7 @@ impl Server {
     /// Stops politely: returns when all that was asked is answered.
     pub fn stop(mut self) {
         self.stop.send(true).unwrap();
-        self.runtime
-            .take()
-            .unwrap()
-            .block_on(self.served.take().unwrap())
-            .unwrap();
+        self.runtime.take().unwrap().block_on(self.served.take().unwrap()).unwrap();
     }
 }
 
@@ -105,14 +83,9 @@ pub struct Client {
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client {
-            stream,
-            buffer: Vec::new(),
-        }
+        Client { stream, buffer: Vec::new() }
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -128,8 +101,7 @@ impl Client {
     /// An inline command and its answer with line ends escaped.
     pub fn line(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
-        self.answer()
-            .map_or("<end>".into(), |answer| answer.escape_ascii().to_string())
+        self.answer().map_or("<end>".into(), |answer| answer.escape_ascii().to_string())
     }
 
     pub fn answer(&mut self) -> Option<Vec<u8>> {
@@ -140,11 +112,7 @@ impl Client {
             let mut chunk = [0; 64 * 1024];
             match self.stream.read(&mut chunk) {
                 Ok(0) => {
-                    assert!(
-                        self.buffer.is_empty(),
-                        "half an answer: {}",
-                        self.buffer.escape_ascii()
-                    );
+                    assert!(self.buffer.is_empty(), "half an answer: {}", self.buffer.escape_ascii());
                     return None;
                 }
                 Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
@@ -168,17 +136,11 @@ pub fn command(words: &[&[u8]]) -> Vec<u8> {
 /// The length of the first whole answer in a buffer.
 fn frame(buffer: &[u8]) -> Option<usize> {
     let line = buffer.windows(2).position(|two| two == b"\r\n")? + 2;
-    let number = || {
-        std::str::from_utf8(&buffer[1..line - 2])
-            .unwrap()
-            .parse::<i64>()
-            .unwrap()
-    };
+    let number = || std::str::from_utf8(&buffer[1..line - 2]).unwrap().parse::<i64>().unwrap();
     let items = match buffer[0] {
         b'$' | b'=' => {
-            return usize::try_from(number()).map_or(Some(line), |n| {
-                (buffer.len() >= line + n + 2).then_some(line + n + 2)
-            });
+            return usize::try_from(number())
+                .map_or(Some(line), |n| (buffer.len() >= line + n + 2).then_some(line + n + 2));
         }
         b'*' | b'~' => number().max(0),
         b'%' => number() * 2,

@@ -16,10 +16,7 @@ pub fn program() -> PathBuf {
         path.pop();
     }
     path.push("examples/stand_in");
-    assert!(
-        path.exists(),
-        "not built: run cargo build -p peer --example stand_in"
-    );
+    assert!(path.exists(), "not built: run cargo build -p peer --example stand_in");
     path
 }
 
@@ -60,55 +57,27 @@ pub struct Peer {
 
 impl Peer {
     pub fn start(more: &[&str]) -> Peer {
-        Peer::with(
-            command(&[
-                "run",
-                "--new",
-                "--resp",
-                "127.0.0.1:0",
-                "--http",
-                "127.0.0.1:0",
-            ]),
-            more,
-        )
+        Peer::with(command(&["run", "--new", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]), more)
     }
 
     pub fn with(mut command: Command, more: &[&str]) -> Peer {
-        let mut child = command
-            .args(["--output", "json"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child =
+            command.args(["--output", "json"]).args(more).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
-        let ready: serde_json::Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
         let address = |name: &str| ready[name].as_str().unwrap_or("off").to_owned();
-        Peer {
-            resp: address("resp"),
-            http: address("http"),
-            child,
-            out,
-        }
+        Peer { resp: address("resp"), http: address("http"), child, out }
     }
 
     /// One client command against it.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        command(arguments)
-            .env("SCATTER_ADDR", &self.resp)
-            .env("SCATTER_HTTP", &self.http)
-            .output()
-            .unwrap()
+        command(arguments).env("SCATTER_ADDR", &self.resp).env("SCATTER_HTTP", &self.http).output().unwrap()
     }
 
     pub fn get(&self, path: &str) -> (u16, String) {
-        http(
-            &self.http,
-            &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
-        )
+        http(&self.http, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
     }
 }
 
@@ -121,17 +90,11 @@ impl Drop for Peer {
 
 pub fn http(address: &str, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let code = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .unwrap_or(0);
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     (code, answer)
 }
 

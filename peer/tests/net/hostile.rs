@@ -31,28 +31,19 @@ fn impatient() -> NetConfig {
 
 /// The victim still takes part in the network.
 fn still_serves(victim: &mut Peer) {
-    let mut friend = start(NetConfig {
-        join: vec![victim.door()],
-        ..config()
-    });
+    let mut friend = start(NetConfig { join: vec![victim.door()], ..config() });
     friend.wait_up(victim.key());
     victim.wait_up(friend.key());
     let key = friend.key();
     friend.send(victim.key(), Class::Data, "are you there?");
-    victim.wait("a frame", |victim| {
-        victim.texts(key, Class::Data) == ["are you there?"]
-    });
+    victim.wait("a frame", |victim| victim.texts(key, Class::Data) == ["are you there?"]);
     drop(friend);
     victim.wait_down(key);
 }
 
 fn nobody_is_left(victim: &Peer) {
-    eventually("the connections are closed", || {
-        victim.handle().stats().connections == 0
-    });
-    eventually("nobody is remembered", || {
-        victim.handle().stats().peers.is_empty()
-    });
+    eventually("the connections are closed", || victim.handle().stats().connections == 0);
+    eventually("nobody is remembered", || victim.handle().stats().peers.is_empty());
 }
 
 /// Bytes without a pattern, the same in every run.
@@ -95,9 +86,7 @@ fn noise_on_the_port_is_hung_up_on() {
 #[test]
 fn connections_that_say_nothing_do_not_stay() {
     let mut victim = start(impatient());
-    let mut silent: Vec<TcpStream> = (0..300)
-        .map(|_| TcpStream::connect(socket(&victim)).unwrap())
-        .collect();
+    let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(socket(&victim)).unwrap()).collect();
     let began = Instant::now();
     still_serves(&mut victim);
     for stream in &mut silent {
@@ -121,11 +110,7 @@ struct Raw {
 
 impl Raw {
     fn connect(victim: &Peer) -> Raw {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let keypair = libp2p::identity::Keypair::generate_ed25519();
         let key = peer_key_of(&keypair.public().to_peer_id()).unwrap();
         let (open, mut requests) = mpsc::channel::<tokio::sync::oneshot::Sender<SubstreamBox>>(200);
@@ -137,10 +122,7 @@ impl Raw {
                 .authenticate(noise::Config::new(&keypair).unwrap())
                 .multiplex(yamux::Config::default())
                 .boxed();
-            let options = DialOpts {
-                role: Endpoint::Dialer,
-                port_use: PortUse::New,
-            };
+            let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
             transport.dial(address, options).unwrap().await.unwrap().1
         });
         runtime.spawn(async move {
@@ -175,13 +157,7 @@ impl Raw {
             })
             .await;
         });
-        Raw {
-            runtime,
-            open,
-            theirs,
-            held: Vec::new(),
-            key,
-        }
+        Raw { runtime, open, theirs, held: Vec::new(), key }
     }
 
     /// Opens a stream and says what follows `/scatter/1`.
@@ -195,9 +171,7 @@ impl Raw {
             let (tx, rx) = tokio::sync::oneshot::channel();
             self.open.send(tx).await.ok()?;
             let mut stream = rx.await.ok()?;
-            let _ = stream
-                .write_all(b"\x13/multistream/1.0.0\n\x0b/scatter/1\n")
-                .await;
+            let _ = stream.write_all(b"\x13/multistream/1.0.0\n\x0b/scatter/1\n").await;
             let _ = stream.write_all(bytes).await;
             let _ = stream.flush().await;
             Some(stream)
@@ -241,10 +215,7 @@ impl Raw {
                     held.push(stream);
                     continue;
                 }
-                stream
-                    .write_all(b"\x13/multistream/1.0.0\n\x0b/scatter/1\n")
-                    .await
-                    .unwrap();
+                stream.write_all(b"\x13/multistream/1.0.0\n\x0b/scatter/1\n").await.unwrap();
                 let mut len = [0; 2];
                 stream.read_exact(&mut len).await.unwrap();
                 let mut heard = vec![0; usize::from(u16::from_le_bytes(len))];
@@ -262,9 +233,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        let other = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
         std::mem::replace(&mut self.runtime, other).shutdown_background();
     }
 }
@@ -288,9 +257,7 @@ fn a_hello_by_hand_is_accepted_and_frames_follow() {
     let answer = raw.hear(&mut stream);
     assert_eq!((&answer[..4], answer.last()), (&[1, 0, 0, 0][..], Some(&0)));
     raw.say_on(&mut stream, b"\x02\0\0\0hi\0\0\0\0");
-    victim.wait("frames", |victim| {
-        victim.texts(raw.key, Class::Data) == ["hi", ""]
-    });
+    victim.wait("frames", |victim| victim.texts(raw.key, Class::Data) == ["hi", ""]);
     assert_eq!(victim.ups(raw.key), 1);
     // It answers no ping, nor any hello.
     victim.wait_down(raw.key);
@@ -304,9 +271,7 @@ fn a_hello_of_another_version_is_answered_with_a_refusal() {
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&[6, 0, 77, 0, 1, 2, 3, 4]);
     assert_eq!(raw.hear(&mut stream), [1, 0, 1, Refusal::Version as u8]);
-    victim.wait("a refusal", |victim| {
-        victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Us)]
-    });
+    victim.wait("a refusal", |victim| victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Us)]);
     nobody_is_left(&victim);
     assert_eq!(victim.ups(raw.key), 0);
 }
@@ -314,14 +279,9 @@ fn a_hello_of_another_version_is_answered_with_a_refusal() {
 #[test]
 fn hellos_that_are_none_are_counted_and_hung_up_on() {
     let mut victim = start(impatient());
-    for (i, bytes) in [
-        &b"\xff\xff\x01\0"[..],
-        b"\0\0\x01\0",
-        b"\x06\0\x01\0\xff\xff\xff\xff",
-        &noise_bytes(1, 1000),
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, bytes) in [&b"\xff\xff\x01\0"[..], b"\0\0\x01\0", b"\x06\0\x01\0\xff\xff\xff\xff", &noise_bytes(1, 1000)]
+        .into_iter()
+        .enumerate()
     {
         let raw = Raw::connect(&victim);
         let _stream = raw.say(bytes);
@@ -389,11 +349,7 @@ fn half_a_frame_holds_up_nobody() {
     let key = raw.key;
     drop(raw);
     victim.wait_down(key);
-    assert_eq!(
-        victim.handle().stats().violations,
-        0,
-        "so it also looks when a process dies"
-    );
+    assert_eq!(victim.handle().stats().violations, 0, "so it also looks when a process dies");
 }
 
 /// Each peer has one stream of each class. Whoever opens 64 of them is not one of ours.
@@ -433,23 +389,14 @@ fn frames_never_confirmed_end_the_connection() {
         }
         read
     });
-    while !victim
-        .events
-        .iter()
-        .any(|event| matches!(event, NetEvent::PeerDown(_)))
-    {
-        let _ = victim
-            .handle()
-            .send(&raw.key, Class::Control, vec![0; 10_000].into());
+    while !victim.events.iter().any(|event| matches!(event, NetEvent::PeerDown(_))) {
+        let _ = victim.handle().send(&raw.key, Class::Control, vec![0; 10_000].into());
         victim.poll();
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(victim.handle().stats().stalled, 1);
     let read = raw.runtime.block_on(reading).unwrap();
-    assert!(
-        read < FRAME_BYTES_MAX * 5 / 4,
-        "{read} bytes came through a window of 1 MiB"
-    );
+    assert!(read < FRAME_BYTES_MAX * 5 / 4, "{read} bytes came through a window of 1 MiB");
     still_serves(&mut victim);
 }
 
@@ -464,16 +411,11 @@ fn a_peer_of_another_protocol_is_refused_and_left_alone() {
         let mut streams = Vec::new();
         for _ in 0..5 {
             let mut stream = theirs.recv().await.unwrap();
-            stream
-                .write_all(b"\x13/multistream/1.0.0\n\x03na\n")
-                .await
-                .unwrap();
+            stream.write_all(b"\x13/multistream/1.0.0\n\x03na\n").await.unwrap();
             stream.flush().await.unwrap();
             streams.push(stream);
         }
     });
-    victim.wait("a refusal", |victim| {
-        victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Them)]
-    });
+    victim.wait("a refusal", |victim| victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Them)]);
     nobody_is_left(&victim);
 }

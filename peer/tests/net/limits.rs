@@ -7,10 +7,7 @@ use peer::net::{Identity, NetConfig, Transport};
 use crate::support::*;
 
 fn narrow(connections_max: usize) -> NetConfig {
-    NetConfig {
-        connections_max,
-        ..config()
-    }
+    NetConfig { connections_max, ..config() }
 }
 
 #[test]
@@ -18,21 +15,12 @@ fn no_more_connections_than_allowed_and_room_for_others_afterwards() {
     let mut door = start(narrow(4));
     let at = door.door();
     for round in 0..4 {
-        let guest = || {
-            start(NetConfig {
-                join: vec![at.clone()],
-                ..config()
-            })
-        };
+        let guest = || start(NetConfig { join: vec![at.clone()], ..config() });
         let guests: Vec<Peer> = (0..8).map(|_| guest()).collect();
         let handle = door.handle();
         // A quarter is kept from those whom nobody asked for.
         eventually("three guests are in", || {
-            guests
-                .iter()
-                .filter(|guest| guest.handle().is_up(&door.key()))
-                .count()
-                == 3
+            guests.iter().filter(|guest| guest.handle().is_up(&door.key())).count() == 3
         });
         for _ in 0..50 {
             assert!(handle.stats().connections <= 3, "round {round}");
@@ -58,17 +46,12 @@ fn nothing_is_left_of_peers_that_came_and_went() {
     let mut door = start(config());
     let at = door.door();
     for _ in 0..30 {
-        let mut guest = start(NetConfig {
-            join: vec![at.clone()],
-            ..config()
-        });
+        let mut guest = start(NetConfig { join: vec![at.clone()], ..config() });
         guest.wait_up(door.key());
         door.wait_up(guest.key());
     }
     let handle = door.handle();
-    eventually("all are forgotten", || {
-        handle.stats().peers.is_empty() && handle.stats().connections == 0
-    });
+    eventually("all are forgotten", || handle.stats().peers.is_empty() && handle.stats().connections == 0);
     assert_eq!(handle.stats().queued_bytes, 0);
 }
 
@@ -81,22 +64,11 @@ fn peers_asked_for_are_limited_and_forgotten_when_they_never_come() {
     for _ in 0..50 {
         let nobody = Identity::random().peer();
         peer.net().dial(nobody, &["/ip4/127.0.0.1/tcp/1".into()]);
-        let _ = peer
-            .net()
-            .send(&nobody, node::Class::Data, vec![0; 1000].into());
+        let _ = peer.net().send(&nobody, node::Class::Data, vec![0; 1000].into());
     }
     let stats = peer.handle().stats();
-    assert_eq!(
-        (
-            stats.peers.len(),
-            stats.over_limit,
-            stats.dropped_unknown_peer
-        ),
-        (10, 40, 40)
-    );
+    assert_eq!((stats.peers.len(), stats.over_limit, stats.dropped_unknown_peer), (10, 40, 40));
     assert_eq!(stats.queued_bytes, 10_000);
-    eventually("they are forgotten", || {
-        peer.handle().stats().peers.is_empty()
-    });
+    eventually("they are forgotten", || peer.handle().stats().peers.is_empty());
     assert_eq!(peer.handle().stats().queued_bytes, 0);
 }

@@ -29,10 +29,7 @@ fn frames_of_every_class_arrive_in_order_both_ways() {
 #[test]
 fn sixteen_peers_dial_each_other_at_once() {
     let mut peers: Vec<Peer> = (0..16).map(|_| start(config())).collect();
-    let all: Vec<_> = peers
-        .iter()
-        .map(|peer| (peer.key(), peer.address().unwrap()))
-        .collect();
+    let all: Vec<_> = peers.iter().map(|peer| (peer.key(), peer.address().unwrap())).collect();
     for peer in &mut peers {
         for (key, address) in &all {
             peer.net().dial(*key, std::slice::from_ref(address));
@@ -58,11 +55,7 @@ fn sixteen_peers_dial_each_other_at_once() {
             for class in [Class::Control, Class::Data, Class::Bulk] {
                 peer.wait("a frame", |peer| peer.texts(*key, class) == ["hello"]);
             }
-            assert_eq!(
-                peer.ups(*key),
-                1,
-                "once, however many connections there are"
-            );
+            assert_eq!(peer.ups(*key), 1, "once, however many connections there are");
             assert_eq!(peer.downs(*key), 0);
         }
     }
@@ -101,9 +94,7 @@ fn silence_is_no_reason_to_part() {
     assert!(a.handle().stats().connections <= 2);
     let key = a.key();
     a.send(b.key(), Class::Control, "still here");
-    b.wait("a frame", |b| {
-        b.texts(key, Class::Control) == ["still here"]
-    });
+    b.wait("a frame", |b| b.texts(key, Class::Control) == ["still here"]);
 }
 
 #[test]
@@ -134,11 +125,7 @@ fn a_polite_end_delivers_what_was_queued() {
     }
     let key = a.key();
     a.shutdown();
-    b.wait("the last word", |b| {
-        b.texts(key, Class::Data)
-            .last()
-            .is_some_and(|text| text == "999")
-    });
+    b.wait("the last word", |b| b.texts(key, Class::Data).last().is_some_and(|text| text == "999"));
     b.wait_down(key);
 }
 
@@ -151,11 +138,7 @@ fn a_door_is_knocked_at_until_it_opens() {
     let address = format!("/ip4/127.0.0.1/tcp/{port}");
 
     let mut known = config();
-    known.join = vec![
-        format!("{address}/p2p/{}", identity.peer_id())
-            .parse()
-            .unwrap(),
-    ];
+    known.join = vec![format!("{address}/p2p/{}", identity.peer_id()).parse().unwrap()];
     let mut anybody = config();
     anybody.join = vec![address.parse().unwrap()];
     let (mut known, mut anybody) = (start(known), start(anybody));
@@ -191,9 +174,7 @@ fn an_impostor_behind_a_known_address_is_not_taken_for_the_peer() {
 fn nobody_is_sent_anything_who_was_not_asked_for() {
     let mut a = start(config());
     let stranger = peer::net::Identity::random().peer();
-    let send = a
-        .net()
-        .send(&stranger, Class::Data, bytes::Bytes::from_static(b"hello"));
+    let send = a.net().send(&stranger, Class::Data, bytes::Bytes::from_static(b"hello"));
     assert_eq!(send, Err(SendError::UnknownPeer));
     assert_eq!(a.handle().stats().dropped_unknown_peer, 1);
     // Asked for, it may take its time: what is queued until then arrives.
@@ -223,9 +204,5 @@ fn peers_on_one_network_find_each_other() {
         b.poll();
         std::thread::sleep(Duration::from_millis(10));
     }
-    println!(
-        "found each other: {}, after {:?}",
-        a.is_up(b.key()),
-        began.elapsed()
-    );
+    println!("found each other: {}, after {:?}", a.is_up(b.key()), began.elapsed());
 }

@@ -17,16 +17,10 @@ fn refuse_each_other(a: NetConfig, b: NetConfig, reason: Refusal) {
     let mut a = start(a);
     b.dial(&a);
     let (ka, kb) = (a.key(), b.key());
-    let refused = |peer: &Peer, other: PeerKey| {
-        peer.refusals()
-            .iter()
-            .any(|(p, r, _)| (*p, *r) == (other, reason))
-    };
+    let refused = |peer: &Peer, other: PeerKey| peer.refusals().iter().any(|(p, r, _)| (*p, *r) == (other, reason));
     a.wait("a refusal", |a| refused(a, kb));
     b.wait("a refusal", |b| refused(b, ka));
-    eventually("they hang up", || {
-        a.handle().stats().connections + b.handle().stats().connections == 0
-    });
+    eventually("they hang up", || a.handle().stats().connections + b.handle().stats().connections == 0);
     // Both may have dialled at once: the other connection is refused as well.
     thread::sleep(Duration::from_millis(700));
     a.poll();
@@ -36,38 +30,22 @@ fn refuse_each_other(a: NetConfig, b: NetConfig, reason: Refusal) {
     a.poll();
     b.poll();
     assert_eq!((a.refusals().len(), b.refusals().len()), before, "no loop");
-    assert!(
-        before.0 <= 2 && before.1 <= 2,
-        "once for each connection: {before:?}"
-    );
+    assert!(before.0 <= 2 && before.1 <= 2, "once for each connection: {before:?}");
     assert_eq!((a.ups(kb), b.ups(ka)), (0, 0));
-    assert_eq!(
-        a.handle().stats().violations + b.handle().stats().violations,
-        0,
-        "a refusal is no crime"
-    );
+    assert_eq!(a.handle().stats().violations + b.handle().stats().violations, 0, "a refusal is no crime");
     assert!(a.handle().stats().refused[reason as usize] > 0);
 }
 
 fn named(name: &str) -> NetConfig {
-    NetConfig {
-        network: name.into(),
-        ..config()
-    }
+    NetConfig { network: name.into(), ..config() }
 }
 
 fn keyed(key: Option<u8>) -> NetConfig {
-    NetConfig {
-        network_key: key.map(|byte| NetworkKey::from_bytes([byte; 32])),
-        ..config()
-    }
+    NetConfig { network_key: key.map(|byte| NetworkKey::from_bytes([byte; 32])), ..config() }
 }
 
 fn ringed(ring: Option<u128>) -> NetConfig {
-    NetConfig {
-        ring: ring.map(RingId),
-        ..config()
-    }
+    NetConfig { ring: ring.map(RingId), ..config() }
 }
 
 #[test]
@@ -93,10 +71,7 @@ fn another_ring_is_refused() {
 
 #[test]
 fn the_same_key_and_ring_meet() {
-    let config = NetConfig {
-        ring: Some(RingId(7)),
-        ..keyed(Some(1))
-    };
+    let config = NetConfig { ring: Some(RingId(7)), ..keyed(Some(1)) };
     let newcomer = keyed(Some(1));
     let (mut a, mut b) = pair(config, newcomer);
     let key = a.key();
@@ -122,15 +97,9 @@ fn two_rings_that_met_before_they_were_founded_part() {
     b.net().set_ring(RingId(2));
     a.wait_down(kb);
     b.wait_down(ka);
-    a.wait("a refusal", |a| {
-        a.refusals()
-            .iter()
-            .any(|(_, reason, _)| *reason == Refusal::Ring)
-    });
+    a.wait("a refusal", |a| a.refusals().iter().any(|(_, reason, _)| *reason == Refusal::Ring));
     b.wait("a refusal", |b| {
-        b.refusals()
-            .iter()
-            .any(|(_, reason, by)| (*reason, *by) == (Refusal::Ring, RefusedBy::Them))
+        b.refusals().iter().any(|(_, reason, by)| (*reason, *by) == (Refusal::Ring, RefusedBy::Them))
     });
     thread::sleep(Duration::from_millis(1000));
     a.poll();

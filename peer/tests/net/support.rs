@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::Class;
 use overlay::PeerKey;
-use peer::net::{
-    Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, Refusal, RefusedBy, Transport,
-};
+use peer::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, Refusal, RefusedBy, Transport};
 use tokio::runtime::Runtime;
 
 /// Long enough for a loaded machine; nothing waits for so long unless it fails.
@@ -43,28 +41,12 @@ pub fn start(config: NetConfig) -> Peer {
 pub fn start_as(identity: Identity, config: NetConfig) -> Peer {
     // `RUST_LOG=peer=debug` says why a connection ended.
     let filter = tracing_subscriber::EnvFilter::from_default_env();
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_test_writer()
-        .try_init();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (tx, wake) = mpsc::sync_channel(1);
     // Full means that a wake-up waits already.
-    let net = Net::start(config, &identity, runtime.handle(), move || {
-        _ = tx.try_send(())
-    })
-    .unwrap();
-    let mut peer = Peer {
-        net: Some(net),
-        runtime: Some(runtime),
-        wake,
-        events: Vec::new(),
-        identity,
-    };
+    let net = Net::start(config, &identity, runtime.handle(), move || _ = tx.try_send(())).unwrap();
+    let mut peer = Peer { net: Some(net), runtime: Some(runtime), wake, events: Vec::new(), identity };
     peer.wait("an address", |peer| peer.address().is_some());
     peer
 }
@@ -92,13 +74,7 @@ impl Peer {
 
     /// The same with its name: what others are told to join through.
     pub fn door(&self) -> Multiaddr {
-        format!(
-            "{}/p2p/{}",
-            self.address().unwrap(),
-            self.identity.peer_id()
-        )
-        .parse()
-        .unwrap()
+        format!("{}/p2p/{}", self.address().unwrap(), self.identity.peer_id()).parse().unwrap()
     }
 
     pub fn dial(&mut self, other: &Peer) {
@@ -123,12 +99,7 @@ impl Peer {
             }
             let rest = deadline.saturating_duration_since(Instant::now());
             if self.wake.recv_timeout(rest).is_err() {
-                panic!(
-                    "{:?} waits in vain for {what}: {:?}, {:#?}",
-                    self.key(),
-                    self.summary(),
-                    self.handle().stats()
-                );
+                panic!("{:?} waits in vain for {what}: {:?}, {:#?}", self.key(), self.summary(), self.handle().stats());
             }
         }
     }
@@ -138,9 +109,7 @@ impl Peer {
     }
 
     pub fn wait_down(&mut self, other: PeerKey) {
-        self.wait("a peer to go down", |peer| {
-            !peer.is_up(other) && peer.downs(other) > 0
-        });
+        self.wait("a peer to go down", |peer| !peer.is_up(other) && peer.downs(other) > 0);
     }
 
     /// As its loop was told.
@@ -154,43 +123,28 @@ impl Peer {
     }
 
     pub fn ups(&self, other: PeerKey) -> usize {
-        self.events
-            .iter()
-            .filter(|event| matches!(event, NetEvent::PeerUp(peer) if *peer == other))
-            .count()
+        self.events.iter().filter(|event| matches!(event, NetEvent::PeerUp(peer) if *peer == other)).count()
     }
 
     pub fn downs(&self, other: PeerKey) -> usize {
-        self.events
-            .iter()
-            .filter(|event| matches!(event, NetEvent::PeerDown(peer) if *peer == other))
-            .count()
+        self.events.iter().filter(|event| matches!(event, NetEvent::PeerDown(peer) if *peer == other)).count()
     }
 
     pub fn send(&mut self, to: PeerKey, class: Class, text: &str) {
-        self.net()
-            .send(&to, class, Bytes::copy_from_slice(text.as_bytes()))
-            .unwrap();
+        self.net().send(&to, class, Bytes::copy_from_slice(text.as_bytes())).unwrap();
     }
 
     /// All frames of this peer and class so far.
     pub fn frames(&self, from: PeerKey, class: Class) -> Vec<Bytes> {
         let frames = self.events.iter().filter_map(|event| match event {
-            NetEvent::Frames {
-                peer,
-                class: of,
-                frames,
-            } if *peer == from && *of == class => Some(frames),
+            NetEvent::Frames { peer, class: of, frames } if *peer == from && *of == class => Some(frames),
             _ => None,
         });
         frames.flatten().cloned().collect()
     }
 
     pub fn texts(&self, from: PeerKey, class: Class) -> Vec<String> {
-        self.frames(from, class)
-            .iter()
-            .map(|frame| String::from_utf8_lossy(frame).into_owned())
-            .collect()
+        self.frames(from, class).iter().map(|frame| String::from_utf8_lossy(frame).into_owned()).collect()
     }
 
     /// Who was refused, and by whom.
@@ -209,11 +163,7 @@ impl Peer {
 
     fn summary(&self) -> Vec<String> {
         let short = |event: &NetEvent| match event {
-            NetEvent::Frames {
-                peer,
-                class,
-                frames,
-            } => format!("{peer:?} {class:?} {}", frames.len()),
+            NetEvent::Frames { peer, class, frames } => format!("{peer:?} {class:?} {}", frames.len()),
             other => format!("{other:?}"),
         };
         self.events.iter().rev().take(20).map(short).collect()

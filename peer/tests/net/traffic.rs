@@ -15,21 +15,13 @@ use crate::support::*;
 fn the_longest_frame_passes_in_every_class_and_a_longer_one_in_none() {
     let (mut a, mut b) = pair(config(), config());
     let key = a.key();
-    for (i, class) in [Class::Control, Class::Data, Class::Bulk]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, class) in [Class::Control, Class::Data, Class::Bulk].into_iter().enumerate() {
         let frame = Bytes::from(vec![i as u8; FRAME_BYTES_MAX]);
         a.net().send(&b.key(), class, frame.clone()).unwrap();
         let longer = Bytes::from(vec![0; FRAME_BYTES_MAX + 1]);
-        assert_eq!(
-            a.net().send(&b.key(), class, longer),
-            Err(SendError::TooLong(FRAME_BYTES_MAX + 1))
-        );
+        assert_eq!(a.net().send(&b.key(), class, longer), Err(SendError::TooLong(FRAME_BYTES_MAX + 1)));
         a.net().send(&b.key(), class, Bytes::new()).unwrap();
-        b.wait("the frames", |b| {
-            b.frames(key, class) == [frame.clone(), Bytes::new()]
-        });
+        b.wait("the frames", |b| b.frames(key, class) == [frame.clone(), Bytes::new()]);
     }
     let stats = a.handle().stats();
     assert_eq!(stats.peers[0].class(Class::Bulk).dropped_full, 1);
@@ -51,60 +43,29 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else() {
     let chunk = Bytes::from(vec![0; 10_000]);
     let (began, mut refused) = (Instant::now(), 0);
     let mut echoes = 0;
-    while !a
-        .events
-        .iter()
-        .any(|event| matches!(event, NetEvent::PeerDown(peer) if *peer == stalled.key()))
-    {
+    while !a.events.iter().any(|event| matches!(event, NetEvent::PeerDown(peer) if *peer == stalled.key())) {
         assert!(began.elapsed() < PATIENCE, "it is never given up");
         for _ in 0..100 {
-            refused += u64::from(
-                a.net()
-                    .send(&stalled.key(), Class::Data, chunk.clone())
-                    .is_err(),
-            );
+            refused += u64::from(a.net().send(&stalled.key(), Class::Data, chunk.clone()).is_err());
         }
         let stats = a.handle().stats();
-        assert!(
-            stats.queued_bytes <= 3 << 20,
-            "{} bytes are queued",
-            stats.queued_bytes
-        );
+        assert!(stats.queued_bytes <= 3 << 20, "{} bytes are queued", stats.queued_bytes);
         let (key, sent) = (a.key(), Instant::now());
         a.send(lively.key(), Class::Data, "are you there?");
         echoes += 1;
-        lively.wait("a frame", |lively| {
-            lively.frames(key, Class::Data).len() == echoes
-        });
-        assert!(
-            sent.elapsed() < Duration::from_secs(1),
-            "another peer waited {:?}",
-            sent.elapsed()
-        );
+        lively.wait("a frame", |lively| lively.frames(key, Class::Data).len() == echoes);
+        assert!(sent.elapsed() < Duration::from_secs(1), "another peer waited {:?}", sent.elapsed());
         a.poll();
         thread::sleep(Duration::from_millis(10));
     }
     let stats = a.handle().stats();
-    let dropped = stats
-        .peers
-        .iter()
-        .find(|peer| peer.peer == stalled.key())
-        .unwrap()
-        .class(Class::Data)
-        .dropped_full;
-    assert!(
-        refused > 0 && dropped == refused,
-        "{dropped} of {refused} were counted"
-    );
+    let dropped = stats.peers.iter().find(|peer| peer.peer == stalled.key()).unwrap().class(Class::Data).dropped_full;
+    assert!(refused > 0 && dropped == refused, "{dropped} of {refused} were counted");
     // Once for each connection: both may have dialled.
     assert!((1..=2).contains(&stats.stalled), "{}", stats.stalled);
     // What it had taken in by then is its window and its budget, not all that was sent.
     stalled.poll();
-    let taken: usize = stalled
-        .frames(a.key(), Class::Data)
-        .iter()
-        .map(Bytes::len)
-        .sum();
+    let taken: usize = stalled.frames(a.key(), Class::Data).iter().map(Bytes::len).sum();
     assert!(taken <= 4 << 20, "{taken} bytes were taken in");
 
     // It goes on, and so does everything else.
@@ -113,9 +74,7 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else() {
     stalled.wait_up(key);
     let before = stalled.frames(key, Class::Control).len();
     a.send(stalled.key(), Class::Control, "welcome back");
-    stalled.wait("a frame", |stalled| {
-        stalled.frames(key, Class::Control).len() > before
-    });
+    stalled.wait("a frame", |stalled| stalled.frames(key, Class::Control).len() > before);
 }
 
 /// A loop behind with bulk finds the heartbeat first.
@@ -127,18 +86,14 @@ fn control_overtakes_bulk_that_waits_for_the_loop() {
     eventually("bulk waits at both ends", || {
         let depth = a.handle().stats().peers[0].class(Class::Bulk).queued_bytes;
         thread::sleep(Duration::from_millis(50));
-        let sent = b.handle().stats().peers[0]
-            .class(Class::Bulk)
-            .received_bytes;
+        let sent = b.handle().stats().peers[0].class(Class::Bulk).received_bytes;
         sent > 0 && depth == a.handle().stats().peers[0].class(Class::Bulk).queued_bytes
     });
     a.send(b.key(), Class::Control, "heartbeat");
     a.send(b.key(), Class::Data, "data");
     eventually("they passed the bulk", || {
         let stats = b.handle().stats();
-        stats.peers[0].class(Class::Control).received_frames
-            + stats.peers[0].class(Class::Data).received_frames
-            == 2
+        stats.peers[0].class(Class::Control).received_frames + stats.peers[0].class(Class::Data).received_frames == 2
     });
     thread::sleep(Duration::from_millis(20));
     let mut events = Vec::new();
@@ -158,13 +113,8 @@ fn every_frame_is_accounted_for() {
     let (mut a, b) = pair(config(), config());
     let (key, mut sent) = (b.key(), 0);
     for round in 0..20 {
-        let mut batch: Vec<Outgoing> = (0..1000)
-            .map(|_| Outgoing {
-                to: key,
-                class: Class::Control,
-                frame: Bytes::from(vec![0; 100]),
-            })
-            .collect();
+        let mut batch: Vec<Outgoing> =
+            (0..1000).map(|_| Outgoing { to: key, class: Class::Control, frame: Bytes::from(vec![0; 100]) }).collect();
         sent += batch.len() as u64;
         a.net().send_batch(&mut batch);
         assert!(batch.is_empty());
@@ -177,8 +127,7 @@ fn every_frame_is_accounted_for() {
     eventually("nothing waits any more", || {
         let stats = a.handle().stats();
         let class = stats.peers[0].class(Class::Control);
-        class.queued_frames == 0
-            && class.sent_frames + class.dropped_full + class.dropped_late + class.lost == sent
+        class.queued_frames == 0 && class.sent_frames + class.dropped_full + class.dropped_late + class.lost == sent
     });
 }
 
@@ -187,20 +136,14 @@ fn every_frame_is_accounted_for() {
 fn thousands_of_small_frames_a_second_pass() {
     let (mut a, mut b) = pair(config(), config());
     let (ka, kb) = (a.key(), b.key());
-    let message = |to| Outgoing {
-        to,
-        class: Class::Data,
-        frame: Bytes::from(vec![7; 64]),
-    };
+    let message = |to| Outgoing { to, class: Class::Data, frame: Bytes::from(vec![7; 64]) };
     let answering = thread::spawn(move || {
         let mut out = Vec::new();
         while b.downs(ka) == 0 {
             b.wait("frames", |b| !b.events.is_empty());
             for event in std::mem::take(&mut b.events) {
                 match event {
-                    NetEvent::Frames { frames, .. } => {
-                        out.extend(frames.iter().map(|_| message(ka)))
-                    }
+                    NetEvent::Frames { frames, .. } => out.extend(frames.iter().map(|_| message(ka))),
                     NetEvent::PeerDown(_) => return,
                     _ => {}
                 }
@@ -221,10 +164,7 @@ fn thousands_of_small_frames_a_second_pass() {
             }
         }
     }
-    println!(
-        "{:.0} requests/s of 64 bytes, 256 in flight",
-        answers as f64 / began.elapsed().as_secs_f64()
-    );
+    println!("{:.0} requests/s of 64 bytes, 256 in flight", answers as f64 / began.elapsed().as_secs_f64());
     assert!(answers > 2000, "{answers}");
     drop(a);
     answering.join().unwrap();
@@ -241,18 +181,12 @@ fn child() {
     };
     let mut config = config();
     config.join = vec![door.parse().unwrap()];
-    let identity =
-        std::env::var(CHILD_IDENTITY).map(|path| Identity::load_or_create(path.as_ref()).unwrap());
+    let identity = std::env::var(CHILD_IDENTITY).map(|path| Identity::load_or_create(path.as_ref()).unwrap());
     let mut peer = start_as(identity.unwrap_or_else(|_| Identity::random()), config);
     loop {
         peer.wait("anything", |peer| !peer.events.is_empty());
         for event in std::mem::take(&mut peer.events) {
-            if let NetEvent::Frames {
-                peer: from,
-                class,
-                frames,
-            } = event
-            {
+            if let NetEvent::Frames { peer: from, class, frames } = event {
                 for frame in frames {
                     let _ = peer.net().send(&from, class, frame);
                 }
@@ -271,26 +205,15 @@ impl Process {
 
     fn start_as(door: &Peer, identity: Option<&Path>) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", "traffic::child", "--nocapture"])
-            .env(CHILD, door.door().to_string());
+        command.args(["--exact", "traffic::child", "--nocapture"]).env(CHILD, door.door().to_string());
         if let Some(path) = identity {
             command.env(CHILD_IDENTITY, path);
         }
-        Process(
-            command
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap(),
-        )
+        Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     fn signal(&self, name: &str) {
-        let done = Command::new("kill")
-            .args([name, &self.0.id().to_string()])
-            .status()
-            .unwrap();
+        let done = Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap();
         assert!(done.success());
     }
 }
@@ -307,25 +230,12 @@ fn a_killed_process_is_seen_at_once() {
     let mut a = start(config());
     for _ in 0..3 {
         let process = Process::start(&a);
-        a.wait("the other process", |a| {
-            a.events
-                .iter()
-                .any(|event| matches!(event, NetEvent::PeerUp(_)))
-        });
+        a.wait("the other process", |a| a.events.iter().any(|event| matches!(event, NetEvent::PeerUp(_))));
         let killed = Instant::now();
         process.signal("-KILL");
-        a.wait("its end", |a| {
-            a.events
-                .iter()
-                .any(|event| matches!(event, NetEvent::PeerDown(_)))
-        });
-        assert!(
-            killed.elapsed() < Duration::from_secs(2),
-            "seen after {:?}",
-            killed.elapsed()
-        );
-        a.events
-            .retain(|event| matches!(event, NetEvent::Addresses(_)));
+        a.wait("its end", |a| a.events.iter().any(|event| matches!(event, NetEvent::PeerDown(_))));
+        assert!(killed.elapsed() < Duration::from_secs(2), "seen after {:?}", killed.elapsed());
+        a.events.retain(|event| matches!(event, NetEvent::Addresses(_)));
     }
 }
 
@@ -335,11 +245,7 @@ fn a_killed_process_is_seen_at_once() {
 fn a_stopped_process_costs_a_bounded_queue_and_comes_back() {
     let mut a = start(config());
     let process = Process::start(&a);
-    a.wait("the other process", |a| {
-        a.events
-            .iter()
-            .any(|event| matches!(event, NetEvent::PeerUp(_)))
-    });
+    a.wait("the other process", |a| a.events.iter().any(|event| matches!(event, NetEvent::PeerUp(_))));
     let key = a.handle().stats().peers[0].peer;
     a.net().dial(key, &[]);
     // Stopped before it has answered all of our hellos, it would be given up for that, not for the frames.
@@ -350,11 +256,7 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back() {
     process.signal("-STOP");
     let before = memory_bytes();
     let (began, mut sent) = (Instant::now(), 0u64);
-    while !a
-        .events
-        .iter()
-        .any(|event| matches!(event, NetEvent::PeerDown(_)))
-    {
+    while !a.events.iter().any(|event| matches!(event, NetEvent::PeerDown(_))) {
         assert!(began.elapsed() < PATIENCE, "it is never given up");
         for class in [Class::Control, Class::Data, Class::Bulk] {
             for _ in 0..20 {
@@ -366,26 +268,14 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back() {
         thread::sleep(Duration::from_millis(5));
     }
     let grown = memory_bytes().saturating_sub(before);
-    println!(
-        "given up after {:?}; {} MB sent, {} MB grown",
-        began.elapsed(),
-        sent / 1_000_000,
-        grown / 1_000_000
-    );
+    println!("given up after {:?}; {} MB sent, {} MB grown", began.elapsed(), sent / 1_000_000, grown / 1_000_000);
     // Its queues (14 MiB), what lies in Yamux and in the sockets, and what other tests of this process take meanwhile.
-    assert!(
-        sent > 200_000_000 && grown < 150_000_000,
-        "{sent} sent, {grown} grown"
-    );
+    assert!(sent > 200_000_000 && grown < 150_000_000, "{sent} sent, {grown} grown");
     process.signal("-CONT");
     a.events.clear();
     a.wait_up(key);
     a.send(key, Class::Data, "awake?");
-    a.wait("an answer", |a| {
-        a.texts(key, Class::Data)
-            .iter()
-            .any(|text| text == "awake?")
-    });
+    a.wait("an answer", |a| a.texts(key, Class::Data).iter().any(|text| text == "awake?"));
 }
 
 /// A host loses its power and is back at once: nobody has closed the old connections, and nobody will. A stopped process
@@ -411,9 +301,7 @@ fn a_restarted_peer_is_not_written_to_where_it_no_longer_is() {
     let began = Instant::now();
     let mut after = start_as(identity, patient);
     after.wait_up(a.key());
-    a.wait("the peer's other start", |a| {
-        (a.ups(key), a.downs(key)) == (2, 1)
-    });
+    a.wait("the peer's other start", |a| (a.ups(key), a.downs(key)) == (2, 1));
     let from = a.key();
     // A frame or two may still go where the connection is just being closed.
     eventually("frames arrive", || {
@@ -428,13 +316,5 @@ fn a_restarted_peer_is_not_written_to_where_it_no_longer_is() {
 fn memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| {
-        line.trim()
-            .trim_end_matches(" kB")
-            .trim()
-            .parse::<u64>()
-            .ok()
-    })
-    .unwrap_or(0)
-        * 1024
+    line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }

@@ -13,7 +13,9 @@ use crate::history::{Operation, Outcome};
 /// Checks one key's operations.
 pub fn check(operations: &[&Operation]) -> Result<(), String> {
     let in_list = |operation: &&Operation| match &operation.op {
-        Op::Append { value, max: None } => value.iter().position(|byte| *byte == b';') == Some(value.len().wrapping_sub(1)),
+        Op::Append { value, max: None } => {
+            value.iter().position(|byte| *byte == b';') == Some(value.len().wrapping_sub(1))
+        }
         Op::Read(_) => true,
         _ => false,
     };
@@ -49,7 +51,11 @@ fn check_list(operations: &[&Operation]) -> Result<(), String> {
             match refused.get(item) {
                 Some(false) => {}
                 Some(true) => {
-                    return Err(format!("{:?} has {}, whose client was told that nothing was done", read.key, item.escape_ascii()));
+                    return Err(format!(
+                        "{:?} has {}, whose client was told that nothing was done",
+                        read.key,
+                        item.escape_ascii()
+                    ));
                 }
                 None => return Err(format!("{:?} has {}, which nobody added", read.key, item.escape_ascii())),
             }
@@ -57,9 +63,13 @@ fn check_list(operations: &[&Operation]) -> Result<(), String> {
         if read.mode == ReadMode::Relaxed {
             continue;
         }
-        let missing = acknowledged.iter().find(|(item, order)| **order < read.invoked.order && !present.contains(&item[..]));
+        let missing =
+            acknowledged.iter().find(|(item, order)| **order < read.invoked.order && !present.contains(&item[..]));
         if let Some((item, _)) = missing {
-            return Err(format!("{:?} lacks {item:?}, which was acknowledged before it was read as {list:?}", read.key));
+            return Err(format!(
+                "{:?} lacks {item:?}, which was acknowledged before it was read as {list:?}",
+                read.key
+            ));
         }
     }
     Ok(())

@@ -42,7 +42,8 @@ pub fn calls_of<'a>(operations: &[&'a Operation]) -> Vec<CallOf<'a>> {
     for operation in operations {
         let answer = operation.outcome.answer();
         let is_read = matches!(operation.op, Op::Read(_));
-        if operation.mode == ReadMode::Relaxed || !operation.outcome.may_have_effect() || (is_read && answer.is_none()) {
+        if operation.mode == ReadMode::Relaxed || !operation.outcome.may_have_effect() || (is_read && answer.is_none())
+        {
             continue;
         }
         if let Some(first) = operation.once.as_ref().and_then(|id| once.get(id)) {

@@ -31,7 +31,9 @@ pub fn check(operations: &[&Operation]) -> Result<(), String> {
         }
     }
     for read in operations {
-        let Some(Answer::Value(Some(value)) | Answer::Versioned(Some((value, _)))) = read.outcome.answer() else { continue };
+        let Some(Answer::Value(Some(value)) | Answer::Versioned(Some((value, _)))) = read.outcome.answer() else {
+            continue;
+        };
         if read.mode == ReadMode::Relaxed || !matches!(read.op, Op::Read(_)) {
             continue;
         }

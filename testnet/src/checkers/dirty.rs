@@ -30,14 +30,19 @@ pub fn check(operations: &[&Operation]) -> Result<(), String> {
     }
     for operation in operations {
         let (value, completed) = match (operation.outcome.answer(), operation.completed) {
-            (Some(Answer::Value(Some(value)) | Answer::Versioned(Some((value, _)))), Some(completed)) => (value, completed),
+            (Some(Answer::Value(Some(value)) | Answer::Versioned(Some((value, _)))), Some(completed)) => {
+                (value, completed)
+            }
             _ => continue,
         };
         match written.get(value) {
             Some(Some(asked)) if *asked < completed.order => {}
             Some(Some(_)) => return Err(format!("{:?} reads {value:?} before it was written", operation.key)),
             Some(None) => {
-                return Err(format!("{:?} reads {value:?}, whose writer was told that nothing was done", operation.key));
+                return Err(format!(
+                    "{:?} reads {value:?}, whose writer was told that nothing was done",
+                    operation.key
+                ));
             }
             None => return Err(format!("{:?} reads {value:?}, which nobody wrote", operation.key)),
         }

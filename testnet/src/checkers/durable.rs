@@ -32,7 +32,10 @@ pub fn check(operations: &[&Operation]) -> Result<(), String> {
                 | (Op::Read(Read::Exists), Some(Answer::Integer(0)))
         );
         if absent {
-            return Err(format!("{:?} is absent at {:?}, though a write was acknowledged", read.key, read.invoked.time));
+            return Err(format!(
+                "{:?} is absent at {:?}, though a write was acknowledged",
+                read.key, read.invoked.time
+            ));
         }
     }
     Ok(())

@@ -20,13 +20,22 @@ struct Lease {
 
 impl Leases {
     /// A machine's node holds a lease until this true time; one that is in the past was given up.
-    pub fn on_held(&mut self, host: usize, now: Time, range: KeyRange, ballot: Ballot, until: Time) -> Result<(), String> {
+    pub fn on_held(
+        &mut self,
+        host: usize,
+        now: Time,
+        range: KeyRange,
+        ballot: Ballot,
+        until: Time,
+    ) -> Result<(), String> {
         self.held.retain(|lease| lease.until > now && !(lease.host == host && lease.range.overlaps(range)));
         if until <= now {
             return Ok(());
         }
         if let Some(other) = self.held.iter().find(|lease| lease.host != host && lease.range.overlaps(range)) {
-            return Err(format!("{host} holds a lease for {range:?} under {ballot:?} until {until:?} beside {other:?}"));
+            return Err(format!(
+                "{host} holds a lease for {range:?} under {ballot:?} until {until:?} beside {other:?}"
+            ));
         }
         self.held.push(Lease { host, range, until });
         Ok(())

@@ -90,9 +90,7 @@ impl Configurations {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&State, Slots, Slots)> {
-        self.0
-            .iter()
-            .flat_map(|((state, answered), sets)| sets.iter().map(move |unknown| (state, *answered, *unknown)))
+        self.0.iter().flat_map(|((state, answered), sets)| sets.iter().map(move |unknown| (state, *answered, *unknown)))
     }
 }
 
@@ -167,7 +165,8 @@ impl<'a> Search<'a> {
                 steps.push((completed, Step::Return(index)));
                 continue;
             }
-            let settling = self.calls.iter().enumerate().filter(|(_, other)| other.completed.is_some() && settles(call, other));
+            let settling =
+                self.calls.iter().enumerate().filter(|(_, other)| other.completed.is_some() && settles(call, other));
             self.settled_by[index] = settling.map(|(other, _)| other).collect();
             for &other in &self.settled_by[index] {
                 self.settling[other].push(index);
@@ -322,8 +321,11 @@ impl<'a> Search<'a> {
             let _ = writeln!(text, "  {state:?} with {answered:b} and {unknown:b} in place");
         }
         let _ = writeln!(text, "after these, the last ones before it:");
-        let before: Vec<_> =
-            self.calls.iter().filter(|call| call.completed.is_some_and(|c| c < self.calls[index].completed.unwrap_or(0))).collect();
+        let before: Vec<_> = self
+            .calls
+            .iter()
+            .filter(|call| call.completed.is_some_and(|c| c < self.calls[index].completed.unwrap_or(0)))
+            .collect();
         for call in before.iter().rev().take(12).rev() {
             let _ = writeln!(text, "  {call}");
         }

@@ -340,8 +340,7 @@ fn reference(history: &[Operation]) -> bool {
                 from: operation.invoked.time,
                 until: Time::NEVER,
             };
-            !overtaken
-                && state.after(&call, &limits).iter().any(|next| explore(history, done | 1 << index, next))
+            !overtaken && state.after(&call, &limits).iter().any(|next| explore(history, done | 1 << index, next))
         })
     }
     explore(history, 0, &State::default())

@@ -91,9 +91,8 @@ pub fn check_history(history: &History, circumstances: &Circumstances) -> Result
             result.map_err(|detail| (property, detail))?;
         }
         let stalls = circumstances.stalls.as_deref();
-        let settles = |call: &CallOf<'_>, read: &CallOf<'_>| {
-            stalls.is_some_and(|stalls| settled::settles(call, read, stalls))
-        };
+        let settles =
+            |call: &CallOf<'_>, read: &CallOf<'_>| stalls.is_some_and(|stalls| settled::settles(call, read, stalls));
         let strict = linearizable::search(&operations, &settles, &limits);
         // An order that keeps those pairs is an order; so this tells the two properties apart.
         let verdict = match (&strict, stalls) {

@@ -290,7 +290,8 @@ mod tests {
 
     #[test]
     fn additions_read_numbers_as_redis_does() {
-        for (text, number) in [("12", Some(12)), ("-3", Some(-3)), ("+3", None), ("012", None), ("", None), ("x", None)] {
+        for (text, number) in [("12", Some(12)), ("-3", Some(-3)), ("+3", None), ("012", None), ("", None), ("x", None)]
+        {
             assert_eq!(integer(&Bytes::from_static(text.as_bytes())), number, "{text}");
         }
     }

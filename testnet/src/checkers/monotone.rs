@@ -54,7 +54,9 @@ impl Monotone {
     /// A key's accepted state.
     pub fn on_accepted(&mut self, node: NodeId, key: &Key, ballot: Ballot) -> Result<(), String> {
         match self.accepted.insert((node, key.clone()), ballot) {
-            Some(last) if last > ballot => Err(format!("{node:?} had {key:?} under {last:?}, and now under {ballot:?}")),
+            Some(last) if last > ballot => {
+                Err(format!("{node:?} had {key:?} under {last:?}, and now under {ballot:?}"))
+            }
             _ => Ok(()),
         }
     }

@@ -29,7 +29,9 @@ impl OneValue {
     pub fn on_accepted(&mut self, key: &Key, ballot: Ballot, number: u64, state: (Version, u64)) -> Result<(), String> {
         let first = *self.proposed.entry((key.clone(), ballot, number)).or_insert(state);
         if first != state {
-            return Err(format!("{key:?} has two states under {ballot:?} and number {number}: {first:?} and {state:?}"));
+            return Err(format!(
+                "{key:?} has two states under {ballot:?} and number {number}: {first:?} and {state:?}"
+            ));
         }
         Ok(())
     }

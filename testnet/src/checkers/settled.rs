@@ -23,10 +23,8 @@ pub fn settles(call: &CallOf<'_>, read: &CallOf<'_>, stalls: &[(Time, Time)]) ->
         return false;
     }
     let from = stalls.partition_point(|(_, to)| *to < call.invoked_at);
-    let arrived = stalls[from..]
-        .iter()
-        .take_while(|(from, _)| *from <= told_at)
-        .fold(told_at, |latest, (_, to)| latest.max(*to));
+    let arrived =
+        stalls[from..].iter().take_while(|(from, _)| *from <= told_at).fold(told_at, |latest, (_, to)| latest.max(*to));
     read.invoked_at > arrived + MARGIN
 }
 

@@ -113,7 +113,8 @@ impl Recorder {
         let circumstances = Circumstances { stalls: None, clock_slack: Some(Duration::from_secs(10)) };
         if let Err((property, detail)) = check_history(&history, &circumstances) {
             let file = std::env::temp_dir().join(format!("scatter-history-{}.jsonl", std::process::id()));
-            let kept = crate::file::write(&file, &history).map_or_else(|e| e.to_string(), |()| file.display().to_string());
+            let kept =
+                crate::file::write(&file, &history).map_or_else(|e| e.to_string(), |()| file.display().to_string());
             panic!("{property} does not hold: {detail}\nthe history: {kept}");
         }
     }

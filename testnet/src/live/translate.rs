@@ -42,7 +42,9 @@ pub fn command(key: &[u8], op: &Op, relaxed: bool, once: Option<&Bytes>) -> Opti
         }
         Op::Delete { .. } => return None,
         Op::Append { value, max: None } => vec![word("APPEND"), key, value.clone()],
-        Op::Append { value, max: Some(max) } => vec![word("SCATTER.APPEND"), key, word(&max.to_string()), value.clone()],
+        Op::Append { value, max: Some(max) } => {
+            vec![word("SCATTER.APPEND"), key, word(&max.to_string()), value.clone()]
+        }
         Op::Add(_) | Op::Expire { .. } | Op::ReadExpire(_) => {
             let mut words = crate::call::words_of(op);
             words.insert(1, key);

@@ -190,11 +190,7 @@ mod tests {
 
     #[test]
     fn stalls_join_where_they_touch() {
-        let fault = |at, lasts, kind| Fault {
-            at: Duration::from_secs(at),
-            kind,
-            lasts: Duration::from_secs(lasts),
-        };
+        let fault = |at, lasts, kind| Fault { at: Duration::from_secs(at), kind, lasts: Duration::from_secs(lasts) };
         let plan = [
             fault(1, 2, Kind::Clog(0, 1)),
             fault(3, 1, Kind::Pause(Target::Primary)),

@@ -15,7 +15,10 @@ use crate::sim::world::{Event, Return, State, World};
 enum Undo {
     /// Blocked directions.
     Unblock(Vec<(usize, usize)>),
-    Thaw { host: usize, asleep: bool },
+    Thaw {
+        host: usize,
+        asleep: bool,
+    },
     Restart(Vec<usize>, Return),
     /// It was asked to stop; whether it has or not, it starts again.
     Stopped(usize),
@@ -113,7 +116,9 @@ impl<H: Host> World<H> {
                 self.cut("fault: muted", |from, _| from == host)
             }
             Kind::Split(side) => self.cut("fault: split", |from, to| (side >> from ^ side >> to) & 1 == 1),
-            Kind::Triangle(a, b) => self.cut("fault: triangle", |from, to| (from, to) == (a, b) || (to, from) == (a, b)),
+            Kind::Triangle(a, b) => {
+                self.cut("fault: triangle", |from, to| (from, to) == (a, b) || (to, from) == (a, b))
+            }
             Kind::Clog(a, b) => self.cut("fault: clog", |from, to| (from, to) == (a, b)),
             Kind::Reset(a, b) => {
                 if a != b && self.connections.broken(a, b) {

@@ -136,7 +136,11 @@ pub struct Batch {
 impl Batch {
     /// Runs scenarios one after another until there is no more, or the time is over, or so many have failed. Every
     /// hundredth is run twice, and its traces compared.
-    pub fn run<H: Host>(scenarios: impl Iterator<Item = Scenario>, time: Option<Duration>, failures_max: usize) -> Batch {
+    pub fn run<H: Host>(
+        scenarios: impl Iterator<Item = Scenario>,
+        time: Option<Duration>,
+        failures_max: usize,
+    ) -> Batch {
         let start = Instant::now();
         let mut batch = Batch::default();
         for scenario in scenarios {
@@ -146,7 +150,9 @@ impl Batch {
             let report = run::<H>(&scenario, false);
             if batch.runs.is_multiple_of(100) && run::<H>(&scenario, false).hash != report.hash {
                 let detail = "two runs of one scenario differ".into();
-                batch.failures.push((scenario.clone(), Failure { property: "repeatable", detail, at: Default::default() }));
+                batch
+                    .failures
+                    .push((scenario.clone(), Failure { property: "repeatable", detail, at: Default::default() }));
             }
             batch.runs += 1;
             batch.events += report.events;

@@ -136,7 +136,8 @@ impl<H: Host> World<H> {
             if self.connections.broken(host, peer) {
                 self.network.forget_held(peer, host);
                 // The kernel closes at once, or the machine fell silent and keep-alive finds out.
-                let delay = if self.chance.per_mille(700) { self.network.delay(host, peer) } else { Duration::from_secs(10) };
+                let delay =
+                    if self.chance.per_mille(700) { self.network.delay(host, peer) } else { Duration::from_secs(10) };
                 self.queue_notice(peer, host, delay);
             }
         }

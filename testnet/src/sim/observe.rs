@@ -70,7 +70,16 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
         show(accepted(write));
     }
     for (key, record) in &newly_chosen {
-        if std::env::var("KEYDBG").is_ok_and(|k| k.as_bytes() == key.name()) { eprintln!("{me:?} chosen {key:?} {:?} {:?} val {:?} dl {:?} done {}", record.number, record.version, record.value, record.deadline, record.done.len()); }
+        if std::env::var("KEYDBG").is_ok_and(|k| k.as_bytes() == key.name()) {
+            eprintln!(
+                "{me:?} chosen {key:?} {:?} {:?} val {:?} dl {:?} done {}",
+                record.number,
+                record.version,
+                record.value,
+                record.deadline,
+                record.done.len()
+            );
+        }
         show(chosen(key, record));
     }
     if let Some(ballot) = group.log().promised() {

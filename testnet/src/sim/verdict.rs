@@ -54,7 +54,8 @@ impl<H: Host> World<H> {
             if self.now() >= end {
                 let count = open.len();
                 let first = open.first();
-                return self.fail("I16 live", format!("{count} keys cannot be read ({first:?}); difference: {difference:?}"));
+                return self
+                    .fail("I16 live", format!("{count} keys cannot be read ({first:?}); difference: {difference:?}"));
             }
             self.run_for(PAUSE);
         }

@@ -221,7 +221,14 @@ impl Workload {
             self.next_id += 1;
         }
         if let Some(retry) = self.clients[client].retry.take() {
-            asks.push(self.ask(Some(client), now, retry.key.clone(), retry.op.clone(), ReadMode::Linearizable, Some(retry)));
+            asks.push(self.ask(
+                Some(client),
+                now,
+                retry.key.clone(),
+                retry.op.clone(),
+                ReadMode::Linearizable,
+                Some(retry),
+            ));
             return;
         }
         let state = &mut self.clients[client];

@@ -186,7 +186,8 @@ impl<H: Host> World<H> {
 
     fn begin(&mut self) {
         for host in 0..self.machines.len() {
-            let at = if host == 0 { Duration::ZERO } else { self.chance.duration(Duration::ZERO, Duration::from_secs(1)) };
+            let at =
+                if host == 0 { Duration::ZERO } else { self.chance.duration(Duration::ZERO, Duration::from_secs(1)) };
             self.machines[host].returns = Some(Return::WithStore);
             self.queue_in(at, Event::Restart { host, life: 0 });
         }

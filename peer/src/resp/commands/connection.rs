@@ -62,12 +62,7 @@ pub fn auth(call: &mut Call<'_>) -> Handled {
 
 /// There is one user, `default`; without a password every password is right for it (as in Redis).
 fn authenticate(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Reply> {
-    let right = call
-        .shared
-        .settings
-        .password
-        .as_ref()
-        .is_none_or(|expected| expected.is(password));
+    let right = call.shared.settings.password.as_ref().is_none_or(|expected| expected.is(password));
     if user != b"default" || !right {
         return Err(Reply::error(errors::WRONG_PASS));
     }
@@ -84,9 +79,7 @@ pub fn hello(call: &mut Call<'_>) -> Handled {
             Some(3) => Protocol::Resp3,
             Some(_) => return Err(Reply::error("NOPROTO unsupported protocol version")),
             None => {
-                return Err(Reply::error(
-                    "ERR Protocol version is not an integer or out of range",
-                ));
+                return Err(Reply::error("ERR Protocol version is not an integer or out of range"));
             }
         },
     };
@@ -102,9 +95,7 @@ pub fn hello(call: &mut Call<'_>) -> Handled {
             index += 2;
         } else {
             let option = errors::c_string(option, 128);
-            return Err(Reply::error(format!(
-                "ERR Syntax error in HELLO option '{option}'"
-            )));
+            return Err(Reply::error(format!("ERR Syntax error in HELLO option '{option}'")));
         }
     }
     if let Some((user, password)) = credentials {
@@ -127,10 +118,7 @@ pub fn hello(call: &mut Call<'_>) -> Handled {
         (Reply::text("server"), Reply::text("redis")),
         (Reply::text("version"), Reply::text(REDIS_VERSION)),
         (Reply::text("proto"), Reply::Integer(version)),
-        (
-            Reply::text("id"),
-            Reply::Integer(i64::try_from(call.session.id).unwrap_or(i64::MAX)),
-        ),
+        (Reply::text("id"), Reply::Integer(i64::try_from(call.session.id).unwrap_or(i64::MAX))),
         (Reply::text("mode"), Reply::text("standalone")),
         (Reply::text("role"), Reply::text("master")),
         (Reply::text("modules"), Reply::Array(Vec::new())),
@@ -142,28 +130,20 @@ fn client_name(name: &[u8]) -> Result<Vec<u8>, Reply> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(name.to_vec());
     }
-    Err(Reply::error(
-        "ERR Client names cannot contain spaces, newlines or special characters.",
-    ))
+    Err(Reply::error("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
 /// `CLIENT ID | GETNAME | SETNAME | SETINFO | INFO | LIST | NO-EVICT | NO-TOUCH | REPLY ON | HELP`
 pub fn client(call: &mut Call<'_>) -> Handled {
     let subcommand = call.arguments.at(1).to_ascii_uppercase();
     let arity = |takes: bool| {
-        if takes {
-            Ok(())
-        } else {
-            Err(errors::arity(&format!("client|{}", lower(&subcommand))))
-        }
+        if takes { Ok(()) } else { Err(errors::arity(&format!("client|{}", lower(&subcommand)))) }
     };
     let count = call.arguments.len();
     match subcommand.as_slice() {
         b"ID" => {
             arity(count == 2)?;
-            reply(Reply::Integer(
-                i64::try_from(call.session.id).unwrap_or(i64::MAX),
-            ))
+            reply(Reply::Integer(i64::try_from(call.session.id).unwrap_or(i64::MAX)))
         }
         b"GETNAME" => {
             arity(count == 2)?;
@@ -188,27 +168,21 @@ pub fn client(call: &mut Call<'_>) -> Handled {
         // There is nothing to evict and no time of last use: both hold already.
         b"NO-EVICT" | b"NO-TOUCH" => {
             arity(count == 3)?;
-            if call.is(2, "ON") || call.is(2, "OFF") {
-                reply(Reply::OK)
-            } else {
-                Err(Reply::error(errors::SYNTAX))
-            }
+            if call.is(2, "ON") || call.is(2, "OFF") { reply(Reply::OK) } else { Err(Reply::error(errors::SYNTAX)) }
         }
         b"REPLY" => {
             arity(count == 3)?;
             match call.arguments.at(2).to_ascii_uppercase().as_slice() {
                 b"ON" => reply(Reply::OK),
-                b"OFF" | b"SKIP" => Err(Reply::error(
-                    "ERR CLIENT REPLY OFF and SKIP are not supported: every command is answered",
-                )),
+                b"OFF" | b"SKIP" => {
+                    Err(Reply::error("ERR CLIENT REPLY OFF and SKIP are not supported: every command is answered"))
+                }
                 _ => Err(Reply::error(errors::SYNTAX)),
             }
         }
         b"TRACKING" => {
             arity(count >= 3)?;
-            Err(Reply::error(
-                "ERR CLIENT TRACKING is not supported: keys are not watched for clients' caches",
-            ))
+            Err(Reply::error("ERR CLIENT TRACKING is not supported: keys are not watched for clients' caches"))
         }
         b"HELP" => reply(help()),
         _ => Err(errors::unknown_subcommand("CLIENT", call.arguments.at(1))),
@@ -227,15 +201,9 @@ fn set_info(call: &mut Call<'_>) -> Handled {
         return Err(Reply::error(format!("ERR Unrecognized option '{option}'")));
     }
     if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Err(Reply::error(format!(
-            "ERR {option} cannot contain spaces, newlines or special characters."
-        )));
+        return Err(Reply::error(format!("ERR {option} cannot contain spaces, newlines or special characters.")));
     }
-    let place = if option == "lib-name" {
-        &mut call.session.library
-    } else {
-        &mut call.session.library_version
-    };
+    let place = if option == "lib-name" { &mut call.session.library } else { &mut call.session.library_version };
     *place = value.to_vec();
     reply(Reply::OK)
 }
@@ -243,11 +211,7 @@ fn set_info(call: &mut Call<'_>) -> Handled {
 /// This connection as a line of `CLIENT LIST`. Others are not listed: they may be other people's.
 fn describe(call: &Call<'_>) -> String {
     let session = &call.session;
-    let version = if session.protocol == Protocol::Resp3 {
-        3
-    } else {
-        2
-    };
+    let version = if session.protocol == Protocol::Resp3 { 3 } else { 2 };
     format!(
         "id={} addr={} laddr={} name={} age={} db=0 cmd=client|{} user=default resp={version} lib-name={} lib-ver={}\n",
         session.id,

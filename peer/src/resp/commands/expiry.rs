@@ -57,18 +57,13 @@ impl Notation {
 
     /// A deadline to be given with a value: must be positive.
     pub fn with_value(self, number: i64, command: &str) -> Result<Expiry, Reply> {
-        let millis = self
-            .millis(number)
-            .filter(|&millis| millis > 0)
-            .ok_or_else(|| errors::expire_time(command))?;
+        let millis = self.millis(number).filter(|&millis| millis > 0).ok_or_else(|| errors::expire_time(command))?;
         Ok(self.deadline(millis))
     }
 
     fn deadline(self, millis: i64) -> Expiry {
         match u64::try_from(millis) {
-            Ok(millis) if self.is_relative() && millis > 0 => {
-                Expiry::In(Duration::from_millis(millis))
-            }
+            Ok(millis) if self.is_relative() && millis > 0 => Expiry::In(Duration::from_millis(millis)),
             Ok(millis) if !self.is_relative() => Expiry::At(WallMillis(millis)),
             // In the past, however the clocks stand: the key goes at once.
             _ => Expiry::At(WallMillis(0)),
@@ -78,9 +73,7 @@ impl Notation {
 
 /// What the clock on the wall says: only to tell whether a number of a client fits at all.
 fn wall_millis() -> i64 {
-    let since_1970 = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -106,28 +99,14 @@ pub fn pexpireat(call: &mut Call<'_>) -> Handled {
 
 /// `PERSIST key`
 pub fn persist(call: &mut Call<'_>) -> Handled {
-    call.write(
-        Op::Expire {
-            expiry: Expiry::Clear,
-            only: ExpireOnly::Always,
-        },
-        Shape::Count,
-    )
+    call.write(Op::Expire { expiry: Expiry::Clear, only: ExpireOnly::Always }, Shape::Count)
 }
 
 fn change(call: &mut Call<'_>, notation: Notation) -> Handled {
     let only = only(call)?;
     let number = call.integer(2)?;
-    let millis = notation
-        .millis(number)
-        .ok_or_else(|| errors::expire_time(call.name()))?;
-    call.write(
-        Op::Expire {
-            expiry: notation.deadline(millis),
-            only,
-        },
-        Shape::Count,
-    )
+    let millis = notation.millis(number).ok_or_else(|| errors::expire_time(call.name()))?;
+    call.write(Op::Expire { expiry: notation.deadline(millis), only }, Shape::Count)
 }
 
 /// `[NX | XX | GT | LT]`, with Redis's rules of what goes together.
@@ -140,23 +119,16 @@ fn only(call: &Call<'_>) -> Result<ExpireOnly, Reply> {
             b"GT" => gt = true,
             b"LT" => lt = true,
             _ => {
-                return Err(Reply::error(format!(
-                    "ERR Unsupported option {}",
-                    errors::c_string(option, 128)
-                )));
+                return Err(Reply::error(format!("ERR Unsupported option {}", errors::c_string(option, 128))));
             }
         }
     }
     match (nx, xx, gt, lt) {
-        (true, xx, gt, lt) if xx || gt || lt => Err(Reply::error(
-            "ERR NX and XX, GT or LT options at the same time are not compatible",
-        )),
-        (_, _, true, true) => Err(Reply::error(
-            "ERR GT and LT options at the same time are not compatible",
-        )),
-        (_, true, _, true) => Err(Reply::error(
-            "ERR XX and LT options at the same time are not supported",
-        )),
+        (true, xx, gt, lt) if xx || gt || lt => {
+            Err(Reply::error("ERR NX and XX, GT or LT options at the same time are not compatible"))
+        }
+        (_, _, true, true) => Err(Reply::error("ERR GT and LT options at the same time are not compatible")),
+        (_, true, _, true) => Err(Reply::error("ERR XX and LT options at the same time are not supported")),
         (true, ..) => Ok(ExpireOnly::Without),
         // No deadline counts as an infinite one, so GT is never met without one and XX adds nothing to it.
         (_, _, true, _) => Ok(ExpireOnly::Later),

@@ -11,13 +11,7 @@ use crate::resp::reply::Reply;
 pub fn del(call: &mut Call<'_>) -> Handled {
     call.keys_at_most(call.arguments.len() - 1)?;
     for name in call.arguments.from(1).iter() {
-        call.ask(
-            name,
-            Op::Delete {
-                condition: Condition::Always,
-                get: false,
-            },
-        )?;
+        call.ask(name, Op::Delete { condition: Condition::Always, get: false })?;
     }
     Ok(Reaction::Ask(Join::write(Shape::Count)))
 }
@@ -39,25 +33,13 @@ pub fn delex(call: &mut Call<'_>) -> Handled {
         4 if call.is(2, "IFNE") => Condition::Differs(call.value(3)?),
         _ => return Err(Reply::error(errors::SYNTAX)),
     };
-    call.write(
-        Op::Delete {
-            condition,
-            get: false,
-        },
-        Shape::Count,
-    )
+    call.write(Op::Delete { condition, get: false }, Shape::Count)
 }
 
 /// `DELIFEQ key value`
 pub fn delifeq(call: &mut Call<'_>) -> Handled {
     let condition = Condition::Equals(call.value(2)?);
-    call.write(
-        Op::Delete {
-            condition,
-            get: false,
-        },
-        Shape::Count,
-    )
+    call.write(Op::Delete { condition, get: false }, Shape::Count)
 }
 
 /// `TYPE key`

@@ -4,18 +4,12 @@ use crate::resp::call::{Call, Handled};
 use crate::resp::reply::Reply;
 
 fn refuse(call: &Call<'_>, why: &str) -> Handled {
-    Err(Reply::error(format!(
-        "ERR {} is not supported: {why}",
-        call.name().to_ascii_uppercase()
-    )))
+    Err(Reply::error(format!("ERR {} is not supported: {why}", call.name().to_ascii_uppercase())))
 }
 
 /// `SCAN`, `KEYS` and others that would list keys.
 pub fn listing(call: &mut Call<'_>) -> Handled {
-    refuse(
-        call,
-        "the keys of a network are spread over many peers, and no peer has a list of them",
-    )
+    refuse(call, "the keys of a network are spread over many peers, and no peer has a list of them")
 }
 
 /// `MULTI`, `WATCH` and others of transactions.
@@ -28,18 +22,12 @@ pub fn transaction(call: &mut Call<'_>) -> Handled {
 
 /// `MSETNX`
 pub fn atomic(call: &mut Call<'_>) -> Handled {
-    refuse(
-        call,
-        "it is atomic over several keys, which no command is here; use SET with NX for each of them",
-    )
+    refuse(call, "it is atomic over several keys, which no command is here; use SET with NX for each of them")
 }
 
 /// `EVAL` and others of scripts.
 pub fn script(call: &mut Call<'_>) -> Handled {
-    refuse(
-        call,
-        "there are no scripts; for one key use SET with IFEQ, or SCATTER.GETV and SCATTER.CAS",
-    )
+    refuse(call, "there are no scripts; for one key use SET with IFEQ, or SCATTER.GETV and SCATTER.CAS")
 }
 
 /// `SUBSCRIBE` and others of publish and subscribe.
@@ -49,15 +37,10 @@ pub fn messaging(call: &mut Call<'_>) -> Handled {
 
 /// `FLUSHALL`, `FLUSHDB`
 pub fn flush(call: &mut Call<'_>) -> Handled {
-    refuse(
-        call,
-        "the network is not this client's alone; delete keys by name",
-    )
+    refuse(call, "the network is not this client's alone; delete keys by name")
 }
 
 /// `CLUSTER`, `READONLY`, `READWRITE`, `ASKING`: worded as Redis does, so that clients fall back to standalone mode.
 pub fn cluster(_call: &mut Call<'_>) -> Handled {
-    Err(Reply::error(
-        "ERR This instance has cluster support disabled",
-    ))
+    Err(Reply::error("ERR This instance has cluster support disabled"))
 }

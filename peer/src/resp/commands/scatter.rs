@@ -23,20 +23,12 @@ pub fn getv(call: &mut Call<'_>) -> Handled {
 pub fn cas(call: &mut Call<'_>) -> Handled {
     let condition = match call.arguments.at(2) {
         version if version == ABSENT_VERSION.as_bytes() => Condition::Absent,
-        version => Condition::Version(parse_version(version).ok_or(Reply::error(
-            "ERR version is not one that SCATTER.GETV gave",
-        ))?),
+        version => Condition::Version(
+            parse_version(version).ok_or(Reply::error("ERR version is not one that SCATTER.GETV gave"))?,
+        ),
     };
     let value = call.value(3)?;
-    call.write(
-        Op::Set {
-            value,
-            condition,
-            expiry: Expiry::Clear,
-            get: false,
-        },
-        Shape::Count,
-    )
+    call.write(Op::Set { value, condition, expiry: Expiry::Clear, get: false }, Shape::Count)
 }
 
 /// `generation-timestamp`
@@ -47,19 +39,12 @@ fn parse_version(text: &[u8]) -> Option<Version> {
     if timestamp.is_empty() || !timestamp.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    Some(Version {
-        generation,
-        timestamp: timestamp.parse().ok()?,
-    })
+    Some(Version { generation, timestamp: timestamp.parse().ok()? })
 }
 
 /// `SCATTER.RGET key`: from any member, perhaps old
 pub fn rget(call: &mut Call<'_>) -> Handled {
-    call.ask_in(
-        call.arguments.at(1),
-        Op::Read(Read::Value),
-        ReadMode::Relaxed,
-    )?;
+    call.ask_in(call.arguments.at(1), Op::Read(Read::Value), ReadMode::Relaxed)?;
     Ok(Reaction::Ask(Join::read(Shape::Value)))
 }
 
@@ -67,13 +52,7 @@ pub fn rget(call: &mut Call<'_>) -> Handled {
 pub fn append(call: &mut Call<'_>) -> Handled {
     let max = u32::try_from(call.integer(2)?).map_err(|_| Reply::error(errors::NOT_AN_INTEGER))?;
     let value = call.value(3)?;
-    call.write(
-        Op::Append {
-            value,
-            max: Some(max),
-        },
-        Shape::IntegerOrNil,
-    )
+    call.write(Op::Append { value, max: Some(max) }, Shape::IntegerOrNil)
 }
 
 /// `SCATTER.WHERE key`
@@ -83,23 +62,15 @@ pub fn locate(call: &mut Call<'_>) -> Handled {
     let location = call.shared.status.locate(&key);
     let or_nil = |text: Option<String>| text.map_or(Reply::Nil, Reply::text);
     reply(Reply::Map(vec![
-        (
-            Reply::text("key"),
-            Reply::Bulk(Bytes::copy_from_slice(name)),
-        ),
+        (Reply::text("key"), Reply::Bulk(Bytes::copy_from_slice(name))),
         (Reply::text("point"), Reply::text(location.point)),
         (Reply::text("group"), or_nil(location.group)),
         (
             Reply::text("epoch"),
-            location.epoch.map_or(Reply::Nil, |epoch| {
-                Reply::Integer(i64::try_from(epoch).unwrap_or(i64::MAX))
-            }),
+            location.epoch.map_or(Reply::Nil, |epoch| Reply::Integer(i64::try_from(epoch).unwrap_or(i64::MAX))),
         ),
         (Reply::text("primary"), or_nil(location.primary)),
-        (
-            Reply::text("members"),
-            Reply::Array(location.members.into_iter().map(Reply::text).collect()),
-        ),
+        (Reply::text("members"), Reply::Array(location.members.into_iter().map(Reply::text).collect())),
     ]))
 }
 
@@ -107,9 +78,7 @@ pub fn locate(call: &mut Call<'_>) -> Handled {
 pub fn once(call: &mut Call<'_>) -> Handled {
     let id = call.arguments.at(1);
     if id.is_empty() || id.len() > ONCE_BYTES_MAX {
-        return Err(Reply::error(format!(
-            "ERR the id has to have 1 to {ONCE_BYTES_MAX} bytes"
-        )));
+        return Err(Reply::error(format!("ERR the id has to have 1 to {ONCE_BYTES_MAX} bytes")));
     }
     let inner = call.arguments.from(2);
     let Some((_, command)) = table::find(inner.at(0)) else {
@@ -134,8 +103,5 @@ pub fn once(call: &mut Call<'_>) -> Handled {
 
 /// `SCATTER.LEASE`, `SCATTER.UNLEASE`
 pub fn lease(call: &mut Call<'_>) -> Handled {
-    Err(Reply::error(format!(
-        "ERR {} is not available in this version",
-        call.name().to_ascii_uppercase()
-    )))
+    Err(Reply::error(format!("ERR {} is not available in this version", call.name().to_ascii_uppercase())))
 }

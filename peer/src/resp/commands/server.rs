@@ -20,30 +20,18 @@ pub fn command(call: &mut Call<'_>) -> Handled {
     }
     let names = call.arguments.from(2);
     match call.arguments.at(1).to_ascii_uppercase().as_slice() {
-        b"COUNT" if names.is_empty() => reply(Reply::Integer(
-            i64::try_from(table::COMMANDS.len()).unwrap_or(i64::MAX),
-        )),
+        b"COUNT" if names.is_empty() => reply(Reply::Integer(i64::try_from(table::COMMANDS.len()).unwrap_or(i64::MAX))),
         b"COUNT" => Err(errors::arity("command|count")),
-        b"LIST" if names.is_empty() => reply(Reply::Set(
-            table::COMMANDS
-                .iter()
-                .map(|command| Reply::text(command.name))
-                .collect(),
-        )),
-        b"LIST" => Err(Reply::error(errors::SYNTAX)),
-        b"INFO" if names.is_empty() => {
-            reply(Reply::Array(table::COMMANDS.iter().map(describe).collect()))
+        b"LIST" if names.is_empty() => {
+            reply(Reply::Set(table::COMMANDS.iter().map(|command| Reply::text(command.name)).collect()))
         }
+        b"LIST" => Err(Reply::error(errors::SYNTAX)),
+        b"INFO" if names.is_empty() => reply(Reply::Array(table::COMMANDS.iter().map(describe).collect())),
         b"INFO" => reply(Reply::Array(
-            names
-                .iter()
-                .map(|name| table::find(name).map_or(Reply::Nil, |(_, command)| describe(command)))
-                .collect(),
+            names.iter().map(|name| table::find(name).map_or(Reply::Nil, |(_, command)| describe(command))).collect(),
         )),
         b"DOCS" => reply(Reply::Map(
-            asked_for(names)
-                .map(|command| (Reply::text(command.name), docs(command, protocol)))
-                .collect(),
+            asked_for(names).map(|command| (Reply::text(command.name), docs(command, protocol))).collect(),
         )),
         b"HELP" => reply(Reply::Array(
             [
@@ -64,11 +52,9 @@ pub fn command(call: &mut Call<'_>) -> Handled {
 /// Those named, or all.
 fn asked_for(names: Arguments<'_>) -> impl Iterator<Item = &'static Command> {
     let all = names.is_empty();
-    table::COMMANDS.iter().filter(move |command| {
-        all || names
-            .iter()
-            .any(|name| name.eq_ignore_ascii_case(command.name.as_bytes()))
-    })
+    table::COMMANDS
+        .iter()
+        .filter(move |command| all || names.iter().any(|name| name.eq_ignore_ascii_case(command.name.as_bytes())))
 }
 
 /// A row as `COMMAND` gives it: name, arity, flags, first key, last key, step, and four lists that are empty here.
@@ -129,10 +115,7 @@ type Section = (&'static str, Vec<(&'static str, String)>);
 fn sections(shared: &Shared) -> Vec<Section> {
     let uptime = shared.started.elapsed().as_secs();
     let status = shared.status.status();
-    let (keys, bytes) = status
-        .groups
-        .iter()
-        .fold((0, 0), |(k, b), group| (k + group.keys, b + group.bytes));
+    let (keys, bytes) = status.groups.iter().fold((0, 0), |(k, b), group| (k + group.keys, b + group.bytes));
     let counts = &shared.metrics;
     vec![
         (
@@ -141,10 +124,7 @@ fn sections(shared: &Shared) -> Vec<Section> {
                 ("redis_version", REDIS_VERSION.into()),
                 ("redis_mode", "standalone".into()),
                 ("scatter_version", env!("CARGO_PKG_VERSION").into()),
-                (
-                    "os",
-                    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-                ),
+                ("os", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
                 ("arch_bits", usize::BITS.to_string()),
                 ("process_id", std::process::id().to_string()),
                 ("run_id", status.peer_id.clone()),
@@ -160,49 +140,21 @@ fn sections(shared: &Shared) -> Vec<Section> {
                 ("blocked_clients", "0".into()),
             ],
         ),
-        (
-            "memory",
-            vec![
-                ("used_memory", bytes.to_string()),
-                ("maxmemory_policy", "noeviction".into()),
-            ],
-        ),
+        ("memory", vec![("used_memory", bytes.to_string()), ("maxmemory_policy", "noeviction".into())]),
         // Clients wait for `loading:0` before they send anything.
-        (
-            "persistence",
-            vec![("loading", "0".into()), ("async_loading", "0".into())],
-        ),
+        ("persistence", vec![("loading", "0".into()), ("async_loading", "0".into())]),
         (
             "stats",
             vec![
-                (
-                    "total_connections_received",
-                    counts.clients_total.get().to_string(),
-                ),
-                (
-                    "total_commands_processed",
-                    counts.commands_total().to_string(),
-                ),
-                (
-                    "rejected_connections",
-                    counts.clients_refused.get().to_string(),
-                ),
+                ("total_connections_received", counts.clients_total.get().to_string()),
+                ("total_commands_processed", counts.commands_total().to_string()),
+                ("rejected_connections", counts.clients_refused.get().to_string()),
                 ("total_error_replies", counts.errors_total().to_string()),
             ],
         ),
-        (
-            "replication",
-            vec![("role", "master".into()), ("connected_slaves", "0".into())],
-        ),
+        ("replication", vec![("role", "master".into()), ("connected_slaves", "0".into())]),
         ("cluster", vec![("cluster_enabled", "0".into())]),
-        (
-            "keyspace",
-            if keys > 0 {
-                vec![("db0", format!("keys={keys},expires=0,avg_ttl=0"))]
-            } else {
-                Vec::new()
-            },
-        ),
+        ("keyspace", if keys > 0 { vec![("db0", format!("keys={keys},expires=0,avg_ttl=0"))] } else { Vec::new() }),
         (
             "scatter",
             vec![
@@ -223,12 +175,7 @@ pub fn config(call: &mut Call<'_>) -> Handled {
             let parameters = [
                 (
                     "appendonly",
-                    if call.shared.status.status().durability == "memory" {
-                        "no"
-                    } else {
-                        "yes"
-                    }
-                    .to_string(),
+                    if call.shared.status.status().durability == "memory" { "no" } else { "yes" }.to_string(),
                 ),
                 ("databases", "1".to_string()),
                 ("maxclients", call.shared.settings.clients_max.to_string()),
@@ -240,19 +187,15 @@ pub fn config(call: &mut Call<'_>) -> Handled {
             reply(Reply::Map(
                 parameters
                     .into_iter()
-                    .filter(|(name, _)| {
-                        patterns
-                            .iter()
-                            .any(|pattern| matches_glob(pattern, name.as_bytes()))
-                    })
+                    .filter(|(name, _)| patterns.iter().any(|pattern| matches_glob(pattern, name.as_bytes())))
                     .map(|(name, value)| (Reply::text(name), Reply::text(value)))
                     .collect(),
             ))
         }
         b"GET" => Err(errors::arity("config|get")),
-        b"SET" | b"RESETSTAT" | b"REWRITE" => Err(Reply::error(
-            "ERR only CONFIG GET is supported: settings are those that the peer was started with",
-        )),
+        b"SET" | b"RESETSTAT" | b"REWRITE" => {
+            Err(Reply::error("ERR only CONFIG GET is supported: settings are those that the peer was started with"))
+        }
         _ => Err(errors::unknown_subcommand("CONFIG", call.arguments.at(1))),
     }
 }
@@ -303,11 +246,7 @@ mod tests {
             ("", "save", false),
             ("*x", "save", false),
         ] {
-            assert_eq!(
-                matches_glob(pattern.as_bytes(), text.as_bytes()),
-                expected,
-                "{pattern} {text}"
-            );
+            assert_eq!(matches_glob(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
         }
     }
 }

@@ -36,12 +36,7 @@ pub fn mset(call: &mut Call<'_>) -> Handled {
     call.keys_at_most(call.arguments.len() / 2)?;
     for index in (1..call.arguments.len()).step_by(2) {
         let value = call.value(index + 1)?;
-        let op = Op::Set {
-            value,
-            condition: Condition::Always,
-            expiry: Expiry::Clear,
-            get: false,
-        };
+        let op = Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false };
         call.ask(call.arguments.at(index), op)?;
     }
     Ok(Reaction::Ask(Join::write(Shape::AllOk)))
@@ -72,9 +67,7 @@ pub fn set(call: &mut Call<'_>) -> Handled {
                 None
             }
             _ => {
-                let notation = Notation::of(word)
-                    .filter(|_| has_operand && !keep)
-                    .ok_or_else(syntax)?;
+                let notation = Notation::of(word).filter(|_| has_operand && !keep).ok_or_else(syntax)?;
                 if deadline.is_some_and(|(other, _)| other != notation) {
                     return Err(syntax());
                 }
@@ -100,29 +93,13 @@ pub fn set(call: &mut Call<'_>) -> Handled {
         None => Expiry::Clear,
     };
     let value = call.value(2)?;
-    call.write(
-        Op::Set {
-            value,
-            condition,
-            expiry,
-            get,
-        },
-        if get { Shape::Value } else { Shape::OkOrNil },
-    )
+    call.write(Op::Set { value, condition, expiry, get }, if get { Shape::Value } else { Shape::OkOrNil })
 }
 
 /// `SETNX key value`
 pub fn setnx(call: &mut Call<'_>) -> Handled {
     let value = call.value(2)?;
-    call.write(
-        Op::Set {
-            value,
-            condition: Condition::Absent,
-            expiry: Expiry::Clear,
-            get: false,
-        },
-        Shape::Count,
-    )
+    call.write(Op::Set { value, condition: Condition::Absent, expiry: Expiry::Clear, get: false }, Shape::Count)
 }
 
 /// `SETEX key seconds value`
@@ -138,40 +115,18 @@ pub fn psetex(call: &mut Call<'_>) -> Handled {
 fn set_with_deadline(call: &mut Call<'_>, notation: Notation) -> Handled {
     let expiry = notation.with_value(call.integer(2)?, call.name())?;
     let value = call.value(3)?;
-    call.write(
-        Op::Set {
-            value,
-            condition: Condition::Always,
-            expiry,
-            get: false,
-        },
-        Shape::OkOrNil,
-    )
+    call.write(Op::Set { value, condition: Condition::Always, expiry, get: false }, Shape::OkOrNil)
 }
 
 /// `GETSET key value`
 pub fn getset(call: &mut Call<'_>) -> Handled {
     let value = call.value(2)?;
-    call.write(
-        Op::Set {
-            value,
-            condition: Condition::Always,
-            expiry: Expiry::Clear,
-            get: true,
-        },
-        Shape::Value,
-    )
+    call.write(Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: true }, Shape::Value)
 }
 
 /// `GETDEL key`
 pub fn getdel(call: &mut Call<'_>) -> Handled {
-    call.write(
-        Op::Delete {
-            condition: Condition::Always,
-            get: true,
-        },
-        Shape::Value,
-    )
+    call.write(Op::Delete { condition: Condition::Always, get: true }, Shape::Value)
 }
 
 /// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`
@@ -180,8 +135,7 @@ pub fn getex(call: &mut Call<'_>) -> Handled {
         2 => return get(call),
         3 if call.is(2, "PERSIST") => Expiry::Clear,
         4 => {
-            let notation =
-                Notation::of(call.arguments.at(2)).ok_or(Reply::error(errors::SYNTAX))?;
+            let notation = Notation::of(call.arguments.at(2)).ok_or(Reply::error(errors::SYNTAX))?;
             notation.with_value(call.integer(3)?, call.name())?
         }
         _ => return Err(Reply::error(errors::SYNTAX)),
@@ -214,8 +168,6 @@ pub fn incrby(call: &mut Call<'_>) -> Handled {
 /// `DECRBY key decrement`
 pub fn decrby(call: &mut Call<'_>) -> Handled {
     let number = parse_integer(call.arguments.at(2)).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
-    let negated = number
-        .checked_neg()
-        .ok_or(Reply::error("ERR decrement would overflow"))?;
+    let negated = number.checked_neg().ok_or(Reply::error("ERR decrement would overflow"))?;
     call.write(Op::Add(negated), Shape::Count)
 }

@@ -13,19 +13,13 @@ impl Disk for SimDisk {
         state.next_file += 1;
         state.files.insert(id, File::default());
         state.set_name(name, id);
-        Ok(Box::new(SimFile {
-            disk: self.clone(),
-            id,
-        }))
+        Ok(Box::new(SimFile { disk: self.clone(), id }))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let state = self.plain_call()?;
         let id = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(SimFile {
-            disk: self.clone(),
-            id,
-        }))
+        Ok(Box::new(SimFile { disk: self.clone(), id }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -36,10 +30,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.plain_call()?
-            .drop_name(name)
-            .map(drop)
-            .ok_or(io::ErrorKind::NotFound.into())
+        self.plain_call()?.drop_name(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
     }
 
     fn sync_dir(&self) -> io::Result<()> {
@@ -49,19 +40,12 @@ impl Disk for SimDisk {
 
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
         let state = self.plain_call()?;
-        Ok(state
-            .names
-            .iter()
-            .map(|(name, id)| (name.clone(), state.files[id].seen.len() as u64))
-            .collect())
+        Ok(state.names.iter().map(|(name, id)| (name.clone(), state.files[id].seen.len() as u64)).collect())
     }
 
     fn space(&self) -> io::Result<Space> {
         let state = self.plain_call()?;
-        Ok(Space {
-            free: state.capacity.saturating_sub(state.used()),
-            total: state.capacity,
-        })
+        Ok(Space { free: state.capacity.saturating_sub(state.used()), total: state.capacity })
     }
 
     fn lock(&self) -> io::Result<Option<DiskLock>> {
@@ -96,10 +80,7 @@ impl DiskFile for SimFile {
         let at = usize::try_from(at).map_err(io::Error::other)?;
         let (mut state, fault) = self.disk.call()?;
         let free = state.capacity.saturating_sub(state.used());
-        let file = state
-            .files
-            .get_mut(&self.id)
-            .ok_or(io::ErrorKind::NotFound)?;
+        let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         let grows = (at + bytes.len()).saturating_sub(file.seen.len()) as u64;
         match fault {
             // Half of it, as a disk that fills up does; the power cut decides later how much of the rest is left.
@@ -112,10 +93,7 @@ impl DiskFile for SimFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let (mut state, fault) = self.disk.call()?;
-        let file = state
-            .files
-            .get_mut(&self.id)
-            .ok_or(io::ErrorKind::NotFound)?;
+        let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         match fault {
             None => file.sync(),
             Some(Fault::Error(_)) => file.unsynced.clear(),

@@ -55,10 +55,7 @@ impl Default for SimDisk {
 impl SimDisk {
     /// An empty disk of 1 TiB.
     pub fn new() -> SimDisk {
-        SimDisk {
-            shared: Arc::new(Mutex::new(State::new())),
-            process: 0,
-        }
+        SimDisk { shared: Arc::new(Mutex::new(State::new())), process: 0 }
     }
 
     /// The table that lives on this disk.
@@ -88,10 +85,7 @@ impl SimDisk {
     pub fn restart(&self, loss: Loss) -> SimDisk {
         let mut state = self.state();
         state.restart(loss);
-        SimDisk {
-            shared: self.shared.clone(),
-            process: state.process,
-        }
+        SimDisk { shared: self.shared.clone(), process: state.process }
     }
 
     /// How large the volume is; a write that does not fit fails with `StorageFull`.
@@ -101,20 +95,13 @@ impl SimDisk {
 
     /// A second disk in the same state, crash and plan included.
     pub fn fork(&self) -> SimDisk {
-        SimDisk {
-            shared: Arc::new(Mutex::new(self.state().clone())),
-            process: self.process,
-        }
+        SimDisk { shared: Arc::new(Mutex::new(self.state().clone())), process: self.process }
     }
 
     /// The files and their contents, as a process sees them.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let state = self.state();
-        state
-            .names
-            .iter()
-            .map(|(name, id)| (name.clone(), state.files[id].seen.clone()))
-            .collect()
+        state.names.iter().map(|(name, id)| (name.clone(), state.files[id].seen.clone())).collect()
     }
 
     /// Replaces a file's content, durably: damage at rest.
@@ -123,18 +110,12 @@ impl SimDisk {
         if let Some(id) = state.names.get(name).copied()
             && let Some(file) = state.files.get_mut(&id)
         {
-            *file = state::File {
-                seen: content.clone(),
-                durable: content,
-                unsynced: Vec::new(),
-            };
+            *file = state::File { seen: content.clone(), durable: content, unsynced: Vec::new() };
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Counts a call and lets it meet its fault. `Ok(Some(_))` is the fault of this very call.

@@ -72,15 +72,8 @@ impl State {
     }
 
     pub(super) fn used(&self) -> u64 {
-        let files = self
-            .names
-            .values()
-            .map(|id| self.files[id].seen.len() as u64);
-        let table = self
-            .table
-            .seen
-            .iter()
-            .map(|(key, value)| (key.len() + value.len()) as u64);
+        let files = self.names.values().map(|id| self.files[id].seen.len() as u64);
+        let table = self.table.seen.iter().map(|(key, value)| (key.len() + value.len()) as u64);
         files.sum::<u64>() + table.sum::<u64>()
     }
 
@@ -100,8 +93,7 @@ impl State {
             return false;
         };
         self.names.insert(to.into(), id);
-        self.unsynced_names
-            .push(NameChange::Rename(from.into(), to.into(), id));
+        self.unsynced_names.push(NameChange::Rename(from.into(), to.into(), id));
         true
     }
 
@@ -124,11 +116,7 @@ impl State {
         let ordered = chance.coin();
         let kept = chance.prefix(self.unsynced_names.len());
         for (number, change) in self.unsynced_names.drain(..).enumerate() {
-            if if ordered {
-                number < kept
-            } else {
-                chance.coin()
-            } {
+            if if ordered { number < kept } else { chance.coin() } {
                 change.apply(&mut self.durable_names);
             }
         }
@@ -137,8 +125,7 @@ impl State {
             file.crash(&mut chance);
         }
         let names = &self.names;
-        self.files
-            .retain(|id, _| names.values().any(|named| named == id));
+        self.files.retain(|id, _| names.values().any(|named| named == id));
         self.table.crash(&mut chance);
     }
 }

@@ -15,13 +15,7 @@ pub struct SimTables {
 impl SimTables {
     /// The entries, as a process sees them.
     pub fn entries(&self) -> Vec<(Bytes, Bytes)> {
-        self.disk
-            .state()
-            .table
-            .seen
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+        self.disk.state().table.seen.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     /// Sets or drops an entry behind everybody's back, durably: damage at rest.
@@ -35,9 +29,7 @@ impl SimTables {
 impl Tables for SimTables {
     fn open(&self) -> Result<Box<dyn Table>, TableError> {
         self.disk.plain_call()?.table.exists = true;
-        Ok(Box::new(SimTable {
-            disk: self.disk.clone(),
-        }))
+        Ok(Box::new(SimTable { disk: self.disk.clone() }))
     }
 
     fn remove(&self) -> io::Result<()> {
@@ -59,18 +51,10 @@ impl Table for SimTable {
         Ok(self.disk.plain_call()?.table.seen.get(key).cloned())
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        bytes_max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+    fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
         let state = self.disk.plain_call()?;
         let (mut found, mut bytes) = (Vec::new(), 0);
-        let range = (
-            std::ops::Bound::Included(from),
-            std::ops::Bound::Excluded(to),
-        );
+        let range = (std::ops::Bound::Included(from), std::ops::Bound::Excluded(to));
         for (key, value) in state.table.seen.range::<[u8], _>(range) {
             bytes += key.len() + value.len();
             found.push((key.clone(), value.clone()));
@@ -103,11 +87,6 @@ impl Table for SimTable {
 
     fn disk_bytes(&self) -> Result<u64, TableError> {
         let state = self.disk.plain_call()?;
-        Ok(state
-            .table
-            .seen
-            .iter()
-            .map(|(key, value)| (key.len() + value.len()) as u64)
-            .sum())
+        Ok(state.table.seen.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum())
     }
 }

@@ -1,0 +1,42 @@
+//! The machine's clocks, as a node wants them.
+
+use std::time::{Duration, SystemTime};
+
+use group::time::{Now, Time, WallMillis};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Reads the clocks.
+#[derive(Clone, Debug, Default)]
+pub struct Clocks {
+    /// Added to the wall clock: so tests can have one that is wrong.
+    wall_offset_ms: i64,
+}
+
+/// For tests: milliseconds by which this process's wall clock is wrong.
+const WALL_OFFSET: &str = "SCATTER_TEST_WALL_OFFSET_MS";
+
+impl Clocks {
+    /// The machine's clocks, with the wall clock as far off as the environment says.
+    pub fn from_env() -> Clocks {
+        let offset = std::env::var(WALL_OFFSET).ok().and_then(|text| text.parse().ok());
+        Clocks { wall_offset_ms: offset.unwrap_or(0) }
+    }
+
+    /// What they say.
+    pub fn now(&self) -> Now {
+        Now { time: read(ClockId::Boottime), awake: read(ClockId::Monotonic), wall: self.wall() }
+    }
+
+    /// The wall clock.
+    pub fn wall(&self) -> WallMillis {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        WallMillis(millis.saturating_add_signed(self.wall_offset_ms))
+    }
+}
+
+fn read(clock: ClockId) -> Time {
+    let time = clock_gettime(clock);
+    // Both clocks start at boot, so neither is negative.
+    Time(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+}

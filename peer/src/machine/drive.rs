@@ -1,0 +1,224 @@
+//! The loop: drains everything that waits, hands it to the node, and does what the node wants done.
+//!
+//! One thread, one wake-up for a drained batch, no lock or task for an operation (§8 of the design).
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use group::time::Time;
+use node::{Event, Input, Node, Output};
+use tokio::sync::mpsc;
+
+use super::clocks::Clocks;
+use super::mailbox::Mailbox;
+use super::memo::Memo;
+use super::show::Showcase;
+use crate::net::{Net, NetEvent, Outgoing, Transport};
+use crate::resp::Replies;
+use crate::store::{StoreEvent, StoreThread};
+
+/// Between two pictures for people to see.
+const PICTURE_EVERY: Duration = Duration::from_millis(200);
+/// Inputs handed in before outputs are pulled, at most: so that no queue starves another.
+const BATCH_MAX: usize = 4096;
+/// Without a timer the loop looks up so often all the same.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+
+/// Why the loop ended.
+#[derive(Debug)]
+pub enum End {
+    /// It was asked to; the store is sealed.
+    Stopped,
+    /// It cannot go on; the text says why.
+    Fatal(String),
+    /// This life is over: the peer starts anew with an empty store.
+    Reincarnate(String),
+}
+
+/// Everything that the loop works with.
+pub struct Drive {
+    /// The node.
+    pub node: Node,
+    /// The machine's clocks.
+    pub clocks: Clocks,
+    /// The network.
+    pub net: Net,
+    /// The store; none where nothing is durable.
+    pub store: Option<StoreThread>,
+    /// What waits.
+    pub mailbox: Arc<Mailbox>,
+    /// Answers to clients.
+    pub replies: Replies,
+    /// What is remembered beside the store.
+    pub memo: Memo,
+    /// What people see.
+    pub showcase: Arc<Showcase>,
+    /// What the daemon hears.
+    pub events: mpsc::UnboundedSender<Event>,
+    /// Network events that came before the loop began.
+    pub early: Vec<NetEvent>,
+}
+
+impl Drive {
+    /// Runs until the node ends.
+    pub fn run(mut self) -> End {
+        self.mailbox.adopt();
+        let (mut events, mut requests, mut stored) = (std::mem::take(&mut self.early), Vec::new(), Vec::new());
+        let mut wake_at = Time(0);
+        let mut pictured = Time(0);
+        let mut outgoing: Vec<Outgoing> = Vec::new();
+        loop {
+            self.net.drain(&mut events);
+            self.mailbox.take(&mut requests, &mut stored);
+            let stop = self.mailbox.take_stop();
+            let mut now = self.clocks.now();
+            if events.is_empty() && requests.is_empty() && stored.is_empty() && !stop && now.time < wake_at {
+                thread::park_timeout(wake_at.since(now.time).min(SLEEP_MAX));
+                now = self.clocks.now();
+                if now.time >= wake_at {
+                    self.node.handle(now, Input::Tick);
+                }
+            }
+            let mut count = 0;
+            for event in stored.drain(..) {
+                if let StoreEvent::Failed(error) = &event
+                    && error.is_damage()
+                {
+                    return self.end(End::Reincarnate(error.to_string()));
+                }
+                self.node.handle(now, store_input(event));
+            }
+            for event in events.drain(..) {
+                count += self.on_net_event(now, event);
+                if count >= BATCH_MAX {
+                    // Pulled more often, the outputs are still batches.
+                    if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
+                        return self.end(end);
+                    }
+                    count = 0;
+                }
+            }
+            for request in requests.drain(..) {
+                self.node.handle(now, Input::Request(request));
+            }
+            if stop {
+                self.node.handle(now, Input::Stop);
+            }
+            if now.time >= wake_at {
+                self.node.handle(now, Input::Tick);
+            }
+            if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
+                return self.end(end);
+            }
+            if now.time.since(pictured) >= PICTURE_EVERY {
+                pictured = now.time;
+                self.showcase.set(self.node.status(), now.wall.0 / 1000);
+                if let Err(why) = self.memo.save() {
+                    tracing::warn!("{why}");
+                }
+            }
+        }
+    }
+
+    fn on_net_event(&mut self, now: group::time::Now, event: NetEvent) -> usize {
+        match event {
+            NetEvent::Frames { peer, frames, .. } => {
+                let count = frames.len();
+                for frame in frames {
+                    self.node.handle(now, Input::Frame { from: peer, frame });
+                }
+                return count;
+            }
+            NetEvent::PeerUp(peer) => self.node.handle(now, Input::PeerUp(peer)),
+            NetEvent::PeerDown(peer) => self.node.handle(now, Input::PeerDown(peer)),
+            NetEvent::Addresses(addresses) => self.node.handle(now, Input::Addresses(addresses)),
+            NetEvent::Refused { peer, reason, by } => {
+                tracing::warn!(peer = %crate::net::peer_id_of(&peer), ?by, "refused: {reason}");
+            }
+        }
+        1
+    }
+
+    /// Does what the node wants done; says if it has ended.
+    fn pull(&mut self, wake_at: &mut Time, outgoing: &mut Vec<Outgoing>) -> Option<End> {
+        let mut end = None;
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Send { to, class, frame } => outgoing.push(Outgoing { to, class, frame }),
+                Output::Persist { token, changes } => match &mut self.store {
+                    Some(store) => store.persist(token, changes),
+                    None => tracing::error!(token, "a node without a store wants something stored"),
+                },
+                Output::Load { record_key } => self.store.iter().for_each(|store| store.load(record_key.clone())),
+                Output::Scan { token, from, bytes_max } => {
+                    self.store.iter().for_each(|store| store.scan(token, from.clone(), bytes_max));
+                }
+                Output::Reply { id, result } => self.replies.push(id, result),
+                Output::WakeAt(at) => *wake_at = at,
+                Output::Dial { peer, addresses } => {
+                    self.memo.learn(peer, &addresses);
+                    self.net.dial(peer, &addresses);
+                }
+                Output::Event(event) => end = end.or(self.on_event(event)),
+            }
+        }
+        // Requests leave before the local sync: it overlaps with theirs (§6.2 of the design).
+        self.net.send_batch(outgoing);
+        if let Some(store) = &mut self.store {
+            store.submit();
+        }
+        self.replies.flush();
+        end
+    }
+
+    fn on_event(&mut self, event: Event) -> Option<End> {
+        let end = match &event {
+            Event::Stopped => Some(End::Stopped),
+            Event::Fatal(why) => Some(End::Fatal(why.clone())),
+            Event::Reincarnate(why) => Some(End::Reincarnate(why.clone())),
+            Event::InRing(ring) => {
+                self.net.set_ring(*ring);
+                self.memo.set_ring(*ring);
+                if let Err(why) = self.memo.save() {
+                    return Some(End::Fatal(why));
+                }
+                None
+            }
+            _ => None,
+        };
+        if end.is_none() {
+            // The daemon may have ended already.
+            let _ = self.events.send(event);
+        }
+        end
+    }
+
+    /// The last things: the store is sealed after a stop, and only left alone after anything else.
+    fn end(mut self, end: End) -> End {
+        self.mailbox.end();
+        self.replies.flush();
+        let end = match (end, self.store.take()) {
+            (End::Stopped, Some(store)) => match store.seal() {
+                Ok(()) => End::Stopped,
+                Err(error) => End::Fatal(format!("the store could not be sealed: {error}")),
+            },
+            (end, _) => end,
+        };
+        if let Err(why) = self.memo.save() {
+            tracing::warn!("{why}");
+        }
+        self.net.shutdown();
+        end
+    }
+}
+
+fn store_input(event: StoreEvent) -> Input {
+    match event {
+        StoreEvent::Persisted(token) => Input::Persisted(token),
+        StoreEvent::Failed(error) => Input::StoreFailed(error.to_string()),
+        StoreEvent::Loaded { record_key, record } => Input::Loaded { record_key, record },
+        StoreEvent::Scanned { token, records, done } => Input::Scanned { token, records, done },
+        StoreEvent::DiskLow(low) => Input::DiskLow(low),
+    }
+}

@@ -1,0 +1,210 @@
+//! Starting a peer: identity, store, network, node; and starting it anew after its life ended.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use node::{Durability as NodeDurability, Event, Node, NodeConfig, Restored};
+use tokio::sync::mpsc;
+
+use super::clocks::Clocks;
+use super::drive::{Drive, End};
+use super::mailbox::Mailbox;
+use super::memo::Memo;
+use super::show::Showcase;
+use crate::config::{Config, Durability, Entry};
+use crate::daemon::{NO_NETWORK, Peer, Seat};
+use crate::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetworkKey, Transport};
+use crate::store::{Engine, StoreConfig, StoreThread, move_aside};
+
+/// How long the network may take to say where it listens.
+const LISTEN_MAX: Duration = Duration::from_secs(5);
+/// How often a process starts itself anew before it gives up: a fault that comes back at once is not mended by that.
+const RESTARTS_MAX: u32 = 5;
+/// Counts those starts, in the environment of the process.
+const RESTARTS: &str = "SCATTER_RESTARTS";
+
+/// Starts the node's loop, the store and the network.
+pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
+    let clocks = Clocks::from_env();
+    std::fs::create_dir_all(&config.data_dir)
+        .map_err(|error| format!("cannot make the data directory {}: {error}", config.data_dir.display()))?;
+    let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| error.to_string())?;
+    let mut memo = Memo::load(&config.data_dir)?;
+    if memo.ring().is_none() && config.entry == Entry::Known {
+        return Err(NO_NETWORK.into());
+    }
+    let mailbox = Arc::new(Mailbox::default());
+    let (store, restored) = open_store(config, &mailbox)?;
+    let seconds = clocks.wall().0 / 1000;
+    let salt = draw();
+    let incarnation = memo.fresh_incarnation(seconds << 20 | salt >> 44)?;
+    let mut net = start_net(config, &identity, &memo, &mailbox, &seat)?;
+    for (peer, addresses) in memo.peers() {
+        net.dial(peer, addresses);
+    }
+    let (early, listen) = wait_for_addresses(&mut net)?;
+    let peer_id = identity.peer_id().to_string();
+    let node_config = NodeConfig {
+        ring: memo.ring(),
+        found: config.entry == Entry::New,
+        durability: match config.durability {
+            Durability::Sync => NodeDurability::Sync,
+            Durability::Memory => NodeDurability::Memory,
+        },
+        leases: config.leases,
+        cluster: config.cluster.clone(),
+        memory_bytes_max: usize::try_from(config.max_memory).unwrap_or(usize::MAX),
+        value_bytes_max: config.max_value,
+        ..NodeConfig::new(identity.peer(), incarnation)
+    };
+    let node = Node::new(node_config, draw(), clocks.now(), restored);
+    let durability = match config.durability {
+        Durability::Sync => "sync",
+        Durability::Memory => "memory",
+    };
+    let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability.into());
+    let (events_in, events) = mpsc::unbounded_channel();
+    let drive = Drive {
+        node,
+        clocks,
+        net,
+        store,
+        mailbox: mailbox.clone(),
+        replies: seat.router.replies(),
+        memo,
+        showcase: showcase.clone(),
+        events: events_in.clone(),
+        early,
+    };
+    let store_dir = store_dir(config);
+    std::thread::Builder::new()
+        .name("scatter-loop".into())
+        .spawn(move || finish(drive.run(), store_dir, &events_in))
+        .map_err(|error| format!("cannot start the loop: {error}"))?;
+    let listen = listen.into_iter().map(|address| format!("{address}/p2p/{peer_id}")).collect();
+    let stopper = mailbox.clone();
+    Ok(Peer { peer_id, listen, backend: mailbox, status: showcase, events, stop: Box::new(move || stopper.stop()) })
+}
+
+fn store_dir(config: &Config) -> PathBuf {
+    config.data_dir.join("store")
+}
+
+/// Opens the store, if anything is to be durable. A damaged one is moved aside: damage is *unknown*, never *empty*, and
+/// the peer begins a new life (PITFALLS 3).
+fn open_store(config: &Config, mailbox: &Arc<Mailbox>) -> Result<(Option<StoreThread>, Restored), String> {
+    if config.durability == Durability::Memory {
+        return Ok((None, Restored::empty()));
+    }
+    let dir = store_dir(config);
+    let store_config = StoreConfig { disk_bytes_max: Some(config.max_disk), ..StoreConfig::default() };
+    let (engine, restored) = match Engine::open_dir(&dir, &store_config) {
+        Err(error) if error.is_damage() => {
+            let aside = move_aside(&dir).map_err(|error| error.to_string())?;
+            tracing::warn!("{error}; it is kept in {}, and this peer begins anew", aside.display());
+            Engine::open_dir(&dir, &store_config)
+        }
+        opened => opened,
+    }
+    .map_err(|error| error.to_string())?;
+    let teller = mailbox.clone();
+    let store = StoreThread::start(engine, move |event| teller.tell(event)).map_err(|error| error.to_string())?;
+    Ok((Some(store), restored))
+}
+
+fn start_net(
+    config: &Config,
+    identity: &Identity,
+    memo: &Memo,
+    mailbox: &Arc<Mailbox>,
+    seat: &Seat<'_>,
+) -> Result<Net, String> {
+    let join = match &config.entry {
+        Entry::Join(addresses) => addresses.iter().map(parse).collect::<Result<_, _>>()?,
+        _ => Vec::new(),
+    };
+    let listen = config.listen.iter().map(parse).collect::<Result<_, _>>()?;
+    let net_config = NetConfig {
+        listen,
+        join,
+        network_key: config.network_key.as_deref().map(NetworkKey::from_passphrase),
+        ring: memo.ring(),
+        mdns: config.mdns,
+        dial_private: config.dial_private,
+        connections_max: config.max_connections as usize,
+        ..NetConfig::new(config.network.clone())
+    };
+    let waker = mailbox.clone();
+    Net::start(net_config, identity, seat.runtime.handle(), move || waker.wake()).map_err(|error| error.to_string())
+}
+
+fn parse(address: &crate::config::Multiaddr) -> Result<Multiaddr, String> {
+    let text = address.to_string();
+    text.parse().map_err(|error| format!("{text} is not a multiaddress: {error}"))
+}
+
+/// The addresses that the network listens on: peers are told to join there.
+fn wait_for_addresses(net: &mut Net) -> Result<(Vec<NetEvent>, Vec<String>), String> {
+    let (since, mut events) = (Instant::now(), Vec::new());
+    loop {
+        net.drain(&mut events);
+        let addresses = events.iter().rev().find_map(|event| match event {
+            NetEvent::Addresses(addresses) if !addresses.is_empty() => Some(addresses.clone()),
+            _ => None,
+        });
+        if let Some(addresses) = addresses {
+            return Ok((events, addresses));
+        }
+        if since.elapsed() > LISTEN_MAX {
+            return Err(
+                "the network does not listen: is another program on that port? Choose others with --listen".into()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// After the loop: the process ends, or begins a new life.
+fn finish(end: End, store_dir: PathBuf, events: &mpsc::UnboundedSender<Event>) {
+    let event = match end {
+        End::Stopped => Event::Stopped,
+        End::Fatal(why) => Event::Fatal(why),
+        End::Reincarnate(why) => Event::Fatal(reincarnate(&why, store_dir)),
+    };
+    // The daemon waits for nothing else; if it has ended, so has everything.
+    let _ = events.send(event);
+}
+
+/// Moves the store aside and starts this process anew, under the same id and with the same settings. Returns only where
+/// that cannot be: why.
+fn reincarnate(why: &str, store_dir: PathBuf) -> String {
+    let restarts: u32 = std::env::var(RESTARTS).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    if restarts >= RESTARTS_MAX {
+        return format!("{why}; it began anew {restarts} times already, so something else is wrong");
+    }
+    if store_dir.exists() {
+        match move_aside(&store_dir) {
+            Ok(aside) => tracing::warn!("{why}; the store is kept in {}, and this peer begins anew", aside.display()),
+            Err(error) => return format!("{why}; and the store cannot be moved aside: {error}"),
+        }
+    } else {
+        tracing::warn!("{why}; this peer begins anew");
+    }
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return format!("{why}; and this program cannot find itself to begin anew: {error}"),
+    };
+    let error = std::process::Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(RESTARTS, (restarts + 1).to_string())
+        .exec();
+    format!("{why}; and the process cannot begin anew: {error}")
+}
+
+/// Chance from the operating system, without a library: the standard hasher's keys.
+fn draw() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

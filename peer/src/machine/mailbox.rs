@@ -1,0 +1,90 @@
+//! What waits for the loop, beside what the network holds for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use group::op::Refusal;
+use node::Request;
+
+use crate::resp::{Backend, Rejected};
+use crate::store::StoreEvent;
+
+/// Requests that wait at most; more are refused, and clients try again.
+const REQUESTS_MAX: usize = 1 << 16;
+
+/// Filled by any thread, emptied by the loop, which is woken once for all that came meanwhile.
+#[derive(Default)]
+pub struct Mailbox {
+    requests: Mutex<Vec<Request>>,
+    store: Mutex<Vec<StoreEvent>>,
+    stop: AtomicBool,
+    ended: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Mailbox {
+    /// The calling thread empties it from now on.
+    pub fn adopt(&self) {
+        let _ = self.thread.set(std::thread::current());
+    }
+
+    /// Something waits: so does the network's call.
+    pub fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// The store says something.
+    pub fn tell(&self, event: StoreEvent) {
+        lock(&self.store).push(event);
+        self.wake();
+    }
+
+    /// Asks the loop to hand over and stop.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Was it asked to stop, since this was last asked?
+    pub fn take_stop(&self) -> bool {
+        self.stop.swap(false, Ordering::AcqRel)
+    }
+
+    /// Nobody empties it any more.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Takes what waits.
+    pub fn take(&self, requests: &mut Vec<Request>, events: &mut Vec<StoreEvent>) {
+        std::mem::swap(&mut *lock(&self.requests), requests);
+        std::mem::swap(&mut *lock(&self.store), events);
+    }
+}
+
+impl Backend for Mailbox {
+    fn submit(&self, mut batch: Vec<Request>) -> Result<(), Rejected> {
+        if self.ended.load(Ordering::Acquire) {
+            return Err(Rejected { batch, why: Refusal::Stopping });
+        }
+        let mut requests = lock(&self.requests);
+        if requests.len() + batch.len() > REQUESTS_MAX {
+            return Err(Rejected { batch, why: Refusal::Busy });
+        }
+        let first = requests.is_empty();
+        requests.append(&mut batch);
+        drop(requests);
+        if first {
+            self.wake();
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic happens under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

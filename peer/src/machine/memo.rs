@@ -1,0 +1,147 @@
+//! What a peer remembers beside its store: which ring it belongs to, its last incarnation, and whom it knew there.
+//!
+//! Kept apart from the store, so that a peer whose store is lost, or that never had one, still enters its own network
+//! again and never founds a second one (PITFALLS 41), and never uses an incarnation twice.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use overlay::{Incarnation, PeerKey, RingId};
+use serde::{Deserialize, Serialize};
+
+/// Peers remembered at most.
+const PEERS_MAX: usize = 64;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    ring: Option<String>,
+    incarnation: u64,
+    peers: BTreeMap<String, Vec<String>>,
+}
+
+/// The file `peer.json` of a data directory.
+#[derive(Debug)]
+pub struct Memo {
+    path: PathBuf,
+    content: Content,
+    changed: bool,
+}
+
+impl Memo {
+    /// Reads it; a missing one is empty, a broken one is an error: it says which network this is.
+    pub fn load(data_dir: &Path) -> Result<Memo, String> {
+        let path = data_dir.join("peer.json");
+        let broken = |error: &dyn std::fmt::Display| {
+            format!("{} cannot be read ({error}): restore it, or choose another --data-dir", path.display())
+        };
+        let content = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| broken(&error))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
+            Err(error) => return Err(broken(&error)),
+        };
+        let memo = Memo { path, content, changed: false };
+        if memo.content.ring.is_some() && memo.ring().is_none() {
+            return Err(format!("{} names no ring: restore it, or choose another --data-dir", memo.path.display()));
+        }
+        Ok(memo)
+    }
+
+    /// The ring that this peer belongs to.
+    pub fn ring(&self) -> Option<RingId> {
+        u128::from_str_radix(self.content.ring.as_deref()?, 16).ok().map(RingId)
+    }
+
+    /// It belongs to this ring from now on.
+    pub fn set_ring(&mut self, ring: RingId) {
+        let text = ring.to_string();
+        if self.content.ring.as_ref() != Some(&text) {
+            self.content.ring = Some(text);
+            self.changed = true;
+        }
+    }
+
+    /// An incarnation that this peer has never had; remembered before it is used.
+    pub fn fresh_incarnation(&mut self, proposed: u64) -> Result<Incarnation, String> {
+        self.content.incarnation = proposed.max(self.content.incarnation + 1);
+        self.changed = true;
+        self.save()?;
+        Ok(Incarnation(self.content.incarnation))
+    }
+
+    /// Peers of the ring and where they were last known.
+    pub fn peers(&self) -> impl Iterator<Item = (PeerKey, &[String])> {
+        self.content.peers.iter().filter_map(|(name, addresses)| Some((peer(name)?, addresses.as_slice())))
+    }
+
+    /// A peer can be reached there.
+    pub fn learn(&mut self, peer: PeerKey, addresses: &[String]) {
+        let name = name(&peer);
+        if self.content.peers.get(&name).is_some_and(|known| known == addresses) {
+            return;
+        }
+        if self.content.peers.len() < PEERS_MAX || self.content.peers.contains_key(&name) {
+            self.content.peers.insert(name, addresses.to_vec());
+            self.changed = true;
+        }
+    }
+
+    /// Writes what changed, if anything did.
+    pub fn save(&mut self) -> Result<(), String> {
+        if !std::mem::take(&mut self.changed) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec_pretty(&self.content).map_err(|error| error.to_string())?;
+        let new = self.path.with_extension("json.new");
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)?;
+            File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        };
+        write().map_err(|error| {
+            self.changed = true;
+            format!("{} cannot be written: {error}", self.path.display())
+        })
+    }
+}
+
+fn name(peer: &PeerKey) -> String {
+    peer.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn peer(name: &str) -> Option<PeerKey> {
+    let mut key = [0; 32];
+    if name.len() != 64 || !name.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in key.iter_mut().zip(name.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(PeerKey(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut memo = Memo::load(dir.path()).unwrap();
+        assert_eq!(memo.ring(), None);
+        let first = memo.fresh_incarnation(1000).unwrap();
+        memo.set_ring(RingId(7));
+        memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
+        memo.save().unwrap();
+        let mut again = Memo::load(dir.path()).unwrap();
+        assert_eq!(again.ring(), Some(RingId(7)));
+        assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
+        // A wall clock that was set back does not bring an old life back.
+        assert!(again.fresh_incarnation(10).unwrap() > first);
+        fs::write(dir.path().join("peer.json"), b"{").unwrap();
+        assert!(Memo::load(dir.path()).is_err());
+    }
+}

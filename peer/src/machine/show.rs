@@ -1,0 +1,147 @@
+//! What a running peer tells about itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use node::{GroupStatus as NodeGroup, NodeStatus};
+use overlay::KeyRange;
+
+use crate::net::peer_id_of;
+use crate::status::{Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource};
+
+/// The last picture of a node, and what does not change.
+pub struct Showcase {
+    peer_id: String,
+    network: String,
+    durability: String,
+    started: Instant,
+    picture: Mutex<Option<Picture>>,
+}
+
+struct Picture {
+    node: NodeStatus,
+    ops_per_s: f64,
+    wall_s: u64,
+    taken: Instant,
+}
+
+impl Showcase {
+    /// Without a picture yet.
+    pub fn new(peer_id: String, network: String, durability: String) -> Arc<Showcase> {
+        Arc::new(Showcase { peer_id, network, durability, started: Instant::now(), picture: Mutex::new(None) })
+    }
+
+    /// A new picture, at a wall clock's second.
+    pub fn set(&self, node: NodeStatus, wall_s: u64) {
+        let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        let ops_per_s = match &*picture {
+            None => 0.0,
+            Some(last) => {
+                let seconds = last.taken.elapsed().as_secs_f64().max(1e-3);
+                let now = node.answered.saturating_sub(last.node.answered) as f64 / seconds;
+                // Smoothed: a picture is taken several times a second.
+                0.7 * last.ops_per_s + 0.3 * now
+            }
+        };
+        *picture = Some(Picture { node, ops_per_s, wall_s, taken: Instant::now() });
+    }
+}
+
+impl StatusSource for Showcase {
+    fn status(&self) -> Status {
+        let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        let groups = picture.as_ref().and_then(|picture| {
+            let group = picture.node.group.as_ref()?;
+            Some(group_status(group, picture.ops_per_s, picture.wall_s))
+        });
+        Status {
+            peer_id: self.peer_id.clone(),
+            network: self.network.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: self.started.elapsed().as_secs(),
+            durability: self.durability.clone(),
+            groups: groups.into_iter().collect(),
+        }
+    }
+
+    fn readiness(&self) -> Readiness {
+        let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = picture.as_ref().map(|picture| &picture.node);
+        let group = node.and_then(|node| node.group.as_ref());
+        let alive = |group: &NodeGroup| group.members.iter().filter(|m| m.votes && m.alive).count();
+        let voters = |group: &NodeGroup| group.members.iter().filter(|m| m.votes).count();
+        let check = |name: &str, ok: bool, detail: String| Check { name: name.into(), ok, detail };
+        let checks = vec![
+            check(
+                "in_group",
+                group.is_some(),
+                group.map_or("in no group yet".into(), |group| format!("group {}, epoch {}", group.id, group.epoch.0)),
+            ),
+            check(
+                "quorum",
+                group.is_some_and(|group| alive(group) > voters(group) / 2),
+                group.map_or("in no group yet".into(), |group| {
+                    format!("{} of {} members heard of lately", alive(group), voters(group))
+                }),
+            ),
+            check(
+                "leader",
+                group.is_some_and(|group| group.leader.is_some()),
+                group.and_then(|group| group.leader).map_or("none known".into(), |leader| name(&leader.peer)),
+            ),
+            check(
+                "serves",
+                node.is_some_and(|node| node.ready),
+                "an operation of its own was answered since the start".into(),
+            ),
+        ];
+        Readiness { ready: checks.iter().all(|check| check.ok), checks }
+    }
+}
+
+fn name(peer: &overlay::PeerKey) -> String {
+    peer_id_of(peer).to_string()
+}
+
+fn range_status(range: KeyRange) -> RangeStatus {
+    RangeStatus { start: range.start().to_string(), end: range.end().to_string() }
+}
+
+fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
+    let members = group.members.iter().map(|member| {
+        let joined_unix_s = member.joined.0 / 1000;
+        let role = match () {
+            () if group.leader == Some(member.node) => "leader",
+            () if !member.alive => "suspect",
+            () if !member.votes => "learner",
+            () => "member",
+        };
+        MemberStatus {
+            peer_id: name(&member.node.peer),
+            cluster: member.cluster.clone(),
+            joined_unix_s,
+            lifetime_s: wall_s.saturating_sub(joined_unix_s),
+            role: role.into(),
+        }
+    });
+    let primaries = group.primaries.iter().map(|primary| {
+        let RangeStatus { start, end } = range_status(primary.range);
+        PrimaryStatus { start, end, peer_id: name(&primary.node.peer) }
+    });
+    GroupStatus {
+        id: group.id.to_string(),
+        epoch: group.epoch.0,
+        term: group.primaries.iter().map(|primary| primary.term.slot().0).max().unwrap_or(0),
+        range: range_status(group.range),
+        members: members.collect(),
+        established: group.established,
+        leader: group.leader.map(|leader| name(&leader.peer)),
+        primaries: primaries.collect(),
+        // A ring of one group: it is its own neighbour.
+        predecessor: Some(group.id.to_string()),
+        successor: Some(group.id.to_string()),
+        keys: group.records as u64,
+        bytes: group.bytes as u64,
+        ops_per_s,
+    }
+}
