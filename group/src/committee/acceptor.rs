@@ -334,7 +334,7 @@ impl Acceptor {
             .values()
             .rev()
             .find(|committee| committee.ballot().term == term)
-            .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.received().mark() >= mark)
+            .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.held() >= mark)
     }
 
     /// Lets go of committees that were followed everywhere, beyond some that others may want to catch up from.

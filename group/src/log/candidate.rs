@@ -106,7 +106,9 @@ impl Log {
             return;
         }
         promises.insert(from, accepted);
-        if promises.len() < ctx.state.quorum() {
+        // Its own promise came once it was durable: before that nothing is proposed, or a restart might use the ballot for
+        // something else (PITFALLS 5).
+        if promises.len() < ctx.state.quorum() || !promises.contains_key(&ctx.me) {
             return;
         }
         let (ballot, promises) = (*ballot, core::mem::take(promises));
