@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use group::Context;
-use group::ballot::{Number, Slot, Term, TermBallot};
+use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::committee::Acceptor;
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{Base, CommitteeMessage, Message, Write};
+use group::message::{Base, CommitteeMessage, LogMessage, Message, Sender, Write};
 use group::op::Version;
 use group::outbox::{Durable, GroupOutput, Outbox};
 use group::record::Record;
@@ -14,6 +13,7 @@ use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::table::Table;
 use group::time::{Now, Time, WallMillis};
+use group::{Context, Group};
 use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point, RingId};
 
 fn node(peer: u8) -> NodeId {
@@ -368,4 +368,96 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     };
     bench.hear(to[0].peer.0[0], compared);
     assert_eq!(bench.acceptor.committee(new).unwrap().received().mark(), 0, "number 1 never came");
+}
+
+/// Nobody leads under a ballot that a crash might make it forget (PITFALLS 5): it would use it again for something else.
+#[test]
+fn nobody_leads_before_its_own_promise_is_durable() {
+    let bench = Bench::new(node(1), 3);
+    let mut group = Group::join(bench.config.clone(), node(1), bench.state.clone(), bench.now, 1);
+    let mut now = bench.now;
+    let (mut tokens, mut last, mut led, mut persisted_all) = (Vec::new(), 0, false, false);
+    for step in 0..90 {
+        now.time = now.time + std::time::Duration::from_millis(20);
+        group.set_now(now);
+        if step == 50 {
+            assert!(!led, "it leads, and a crash would make it forget that it ever promised");
+            persisted_all = true;
+            tokens.push(last);
+        }
+        for token in std::mem::take(&mut tokens) {
+            group.on_persisted(token);
+        }
+        group.tick();
+        while let Some(output) = group.poll_output() {
+            let message = match output {
+                GroupOutput::Persist(token, _) => {
+                    last = token;
+                    if persisted_all {
+                        tokens.push(token);
+                    }
+                    continue;
+                }
+                GroupOutput::Send(_, Message::Log(message)) => message,
+                _ => continue,
+            };
+            let answer = match message {
+                LogMessage::AskPromise { round } => LogMessage::WouldPromise { round },
+                LogMessage::Prepare { ballot, .. } => LogMessage::Promise { ballot, state: None, accepted: vec![] },
+                LogMessage::Accept { .. } => {
+                    led = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            for peer in [2, 3] {
+                let from = Sender { node: node(peer), epoch: Epoch(1) };
+                group.on_message(from, Message::Log(answer.clone()));
+            }
+        }
+    }
+    assert!(led, "then it leads");
+}
+
+/// What a peer may say, by mistake or on purpose, does not stop this node.
+#[test]
+fn nonsense_is_dropped() {
+    let bench = Bench::new(node(1), 3);
+    let mut group = Group::join(bench.config.clone(), node(1), bench.state.clone(), bench.now, 1);
+    let term = TermBallot { epoch: Epoch(1), ..bench.state.parts().next().unwrap().1 };
+    let other = ballot(5, 2);
+    let from = Sender { node: node(2), epoch: Epoch(1) };
+    let far = write(other, u64::MAX, "k", "v");
+    let high = Ballot { round: u64::MAX, node: node(2) };
+    let wrong_term = Write { key: key("k"), record: write(ballot(6, 2), 1, "k", "v").record };
+    let mut state = bench.state.clone();
+    (state.applied, state.division) = (Slot(u64::MAX), Vec::new());
+    let messages = [
+        Message::Committee(CommitteeMessage::Prepare { ballot: other, range: KeyRange::FULL }),
+        Message::Committee(CommitteeMessage::Base { ballot: other, base: base(&[], 0), chosen: Some(0) }),
+        Message::Committee(CommitteeMessage::Accept { ballot: other, chosen: Some(u64::MAX), writes: vec![far] }),
+        Message::Committee(CommitteeMessage::Accept { ballot: other, chosen: Some(0), writes: vec![wrong_term] }),
+        Message::Committee(CommitteeMessage::Accepted { ballot: term, numbers: vec![(1, u64::MAX), (1, 1), (1, 1)] }),
+        Message::Committee(CommitteeMessage::AskSince {
+            ballot: other,
+            piece: KeyRange::FULL,
+            since: Number { term: other.term, n: u64::MAX },
+        }),
+        Message::Log(LogMessage::Prepare { ballot: high, applied: Slot(u64::MAX) }),
+        Message::Log(LogMessage::Refused { ballot: high, promised: high }),
+        Message::State(Box::new(state)),
+    ];
+    let mut now = bench.now;
+    for message in messages {
+        group.on_message(from, message);
+        now.time = now.time + std::time::Duration::from_millis(300);
+        group.set_now(now);
+        group.tick();
+        while let Some(output) = group.poll_output() {
+            if let GroupOutput::Persist(token, _) = output {
+                group.on_persisted(token);
+            }
+        }
+    }
+    assert!(group.state().applied < Slot::MAX);
 }

@@ -240,7 +240,7 @@ impl Acceptor {
                     job.waiting_for_scan = true;
                     let from = after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
                     let token = self.catch_up.begin_scan(ScanUse::Mine(ballot));
-                    ctx.out.push(GroupOutput::Scan(token, Some(from), page_bytes(ctx)));
+                    ctx.out.push_behind(GroupOutput::Scan(token, Some(from), page_bytes(ctx)));
                 }
             }
         }
@@ -410,7 +410,7 @@ impl Acceptor {
         } else if self.catch_up.scans.len() < 64 {
             let first = ask.after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
             let token = self.catch_up.begin_scan(ScanUse::Theirs { from, ask });
-            ctx.out.push(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
+            ctx.out.push_behind(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
         }
     }
 

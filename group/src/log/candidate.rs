@@ -14,6 +14,9 @@ use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
 
+/// A log is never so far ahead of who leads it.
+pub(super) const AHEAD_MAX: u64 = 1 << 16;
+
 /// What a quorum accepted behind the applied state.
 type Accepted = Vec<(Slot, Ballot, Entry)>;
 
@@ -114,7 +117,10 @@ impl Log {
         let (ballot, promises) = (*ballot, core::mem::take(promises));
         let mut adopted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
         for (slot, under, entry) in promises.into_values().flatten() {
-            if slot > ctx.state.applied && adopted.get(&slot).is_none_or(|(known, _)| *known < under) {
+            if slot > ctx.state.applied
+                && slot.0 - ctx.state.applied.0 <= AHEAD_MAX
+                && adopted.get(&slot).is_none_or(|(known, _)| *known < under)
+            {
                 adopted.insert(slot, (under, entry));
             }
         }
