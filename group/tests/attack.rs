@@ -89,7 +89,7 @@ impl Bench {
         self.out.flush();
         while let Some(output) = self.out.poll_ready() {
             match output {
-                GroupOutput::Send(to, Message::Committee(message)) => self.said.push((to, message)),
+                GroupOutput::Send(to, Message::Committee(message), _) => self.said.push((to, message)),
                 GroupOutput::Persist(token, changes) => {
                     self.stored.extend(changes);
                     self.out.persisted(token);
@@ -398,7 +398,7 @@ fn nobody_leads_before_its_own_promise_is_durable() {
                     }
                     continue;
                 }
-                GroupOutput::Send(_, Message::Log(message)) => message,
+                GroupOutput::Send(_, Message::Log(message), _) => message,
                 _ => continue,
             };
             let answer = match message {
