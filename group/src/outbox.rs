@@ -95,7 +95,7 @@ pub enum GroupOutput {
 type Addressed = (Vec<NodeId>, Message);
 
 /// Collects outputs; see the module's text.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Outbox {
     me: NodeId,
     durable: bool,

@@ -77,7 +77,7 @@ impl Pending {
 }
 
 /// One key's queue.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct KeyQueue {
     pub(super) in_flight: u32,
     pub(super) waiting: VecDeque<Pending>,
@@ -89,7 +89,7 @@ pub(super) struct KeyQueue {
 const GAPS_MAX: usize = 4096;
 
 /// What a primary does.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Phase {
     /// Phase 1, and the base.
     TakingOver(Takeover),
@@ -113,7 +113,7 @@ pub struct PrimaryCounts {
 }
 
 /// The primary of one sub-range.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Primary {
     pub(super) ballot: TermBallot,
     pub(super) range: KeyRange,

@@ -14,7 +14,7 @@ use crate::table::Table;
 /// The most recent writes kept for others, whatever their size.
 const WINDOW_LENGTH_MAX: usize = 1 << 16;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kept {
     write: Write,
     /// It is chosen and in the table.
@@ -22,7 +22,7 @@ struct Kept {
 }
 
 /// One committee at one acceptor.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Committee {
     head: CommitteeHead,
     received: NumberSet,
@@ -199,13 +199,19 @@ impl Committee {
 
     /// Decides the fate of every unsettled write in a piece: `stands` of its number. The others are void.
     pub fn resolve(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
+        self.settle_where(piece, &stands, table, out);
+        for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
+            self.void(n, out);
+        }
+    }
+
+    /// Settles the unsettled writes in a piece that `stands` is true of, by their numbers.
+    pub fn settle_where(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
         for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
             if stands(n) {
                 self.unsettled.remove(&n);
                 self.settle(n, table);
                 out.persist(Durable::Settle(self.head.ballot.term, n, n));
-            } else {
-                self.void(n, out);
             }
         }
     }

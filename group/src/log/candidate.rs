@@ -18,13 +18,13 @@ use crate::time::Time;
 type Accepted = Vec<(Slot, Ballot, Entry)>;
 
 /// An attempt to lead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Candidacy {
     since: Time,
     stage: Stage,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     Polling { round: u64, yes: BTreeSet<NodeId> },
     Preparing { ballot: Ballot, applied: Slot, promises: BTreeMap<NodeId, Accepted> },
