@@ -206,6 +206,7 @@ impl Group {
     }
 
     fn begin(&mut self) {
+        self.out.set_epoch(self.state.epoch);
         self.out.persist(Durable::State(Box::new(self.state.clone())));
         if self.preloading {
             self.out.push(GroupOutput::Scan(PRELOAD, None, PRELOAD_BYTES));
@@ -590,8 +591,8 @@ impl Group {
             if let Some(output) = self.out.poll_ready() {
                 return Some(output);
             }
-            if let Some(message) = self.out.poll_loopback() {
-                let me = Sender { node: self.me, epoch: self.state.epoch };
+            if let Some((message, epoch)) = self.out.poll_loopback() {
+                let me = Sender { node: self.me, epoch };
                 self.on_message(me, message);
                 continue;
             }
@@ -622,6 +623,7 @@ impl Group {
             let led = self.log.leads();
             let before = self.state.clone();
             self.state.apply(self.state.applied.next(), &entry);
+            self.out.set_epoch(self.state.epoch);
             self.log.on_applied(&mut context!(self), before.epoch, led);
             self.after_change(&before);
             if led && self.state.epoch != before.epoch {
@@ -640,6 +642,7 @@ impl Group {
             return;
         }
         let before = core::mem::replace(&mut self.state, state);
+        self.out.set_epoch(self.state.epoch);
         self.log.on_applied(&mut context!(self), before.epoch, false);
         self.after_change(&before);
         self.apply_chosen();

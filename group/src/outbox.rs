@@ -73,8 +73,8 @@ pub struct Attempt {
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum GroupOutput {
-    /// Say this to each of these nodes; never to oneself.
-    Send(Vec<NodeId>, Message),
+    /// Say this to each of these nodes, never to oneself, as of this epoch.
+    Send(Vec<NodeId>, Message, Epoch),
     /// Make these changes durable, together; answered by a call of `persisted` with the token.
     Persist(u64, Vec<Durable>),
     /// Look up a key's record; answered by `loaded`.
@@ -91,8 +91,8 @@ pub enum GroupOutput {
     Note(Box<str>),
 }
 
-/// A message and its receivers.
-type Addressed = (Vec<NodeId>, Message);
+/// A message, its receivers, and the epoch in which it was meant.
+type Addressed = (Vec<NodeId>, Message, Epoch);
 
 /// Collects outputs; see the module's text.
 #[derive(Clone, Debug)]
@@ -100,7 +100,9 @@ pub struct Outbox {
     me: NodeId,
     durable: bool,
     ready: VecDeque<GroupOutput>,
-    loopback: VecDeque<Message>,
+    loopback: VecDeque<(Message, Epoch)>,
+    /// What is said belongs to this epoch, also if it leaves in a later one: votes count where they were cast.
+    epoch: Epoch,
     changes: Vec<Durable>,
     /// Waits for the changes collected now.
     after: Vec<Addressed>,
@@ -121,6 +123,7 @@ impl Outbox {
             durable,
             ready: VecDeque::new(),
             loopback: VecDeque::new(),
+            epoch: Epoch(0),
             changes: Vec::new(),
             after: Vec::new(),
             waiting: VecDeque::new(),
@@ -132,18 +135,27 @@ impl Outbox {
 
     /// Says it at once. What goes to oneself is handled after everything that came before.
     pub fn send(&mut self, to: &[NodeId], message: Message) {
+        self.send_as_of(to, message, self.epoch);
+    }
+
+    /// From now on this node is in this epoch.
+    pub fn set_epoch(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+    }
+
+    fn send_as_of(&mut self, to: &[NodeId], message: Message, epoch: Epoch) {
         let others: Vec<NodeId> = to.iter().copied().filter(|node| *node != self.me).collect();
         if others.len() < to.len() {
-            self.loopback.push_back(message.clone());
+            self.loopback.push_back((message.clone(), epoch));
         }
         if !others.is_empty() {
-            self.ready.push_back(GroupOutput::Send(others, message));
+            self.ready.push_back(GroupOutput::Send(others, message, epoch));
         }
     }
 
     /// Says it once everything that was changed so far is durable.
     pub fn send_after(&mut self, to: &[NodeId], message: Message) {
-        self.after.push((to.to_vec(), message));
+        self.after.push((to.to_vec(), message, self.epoch));
     }
 
     /// Remembers this.
@@ -191,8 +203,8 @@ impl Outbox {
         self.persisted = self.persisted.max(token);
         while self.waiting.front().is_some_and(|(token, _)| *token <= self.persisted) {
             let (_, messages) = self.waiting.pop_front().expect("just seen");
-            for (to, message) in messages {
-                self.send(&to, message);
+            for (to, message, epoch) in messages {
+                self.send_as_of(&to, message, epoch);
             }
         }
     }
@@ -219,8 +231,8 @@ impl Outbox {
             self.ready.push_back(GroupOutput::Persist(token, core::mem::take(&mut self.changes)));
         }
         if self.batches_waiting() == 0 {
-            for (to, message) in after {
-                self.send(&to, message);
+            for (to, message, epoch) in after {
+                self.send_as_of(&to, message, epoch);
             }
         } else if !after.is_empty() {
             self.waiting.push_back((self.next_token - 1, after));
@@ -234,7 +246,7 @@ impl Outbox {
     }
 
     /// The next message to oneself.
-    pub fn poll_loopback(&mut self) -> Option<Message> {
+    pub fn poll_loopback(&mut self) -> Option<(Message, Epoch)> {
         self.loopback.pop_front()
     }
 

@@ -3,7 +3,7 @@
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
-//! - [`history`]: what clients asked and were answered; [`file`] reads and writes it.
+//! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
 pub mod call;
 pub mod checkers;

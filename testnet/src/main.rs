@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use node::Node;
 use testnet::checkers::{Circumstances, check_history};
-use testnet::sim::Scenario;
 use testnet::sim::harness::{Batch, explain, run};
+use testnet::sim::{Scenario, hash_bytes};
 
 /// Experiments with whole Scatter networks, and checks of what they did.
 #[derive(Parser)]
@@ -34,6 +34,12 @@ struct Sim {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Take the first seed from a text instead, a commit's hash for instance: always new, always repeatable
+    #[arg(long, conflicts_with = "seed")]
+    seed_from: Option<String>,
+    /// Run on so many cores
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     /// So many seeds [default: 1, or as many as fit in the minutes]
     #[arg(long)]
     seeds: Option<u64>,
@@ -74,15 +80,20 @@ fn main() -> ExitCode {
 }
 
 fn simulate(sim: &Sim) -> ExitCode {
-    let scenario = |seed| {
-        let mut scenario = Scenario::from_seed_with(seed, sim.nodes);
-        if let Some(hours) = sim.hours {
+    let first = match &sim.seed_from {
+        Some(text) => hash_bytes(text.as_bytes()) >> 16,
+        None => sim.seed,
+    };
+    let (nodes, hours) = (sim.nodes, sim.hours);
+    let scenario = move |seed| {
+        let mut scenario = Scenario::from_seed_with(seed, nodes);
+        if let Some(hours) = hours {
             scenario.stretch(Duration::from_secs_f64(hours * 3600.0));
         }
         scenario
     };
     if sim.trace || sim.history.is_some() {
-        let report = run::<Node>(&scenario(sim.seed), sim.trace);
+        let report = run::<Node>(&scenario(first), sim.trace);
         print!("{}", report.trace);
         if let Some(file) = &sim.history
             && let Err(error) = testnet::file::write(file, &report.history)
@@ -92,13 +103,15 @@ fn simulate(sim: &Sim) -> ExitCode {
         }
     }
     let minutes = sim.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
-    let seeds = sim.seeds.unwrap_or(if minutes.is_some() { u64::MAX - sim.seed } else { 1 });
-    println!("seeds from {}", sim.seed);
-    let batch = Batch::run::<Node>((sim.seed..sim.seed + seeds).map(scenario), minutes, sim.failures);
+    let seeds = sim.seeds.unwrap_or(if minutes.is_some() { u64::MAX - first } else { 1 });
+    println!("seeds from {first}");
+    let scenarios = (first..first.saturating_add(seeds)).map(scenario);
+    let batch = Batch::run_on::<Node>(sim.jobs.max(1), scenarios, minutes, sim.failures);
     print!("{batch}");
     for (scenario, failure) in &batch.failures {
         println!("\n{}", explain::<Node>(scenario, failure));
-        println!("repeat with: scatter-testnet sim --seed {} --trace", scenario.seed);
+        let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
+        println!("repeat with: scatter-testnet sim --seed {}{nodes} --trace", scenario.seed);
     }
     if batch.failures.is_empty() {
         println!("all is well");

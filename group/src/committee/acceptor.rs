@@ -229,15 +229,15 @@ impl Acceptor {
             return;
         }
         let mut accepted = NumberSet::default();
-        let mut lacks_base = false;
+        // Beyond its re-proposals a term rests on its base.
+        let lacks_base = committee.base().is_none() && chosen.is_some();
         for write in writes {
             let n = write.record.number.n;
             if !committee.range().contains(write.key.point()) {
                 continue; // Nonsense.
             }
-            if committee.base().is_none() && chosen.is_some() {
-                lacks_base = true; // Beyond its re-proposals a term rests on its base.
-                continue;
+            if lacks_base {
+                break;
             }
             if committee.accept(write, ctx.out) {
                 accepted.insert(n);

@@ -254,6 +254,10 @@ impl Primary {
             Phase::TakingOver(_) => self.tick_takeover(ctx, local),
             Phase::Serving => {
                 self.resend_writes(ctx);
+                // Also where nothing is written: whoever missed the last word, or has come since, learns of this term.
+                if ctx.now.time.since(self.announced.1) >= ctx.config.timing.heartbeat {
+                    self.announce(ctx);
+                }
                 self.tick_reads(ctx);
                 self.tick_quorum_reads(ctx);
                 self.sweep_expired(ctx, local);

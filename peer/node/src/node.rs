@@ -17,7 +17,7 @@ use group::record::Record;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
-use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, RingId};
+use overlay::{Epoch, GroupId, Incarnation, Key, NodeId, PeerKey, RingId};
 
 use crate::api::{Class, ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::sessions::{SessionContext, Sessions};
@@ -410,7 +410,7 @@ impl Node {
     /// Carries what the group wants done to the outside.
     fn carry(&mut self, output: GroupOutput) {
         match output {
-            GroupOutput::Send(to, message) => self.send(&to, message),
+            GroupOutput::Send(to, message, epoch) => self.send(&to, message, epoch),
             GroupOutput::Persist(token, durable) => {
                 let mut changes = Vec::with_capacity(durable.len());
                 for change in durable {
@@ -470,10 +470,10 @@ impl Node {
         }
     }
 
-    fn send(&mut self, to: &[NodeId], message: Message) {
+    fn send(&mut self, to: &[NodeId], message: Message, epoch: Epoch) {
         let Some(group) = &self.group else { return };
         let class = wire::class_of(&message);
-        let sender = Sender { node: self.me, epoch: group.state().epoch };
+        let sender = Sender { node: self.me, epoch };
         let frame = Frame::Group { ring: group.state().ring, group: group.state().id, sender, message };
         let frame = wire::encode(&frame);
         for node in to {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use group::op::Version;
 use group::time::Time;
-use overlay::{Key, NodeId};
+use overlay::{Key, KeyRange, NodeId};
 
 use super::bounded::Bounded;
 use super::leases::Leases;
@@ -41,6 +41,8 @@ pub struct Probes {
     /// Who runs on each machine, as far as it has said.
     nodes: Vec<Option<NodeId>>,
     last_primary: usize,
+    /// Who was last seen to serve where, with its term.
+    serving: Vec<(KeyRange, u64, usize)>,
     /// Chosen states by machine, as of the last look at everything.
     replicas: Vec<BTreeMap<Key, (Version, u64)>>,
     sweeping: bool,
@@ -92,6 +94,11 @@ impl Probes {
             }
             Observation::Serving { range, ballot } => {
                 self.last_primary = seen.host;
+                let now = (range, ballot.term, seen.host);
+                if !self.serving.contains(&now) {
+                    self.serving.retain(|(part, term, _)| *term > ballot.term || !range.contains_range(*part));
+                    self.serving.push(now);
+                }
                 self.ownership.on_serving(range, ballot).map_err(|detail| ("I3 one owner", detail))
             }
             Observation::LeaseHeld { range, ballot, until } => {
@@ -146,6 +153,12 @@ impl Probes {
     /// The machine that was last seen to serve.
     pub fn last_primary(&self) -> usize {
         self.last_primary
+    }
+
+    /// The machine that was last seen to serve this key.
+    pub fn primary_of(&self, key: &Key) -> Option<usize> {
+        let here = self.serving.iter().filter(|(range, ..)| range.contains(key.point()));
+        here.max_by_key(|(_, term, _)| *term).map(|(.., host)| *host)
     }
 
     /// The first difference between machines' chosen states, as of the last sweep.

@@ -6,9 +6,11 @@ use std::time::Duration;
 use node::{Durability, Input};
 
 use crate::sim::fault::{Kind, Target};
+use crate::sim::hardware::{Return, State};
 use crate::sim::host::Host;
 use crate::sim::network::Noise;
-use crate::sim::world::{Event, Return, State, World};
+use crate::sim::queue::Event;
+use crate::sim::world::World;
 
 /// What a fault did, so that it can be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]

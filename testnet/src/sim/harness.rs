@@ -164,6 +164,35 @@ impl Batch {
         batch
     }
 
+    /// The same on several cores: each takes every so-manyth scenario. Runs do not know of each other.
+    pub fn run_on<H: Host>(
+        jobs: usize,
+        scenarios: impl Iterator<Item = Scenario> + Clone + Send,
+        time: Option<Duration>,
+        failures_max: usize,
+    ) -> Batch {
+        let start = Instant::now();
+        let mut all = Batch::default();
+        std::thread::scope(|scope| {
+            let one = |job| {
+                let mine = scenarios.clone().skip(job).step_by(jobs);
+                scope.spawn(move || Batch::run::<H>(mine, time, failures_max))
+            };
+            let workers: Vec<_> = (0..jobs).map(one).collect();
+            for worker in workers {
+                let batch = worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+                all.runs += batch.runs;
+                all.events += batch.events;
+                all.operations += batch.operations;
+                all.marks.merge(&batch.marks);
+                all.failures.extend(batch.failures);
+            }
+        });
+        all.failures.sort_by_key(|(scenario, _)| scenario.seed);
+        all.took = start.elapsed();
+        all
+    }
+
     /// Events in a second of this machine.
     pub fn rate(&self) -> f64 {
         self.events as f64 / self.took.as_secs_f64().max(1e-9)

@@ -7,11 +7,13 @@ use node::{Event as NodeEvent, Input, Output, RequestId};
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;
+use crate::sim::hardware::{Return, State};
 use crate::sim::host::Host;
 use crate::sim::network::Flight;
+use crate::sim::queue::Event;
 use crate::sim::store::Persist;
 use crate::sim::workload::Ask;
-use crate::sim::world::{Event, Return, State, World};
+use crate::sim::world::World;
 
 /// A client gives up so long after its node should have answered.
 const GRACE: Duration = Duration::from_secs(2);

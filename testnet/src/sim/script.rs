@@ -24,6 +24,12 @@ impl<H: Host> World<H> {
         operation.completed.map(|_| &operation.outcome)
     }
 
+    /// The machine that was last seen to serve this key as its primary.
+    pub fn primary_of(&self, key: &str) -> usize {
+        let key = Key::new(key.as_bytes()).expect("short");
+        self.probes.primary_of(&key).unwrap_or_else(|| self.probes.last_primary())
+    }
+
     /// Asks and waits.
     pub fn tell(&mut self, host: usize, key: &str, op: Op) -> Outcome {
         let index = self.ask_host(host, key, op);
@@ -31,7 +37,8 @@ impl<H: Host> World<H> {
         self.outcome(index).cloned().unwrap_or(Outcome::Uncertain)
     }
 
-    /// Reads, again and again until there is an answer; `None` if there is none within this time.
+    /// Reads, again and again until there is an answer; `None` if there is none within this time. Panics where a property
+    /// does not hold.
     pub fn read_within(&mut self, host: usize, key: &str, at_most: Duration) -> Option<Outcome> {
         let end = self.now() + at_most;
         while self.now() < end && self.failure.is_none() {
@@ -41,15 +48,20 @@ impl<H: Host> World<H> {
             }
             self.run_for(Duration::from_millis(50));
         }
+        assert_eq!(self.failure, None);
         None
     }
 
-    /// Goes on until every machine that runs says that it is ready; whether that is so within this time.
+    /// Goes on until every machine is up, but for those that a fault keeps down, says that it is ready, and holds what it
+    /// must; whether that is so within this time.
     pub fn run_until_ready(&mut self, at_most: Duration) -> bool {
         let end = self.now() + at_most;
         loop {
-            let all = self.machines.iter().all(|machine| machine.ready || machine.host.is_none());
-            if all && self.machines.iter().any(|machine| machine.ready) {
+            let well = self.machines.iter().all(|machine| match &machine.host {
+                Some(host) => machine.ready && host.is_whole(),
+                None => machine.returns.is_none(),
+            });
+            if well {
                 return true;
             }
             if self.now() >= end || self.failure.is_some() {

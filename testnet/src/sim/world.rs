@@ -1,23 +1,22 @@
 //! A world of machines in virtual time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use group::time::Time;
-use node::{Input, NodeConfig, RequestId};
-use overlay::{Incarnation, PeerKey, RingId};
+use node::{Input, NodeConfig};
+use overlay::{Incarnation, PeerKey};
 
 use crate::checkers::{Failure, Observation, Probes, Scope, Seen};
 use crate::marks::Marks;
 use crate::rng::Rng;
-use crate::sim::clock::Clocks;
 use crate::sim::connections::Connections;
 use crate::sim::faults::Standing;
+use crate::sim::hardware::{Machine, Return, State};
 use crate::sim::host::Host;
 use crate::sim::network::{Flight, Network};
+use crate::sim::queue::{Event, Queue};
 use crate::sim::scenario::Scenario;
-use crate::sim::store::SimStore;
 use crate::sim::trace::Trace;
 use crate::sim::workload::{Ask, Workload};
 
@@ -30,102 +29,12 @@ const STEPS_PER_MILLISECOND_MAX: u64 = 200_000;
 /// A frozen process's sockets take so much; what comes then is lost.
 const INBOX_MAX: usize = 10_000;
 
-/// Whether a machine's process runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It does.
-    Running,
-    /// Frozen; what arrives waits.
-    Frozen,
-    /// There is none.
-    Down,
-}
-
-/// One machine.
-pub(super) struct Machine<H> {
-    pub key: PeerKey,
-    pub host: Option<H>,
-    pub state: State,
-    /// How often its process was started.
-    pub life: u32,
-    pub clocks: Clocks,
-    pub store: SimStore,
-    pub inbox: VecDeque<Input>,
-    /// When the node wants a tick, in true time.
-    pub wake_at: Option<Time>,
-    /// The tick that is under way in the queue.
-    pub wake_queued: Option<Time>,
-    pub turn_queued: bool,
-    pub busy_until: Time,
-    /// So many faults keep it frozen.
-    pub frozen: u32,
-    /// When it was last frozen, thawed, started or stopped: until then it could not answer in time.
-    pub disturbed: Time,
-    /// Whether a start with an empty store may found the network.
-    pub founder: bool,
-    /// When it comes back; `None` if it runs, or nothing brings it back.
-    pub returns: Option<Return>,
-    pub ready: bool,
-    /// It will end soon, and then its group must be able to go on without it.
-    pub doomed: bool,
-    /// The ring that it was told it belongs to.
-    pub ring: Option<RingId>,
-}
-
-/// How a machine's process comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Return {
-    WithStore,
-    Empty,
-}
-
-pub(super) enum Event {
-    Arrive(Flight),
-    Input { host: usize, life: u32, input: Input },
-    Synced { host: usize, life: u32 },
-    Wake { host: usize, life: u32 },
-    Turn { host: usize, life: u32 },
-    Connected { a: usize, b: usize, lives: (u32, u32) },
-    Noticed { host: usize, life: u32, peer: usize },
-    Stalled { a: usize, b: usize, serial: u64 },
-    Join { host: usize, life: u32 },
-    Restart { host: usize, life: u32 },
-    Fault(usize),
-    FaultEnds(usize),
-    Client(usize),
-    Patience { id: RequestId, host: usize },
-}
-
-struct Queued {
-    at: Time,
-    serial: u64,
-    event: Event,
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.serial) == (other.at, other.serial)
-    }
-}
-impl Eq for Queued {}
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Queued {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.serial).cmp(&(other.at, other.serial))
-    }
-}
-
 /// Machines, wires, disks, clocks, clients and faults of one run. A function of its scenario, and of nothing else.
 pub struct World<H> {
     /// What the run is.
     pub scenario: Scenario,
     pub(super) now: Time,
-    queue: BinaryHeap<Reverse<Queued>>,
-    queued: u64,
+    queue: Queue,
     pub(super) machines: Vec<Machine<H>>,
     pub(super) peers: BTreeMap<PeerKey, usize>,
     pub(super) network: Network,
@@ -161,8 +70,7 @@ impl<H: Host> World<H> {
         let workload = Workload::new(scenario.load.clone(), n, seed);
         let mut world = World {
             now: Time(0),
-            queue: BinaryHeap::new(),
-            queued: 0,
+            queue: Queue::default(),
             machines,
             peers,
             network: Network::new(n, scenario.latency.clone(), Rng::new(seed, "network")),
@@ -237,7 +145,7 @@ impl<H: Host> World<H> {
     /// Goes on for so long, or until something is wrong.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
-        while self.failure.is_none() && self.queue.peek().is_some_and(|Reverse(next)| next.at <= end) {
+        while self.failure.is_none() && self.queue.next_at().is_some_and(|next| next <= end) {
             self.step();
         }
         if self.failure.is_none() {
@@ -250,7 +158,7 @@ impl<H: Host> World<H> {
         if self.failure.is_some() {
             return false;
         }
-        let Some(Reverse(Queued { at, event, .. })) = self.queue.pop() else { return false };
+        let Some((at, event)) = self.queue.pop() else { return false };
         self.now = at;
         self.events += 1;
         self.check_progress();
@@ -274,8 +182,7 @@ impl<H: Host> World<H> {
     }
 
     pub(super) fn queue_at(&mut self, at: Time, event: Event) {
-        self.queued += 1;
-        self.queue.push(Reverse(Queued { at: at.max(self.now), serial: self.queued, event }));
+        self.queue.push(at.max(self.now), event);
     }
 
     /// Which life of a machine answers clients now.
@@ -530,37 +437,6 @@ impl<H: Host> World<H> {
         self.busy.1 += 1;
         if self.busy.1 > STEPS_PER_MILLISECOND_MAX {
             self.fail("I15 bounded", "more goes on within a millisecond than can ever end".into());
-        }
-    }
-}
-
-impl<H> Machine<H> {
-    fn new(index: usize, chance: &mut Rng) -> Machine<H> {
-        let mut key = [0; 32];
-        for chunk in key.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&chance.bits().to_be_bytes());
-        }
-        // Readable in traces, random in order.
-        key[1] = index as u8;
-        Machine {
-            key: PeerKey(key),
-            host: None,
-            state: State::Down,
-            life: 0,
-            clocks: Clocks::new(Time(0), Time(0), 0),
-            store: SimStore::default(),
-            inbox: VecDeque::new(),
-            wake_at: None,
-            wake_queued: None,
-            turn_queued: false,
-            busy_until: Time(0),
-            frozen: 0,
-            disturbed: Time(0),
-            founder: index == 0,
-            returns: None,
-            ready: false,
-            doomed: false,
-            ring: None,
         }
     }
 }

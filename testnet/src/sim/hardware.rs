@@ -1,0 +1,92 @@
+//! One simulated machine: a process or none, clocks, a disk.
+
+use std::collections::VecDeque;
+
+use group::time::Time;
+use node::Input;
+use overlay::{PeerKey, RingId};
+
+use crate::rng::Rng;
+use crate::sim::clock::Clocks;
+use crate::sim::store::SimStore;
+
+/// Whether a machine's process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It does.
+    Running,
+    /// Frozen; what arrives waits.
+    Frozen,
+    /// There is none.
+    Down,
+}
+
+/// One machine.
+pub(super) struct Machine<H> {
+    pub key: PeerKey,
+    pub host: Option<H>,
+    pub state: State,
+    /// How often its process was started.
+    pub life: u32,
+    pub clocks: Clocks,
+    pub store: SimStore,
+    pub inbox: VecDeque<Input>,
+    /// When the node wants a tick, in true time.
+    pub wake_at: Option<Time>,
+    /// The tick that is under way in the queue.
+    pub wake_queued: Option<Time>,
+    pub turn_queued: bool,
+    pub busy_until: Time,
+    /// So many faults keep it frozen.
+    pub frozen: u32,
+    /// When it was last frozen, thawed, started or stopped: until then it could not answer in time.
+    pub disturbed: Time,
+    /// Whether a start with an empty store may found the network.
+    pub founder: bool,
+    /// When it comes back; `None` if it runs, or nothing brings it back.
+    pub returns: Option<Return>,
+    pub ready: bool,
+    /// It will end soon, and then its group must be able to go on without it.
+    pub doomed: bool,
+    /// The ring that it was told it belongs to.
+    pub ring: Option<RingId>,
+}
+
+/// How a machine's process comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Return {
+    WithStore,
+    Empty,
+}
+
+impl<H> Machine<H> {
+    /// One that has not been started.
+    pub fn new(index: usize, chance: &mut Rng) -> Machine<H> {
+        let mut key = [0; 32];
+        for chunk in key.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&chance.bits().to_be_bytes());
+        }
+        // Readable in traces, random in order.
+        key[1] = index as u8;
+        Machine {
+            key: PeerKey(key),
+            host: None,
+            state: State::Down,
+            life: 0,
+            clocks: Clocks::new(Time(0), Time(0), 0),
+            store: SimStore::default(),
+            inbox: VecDeque::new(),
+            wake_at: None,
+            wake_queued: None,
+            turn_queued: false,
+            busy_until: Time(0),
+            frozen: 0,
+            disturbed: Time(0),
+            founder: index == 0,
+            returns: None,
+            ready: false,
+            doomed: false,
+            ring: None,
+        }
+    }
+}
