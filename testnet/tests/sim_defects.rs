@@ -173,7 +173,7 @@ fn set(text: &'static str) -> Op {
 
 /// Says it until it is done.
 fn tell_until_done(world: &mut World<Node>, host: usize, key: &str, op: &Op) {
-    for _ in 0..100 {
+    for _ in 0..20 {
         if world.tell(host, key, op.clone()).answer().is_some() {
             return;
         }
@@ -219,7 +219,7 @@ fn lease_sleeps() {
 fn recycled_confirmation() {
     is_shown(Defect::RecycledConfirmation, &["I4 linearizable", "I5 durable"], 5, |seed, defects| {
         let mut world = quiet(Scenario { defects, ..Scenario::calm(seed) });
-        let key = (0..)
+        let key = (0..200)
             .map(|n| format!("k{n}"))
             .find(|key| {
                 let (leader, primary) = leader_and_primary(&world, key);
