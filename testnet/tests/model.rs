@@ -46,7 +46,7 @@ impl Model for World {
 }
 
 /// Searches all schedules of at most so many steps; what is wrong in the first that goes wrong.
-fn search(name: &str, world: World, steps_max: usize) -> Option<String> {
+fn search(name: &str, world: World, steps_max: usize) -> Option<usize> {
     const TIME_MAX: Duration = Duration::from_secs(240);
     let start = Instant::now();
     let checker = world
@@ -67,12 +67,12 @@ fn search(name: &str, world: World, steps_max: usize) -> Option<String> {
     let wrong = checker.discovery("one value, one order").map(|path| {
         let steps = path.into_actions().len();
         println!("  wrong after {steps} steps");
-        steps.to_string()
+        steps
     });
     assert!(wrong.is_some() || start.elapsed() < TIME_MAX, "the search did not end");
-    for property in ["all is answered", "two believe that they serve"] {
-        assert!(wrong.is_some() || checker.discovery(property).is_some(), "never: {property}");
-    }
+    let met: Vec<_> = checker.discoveries().into_keys().collect();
+    assert!(wrong.is_some() || met.contains(&"two believe that they serve"), "{name} is too short: {met:?}");
+    println!("  came by: {met:?}");
     wrong
 }
 
@@ -93,10 +93,11 @@ const READ_TWICE: &[(usize, Ask)] = &[(0, Ask::Add(1)), (0, Ask::Read), (1, Ask:
 #[test]
 fn nothing_goes_wrong_with_all_rules() {
     let worlds = [
-        ("write, read", World { asks: WRITE_THEN_READ, ..SOUND }, 14),
-        ("write behind", World { asks: WRITE_BEHIND, ..SOUND }, 14),
-        ("read twice", World { asks: READ_TWICE, ..SOUND }, 12),
-        ("restart", World { asks: WRITE_THEN_READ, restarts: 1, ..SOUND }, 11),
+        ("write, read", World { asks: WRITE_THEN_READ, ..SOUND }, 16),
+        ("write behind", World { asks: WRITE_BEHIND, ..SOUND }, 17),
+        ("read twice", World { asks: READ_TWICE, ..SOUND }, 13),
+        ("restart", World { asks: WRITE_THEN_READ, restarts: 1, ..SOUND }, 13),
+        ("two writes, restart", World { asks: TWO_WRITES, restarts: 1, ..SOUND }, 11),
         ("doubled", World { asks: WRITE_THEN_READ, doubles: 1, ..SOUND }, 11),
     ];
     for (name, world, steps) in worlds {

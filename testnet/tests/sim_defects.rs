@@ -114,7 +114,7 @@ fn trust_own_copy() {
 /// PITFALLS 15.
 #[test]
 fn stale_read() {
-    is_found(Defect::StaleRead, &HISTORY, 20, |seed| cut_off(seed, false));
+    is_found(Defect::StaleRead, &HISTORY, 60, |seed| cut_off(seed, false));
 }
 
 /// PITFALLS 16: leases that outlast suspicion.
@@ -162,6 +162,7 @@ const SOON: Duration = Duration::from_secs(30);
 fn quiet(scenario: Scenario) -> World<Node> {
     let mut world = World::new(Scenario { load: Load { clients: 0, ..Load::default() }, ..scenario });
     assert!(world.run_until_ready(SOON), "{:?}", world.failure());
+    // Long enough for the range to be divided evenly.
     world.run_for(Duration::from_secs(5));
     world
 }
