@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Slot(pub u64);
 
 impl Slot {
+    /// Beyond this no slot, round or number is honest: terms have room for so many.
+    pub const MAX: Slot = Slot((1 << 48) - 2);
+
     /// The slot behind this one.
     pub fn next(self) -> Slot {
         Slot(self.0 + 1)

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use overlay::{IntervalMap, Key, KeyRange, NodeId, PeerKey, Point};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
-use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Pending, Primary};
+use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Pending, Primary, Seen};
 use crate::config::{Defect, GroupConfig};
 use crate::duties::Duties;
 use crate::evaluate::{Live, evaluate};
@@ -82,6 +82,8 @@ pub struct Group {
     pub(crate) acceptor: Acceptor,
     pub(crate) table: Table,
     pub(crate) primaries: BTreeMap<TermBallot, Primary>,
+    /// What came to primaries that are over: a copy that comes later must not be said to have had no effect.
+    ended: BTreeMap<TermBallot, Seen>,
     pub(crate) duties: Duties,
     pub(crate) vouching: Option<Vouching>,
     pub(crate) acknowledgements: Acknowledgements,
@@ -127,6 +129,8 @@ macro_rules! local {
 
 /// The token of the scan that fills the table at start.
 const PRELOAD: u64 = 0;
+/// Primaries that are over, of which it is remembered what came to them.
+const ENDED_MAX: usize = 64;
 /// How much of the store is read in one go then, in bytes.
 const PRELOAD_BYTES: usize = 1 << 20;
 
@@ -189,6 +193,7 @@ impl Group {
             pulse: Pulse::default(),
             acceptor,
             primaries: BTreeMap::new(),
+            ended: BTreeMap::new(),
             duties: Duties::new(now.time),
             vouching,
             acknowledgements: Acknowledgements::default(),
@@ -355,7 +360,8 @@ impl Group {
             self.ask_state(from.node);
         }
         if from.epoch == self.state.epoch
-            && let Some(ballot) = heartbeat.leads.filter(|ballot| ballot.node == from.node)
+            && let Some(ballot) =
+                heartbeat.leads.filter(|ballot| ballot.node == from.node && ballot.round < Slot::MAX.0)
             && self.vouching.is_none()
         {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
@@ -365,7 +371,11 @@ impl Group {
     }
 
     fn on_log_message(&mut self, from: NodeId, message: LogMessage) {
-        if self.vouching.is_some() || !self.state.is_member(from) || !self.state.is_member(self.me) {
+        if self.vouching.is_some()
+            || !self.state.is_member(from)
+            || !self.state.is_member(self.me)
+            || !message.is_sound()
+        {
             return;
         }
         self.acknowledgements.on_log(from, self.state.epoch, &message);
@@ -384,7 +394,7 @@ impl Group {
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
-        if self.vouching.is_some() || self.failed {
+        if self.vouching.is_some() || self.failed || !message.is_sound() {
             return;
         }
         let ballot = message.ballot();
@@ -430,7 +440,7 @@ impl Group {
         }
         let primary = operation.ballot.and_then(|ballot| self.primaries.get_mut(&ballot));
         let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
-            return self.out.outcome(attempt, Outcome::NotPrimary);
+            return self.refuse_attempt(attempt, &operation);
         };
         let patience = core::time::Duration::from_millis(u64::from(operation.patience_ms));
         let pending = Pending {
@@ -445,6 +455,37 @@ impl Group {
             retired_except: operation.retired_except,
         };
         primary.submit(&mut context!(self), &mut local!(self), &operation.key, pending);
+    }
+
+    /// There is no such primary here: says so, unless there was one that may have executed this very attempt.
+    fn refuse_attempt(&mut self, attempt: Attempt, operation: &Operation) {
+        let mine = operation.ballot.filter(|ballot| ballot.node == self.me);
+        if let Some(ballot) = mine {
+            let seen = self.ended.get(&ballot).and_then(|ended| ended.get(&(attempt.origin, operation.run)));
+            if seen.is_some_and(|seen| seen.contains(operation.serial)) {
+                return; // A copy: the first one is answered.
+            }
+            let oldest = self.ended.first_key_value().map(|(ballot, _)| *ballot);
+            let forgotten = self.ended.len() >= ENDED_MAX && oldest.is_some_and(|oldest| ballot < oldest);
+            if ballot.term.slot() <= self.granted_before || forgotten {
+                return self.out.outcome(attempt, Outcome::Unknown);
+            }
+        }
+        self.out.outcome(attempt, Outcome::NotPrimary);
+    }
+
+    /// Lets go of primaries that are over.
+    fn drop_ended(&mut self) {
+        if !self.primaries.values().any(Primary::is_ended) {
+            return;
+        }
+        let (ended, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            core::mem::take(&mut self.primaries).into_iter().partition(|(_, primary)| primary.is_ended());
+        self.primaries = rest;
+        self.ended.extend(ended.into_iter().map(|(ballot, primary)| (ballot, primary.into_seen())));
+        while self.ended.len() > ENDED_MAX {
+            self.ended.pop_first();
+        }
     }
 
     /// Says something to another node of the group.
@@ -566,7 +607,7 @@ impl Group {
         for primary in self.primaries.values_mut() {
             primary.on_tick(&mut context!(self), &mut local!(self));
         }
-        self.primaries.retain(|_, primary| !primary.is_ended());
+        self.drop_ended();
     }
 
     /// When [`Group::tick`] has something to do next.
@@ -638,7 +679,11 @@ impl Group {
 
     /// A newer state of this very group replaces this node's.
     fn adopt(&mut self, state: GroupState) {
-        if state.id != self.state.id || state.ring != self.state.ring || state.applied <= self.state.applied {
+        if !state.is_sound()
+            || state.id != self.state.id
+            || state.ring != self.state.ring
+            || state.applied <= self.state.applied
+        {
             return;
         }
         let before = core::mem::replace(&mut self.state, state);
@@ -671,7 +716,7 @@ impl Group {
                 primary.end(&mut context!(self));
             }
         }
-        self.primaries.retain(|_, primary| !primary.is_ended());
+        self.drop_ended();
         if self.vouching.is_none() && !self.failed {
             for (range, ballot) in parts {
                 let granted = ballot.term.slot() > self.granted_before;

@@ -58,6 +58,8 @@ pub struct CommitteeHead {
     pub base: Option<Base>,
     /// Pieces of the sub-range in which something chosen before the base is not held here.
     pub missing: Vec<KeyRange>,
+    /// The first number that was accepted here and then voided by the base of a younger committee.
+    pub voided_from: Option<u64>,
 }
 
 /// Who waits for an operation's outcome.
@@ -104,6 +106,8 @@ pub struct Outbox {
     /// What is said belongs to this epoch, also if it leaves in a later one: votes count where they were cast.
     epoch: Epoch,
     changes: Vec<Durable>,
+    /// Follows the changes collected now.
+    behind: Vec<GroupOutput>,
     /// Waits for the changes collected now.
     after: Vec<Addressed>,
     /// Waits for batches handed out; tokens ascend.
@@ -125,6 +129,7 @@ impl Outbox {
             loopback: VecDeque::new(),
             epoch: Epoch(0),
             changes: Vec::new(),
+            behind: Vec::new(),
             after: Vec::new(),
             waiting: VecDeque::new(),
             next_token: 1,
@@ -183,6 +188,11 @@ impl Outbox {
         self.ready.push_back(output);
     }
 
+    /// Wants something done of the store that must see everything that was changed so far.
+    pub fn push_behind(&mut self, output: GroupOutput) {
+        self.behind.push(output);
+    }
+
     /// Says to a client of this node's, or to another node's, what came of an attempt.
     pub fn outcome(&mut self, attempt: Attempt, outcome: crate::message::Outcome) {
         if attempt.origin == self.me {
@@ -221,7 +231,7 @@ impl Outbox {
 
     /// Hands the changes collected so far to the store; was there anything to do?
     pub fn flush(&mut self) -> bool {
-        if self.changes.is_empty() && self.after.is_empty() {
+        if self.changes.is_empty() && self.after.is_empty() && self.behind.is_empty() {
             return false;
         }
         let after = core::mem::take(&mut self.after);
@@ -230,6 +240,7 @@ impl Outbox {
             self.next_token += 1;
             self.ready.push_back(GroupOutput::Persist(token, core::mem::take(&mut self.changes)));
         }
+        self.ready.extend(self.behind.drain(..));
         if self.batches_waiting() == 0 {
             for (to, message, epoch) in after {
                 self.send_as_of(&to, message, epoch);

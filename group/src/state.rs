@@ -140,6 +140,27 @@ impl GroupState {
         }
     }
 
+    /// Could a group have come to this? What others send is asked before it is believed.
+    pub fn is_sound(&self) -> bool {
+        let start = self.range.start();
+        let members = self.members.windows(2).all(|pair| pair[0].node.peer < pair[1].node.peer);
+        let division =
+            self.division.windows(2).all(|pair| start.distance_to(pair[0].start) < start.distance_to(pair[1].start));
+        let settings = &self.settings;
+        self.applied < Slot::MAX
+            && !self.members.is_empty()
+            && members
+            && self.division.first().is_some_and(|first| first.start == start)
+            && self.division.len() <= Term::PARTS_MAX
+            && division
+            && self.division.iter().all(|part| self.range.contains(part.start) && part.term.slot() <= self.applied)
+            && self.recovery.len() <= RECOVERY_MAX
+            && self.epoch.0 < u64::MAX
+            && self.horizon < u64::MAX / 2
+            && settings.drift_per_mille <= 900
+            && settings.lease_ms <= 86_400_000
+    }
+
     /// How many members make a quorum.
     pub fn quorum(&self) -> usize {
         self.members.len() / 2 + 1

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::process::{command, end, ends, signal};
+use common::process::{end, ends, real, signal};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A running `scatter demo` and what it printed.
@@ -23,7 +23,7 @@ impl Demo {
     fn start(peers: &str) -> Demo {
         // A place of its own, to see that nothing stays behind.
         let directory = tempfile::tempdir().unwrap();
-        let mut child = command(&["demo", "--peers", peers, "--no-ui"])
+        let mut child = real(&["demo", "--peers", peers, "--no-ui"])
             .env("TMPDIR", directory.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -62,7 +62,7 @@ fn a_demo_starts_serves_and_leaves_nothing_behind() {
     let mut demo = Demo::start("3");
     assert_eq!(demo.peers.len(), 3);
     for (_, address) in &demo.peers {
-        ends(&command(&["set", "a", "1", "--addr", &address.to_string()]).output().unwrap(), 0, "OK\n");
+        ends(&real(&["set", "a", "1", "--addr", &address.to_string()]).output().unwrap(), 0, "OK\n");
     }
     // A peer that is killed comes back at the same place by the line that was printed.
     let (pid, address) = demo.peers[1];

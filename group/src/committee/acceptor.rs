@@ -158,12 +158,14 @@ impl Acceptor {
             parts.last_mut().expect("never empty").push(write.clone());
         }
         let count = parts.len() as u32;
+        let total = parts.iter().map(|part| part.len() as u64).sum();
         for (part, unsettled) in parts.into_iter().enumerate() {
             let first = part == 0;
             let message = CommitteeMessage::Promise {
                 ballot,
                 part: part as u32,
                 parts: count,
+                total,
                 committees: if first { committees.clone() } else { Vec::new() },
                 unsettled,
                 leases: if first { leases.clone() } else { Vec::new() },
@@ -334,7 +336,7 @@ impl Acceptor {
             .values()
             .rev()
             .find(|committee| committee.ballot().term == term)
-            .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.received().mark() >= mark)
+            .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.held() >= mark)
     }
 
     /// Lets go of committees that were followed everywhere, beyond some that others may want to catch up from.

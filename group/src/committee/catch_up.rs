@@ -42,10 +42,13 @@ struct Job {
     covers_all: bool,
     /// It makes up for numbers of the term itself, not for what was before.
     gap: bool,
-    /// The lowest mark that a complete source had when it began a piece by comparison.
+    /// The lowest mark that a source had when it answered for a piece, or a part of one.
     mark: Option<u64>,
     /// Sources that were compared with to the end of the current piece and were not complete.
     compared: BTreeSet<NodeId>,
+    /// Who answered since the comparison of the piece began, and whether all of them were complete.
+    answered: BTreeSet<NodeId>,
+    all_complete: bool,
     source: NodeId,
     asked: Time,
     waiting_for_scan: bool,
@@ -54,6 +57,13 @@ struct Job {
     /// Writes of the last page that wait for their key's own record, and what the page leads to.
     deferred: Vec<Write>,
     then: Option<Then>,
+}
+
+impl Job {
+    /// A source's answer contains everything of the term up to this number.
+    fn reached(&mut self, mark: u64) {
+        self.mark = Some(self.mark.unwrap_or(u64::MAX).min(mark));
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -151,6 +161,8 @@ impl Acceptor {
             gap,
             mark: None,
             compared: BTreeSet::new(),
+            answered: BTreeSet::new(),
+            all_complete: true,
             source: ballot.node,
             asked: ctx.now.time,
             waiting_for_scan: false,
@@ -175,7 +187,7 @@ impl Acceptor {
             let held = chain.and_then(|chain| {
                 chain.iter().find_map(|(term, mark)| {
                     let older = self.committees().rev().find(|c| c.ballot().term == *term)?;
-                    let n = older.received().mark().min(*mark);
+                    let n = older.held().min(*mark);
                     older.lacks_nothing_before(piece).then_some(Number { term: *term, n })
                 })
             });
@@ -228,7 +240,7 @@ impl Acceptor {
                     job.waiting_for_scan = true;
                     let from = after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
                     let token = self.catch_up.begin_scan(ScanUse::Mine(ballot));
-                    ctx.out.push(GroupOutput::Scan(token, Some(from), page_bytes(ctx)));
+                    ctx.out.push_behind(GroupOutput::Scan(token, Some(from), page_bytes(ctx)));
                 }
             }
         }
@@ -366,8 +378,8 @@ impl Acceptor {
             self.ask(ctx, table, ballot);
             return;
         };
-        if done && job.gap {
-            job.mark = Some(up_to.n);
+        if done && up_to.term == ballot.term {
+            job.reached(up_to.n);
         }
         job.then = Some(if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) });
         job.deferred = writes;
@@ -398,7 +410,7 @@ impl Acceptor {
         } else if self.catch_up.scans.len() < 64 {
             let first = ask.after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
             let token = self.catch_up.begin_scan(ScanUse::Theirs { from, ask });
-            ctx.out.push(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
+            ctx.out.push_behind(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
         }
     }
 
@@ -469,21 +481,27 @@ impl Acceptor {
             return;
         }
         if after.is_none() {
-            let mark = if complete { mark } else { 0 };
-            job.mark = Some(job.mark.unwrap_or(u64::MAX).min(mark));
+            job.answered.clear();
+            job.all_complete = true;
         }
+        job.answered.insert(from);
+        job.all_complete &= complete;
+        job.reached(if complete { mark } else { 0 });
+        // Parts compared with different sources make a whole only where each of them was complete.
+        let mixed = job.answered.len() > 1 && !job.all_complete;
         // Where the answer stopped, or else where the question did.
         job.then = Some(match up_to.or(job.until.clone()) {
+            _ if mixed => Then::Continue(Stage::Compare(None)),
             Some(key) => Then::Continue(Stage::Compare(Some(key))),
             None => {
-                if !complete {
+                if !job.all_complete {
                     job.compared.insert(from);
                 }
-                let enough = complete || covers_quorums(ctx, &job.compared);
+                let enough = job.all_complete || covers_quorums(ctx, &job.compared);
                 if enough { Then::PieceDone } else { Then::Continue(Stage::Compare(None)) }
             }
         });
-        if matches!(&job.then, Some(Then::Continue(Stage::Compare(None)))) {
+        if !mixed && matches!(&job.then, Some(Then::Continue(Stage::Compare(None)))) {
             self.turn(ctx, ballot);
         }
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");

@@ -34,5 +34,6 @@ mod writes;
 
 pub use acceptor::Acceptor;
 pub use catch_up::CatchUpStatus;
-pub use primary::{Local, Pending, Primary, PrimaryCounts};
+pub use chain::CHAIN_LENGTH_MAX;
+pub use primary::{Local, Pending, Primary, PrimaryCounts, Seen};
 pub use window::Committee;

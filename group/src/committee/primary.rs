@@ -88,6 +88,9 @@ pub(super) struct KeyQueue {
 /// Attempts of one origin that may be outstanding behind one that came.
 const GAPS_MAX: usize = 4096;
 
+/// Attempts that came to a primary, by their origin and its run.
+pub type Seen = BTreeMap<(NodeId, u64), NumberSet>;
+
 /// What a primary does.
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
@@ -137,7 +140,7 @@ pub struct Primary {
     /// Keys of missing pieces that are known by a quorum read.
     pub(super) known: BTreeSet<Key>,
     /// Attempts that came, by origin: a copy that comes later is not executed, although its id may be forgotten.
-    pub(super) seen: BTreeMap<(NodeId, u64), NumberSet>,
+    pub(super) seen: Seen,
     /// Where the look for expired keys goes on.
     pub(super) sweep: Option<Key>,
     pub(super) swept: Time,
@@ -210,8 +213,8 @@ impl Primary {
         message: CommitteeMessage,
     ) {
         match message {
-            CommitteeMessage::Promise { part, parts, committees, unsettled, leases, .. } => {
-                self.on_promise(ctx, local, from, (part, parts), committees, unsettled, leases);
+            CommitteeMessage::Promise { part, parts, total, committees, unsettled, leases, .. } => {
+                self.on_promise(ctx, local, from, (part, parts, total), committees, unsettled, leases);
             }
             CommitteeMessage::Refused { promised, .. } if promised > self.ballot => self.end(ctx),
             CommitteeMessage::Accepted { numbers, .. } => self.on_accepted(ctx, local, from, &numbers),
@@ -225,12 +228,12 @@ impl Primary {
 
     /// An operation for a key of the sub-range. It is answered, whatever happens.
     pub fn submit(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: Pending) {
+        if !self.is_first(&pending) {
+            return; // A copy: the first one is answered.
+        }
         if self.is_ended() {
             ctx.out.outcome(pending.attempt, Outcome::NotPrimary);
             return;
-        }
-        if !self.is_first(&pending) {
-            return; // A copy: the first one is answered.
         }
         if self.waiting >= ctx.config.waiting_max {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
@@ -322,6 +325,11 @@ impl Primary {
         let chosen = self.is_serving().then(|| self.chosen.mark());
         let message = CommitteeMessage::Base { ballot: self.ballot, base: base.clone(), chosen };
         ctx.out.send(to, Message::Committee(message));
+    }
+
+    /// The attempts that it has seen, to be told from copies of them when it is over.
+    pub fn into_seen(self) -> Seen {
+        self.seen
     }
 
     fn is_first(&mut self, pending: &Pending) -> bool {

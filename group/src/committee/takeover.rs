@@ -20,6 +20,7 @@ use crate::time::Time;
 struct PromiseParts {
     seen: BTreeSet<u32>,
     parts: u32,
+    total: u64,
     committees: Vec<CommitteeReport>,
     unsettled: Vec<Write>,
 }
@@ -63,7 +64,7 @@ impl Primary {
         ctx: &mut Context<'_>,
         local: &mut Local<'_>,
         from: NodeId,
-        (part, parts): (u32, u32),
+        (part, parts, total): (u32, u32, u64),
         committees: Vec<CommitteeReport>,
         unsettled: Vec<Write>,
         leases: Vec<(TermBallot, u64)>,
@@ -79,8 +80,9 @@ impl Primary {
             return;
         }
         let promise = takeover.promises.entry(from).or_default();
-        if promise.parts != parts {
-            *promise = PromiseParts { parts, ..PromiseParts::default() };
+        if (promise.parts, promise.total) != (parts, total) {
+            // After its promise a node's unsettled writes only become fewer: a later answer stands for an earlier one.
+            *promise = PromiseParts { parts, total, ..PromiseParts::default() };
         }
         if promise.seen.insert(part) {
             promise.committees.extend(committees);

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use overlay::KeyRange;
+use overlay::{Key, KeyRange};
 
 use crate::ballot::TermBallot;
 use crate::message::{Base, Write};
@@ -33,6 +33,10 @@ pub struct Committee {
     kept_bytes: usize,
     /// The numbers of the unsettled ones.
     unsettled: BTreeSet<u64>,
+    /// Of the numbers up to here some were received, or made up for, and are not kept.
+    gone: u64,
+    /// Keys whose records catching up brought, of this term and not known here to be chosen, with their numbers.
+    ahead: BTreeMap<Key, u64>,
     /// Someone was promised more, somewhere in the sub-range.
     superseded: bool,
     progress_changed: bool,
@@ -42,7 +46,7 @@ impl Committee {
     /// A committee that has begun just now.
     pub fn new(ballot: TermBallot, range: KeyRange) -> Committee {
         Committee::restored(
-            CommitteeHead { ballot, range, base: None, missing: Vec::new() },
+            CommitteeHead { ballot, range, base: None, missing: Vec::new(), voided_from: None },
             NumberSet::default(),
             None,
             Vec::new(),
@@ -58,12 +62,15 @@ impl Committee {
             kept: BTreeMap::new(),
             kept_bytes: 0,
             unsettled: BTreeSet::new(),
+            gone: 0,
+            ahead: BTreeMap::new(),
             superseded: false,
             progress_changed: false,
         };
         for write in unsettled {
             committee.keep(write);
         }
+        committee.gone = committee.last_not_kept(committee.received.last());
         committee
     }
 
@@ -90,6 +97,12 @@ impl Committee {
     /// The numbers that were received, or that catching up made up for.
     pub fn received(&self) -> &NumberSet {
         &self.received
+    }
+
+    /// Everything up to here is held, if it was chosen: a base that voided something may have been wrong about it, where
+    /// that base itself came to nothing.
+    pub fn held(&self) -> u64 {
+        self.head.voided_from.map_or(self.received.mark(), |n| self.received.mark().min(n - 1))
     }
 
     /// Pieces in which something chosen before the base is not held.
@@ -143,6 +156,10 @@ impl Committee {
         }
         self.received.insert(number.n);
         self.progress_changed = true;
+        if self.ahead.get(&write.key).is_some_and(|n| *n >= number.n) {
+            self.gone = self.gone.max(number.n); // Held already, or what followed it.
+            return true;
+        }
         out.accept(&write);
         self.keep(write);
         true
@@ -179,6 +196,7 @@ impl Committee {
     /// These numbers are made up for.
     pub fn make_up(&mut self, first: u64, last: u64) {
         self.received.insert_range(first, last);
+        self.gone = self.gone.max(self.last_not_kept(last));
         self.progress_changed = true;
     }
 
@@ -189,6 +207,7 @@ impl Committee {
         }
         self.chosen = Some(mark);
         self.progress_changed = true;
+        self.ahead.retain(|_, n| *n > mark);
         let Some(first) = self.unsettled.first().copied().filter(|n| *n <= mark) else { return };
         let later = self.unsettled.split_off(&(mark + 1));
         for n in core::mem::replace(&mut self.unsettled, later) {
@@ -198,17 +217,26 @@ impl Committee {
     }
 
     /// Decides the fate of every unsettled write in a piece: `stands` of its number. The others are void.
+    ///
+    /// The base that says so may come to nothing itself, and an older one stand with a higher mark than its quorum knew:
+    /// from the first void number on nothing is taken for held. What the table has is known to be chosen.
     pub fn resolve(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
         self.settle_where(piece, &stands, table, out);
         for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
             self.void(n, out);
+            if self.head.voided_from.is_none_or(|from| n < from) {
+                self.head.voided_from = Some(n);
+                out.persist(Durable::Committee(self.head.clone()));
+            }
         }
     }
 
     /// Settles the unsettled writes in a piece that `stands` is true of, by their numbers.
     pub fn settle_where(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
         for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
-            if stands(n) {
+            let write = &self.kept[&n].write;
+            let known = table.peek(&write.key).flatten().is_some_and(|known| known.number == write.record.number);
+            if stands(n) || known {
                 self.unsettled.remove(&n);
                 self.settle(n, table);
                 out.persist(Durable::Settle(self.head.ballot.term, n, n));
@@ -218,7 +246,13 @@ impl Committee {
 
     /// A chosen record came another way: older unsettled writes of its key are overtaken.
     pub fn overtake(&mut self, write: &Write, out: &mut Outbox) {
-        if write.record.number.term < self.head.ballot.term || self.unsettled.is_empty() {
+        let number = write.record.number;
+        if number.term == self.head.ballot.term && self.chosen.is_none_or(|chosen| chosen < number.n) {
+            // What it overtakes may still come.
+            let ahead = self.ahead.entry(write.key.clone()).or_default();
+            *ahead = (*ahead).max(number.n);
+        }
+        if number.term < self.head.ballot.term || self.unsettled.is_empty() {
             return;
         }
         let older = |mine: &Write| mine.key == write.key && mine.record.number < write.record.number;
@@ -240,6 +274,7 @@ impl Committee {
 
     fn void(&mut self, n: u64, out: &mut Outbox) {
         self.unsettled.remove(&n);
+        self.gone = self.gone.max(n);
         let kept = self.kept.remove(&n).expect("an unsettled write is kept");
         self.kept_bytes -= kept.write.record.bytes();
         out.persist(Durable::Void(kept.write));
@@ -261,7 +296,8 @@ impl Committee {
     pub fn since(&self, n: u64, last: u64, piece: KeyRange) -> Option<impl Iterator<Item = &Write>> {
         let wanted = last.saturating_sub(n);
         let behind = move || self.kept.range(n.saturating_add(1)..).take_while(move |(number, _)| **number <= last);
-        if behind().count() as u64 != wanted || behind().any(|(_, kept)| !kept.settled) {
+        let whole = behind().count() as u64 == wanted && behind().all(|(_, kept)| kept.settled);
+        if !whole || (wanted > 0 && n < self.gone) {
             return None;
         }
         Some(behind().map(|(_, kept)| &kept.write).filter(move |write| piece.contains(write.key.point())))
@@ -279,6 +315,7 @@ impl Committee {
         while self.kept_bytes > bytes_max || self.kept.len() > WINDOW_LENGTH_MAX {
             match self.kept.first_entry() {
                 Some(first) if first.get().settled => {
+                    self.gone = self.gone.max(*first.key());
                     self.kept_bytes -= first.remove().write.record.bytes();
                 }
                 _ => return,
@@ -289,6 +326,10 @@ impl Committee {
     /// What the recent writes take, in bytes.
     pub fn window_bytes(&self) -> usize {
         self.kept_bytes
+    }
+
+    fn last_not_kept(&self, last: u64) -> u64 {
+        (1..=last).rev().find(|n| !self.kept.contains_key(n)).unwrap_or(0)
     }
 
     fn keep(&mut self, write: Write) {

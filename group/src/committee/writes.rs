@@ -204,7 +204,7 @@ impl Primary {
             }
         }
         for n in chosen {
-            let in_flight = self.in_flight.remove(&n).expect("just seen");
+            let Some(in_flight) = self.in_flight.remove(&n) else { continue }; // Said twice.
             self.chosen.insert(n);
             self.on_chosen(ctx, local, in_flight);
         }
@@ -294,7 +294,13 @@ impl Draft {
     }
 
     fn operate(&mut self, ctx: &mut Context<'_>, local: &Local<'_>, pending: &Pending) {
-        let horizon = self.record.as_ref().map_or(0, |record| record.horizon).max(ctx.state.horizon.saturating_sub(1));
+        if pending.horizon > ctx.state.horizon + 1 {
+            ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary)); // This node is far behind.
+            return;
+        }
+        // Its origin may have retired, by that horizon, what this node would still execute.
+        let known = ctx.state.horizon.max(pending.horizon);
+        let horizon = self.record.as_ref().map_or(0, |record| record.horizon).max(known.saturating_sub(1));
         if pending.horizon < horizon {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::TooOld));
             return;

@@ -14,6 +14,9 @@ use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
 
+/// A log is never so far ahead of who leads it.
+pub(super) const AHEAD_MAX: u64 = 1 << 16;
+
 /// What a quorum accepted behind the applied state.
 type Accepted = Vec<(Slot, Ballot, Entry)>;
 
@@ -106,13 +109,18 @@ impl Log {
             return;
         }
         promises.insert(from, accepted);
-        if promises.len() < ctx.state.quorum() {
+        // Its own promise came once it was durable: before that nothing is proposed, or a restart might use the ballot for
+        // something else (PITFALLS 5).
+        if promises.len() < ctx.state.quorum() || !promises.contains_key(&ctx.me) {
             return;
         }
         let (ballot, promises) = (*ballot, core::mem::take(promises));
         let mut adopted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
         for (slot, under, entry) in promises.into_values().flatten() {
-            if slot > ctx.state.applied && adopted.get(&slot).is_none_or(|(known, _)| *known < under) {
+            if slot > ctx.state.applied
+                && slot.0 - ctx.state.applied.0 <= AHEAD_MAX
+                && adopted.get(&slot).is_none_or(|(known, _)| *known < under)
+            {
                 adopted.insert(slot, (under, entry));
             }
         }

@@ -520,6 +520,10 @@ impl Node {
 
     /// A group's state came to a node outside: it is in, or learns which incarnation would be.
     fn on_invitation(&mut self, state: GroupState) {
+        if !state.is_sound() {
+            self.frames_dropped += 1;
+            return;
+        }
         match state.last_life(self.me.peer) {
             Some(node) if node == self.me => {
                 let seed = self.rng.draw();

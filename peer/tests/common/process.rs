@@ -21,7 +21,16 @@ pub fn program() -> PathBuf {
 }
 
 pub fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(program());
+    run(program(), arguments)
+}
+
+/// The program itself, with a node inside.
+pub fn real(arguments: &[&str]) -> Command {
+    run(PathBuf::from(env!("CARGO_BIN_EXE_scatter")), arguments)
+}
+
+fn run(program: PathBuf, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SCATTER_") {
