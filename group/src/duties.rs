@@ -21,7 +21,7 @@ const JOINERS_MAX: usize = 64;
 const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The leader's notes; every member keeps them, since any may come to lead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Duties {
     /// The terms that this node last said it is complete for.
     told: Vec<Term>,

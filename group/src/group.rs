@@ -50,10 +50,26 @@ pub struct Stored {
     pub sealed: bool,
 }
 
+impl Stored {
+    /// Without anything that was promised or accepted.
+    fn forgotten(self) -> Stored {
+        Stored {
+            log_promised: None,
+            log_accepted: BTreeMap::new(),
+            promises: None,
+            committees: Vec::new(),
+            unsettled: BTreeMap::new(),
+            sealed: true,
+            ..self
+        }
+    }
+}
+
 /// Operations that wait for a record to be loaded before a relaxed read is answered.
 type RelaxedRead = (Attempt, Operation);
 
-/// One member, or learner, of one group.
+/// One member, or learner, of one group. A copy of it is a member in the same situation, for searches through all schedules.
+#[derive(Clone)]
 pub struct Group {
     pub(crate) me: NodeId,
     pub(crate) config: GroupConfig,
@@ -147,6 +163,10 @@ impl Group {
     fn start(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64, stored: Option<Stored>) -> Group {
         let quiet_until = Acceptor::quiet_after(now.time, &state.settings);
         let (durable, memory) = (config.durable, config.memory_bytes_max);
+        let stored = match stored {
+            Some(stored) if config.defects.has(Defect::Amnesia) => Some(stored.forgotten()),
+            stored => stored,
+        };
         let whole = stored.as_ref().is_none_or(|stored| stored.empty);
         let vouching = stored.as_ref().filter(|stored| !stored.sealed).map(|_| Vouching::new(now.time));
         let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };

@@ -97,7 +97,7 @@ pub enum GroupOutput {
 type Addressed = (Vec<NodeId>, Message, Epoch);
 
 /// Collects outputs; see the module's text.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Outbox {
     me: NodeId,
     durable: bool,

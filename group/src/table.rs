@@ -23,7 +23,7 @@ pub enum Lookup {
     Loading,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     /// `None`: the store was asked and has none.
     record: Option<Arc<Record>>,
@@ -34,7 +34,7 @@ struct Held {
 }
 
 /// Chosen records in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Table {
     held: BTreeMap<Key, Held>,
     loading: BTreeSet<Key>,

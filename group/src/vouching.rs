@@ -20,7 +20,7 @@ const LINGER: Duration = Duration::from_millis(700);
 const COMMITTEES_MAX: usize = 32;
 
 /// Others being asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Vouching {
     since: Time,
     asked: Option<Time>,
@@ -35,12 +35,12 @@ impl Vouching {
 }
 
 /// What others acknowledged to this node, in this run of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Acknowledgements {
     by_node: BTreeMap<NodeId, Acknowledged>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Acknowledged {
     epoch: Epoch,
     promised: Option<Ballot>,

@@ -27,7 +27,7 @@ use crate::time::Time;
 const CLOSED_MAX: usize = 16;
 
 /// One node's acceptor in all committees.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Acceptor {
     promises: IntervalMap<Option<TermBallot>>,
     /// The newest base accepted at each point.
@@ -307,7 +307,6 @@ impl Acceptor {
                 }
                 let mark = match chain::fate(chain, older.ballot().term) {
                     Fate::UpTo(mark) => mark,
-                    Fate::Void if ctx.config.defects.has(Defect::VoidComesBack) => continue,
                     Fate::Void => 0,
                     Fate::Unknown => {
                         ctx.out.push(GroupOutput::Over("it was away for longer than its group remembers"));
@@ -315,6 +314,7 @@ impl Acceptor {
                     }
                 };
                 if ctx.config.defects.has(Defect::VoidComesBack) {
+                    older.settle_where(*piece, |n| n <= mark, table, ctx.out);
                     continue;
                 }
                 older.resolve(*piece, |n| n <= mark, table, ctx.out);

@@ -33,7 +33,7 @@ enum Stage {
 }
 
 /// One committee's catching up at one member.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Job {
     /// What is left to do, the current piece last.
     pieces: Vec<KeyRange>,
@@ -73,7 +73,7 @@ enum Then {
 }
 
 /// What a page of the store is for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum ScanUse {
     /// This node's own clocks, to ask with.
     Mine(TermBallot),
@@ -82,7 +82,7 @@ enum ScanUse {
 }
 
 /// A question that a page of the store answers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Ask {
     ballot: TermBallot,
     piece: KeyRange,
@@ -105,7 +105,7 @@ pub struct CatchUpStatus {
 }
 
 /// All catching up of one member.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CatchUp {
     jobs: BTreeMap<TermBallot, Job>,
     scans: BTreeMap<u64, ScanUse>,

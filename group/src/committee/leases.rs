@@ -25,7 +25,7 @@ pub fn granters_length(settings: &Settings) -> Duration {
 }
 
 /// What one member granted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Grants {
     granted: Vec<(TermBallot, KeyRange, Time)>,
 }

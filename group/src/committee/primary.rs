@@ -77,7 +77,7 @@ impl Pending {
 }
 
 /// One key's queue.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct KeyQueue {
     pub(super) in_flight: u32,
     pub(super) waiting: VecDeque<Pending>,
@@ -92,7 +92,7 @@ const GAPS_MAX: usize = 4096;
 pub type Seen = BTreeMap<(NodeId, u64), NumberSet>;
 
 /// What a primary does.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Phase {
     /// Phase 1, and the base.
     TakingOver(Takeover),
@@ -116,7 +116,7 @@ pub struct PrimaryCounts {
 }
 
 /// The primary of one sub-range.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Primary {
     pub(super) ballot: TermBallot,
     pub(super) range: KeyRange,

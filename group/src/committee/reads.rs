@@ -25,7 +25,7 @@ use crate::time::Time;
 const ROUNDS_MAX: usize = 4;
 
 /// One attempt to have the ballot confirmed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Round {
     attempt: u64,
     sent: Time,
@@ -36,7 +36,7 @@ struct Round {
 }
 
 /// A primary's reads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
     /// Registered since the last round was sent.
     registered: Vec<(Attempt, Outcome)>,
@@ -48,7 +48,7 @@ pub(super) struct Reads {
 }
 
 /// A key's record being asked of quorums.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct QuorumRead {
     asked: Time,
     answers: BTreeMap<NodeId, Option<Arc<Record>>>,

@@ -16,7 +16,7 @@ use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Wr
 use crate::time::Time;
 
 /// One acceptor's promise, as far as its parts have come.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PromiseParts {
     seen: BTreeSet<u32>,
     parts: u32,
@@ -26,7 +26,7 @@ struct PromiseParts {
 }
 
 /// A takeover on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Takeover {
     promises: BTreeMap<NodeId, PromiseParts>,
     /// Who has promised completely.
@@ -108,8 +108,15 @@ impl Primary {
         let reports: Vec<CommitteeReport> = complete().flat_map(|promise| promise.committees.clone()).collect();
         let pieces = chain::pieces(self.range, &reports);
         let mut newest: BTreeMap<&Key, &Write> = BTreeMap::new();
+        let passes_for_chosen = |write: &Write| {
+            let same = |other: &&Write| other.key == write.key && other.record.version == write.record.version;
+            let mut same = complete().flat_map(|promise| &promise.unsettled).filter(same);
+            ctx.config.defects.has(Defect::VoidComesBack)
+                || ctx.config.defects.has(Defect::SameTimestampSameValue)
+                    && same.any(|other| may_be_chosen(&pieces, other))
+        };
         for write in complete().flat_map(|promise| &promise.unsettled) {
-            if may_be_chosen(&pieces, write) || ctx.config.defects.has(Defect::VoidComesBack) {
+            if may_be_chosen(&pieces, write) || passes_for_chosen(write) {
                 let known = newest.entry(&write.key).or_insert(write);
                 if newer(ctx, write, known) {
                     *known = write;

@@ -14,7 +14,7 @@ use crate::table::Table;
 /// The most recent writes kept for others, whatever their size.
 const WINDOW_LENGTH_MAX: usize = 1 << 16;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kept {
     write: Write,
     /// It is chosen and in the table.
@@ -22,7 +22,7 @@ struct Kept {
 }
 
 /// One committee at one acceptor.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Committee {
     head: CommitteeHead,
     received: NumberSet,
@@ -221,6 +221,18 @@ impl Committee {
     /// The base that says so may come to nothing itself, and an older one stand with a higher mark than its quorum knew:
     /// from the first void number on nothing is taken for held. What the table has is known to be chosen.
     pub fn resolve(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
+        self.settle_where(piece, &stands, table, out);
+        for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
+            self.void(n, out);
+            if self.head.voided_from.is_none_or(|from| n < from) {
+                self.head.voided_from = Some(n);
+                out.persist(Durable::Committee(self.head.clone()));
+            }
+        }
+    }
+
+    /// Settles the unsettled writes in a piece that `stands` is true of, by their numbers.
+    pub fn settle_where(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
         for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
             let write = &self.kept[&n].write;
             let known = table.peek(&write.key).flatten().is_some_and(|known| known.number == write.record.number);
@@ -228,12 +240,6 @@ impl Committee {
                 self.unsettled.remove(&n);
                 self.settle(n, table);
                 out.persist(Durable::Settle(self.head.ballot.term, n, n));
-            } else {
-                self.void(n, out);
-                if self.head.voided_from.is_none_or(|from| n < from) {
-                    self.head.voided_from = Some(n);
-                    out.persist(Durable::Committee(self.head.clone()));
-                }
             }
         }
     }

@@ -30,7 +30,7 @@ const SWEEP_KEYS: usize = 512;
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// A write on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct InFlight {
     pub(super) write: Write,
     /// Who is answered what, once it is chosen.
@@ -56,6 +56,9 @@ impl Primary {
         }
         let Some(queue) = self.keys.get(key) else { return };
         if queue.in_flight > 0 && !ctx.config.defects.has(Defect::TwoInFlight) {
+            if ctx.config.defects.has(Defect::DirtyRead) {
+                self.read_dirty(ctx, local, key);
+            }
             return;
         }
         if queue.waiting.is_empty() && !queue.expire {
@@ -71,6 +74,22 @@ impl Primary {
             return;
         }
         self.evaluate_queue(ctx, local, key, chosen);
+    }
+
+    /// Takes what is in flight for the truth: reads do not wait for it ([`Defect::DirtyRead`]).
+    fn read_dirty(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
+        let newest = self.in_flight.values().rev().find(|in_flight| in_flight.write.key == *key);
+        let Some(newest) = newest.map(|in_flight| in_flight.write.record.clone()) else { return };
+        let mut draft = Draft { record: Some(newest), changed: false, waiters: Vec::new() };
+        let queue = self.keys.get_mut(key).expect("the caller looked");
+        while queue.waiting.front().is_some_and(|pending| matches!(pending.op, Op::Read(_))) {
+            let pending = queue.waiting.pop_front().expect("just seen");
+            self.waiting -= 1;
+            draft.operate(ctx, local, &pending);
+        }
+        for (attempt, outcome) in draft.waiters {
+            self.reads.register(attempt, outcome);
+        }
     }
 
     /// Evaluates what waits for a key on its chosen record, in order; one write carries all changes.

@@ -21,13 +21,13 @@ pub(super) const AHEAD_MAX: u64 = 1 << 16;
 type Accepted = Vec<(Slot, Ballot, Entry)>;
 
 /// An attempt to lead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Candidacy {
     since: Time,
     stage: Stage,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     Polling { round: u64, yes: BTreeSet<NodeId> },
     Preparing { ballot: Ballot, applied: Slot, promises: BTreeMap<NodeId, Accepted> },

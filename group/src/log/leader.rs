@@ -12,7 +12,7 @@ use crate::state::Entry;
 use crate::time::Time;
 
 /// An entry on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     entry: Entry,
     votes: BTreeSet<NodeId>,
@@ -20,7 +20,7 @@ struct Open {
 }
 
 /// A leader's state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Leadership {
     ballot: Ballot,
     next: Slot,

@@ -29,7 +29,7 @@ use crate::state::Entry;
 use crate::time::Time;
 
 /// What this node does about leading.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Role {
     /// Nothing, as long as the leader lives.
     Follower,
@@ -40,7 +40,7 @@ enum Role {
 }
 
 /// One node's part in the log.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Log {
     acceptor: LogAcceptor,
     role: Role,

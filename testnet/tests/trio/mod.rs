@@ -1,0 +1,487 @@
+//! Three real members of one group in one place: every message, restart and change of division is somebody's choice, time
+//! stands still, and one key is counted on. Small enough for a search through all schedules.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use group::ballot::{Number, Slot, Term, TermBallot};
+use group::config::{Defect, Defects, GroupConfig, Timing};
+use group::message::{Message, Operation, Outcome, Sender, Write};
+use group::number_set::NumberSet;
+use group::op::{Answer, Op, Read, ReadMode, Version};
+use group::outbox::{CommitteeHead, Durable, GroupOutput};
+use group::record::{OpId, Record};
+use group::state::{Assignment, GroupState, Member, Settings};
+use group::time::{Now, Time, WallMillis};
+use group::{Group, Stored};
+use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, RingId};
+
+/// How many members there are.
+const MEMBERS: usize = 3;
+const NOW: Now = Now { time: Time(1_000_000_000_000), awake: Time(1_000_000_000_000), wall: WallMillis(1) };
+
+/// The member of this index.
+fn node(index: usize) -> NodeId {
+    NodeId { peer: PeerKey([index as u8 + 1; 32]), incarnation: Incarnation(1) }
+}
+
+fn key() -> Key {
+    Key::new(b"k").expect("short")
+}
+
+/// The group after so many divisions: the last one named this primary of everything.
+fn state(division: u64, primary: usize) -> GroupState {
+    let settings =
+        Settings { leases: false, lease_ms: 1_000, drift_per_mille: 10, value_bytes_max: 1_000, horizon_ms: 60_000 };
+    let member =
+        |index| Member { node: node(index), addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0) };
+    let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
+    state.members = (0..MEMBERS).map(member).collect();
+    state.applied = Slot(division);
+    let term = Term::new(Slot(division), 0);
+    state.division = vec![Assignment { start: KeyRange::FULL.start(), node: node(primary), term }];
+    state
+}
+
+/// What a member has on disk; everything is there at once.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    state: Option<GroupState>,
+    promises: Option<IntervalMap<Option<TermBallot>>>,
+    heads: BTreeMap<TermBallot, CommitteeHead>,
+    progress: BTreeMap<TermBallot, (NumberSet, Option<u64>)>,
+    unsettled: BTreeMap<Number, Write>,
+    record: Option<Arc<Record>>,
+}
+
+impl Disk {
+    fn change(&mut self, change: Durable) {
+        match change {
+            Durable::State(state) => self.state = Some(*state),
+            Durable::Promises(promises) => self.promises = Some(promises),
+            Durable::Committee(head) => {
+                self.heads.insert(head.ballot, head);
+            }
+            Durable::CommitteeProgress(ballot, received, chosen) => {
+                self.progress.insert(ballot, (received, chosen));
+            }
+            Durable::CommitteeForget(ballot) => {
+                self.heads.remove(&ballot);
+                self.progress.remove(&ballot);
+            }
+            Durable::Accepted(write) => {
+                self.unsettled.insert(write.record.number, write);
+            }
+            Durable::Settle(term, first, last) => {
+                for n in first..=last {
+                    if let Some(write) = self.unsettled.remove(&Number { term, n }) {
+                        self.put(write);
+                    }
+                }
+            }
+            Durable::Void(write) => {
+                self.unsettled.remove(&write.record.number);
+            }
+            Durable::Record(write) => self.put(write),
+            // Nobody elects anybody here.
+            Durable::LogPromised(..) | Durable::LogAccepted(..) | Durable::LogForget(_) | Durable::Forget => {}
+        }
+    }
+
+    fn put(&mut self, write: Write) {
+        if self.record.as_ref().is_none_or(|record| record.number < write.record.number) {
+            self.record = Some(write.record);
+        }
+    }
+
+    fn stored(&self) -> Stored {
+        let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
+        for (number, write) in &self.unsettled {
+            unsettled.entry(number.term).or_default().push(write.clone());
+        }
+        let committees = self.heads.iter().map(|(ballot, head)| {
+            let (received, chosen) = self.progress.get(ballot).cloned().unwrap_or_default();
+            (head.clone(), received, chosen)
+        });
+        Stored {
+            state: self.state.clone().expect("the first thing written"),
+            log_promised: None,
+            log_accepted: BTreeMap::new(),
+            promises: self.promises.clone(),
+            committees: committees.collect(),
+            unsettled,
+            empty: false,
+            // Nothing is ever lost here, so nobody needs to vouch for it.
+            sealed: true,
+        }
+    }
+}
+
+/// What clients ask, in this order; each addition is a bit of its own, so a sum tells which took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Adds this bit.
+    Add(i64),
+    /// Reads the sum.
+    Read,
+}
+
+/// One question.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    /// All bits that had been answered before it was asked.
+    before: i64,
+    /// The sum that it was answered.
+    answer: Option<i64>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// This message arrives, the first one that is like it.
+    Deliver(Vec<u8>),
+    /// It arrives, and will once more.
+    Double(Vec<u8>),
+    /// A member learns of the division after the one it knows.
+    Learn(usize),
+    /// The next question goes to its member.
+    Ask,
+    /// A member stops and comes back with all that it had written.
+    Restart(usize),
+}
+
+/// Three members, their disks, and what is on its way.
+#[derive(Clone)]
+pub struct Trio {
+    defects: Defects,
+    /// Primaries of the divisions, the first of which everybody knows.
+    divisions: &'static [usize],
+    groups: Vec<Group>,
+    disks: Vec<Disk>,
+    runs: [u64; MEMBERS],
+    /// On its way: from, to, message; by encoding.
+    net: BTreeMap<Vec<u8>, (usize, usize, Message)>,
+    asked: Vec<Asked>,
+    /// Of the one key: values of all versions seen to be chosen.
+    chosen: BTreeMap<Version, Option<i64>>,
+    /// And values of all numbers seen to be accepted.
+    accepted: BTreeMap<Number, (Version, Option<i64>)>,
+    /// Messages that may yet be doubled, and restarts that may yet be.
+    doubles: u32,
+    restarts: u32,
+    /// What is wrong.
+    pub wrong: Option<String>,
+    fingerprint: u64,
+}
+
+impl Trio {
+    /// The first primary serves, and everybody knows.
+    pub fn new(defects: Defects, divisions: &'static [usize], doubles: u32, restarts: u32) -> Trio {
+        let config = config(defects);
+        let groups = (0..MEMBERS).map(|index| Group::join(config.clone(), node(index), state(1, divisions[0]), NOW, 1));
+        let mut trio = Trio {
+            defects,
+            divisions,
+            groups: groups.collect(),
+            disks: vec![Disk::default(); MEMBERS],
+            runs: [0; MEMBERS],
+            net: BTreeMap::new(),
+            asked: Vec::new(),
+            chosen: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            doubles,
+            restarts,
+            wrong: None,
+            fingerprint: 0,
+        };
+        for index in 0..MEMBERS {
+            trio.drain(index);
+        }
+        while let Some((_, (from, to, message))) = trio.net.pop_first() {
+            trio.deliver(from, to, message);
+        }
+        trio.look();
+        trio
+    }
+
+    /// Delivers all that one says to another, until it says no more; then everything else that is on its way is lost.
+    pub fn talk(&mut self, one: usize, other: usize) {
+        let among = |from, to| (from, to) == (one, other) || (from, to) == (other, one);
+        while let Some(name) =
+            self.net.iter().find(|(_, (from, to, _))| among(*from, *to)).map(|(name, _)| name.clone())
+        {
+            let (from, to, message) = self.net.remove(&name).expect("just seen");
+            self.deliver(from, to, message);
+        }
+        self.net.clear();
+        self.look();
+    }
+
+    /// Everything that can happen now.
+    pub fn steps(&self, asks: &[(usize, Ask)], steps: &mut Vec<Step>) {
+        if self.wrong.is_some() {
+            return;
+        }
+        for name in self.net.keys() {
+            steps.push(Step::Deliver(name.clone()));
+            if self.doubles > 0 {
+                steps.push(Step::Double(name.clone()));
+            }
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            // An acceptor need not know the division; a primary that does not is the interesting one.
+            let known = group.state().applied.0 as usize;
+            if self.divisions.get(known).is_some_and(|primary| *primary == index) {
+                steps.push(Step::Learn(index));
+            }
+            if self.restarts > 0 {
+                steps.push(Step::Restart(index));
+            }
+        }
+        if let Some((member, _)) = asks.get(self.asked.len())
+            && self.groups[*member].primaries().any(|primary| primary.is_serving())
+        {
+            steps.push(Step::Ask);
+        }
+    }
+
+    /// The situation after a step.
+    pub fn after(&self, step: &Step, asks: &[(usize, Ask)]) -> Trio {
+        let mut next = self.clone();
+        let taken = catch_unwind(AssertUnwindSafe(|| {
+            next.take(step, asks);
+            next.drop_idle();
+            next.look();
+        }));
+        if let Err(panic) = taken {
+            let text = panic.downcast_ref::<String>().cloned();
+            next.wrong = Some(text.unwrap_or_else(|| "a panic".into()));
+            let mut hasher = DefaultHasher::new();
+            (self.fingerprint, &next.wrong).hash(&mut hasher);
+            next.fingerprint = hasher.finish();
+        }
+        next
+    }
+
+    /// Takes a step.
+    pub fn take(&mut self, step: &Step, asks: &[(usize, Ask)]) {
+        match step {
+            Step::Deliver(name) => {
+                if let Some((from, to, message)) = self.net.remove(name) {
+                    self.deliver(from, to, message);
+                }
+            }
+            Step::Double(name) => {
+                self.doubles -= 1;
+                if let Some((from, to, message)) = self.net.get(name).cloned() {
+                    self.deliver(from, to, message);
+                }
+            }
+            Step::Learn(index) => {
+                let known = self.groups[*index].state().applied.0 as usize;
+                let next = state(known as u64 + 1, self.divisions[known]);
+                let other = (*index + 1) % MEMBERS;
+                self.deliver(other, *index, Message::State(Box::new(next)));
+            }
+            Step::Ask => {
+                let (member, ask) = asks[self.asked.len()];
+                self.ask(member, ask);
+            }
+            Step::Restart(index) => {
+                self.restarts -= 1;
+                self.runs[*index] += 1;
+                let stored = self.disks[*index].stored();
+                self.groups[*index] = Group::restore(config(self.defects), node(*index), stored, NOW, 1);
+                self.drain(*index);
+            }
+        }
+    }
+
+    /// Drops answers to primaries that are no more: their arrival changes nothing. A restarted one may come back with a
+    /// defect, so then they stay.
+    fn drop_idle(&mut self) {
+        if self.defects.has(Defect::BallotReuse) {
+            return;
+        }
+        let groups = &self.groups;
+        self.net.retain(|_, (_, to, message)| match message {
+            Message::Committee(message) if message.is_for_primary() => {
+                let ballot = message.ballot();
+                groups[*to].primaries().any(|primary| primary.ballot() == ballot && !primary.is_ended())
+            }
+            _ => true,
+        });
+    }
+
+    fn ask(&mut self, index: usize, ask: Ask) {
+        let number = self.asked.len() as u64;
+        let before = self.asked.iter().filter_map(|asked| asked.answer).fold(0, |all, sum| all | sum);
+        self.asked.push(Asked { before, answer: None });
+        let group = &mut self.groups[index];
+        let ballot = group.primaries().find(|primary| primary.is_serving()).map(|primary| primary.ballot());
+        let run = self.runs[index];
+        let operation = Operation {
+            attempt: number,
+            ballot,
+            run,
+            serial: number + 1,
+            retired_below: 0,
+            retired_except: Vec::new(),
+            id: OpId::Origin { node: node(index), run, sequence: number },
+            horizon: 1,
+            patience_ms: 1_000,
+            key: key(),
+            op: match ask {
+                Ask::Add(bit) => Op::Add(bit),
+                Ask::Read => Op::Read(Read::Value),
+            },
+            mode: ReadMode::Linearizable,
+        };
+        group.operate(node(index), operation);
+        self.drain(index);
+    }
+
+    fn deliver(&mut self, from: usize, to: usize, message: Message) {
+        let epoch = Epoch(1);
+        self.groups[to].on_message(Sender { node: node(from), epoch }, message);
+        self.drain(to);
+    }
+
+    /// Does what a member wants done.
+    fn drain(&mut self, index: usize) {
+        while let Some(output) = self.groups[index].poll_output() {
+            match output {
+                GroupOutput::Send(to, message @ Message::Committee(_), _) => {
+                    for to in to {
+                        let to = (0..MEMBERS).find(|other| node(*other) == to).expect("one of three");
+                        let name = postcard::to_allocvec(&(index as u8, to as u8, &message)).expect("plain");
+                        self.net.insert(name, (index, to, message.clone()));
+                    }
+                }
+                GroupOutput::Persist(token, changes) => {
+                    for change in changes {
+                        self.disks[index].change(change);
+                    }
+                    self.groups[index].on_persisted(token);
+                }
+                GroupOutput::Load(key) => {
+                    let record = self.disks[index].record.clone();
+                    self.groups[index].on_loaded(&key, record);
+                }
+                GroupOutput::Scan(token, ..) => {
+                    let records = self.disks[index].record.iter().map(|record| (key(), record.clone())).collect();
+                    self.groups[index].on_scanned(token, records, true);
+                }
+                GroupOutput::Outcome(number, Outcome::Done(answer) | Outcome::Unchanged(answer)) => {
+                    self.answered(number as usize, &answer);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers must be explained by one order, in which nothing comes before what was answered before it was asked.
+    fn answered(&mut self, number: usize, answer: &Answer) {
+        let sum = match answer {
+            Answer::Integer(sum) => *sum,
+            Answer::Value(None) => 0,
+            Answer::Value(Some(value)) => sum_of(value),
+            _ => return,
+        };
+        let before = self.asked[number].before;
+        if sum & before != before {
+            self.wrong = Some(format!("question {number} is answered {sum:#b}, and {before:#b} was there before it"));
+        }
+        for other in self.asked.iter().filter_map(|asked| asked.answer) {
+            if sum & other != sum && sum & other != other {
+                self.wrong = Some(format!("one question is answered {other:#b}, another {sum:#b}"));
+            }
+        }
+        self.asked[number].answer = Some(sum);
+    }
+
+    /// Looks for two values in one place.
+    fn look(&mut self) {
+        let mut hasher = DefaultHasher::new();
+        for group in &self.groups {
+            for (_, record) in group.table().iter() {
+                let value = record.value.as_ref().map(|value| sum_of(value));
+                let first = *self.chosen.entry(record.version).or_insert(value);
+                if first != value {
+                    self.wrong = Some(format!("{:?} is chosen as {first:?} and as {value:?}", record.version));
+                }
+            }
+            for write in group.acceptor().committees().flat_map(|committee| committee.unsettled(KeyRange::FULL)) {
+                let value = (write.record.version, write.record.value.as_ref().map(|value| sum_of(value)));
+                let first = *self.accepted.entry(write.record.number).or_insert(value);
+                if first != value {
+                    self.wrong = Some(format!("{:?} is accepted as {first:?} and as {value:?}", write.record.number));
+                }
+            }
+            let primaries: Vec<_> = group.primaries().collect();
+            let parts = (group.state().applied, group.acceptor(), primaries, group.table());
+            format!("{parts:?}").hash(&mut hasher);
+        }
+        self.net.keys().for_each(|name| name.hash(&mut hasher));
+        (&self.asked, &self.wrong, self.doubles, self.restarts).hash(&mut hasher);
+        format!("{:?}{:?}", self.chosen, self.accepted).hash(&mut hasher);
+        self.fingerprint = hasher.finish();
+    }
+
+    /// Every question asked so far, and as many as this, was answered.
+    pub fn all_answered(&self, count: usize) -> bool {
+        self.asked.len() == count && self.asked.iter().all(|asked| asked.answer.is_some())
+    }
+
+    /// What each question was answered.
+    pub fn answers(&self) -> Vec<Option<i64>> {
+        self.asked.iter().map(|asked| asked.answer).collect()
+    }
+
+    /// So many members serve as primaries, or believe that they do.
+    pub fn serving(&self) -> BTreeSet<NodeId> {
+        let serving = self.groups.iter().filter(|group| group.primaries().any(|primary| primary.is_serving()));
+        serving.map(Group::me).collect()
+    }
+}
+
+fn sum_of(value: &[u8]) -> i64 {
+    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).expect("a sum")
+}
+
+fn config(defects: Defects) -> GroupConfig {
+    GroupConfig {
+        timing: Timing::default(),
+        durable: true,
+        memory_bytes_max: 1 << 20,
+        window_bytes_max: 1 << 20,
+        in_flight_max: 16,
+        waiting_max: 16,
+        message_bytes_max: 1 << 18,
+        cluster: String::new(),
+        divide: |_| None,
+        defects,
+    }
+}
+
+impl Hash for Trio {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.fingerprint.hash(hasher);
+    }
+}
+
+impl PartialEq for Trio {
+    fn eq(&self, other: &Trio) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl fmt::Debug for Trio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?}, {} on their way", self.wrong, self.asked, self.net.len())
+    }
+}
