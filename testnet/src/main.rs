@@ -49,6 +49,9 @@ struct Sim {
     /// Let the machines run for so many hours of their time each, whatever the seed says
     #[arg(long)]
     hours: Option<f64>,
+    /// Small runs, of seconds instead of minutes: many more seeds in the same time
+    #[arg(long, conflicts_with = "hours")]
+    small: bool,
     /// Print what happens
     #[arg(long)]
     trace: bool,
@@ -84,8 +87,11 @@ fn simulate(sim: &Sim) -> ExitCode {
         Some(text) => hash_bytes(text.as_bytes()) >> 16,
         None => sim.seed,
     };
-    let (nodes, hours) = (sim.nodes, sim.hours);
+    let (nodes, hours, small) = (sim.nodes, sim.hours, sim.small);
     let scenario = move |seed| {
+        if small {
+            return Scenario::small(seed, nodes);
+        }
         let mut scenario = Scenario::from_seed_with(seed, nodes);
         if let Some(hours) = hours {
             scenario.stretch(Duration::from_secs_f64(hours * 3600.0));
@@ -111,7 +117,8 @@ fn simulate(sim: &Sim) -> ExitCode {
     for (scenario, failure) in &batch.failures {
         println!("\n{}", explain::<Node>(scenario, failure));
         let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
-        println!("repeat with: scatter-testnet sim --seed {}{nodes} --trace", scenario.seed);
+        let small = if sim.small { " --small" } else { "" };
+        println!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
     }
     if batch.failures.is_empty() {
         println!("all is well");

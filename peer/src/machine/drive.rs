@@ -216,6 +216,9 @@ impl Drive {
 fn store_input(event: StoreEvent) -> Input {
     match event {
         StoreEvent::Persisted(token) => Input::Persisted(token),
+        StoreEvent::Failed(error) if error.is_full() => Input::StoreFailed(format!(
+            "the disk is full ({error}); nothing that was acknowledged is lost: make room, then start this peer again"
+        )),
         StoreEvent::Failed(error) => Input::StoreFailed(error.to_string()),
         StoreEvent::Loaded { record_key, record } => Input::Loaded { record_key, record },
         StoreEvent::Scanned { token, records, done } => Input::Scanned { token, records, done },

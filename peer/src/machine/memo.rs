@@ -21,6 +21,25 @@ struct Content {
     peers: BTreeMap<String, Vec<String>>,
 }
 
+/// What stands in the file: a changed digit would still be a ring, or an incarnation that was used before.
+#[derive(Debug, Serialize, Deserialize)]
+struct Sealed<C> {
+    #[serde(flatten)]
+    content: C,
+    crc32: u32,
+}
+
+impl Content {
+    fn ring(&self) -> Option<RingId> {
+        u128::from_str_radix(self.ring.as_deref()?, 16).ok().map(RingId)
+    }
+
+    fn crc32(&self) -> Result<u32, serde_json::Error> {
+        // Maps are in order: equal contents have equal bytes.
+        Ok(crc32fast::hash(&serde_json::to_vec(self)?))
+    }
+}
+
 /// The file `peer.json` of a data directory.
 #[derive(Debug)]
 pub struct Memo {
@@ -34,23 +53,32 @@ impl Memo {
     pub fn load(data_dir: &Path) -> Result<Memo, String> {
         let path = data_dir.join("peer.json");
         let broken = |error: &dyn std::fmt::Display| {
-            format!("{} cannot be read ({error}): restore it, or choose another --data-dir", path.display())
+            format!(
+                "{} cannot be read ({error}); it says which network this peer belongs to: restore it, or move it and \
+                 the store beside it away and enter anew with --join",
+                path.display()
+            )
         };
         let content = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| broken(&error))?,
+            Ok(text) => {
+                let sealed: Sealed<Content> = serde_json::from_slice(&text).map_err(|error| broken(&error))?;
+                if sealed.content.crc32().map_err(|error| broken(&error))? != sealed.crc32 {
+                    return Err(broken(&"its checksum is wrong"));
+                }
+                sealed.content
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
             Err(error) => return Err(broken(&error)),
         };
-        let memo = Memo { path, content, changed: false };
-        if memo.content.ring.is_some() && memo.ring().is_none() {
-            return Err(format!("{} names no ring: restore it, or choose another --data-dir", memo.path.display()));
+        if content.ring.is_some() && content.ring().is_none() {
+            return Err(broken(&"it names no ring"));
         }
-        Ok(memo)
+        Ok(Memo { path, content, changed: false })
     }
 
     /// The ring that this peer belongs to.
     pub fn ring(&self) -> Option<RingId> {
-        u128::from_str_radix(self.content.ring.as_deref()?, 16).ok().map(RingId)
+        self.content.ring()
     }
 
     /// It belongs to this ring from now on.
@@ -92,7 +120,8 @@ impl Memo {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
         }
-        let text = serde_json::to_vec_pretty(&self.content).map_err(|error| error.to_string())?;
+        let sealed = || Ok(Sealed { content: &self.content, crc32: self.content.crc32()? });
+        let text = sealed().and_then(|sealed| serde_json::to_vec_pretty(&sealed)).map_err(|error| error.to_string())?;
         let new = self.path.with_extension("json.new");
         let write = || -> io::Result<()> {
             let mut file = File::create(&new)?;
@@ -141,7 +170,30 @@ mod tests {
         assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
         // A wall clock that was set back does not bring an old life back.
         assert!(again.fresh_incarnation(10).unwrap() > first);
-        fs::write(dir.path().join("peer.json"), b"{").unwrap();
-        assert!(Memo::load(dir.path()).is_err());
+    }
+
+    #[test]
+    fn any_damage_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut memo = Memo::load(dir.path()).unwrap();
+        memo.set_ring(RingId(0x1234_5678));
+        memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
+        memo.fresh_incarnation(1000).unwrap();
+        let path = dir.path().join("peer.json");
+        let whole = fs::read(&path).unwrap();
+        let content = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+        for place in 0..whole.len() {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[place] ^= 1 << bit;
+                // But for space between words, which says nothing.
+                if content(&damaged) != content(&whole) {
+                    fs::write(&path, &damaged).unwrap();
+                    assert!(Memo::load(dir.path()).is_err(), "bit {bit} of byte {place}");
+                }
+            }
+            fs::write(&path, &whole[..place]).unwrap();
+            assert!(Memo::load(dir.path()).is_err(), "cut at {place}");
+        }
     }
 }

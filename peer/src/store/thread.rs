@@ -305,6 +305,15 @@ fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, repo
                     Ok(room) if room.low == low => (),
                     Ok(room) => {
                         low = room.low;
+                        if low {
+                            tracing::warn!(
+                                free = room.free,
+                                used = room.used,
+                                "little room on the disk: no more is taken"
+                            );
+                        } else {
+                            tracing::info!(free = room.free, used = room.used, "there is room on the disk again");
+                        }
                         (report.tell)(StoreEvent::DiskLow(low));
                     }
                     // Nothing durable hangs on it.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::daemon::{Daemon, Signal};
@@ -33,16 +34,21 @@ pub struct Cluster {
     /// By number.
     pub daemons: Vec<Daemon>,
     directory: PathBuf,
+    /// Several at once would only measure how busy the machine is.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Cluster {
-    /// Starts daemons one after another, the first with a new network, and waits until each serves.
+    /// Starts daemons one after another, the first with a new network, and waits until each serves and all are
+    /// members. One cluster runs at a time in a process.
     pub fn start(test: &str, options: &Options) -> Cluster {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let unique = format!("{test}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("scatter-{unique}"));
         std::fs::create_dir_all(&directory).expect("a place for data");
-        let mut cluster = Cluster { daemons: Vec::new(), directory };
+        let mut cluster = Cluster { daemons: Vec::new(), directory, _alone: alone };
         for index in 0..options.daemons {
             let home = match &options.directories {
                 Some(directories) => directories[index].clone(),
@@ -62,7 +68,26 @@ impl Cluster {
             cluster.launch(index, index == 0);
             cluster.wait_ready(index);
         }
+        cluster.wait_members(START_MAX);
         cluster
+    }
+
+    /// Waits until all of them, and nobody else, are voting members, as each of them knows.
+    pub fn wait_members(&self, at_most: Duration) {
+        let mut wanted: Vec<&str> = self.daemons.iter().filter_map(|daemon| daemon.peer_id.as_deref()).collect();
+        wanted.sort_unstable();
+        let until = Instant::now() + at_most;
+        for daemon in &self.daemons {
+            loop {
+                let mut members = daemon.members().unwrap_or_default();
+                members.sort_unstable();
+                if members == wanted {
+                    break;
+                }
+                assert!(Instant::now() < until, "{} knows {members:?} instead of {wanted:?}", daemon.name);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
     }
 
     /// Starts one: the first time perhaps with a new network, else entering through all others that are known.

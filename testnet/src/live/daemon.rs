@@ -1,8 +1,8 @@
 //! One daemon: a child process that does not outlive its owner.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::resp::Connection;
+
+/// How long an answer over HTTP may take.
+const HTTP_MAX: Duration = Duration::from_secs(5);
 
 /// What can be done to a process from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +221,29 @@ impl Daemon {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
+    }
+
+    /// What it says at an address of its HTTP endpoint, if it says anything within some seconds.
+    pub fn ask_http(&self, path: &str) -> Option<serde_json::Value> {
+        let mut stream = TcpStream::connect_timeout(&self.http, HTTP_MAX).ok()?;
+        stream.set_read_timeout(Some(HTTP_MAX)).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        serde_json::from_str(body).ok()
+    }
+
+    /// The voting members of its group that are well, by their names, once what it knows is established.
+    pub fn members(&self) -> Option<Vec<String>> {
+        let status = self.ask_http("/v1/status")?;
+        let group = status["groups"].get(0)?;
+        if group["established"] != true {
+            return None;
+        }
+        let votes = |member: &&serde_json::Value| matches!(member["role"].as_str(), Some("leader" | "member"));
+        let members = group["members"].as_array()?.iter();
+        Some(members.filter(votes).filter_map(|member| Some(member["peer_id"].as_str()?.to_owned())).collect())
     }
 
     /// Connects a client.

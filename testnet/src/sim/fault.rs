@@ -120,6 +120,25 @@ pub fn target(rng: &mut Rng, n: usize) -> Target {
     if rng.per_mille(500) { Target::Primary } else { Target::Host(rng.below(n as u64) as usize) }
 }
 
+/// How fast one fault follows another; in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Before the first fault of most runs.
+    quiet_ms: u64,
+    /// Between two, half of the most.
+    gaps_ms: [u64; 4],
+    /// How long one lasts at most.
+    longest_ms: [u64; 3],
+}
+
+impl Pace {
+    /// Of a run of minutes.
+    pub const USUAL: Pace =
+        Pace { quiet_ms: 5_000, gaps_ms: [400, 1_000, 2_500, 6_000], longest_ms: [800, 3_000, 8_000] };
+    /// Of a run of seconds.
+    pub const QUICK: Pace = Pace { quiet_ms: 2_500, gaps_ms: [150, 300, 700, 1_500], longest_ms: [400, 1_200, 4_000] };
+}
+
 impl Mix {
     /// These kinds alone, with their shares.
     pub fn of(kinds: &[(Draw, u64)]) -> Mix {
@@ -138,15 +157,20 @@ impl Mix {
 
     /// Draws a plan for `n` machines and a time.
     pub fn plan(&self, rng: &mut Rng, n: usize, time: Duration) -> Vec<Fault> {
+        self.plan_at(rng, n, time, &Pace::USUAL)
+    }
+
+    /// The same at a pace.
+    pub fn plan_at(&self, rng: &mut Rng, n: usize, time: Duration, pace: &Pace) -> Vec<Fault> {
         let mut plan = Vec::new();
         let total: u64 = self.kinds.iter().map(|(_, weight)| weight).sum();
         if total == 0 {
             return plan;
         }
-        let gap = *rng.pick(&[400, 1_000, 2_500, 6_000]);
-        let longest = *rng.pick(&[800, 3_000, 8_000]);
+        let gap = *rng.pick(&pace.gaps_ms);
+        let longest = *rng.pick(&pace.longest_ms);
         // Something has to work before it can break; some runs break while it starts.
-        let mut at = Duration::from_millis(if rng.per_mille(800) { 5_000 } else { 10 });
+        let mut at = Duration::from_millis(if rng.per_mille(800) { pace.quiet_ms } else { 10 });
         while at < time {
             let mut drawn = rng.below(total);
             let (draw, _) = self

@@ -7,7 +7,7 @@ use group::config::Defects;
 use node::{Durability, Timing};
 
 use crate::rng::Rng;
-use crate::sim::fault::{Fault, Mix};
+use crate::sim::fault::{Fault, Mix, Pace};
 use crate::sim::network::Latency;
 use crate::sim::workload::Load;
 
@@ -119,6 +119,25 @@ impl Scenario {
         scenario.fault_time = Duration::from_secs(*rng.pick(&[10, 20, 40]));
         let mut rng = Rng::new(seed, "faults");
         scenario.faults = Mix::draw(&mut rng).plan(&mut rng, hosts, scenario.fault_time);
+        scenario
+    }
+
+    /// A run of some seconds under faults that follow each other fast, with few operations on few keys: what
+    /// [`Scenario::from_seed_with`] makes of the seed, an order of magnitude quicker.
+    pub fn small(seed: u64, hosts: Option<usize>) -> Scenario {
+        let mut scenario = Scenario::from_seed_with(seed, hosts);
+        let mut rng = Rng::new(seed, "small");
+        if hosts.is_none() {
+            scenario.hosts = *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 4, 5]);
+        }
+        scenario.load.clients = scenario.load.clients.min(5);
+        scenario.load.cold_keys = scenario.load.cold_keys.min(6);
+        scenario.load.operations_max = 1_500;
+        // With fewer operations, the waits between them must be as long as the run is.
+        scenario.load.think = (Duration::from_millis(1), Duration::from_millis(*rng.pick(&[20, 40, 80])));
+        scenario.fault_time = Duration::from_secs(*rng.pick(&[4, 6, 10]));
+        scenario.calm_time = Duration::from_secs(1);
+        scenario.faults = Mix::draw(&mut rng).plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
         scenario
     }
 
