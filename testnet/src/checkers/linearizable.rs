@@ -94,6 +94,25 @@ impl Configurations {
     }
 }
 
+/// Configurations that are still to be looked at, those with the fewest unanswered operations first: a way that uses more
+/// of them to the same end then comes second, and is not followed again.
+#[derive(Clone, Debug, Default)]
+struct Waiting(Vec<Vec<(State, Slots, Slots)>>);
+
+impl Waiting {
+    fn push(&mut self, state: State, answered: Slots, unknown: Slots) {
+        let used = unknown.count_ones() as usize;
+        if self.0.len() <= used {
+            self.0.resize_with(used + 1, Vec::new);
+        }
+        self.0[used].push((state, answered, unknown));
+    }
+
+    fn pop(&mut self) -> Option<(State, Slots, Slots)> {
+        self.0.iter_mut().find_map(Vec::pop)
+    }
+}
+
 struct Search<'a> {
     calls: &'a [CallOf<'a>],
     evidence: &'a Evidence,
@@ -203,10 +222,10 @@ impl<'a> Search<'a> {
         let bit: Slots = 1 << self.slot[index];
         let mut found = Configurations::default();
         let mut seen = Configurations::default();
-        let mut stack: Vec<(State, Slots, Slots)> =
-            self.now.iter().map(|(state, answered, unknown)| (state.clone(), answered, unknown)).collect();
+        let mut waiting = Waiting::default();
+        self.now.iter().for_each(|(state, answered, unknown)| waiting.push(state.clone(), answered, unknown));
         let growth = Growth::of(self.open.iter().flatten().map(|open| self.calls[*open].op));
-        while let Some((state, answered, unknown)) = stack.pop() {
+        while let Some((state, answered, unknown)) = waiting.pop() {
             self.effort += 1;
             if self.effort > EFFORT_MAX {
                 return None;
@@ -237,9 +256,9 @@ impl<'a> Search<'a> {
                         continue;
                     }
                     if call.completed.is_some() {
-                        stack.push((next, answered | mark, unknown));
+                        waiting.push(next, answered | mark, unknown);
                     } else if next != state {
-                        stack.push((next, answered, unknown | mark));
+                        waiting.push(next, answered, unknown | mark);
                     }
                 }
             }
