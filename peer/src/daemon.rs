@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::cli::Exit;
-use crate::config::{Config, Format};
+use crate::config::{Config, Format, Origin};
 use crate::http::{self, Shown, StatusMetrics};
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
@@ -69,6 +69,7 @@ pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIAD
 /// Runs a peer until it is told to stop.
 pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     start_log(config.log_format);
+    warn_of_idle(&config);
     raise_file_limit();
     match serve(&config, stop_with_stdin, launch) {
         Ok(exit) => exit,
@@ -79,10 +80,22 @@ pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     }
 }
 
+/// Settings that are taken and checked, and change nothing in this version.
+const IDLE: [&str; 5] = ["away", "max-bandwidth", "max-group", "min-group", "nat"];
+
+/// Whoever set a limit must not believe that it holds.
+fn warn_of_idle(config: &Config) {
+    for shown in &config.shown {
+        if IDLE.contains(&shown.name) && !matches!(shown.origin, Origin::Default | Origin::Profile(_)) {
+            tracing::warn!("--{} has no effect in this version", shown.name);
+        }
+    }
+}
+
 /// Log lines go to stderr; stdout is for the one line that scripts wait for.
 fn start_log(format: Format) {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,libp2p_swarm=warn"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     // A second start within one process (a test) keeps the first log.
     let _ = match format {
@@ -261,6 +274,7 @@ fn ended(event: Event) -> Option<ExitCode> {
         Event::NotReady => tracing::warn!("does not serve"),
         Event::Reincarnate(why) => tracing::warn!("starts anew: {why}"),
         Event::Note(line) => tracing::info!("{line}"),
+        Event::InRing(ring) => tracing::info!("this peer belongs to the network with the ring {ring}"),
         other => tracing::info!(?other),
     }
     None
