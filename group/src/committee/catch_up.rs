@@ -514,7 +514,8 @@ impl Acceptor {
         let ballots: Vec<TermBallot> =
             self.catch_up.jobs.iter().filter(|(_, job)| job.then.is_some()).map(|(ballot, _)| *ballot).collect();
         for ballot in ballots {
-            let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+            // One that ended, or began anew, when another before it was done.
+            let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { continue };
             let writes = core::mem::take(&mut job.deferred);
             let mut waiting = Vec::new();
             for write in writes {
