@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Peers remembered at most.
 const PEERS_MAX: usize = 64;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Content {
     ring: Option<String>,
     incarnation: u64,
@@ -22,7 +22,7 @@ struct Content {
 }
 
 /// The file `peer.json` of a data directory.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Memo {
     path: PathBuf,
     content: Content,
@@ -33,14 +33,18 @@ impl Memo {
     /// Reads it; a missing one is empty, a broken one is an error: it says which network this is.
     pub fn load(data_dir: &Path) -> Result<Memo, String> {
         let path = data_dir.join("peer.json");
-        let broken = |error: &dyn std::fmt::Display| {
-            format!("{} cannot be read ({error}): restore it, or choose another --data-dir", path.display())
-        };
-        let content = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| broken(&error))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
-            Err(error) => return Err(broken(&error)),
-        };
+        match fs::read(&path) {
+            Ok(text) => Memo::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Memo { path, content: Content::default(), changed: false })
+            }
+            Err(error) => Err(broken(&path, &error)),
+        }
+    }
+
+    /// Understands what was read from `path`.
+    pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
+        let content = serde_json::from_slice(text).map_err(|error| broken(&path, &error))?;
         let memo = Memo { path, content, changed: false };
         if memo.content.ring.is_some() && memo.ring().is_none() {
             return Err(format!("{} names no ring: restore it, or choose another --data-dir", memo.path.display()));
@@ -64,10 +68,17 @@ impl Memo {
 
     /// An incarnation that this peer has never had; remembered before it is used.
     pub fn fresh_incarnation(&mut self, proposed: u64) -> Result<Incarnation, String> {
-        self.content.incarnation = proposed.max(self.content.incarnation + 1);
-        self.changed = true;
+        self.take_incarnation(proposed)?;
         self.save()?;
         Ok(Incarnation(self.content.incarnation))
+    }
+
+    pub(super) fn take_incarnation(&mut self, proposed: u64) -> Result<(), String> {
+        let next = self.content.incarnation.checked_add(1);
+        let next = next.ok_or_else(|| broken(&self.path, &"its last incarnation is the last there is"))?;
+        self.content.incarnation = proposed.max(next);
+        self.changed = true;
+        Ok(())
     }
 
     /// Peers of the ring and where they were last known.
@@ -87,12 +98,17 @@ impl Memo {
         }
     }
 
+    /// What is written.
+    pub(super) fn text(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(&self.content).expect("texts and numbers can always be written")
+    }
+
     /// Writes what changed, if anything did.
     pub fn save(&mut self) -> Result<(), String> {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
         }
-        let text = serde_json::to_vec_pretty(&self.content).map_err(|error| error.to_string())?;
+        let text = self.text();
         let new = self.path.with_extension("json.new");
         let write = || -> io::Result<()> {
             let mut file = File::create(&new)?;
@@ -106,6 +122,10 @@ impl Memo {
             format!("{} cannot be written: {error}", self.path.display())
         })
     }
+}
+
+fn broken(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{} cannot be read ({error}): restore it, or choose another --data-dir", path.display())
 }
 
 fn name(peer: &PeerKey) -> String {
@@ -141,6 +161,8 @@ mod tests {
         assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
         // A wall clock that was set back does not bring an old life back.
         assert!(again.fresh_incarnation(10).unwrap() > first);
+        again.content.incarnation = u64::MAX;
+        assert!(again.fresh_incarnation(10).is_err(), "nor does a damaged file");
         fs::write(dir.path().join("peer.json"), b"{").unwrap();
         assert!(Memo::load(dir.path()).is_err());
     }

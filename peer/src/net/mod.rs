@@ -38,6 +38,8 @@ mod config;
 mod driver;
 mod event;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod handler;
 mod hello;
 mod identity;
