@@ -11,8 +11,27 @@ use crate::{KeyRange, Point};
 ///
 /// Invariant: `starts` holds point zero, and no two neighbouring entries have equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Entries<V>", bound(deserialize = "V: Deserialize<'de> + PartialEq"))]
 pub struct IntervalMap<V> {
     starts: BTreeMap<Point, V>,
+}
+
+/// A map as it is written; whether it is one is seen when it is read.
+#[derive(Deserialize)]
+struct Entries<V> {
+    starts: BTreeMap<Point, V>,
+}
+
+impl<V: PartialEq> TryFrom<Entries<V>> for IntervalMap<V> {
+    type Error = &'static str;
+
+    fn try_from(Entries { starts }: Entries<V>) -> Result<Self, Self::Error> {
+        let joined = starts.values().zip(starts.values().skip(1)).all(|(one, next)| one != next);
+        match starts.contains_key(&Point(0)) && joined {
+            true => Ok(IntervalMap { starts }),
+            false => Err("not a map of the whole ring"),
+        }
+    }
 }
 
 impl<V: Clone + PartialEq> IntervalMap<V> {

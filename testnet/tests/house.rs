@@ -8,13 +8,14 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may know whom; what is not here may not be.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
     ("node", &["overlay", "policy", "group"]),
     ("peer", &["overlay", "group", "node"]),
     ("testnet", &["overlay", "policy", "group", "node", "peer"]),
+    ("fuzz", &["overlay", "group", "node", "peer"]),
 ];
 
 /// The crates that know no sockets, clocks or threads.

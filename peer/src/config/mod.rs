@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use layer::{Durability, Format, Layer, Profile};
-pub use resolve::{Sources, resolve};
+pub use resolve::{Sources, parse, resolve};
 pub use units::{Bytes, Endpoint, Multiaddr, Switch};
 
 /// Settings that do not fit; the text is for the person who wrote them.

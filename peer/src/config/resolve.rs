@@ -79,7 +79,7 @@ impl Picker {
 pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let mut layers = vec![(Origin::Flag, sources.flags)];
     if let Some(path) = sources.file {
-        let layer = read_file(&path)?;
+        let layer = parse(&path, &read(&path)?)?;
         layers.push((Origin::File(path), layer));
     }
     let mut picker = Picker { layers, from_environment: sources.from_environment, shown: Vec::new() };
@@ -191,11 +191,14 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     })
 }
 
-/// Reads a file of settings. The error names the line.
-fn read_file(path: &Path) -> Result<Layer, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigError(format!("cannot read the configuration {}: {error}", path.display())))?;
-    toml::from_str(&text).map_err(|error| {
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("cannot read the configuration {}: {error}", path.display())))
+}
+
+/// Understands a file of settings. The error names the line.
+pub fn parse(path: &Path, text: &str) -> Result<Layer, ConfigError> {
+    toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         ConfigError(format!("{}:{line}: {}", path.display(), error.message()))
     })

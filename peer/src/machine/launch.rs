@@ -36,6 +36,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         return Err(NO_NETWORK.into());
     }
     let mailbox = Arc::new(Mailbox::default());
+    mailbox.adopt();
     let (store, restored) = open_store(config, &mailbox)?;
     let seconds = clocks.wall().0 / 1000;
     let salt = draw();
@@ -145,9 +146,10 @@ fn parse(address: &crate::config::Multiaddr) -> Result<Multiaddr, String> {
     text.parse().map_err(|error| format!("{text} is not a multiaddress: {error}"))
 }
 
-/// The addresses that the network listens on: peers are told to join there.
+/// The addresses that the network listens on: peers are told to join there. The network wakes this thread, which has
+/// adopted the mailbox.
 fn wait_for_addresses(net: &mut Net) -> Result<(Vec<NetEvent>, Vec<String>), String> {
-    let (since, mut events) = (Instant::now(), Vec::new());
+    let (until, mut events) = (Instant::now() + LISTEN_MAX, Vec::new());
     loop {
         net.drain(&mut events);
         let addresses = events.iter().rev().find_map(|event| match event {
@@ -157,12 +159,13 @@ fn wait_for_addresses(net: &mut Net) -> Result<(Vec<NetEvent>, Vec<String>), Str
         if let Some(addresses) = addresses {
             return Ok((events, addresses));
         }
-        if since.elapsed() > LISTEN_MAX {
+        let rest = until.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
             return Err(
                 "the network does not listen: is another program on that port? Choose others with --listen".into()
             );
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::park_timeout(rest);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What waits for the loop, beside what the network holds for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use group::op::Refusal;
@@ -20,18 +20,20 @@ pub struct Mailbox {
     store: Mutex<Vec<StoreEvent>>,
     stop: AtomicBool,
     ended: AtomicBool,
-    thread: OnceLock<Thread>,
+    /// Who is woken. Before there is a loop, the thread that prepares it.
+    thread: Mutex<Option<Thread>>,
 }
 
 impl Mailbox {
-    /// The calling thread empties it from now on.
+    /// The calling thread empties it from now on, and is the one that is woken. It looks before it sleeps: what came
+    /// earlier woke another.
     pub fn adopt(&self) {
-        let _ = self.thread.set(std::thread::current());
+        *lock(&self.thread) = Some(std::thread::current());
     }
 
     /// Something waits: so does the network's call.
     pub fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
+        if let Some(thread) = &*lock(&self.thread) {
             thread.unpark();
         }
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Peers remembered at most.
 const PEERS_MAX: usize = 64;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Content {
     ring: Option<String>,
     incarnation: u64,
@@ -34,14 +34,14 @@ impl Content {
         u128::from_str_radix(self.ring.as_deref()?, 16).ok().map(RingId)
     }
 
-    fn crc32(&self) -> Result<u32, serde_json::Error> {
+    fn crc32(&self) -> u32 {
         // Maps are in order: equal contents have equal bytes.
-        Ok(crc32fast::hash(&serde_json::to_vec(self)?))
+        crc32fast::hash(&serde_json::to_vec(self).expect("texts and numbers can always be written"))
     }
 }
 
 /// The file `peer.json` of a data directory.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Memo {
     path: PathBuf,
     content: Content,
@@ -52,26 +52,34 @@ impl Memo {
     /// Reads it; a missing one is empty, a broken one is an error: it says which network this is.
     pub fn load(data_dir: &Path) -> Result<Memo, String> {
         let path = data_dir.join("peer.json");
-        let broken = |error: &dyn std::fmt::Display| {
-            format!(
-                "{} cannot be read ({error}); it says which network this peer belongs to: restore it, or move it and \
-                 the store beside it away and enter anew with --join",
-                path.display()
-            )
-        };
-        let content = match fs::read(&path) {
-            Ok(text) => {
-                let sealed: Sealed<Content> = serde_json::from_slice(&text).map_err(|error| broken(&error))?;
-                if sealed.content.crc32().map_err(|error| broken(&error))? != sealed.crc32 {
-                    return Err(broken(&"its checksum is wrong"));
-                }
-                sealed.content
+        match fs::read(&path) {
+            Ok(text) => Memo::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Memo { path, content: Content::default(), changed: false })
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
-            Err(error) => return Err(broken(&error)),
-        };
+            Err(error) => Err(broken(&path, &error)),
+        }
+    }
+
+    /// Understands what was read from `path`.
+    pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
+        let Sealed { content, crc32 } =
+            serde_json::from_slice::<Sealed<Content>>(text).map_err(|e| broken(&path, &e))?;
+        if content.crc32() != crc32 {
+            return Err(broken(&path, &"its checksum is wrong"));
+        }
+        Memo::of(path, content)
+    }
+
+    /// Understands what stands in the file, apart from its checksum, which no chance change of bytes gets right.
+    pub(super) fn parse_unsealed(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
+        let content = serde_json::from_slice::<Content>(text).map_err(|error| broken(&path, &error))?;
+        Memo::of(path, content)
+    }
+
+    fn of(path: PathBuf, content: Content) -> Result<Memo, String> {
         if content.ring.is_some() && content.ring().is_none() {
-            return Err(broken(&"it names no ring"));
+            return Err(broken(&path, &"it names no ring"));
         }
         Ok(Memo { path, content, changed: false })
     }
@@ -92,10 +100,17 @@ impl Memo {
 
     /// An incarnation that this peer has never had; remembered before it is used.
     pub fn fresh_incarnation(&mut self, proposed: u64) -> Result<Incarnation, String> {
-        self.content.incarnation = proposed.max(self.content.incarnation + 1);
-        self.changed = true;
+        self.take_incarnation(proposed)?;
         self.save()?;
         Ok(Incarnation(self.content.incarnation))
+    }
+
+    pub(super) fn take_incarnation(&mut self, proposed: u64) -> Result<(), String> {
+        let next = self.content.incarnation.checked_add(1);
+        let next = next.ok_or_else(|| broken(&self.path, &"its last incarnation is the last there is"))?;
+        self.content.incarnation = proposed.max(next);
+        self.changed = true;
+        Ok(())
     }
 
     /// Peers of the ring and where they were last known.
@@ -115,13 +130,18 @@ impl Memo {
         }
     }
 
+    /// What is written.
+    pub(super) fn text(&self) -> Vec<u8> {
+        let sealed = Sealed { content: &self.content, crc32: self.content.crc32() };
+        serde_json::to_vec_pretty(&sealed).expect("texts and numbers can always be written")
+    }
+
     /// Writes what changed, if anything did.
     pub fn save(&mut self) -> Result<(), String> {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
         }
-        let sealed = || Ok(Sealed { content: &self.content, crc32: self.content.crc32()? });
-        let text = sealed().and_then(|sealed| serde_json::to_vec_pretty(&sealed)).map_err(|error| error.to_string())?;
+        let text = self.text();
         let new = self.path.with_extension("json.new");
         let write = || -> io::Result<()> {
             let mut file = File::create(&new)?;
@@ -135,6 +155,14 @@ impl Memo {
             format!("{} cannot be written: {error}", self.path.display())
         })
     }
+}
+
+fn broken(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!(
+        "{} cannot be read ({error}); it says which network this peer belongs to: restore it, or move it and the store \
+         beside it away and enter anew with --join",
+        path.display()
+    )
 }
 
 fn name(peer: &PeerKey) -> String {
@@ -170,6 +198,8 @@ mod tests {
         assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
         // A wall clock that was set back does not bring an old life back.
         assert!(again.fresh_incarnation(10).unwrap() > first);
+        again.content.incarnation = u64::MAX;
+        assert!(again.fresh_incarnation(10).is_err(), "there is no later one");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 mod clocks;
 mod drive;
+#[doc(hidden)]
+pub mod fuzz;
 mod launch;
 mod mailbox;
 mod memo;

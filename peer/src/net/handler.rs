@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io;
 use std::iter;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -16,11 +17,12 @@ use libp2p::swarm::{
     ConnectionHandler, ConnectionHandlerEvent, ConnectionId, Stream, StreamUpgradeError, SubstreamProtocol,
 };
 use libp2p::{PeerId, futures::FutureExt, futures::future::BoxFuture};
+use node::Class;
 use overlay::PeerKey;
 use tokio::sync::watch;
 
 use super::event::RefusedBy;
-use super::hello::{self, Agreed, GreetingError, Instance, PROTOCOL, Purpose, Refusal};
+use super::hello::{self, Agreed, GreetingError, PROTOCOL, Purpose, Refusal};
 use super::link::{CLASSES, Link};
 use super::shared::Shared;
 use super::stats::count;
@@ -109,9 +111,9 @@ impl Handler {
         }
     }
 
-    /// The other side is one of us.
-    fn accept(&mut self, link: &Link, instance: Instance) {
-        let dead = link.accept(self.connection, instance, &self.shared.inbox);
+    /// The other side is one of us. Says of which class the frames of the stream are, if any come.
+    fn accept(&mut self, link: &Link, agreed: Agreed) -> Option<Class> {
+        let dead = link.accept(self.connection, agreed.instance, &self.shared.inbox);
         if !dead.is_empty() {
             let dead = dead.into_iter().map(|connection| (self.peer_id, connection));
             self.shared.orders.give(|orders| orders.close.extend(dead));
@@ -119,6 +121,10 @@ impl Handler {
         if !self.accepted {
             self.accepted = true;
             self.report(Report::Accepted);
+        }
+        match agreed.purpose {
+            Purpose::Frames(class) => Some(class),
+            Purpose::Check => None,
         }
     }
 
@@ -130,8 +136,7 @@ impl Handler {
             }
             return;
         };
-        self.accept(&link, agreed.instance);
-        let Purpose::Frames(class) = agreed.purpose else {
+        let Some(class) = self.accept(&link, agreed) else {
             return;
         };
         if std::mem::replace(&mut self.reading[class as usize], true) {
@@ -147,8 +152,7 @@ impl Handler {
         let Some(link) = self.link.clone() else {
             return;
         };
-        self.accept(&link, agreed.instance);
-        let Purpose::Frames(class) = agreed.purpose else {
+        let Some(class) = self.accept(&link, agreed) else {
             return;
         };
         let stall = self.shared.config.timing.stall;
@@ -234,12 +238,13 @@ impl ConnectionHandler for Handler {
                 protocol: (agreed, stream), ..
             }) => self.opened_by_us(agreed, stream),
             ConnectionEvent::ListenUpgradeError(failed) => self.failed(failed.error),
-            ConnectionEvent::DialUpgradeError(DialUpgradeError { error, .. }) => match error {
-                StreamUpgradeError::Apply(error) => self.failed(error),
-                StreamUpgradeError::NegotiationFailed => self.failed(GreetingError::RefusedByThem(Refusal::Version)),
-                StreamUpgradeError::Timeout => self.report(Report::Broken("no answer to a hello".into())),
-                StreamUpgradeError::Io(error) => self.report(Report::Broken(error.to_string())),
-            },
+            ConnectionEvent::DialUpgradeError(DialUpgradeError { error, .. }) => self.failed(match error {
+                StreamUpgradeError::Apply(error) => error,
+                // It does not know the hello's own protocol.
+                StreamUpgradeError::NegotiationFailed => GreetingError::RefusedByThem(Refusal::Version),
+                StreamUpgradeError::Timeout => GreetingError::Io(io::ErrorKind::TimedOut.into()),
+                StreamUpgradeError::Io(error) => GreetingError::Io(error),
+            }),
             _ => {}
         }
     }

@@ -104,7 +104,7 @@ pub(super) struct Agreed {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Hello {
+pub(super) struct Hello {
     network: String,
     ring: Option<RingId>,
     instance: Instance,
@@ -113,7 +113,7 @@ struct Hello {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-enum Answer {
+pub(super) enum Answer {
     Accepted { ring: Option<RingId>, instance: Instance, proof: Option<[u8; 32]> },
     Refused(Refusal),
 }
@@ -223,7 +223,7 @@ pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     }
 }
 
-async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Serialize) -> io::Result<()> {
+pub(super) async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Serialize) -> io::Result<()> {
     let mut bytes = vec![0; 2];
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     let mut bytes = postcard::to_extend(body, bytes).map_err(io::Error::other)?;
@@ -233,7 +233,7 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, body: &impl Serialize) -> 
     stream.flush().await
 }
 
-async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, Vec<u8>), GreetingError> {
+pub(super) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, Vec<u8>), GreetingError> {
     let mut head = [0; 4];
     stream.read_exact(&mut head).await?;
     let [l0, l1, v0, v1] = head;
@@ -247,8 +247,25 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(u16, Vec<u8>), Gr
 }
 
 /// Bytes behind what is understood are left to later versions.
-fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, GreetingError> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, GreetingError> {
     postcard::take_from_bytes(body).map(|(value, _)| value).map_err(|_| GreetingError::Garbage)
+}
+
+/// Hellos of every kind, for the fuzzer to begin with.
+pub(super) fn examples() -> Vec<Hello> {
+    let hello = |purpose, proof, ring| Hello { network: "scatter".into(), ring, instance: Instance(7), purpose, proof };
+    vec![
+        hello(Purpose::Frames(Class::Data), None, None),
+        hello(Purpose::Frames(Class::Bulk), Some([5; 32]), Some(RingId(9))),
+        hello(Purpose::Check, None, Some(RingId(u128::MAX))),
+    ]
+}
+
+/// Answers of every kind, for the same.
+pub(super) fn example_answers() -> Vec<Answer> {
+    let refusals = [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring].map(Answer::Refused);
+    let accepted = Answer::Accepted { ring: Some(RingId(9)), instance: Instance(u64::MAX), proof: Some([5; 32]) };
+    refusals.into_iter().chain([accepted]).collect()
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@
 //! | fail both of two simultaneous dials that reuse the listening port | every dial takes a new port (`redial`); two connections are fine |
 //! | stall all streams of a connection while seven events of it are unread | frames never pass through the swarm (`handler`) |
 //! | close a connection whose streams are silent after 10 s, on the side that does not hold them | both sides hold theirs (`handler`) |
+//! | reset a connection that it closes while something is under way to it, with its own last frames | a side that closes reads until the other has closed too (`linger`) |
 //! | count a refused connection as established | counts are kept in `on_swarm_event` only (`limits`, `behaviour`) |
 
 mod addresses;
@@ -37,11 +38,14 @@ mod config;
 mod driver;
 mod event;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod handler;
 mod hello;
 mod identity;
 mod inbox;
 mod limits;
+mod linger;
 mod link;
 mod network_key;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Starting a network, and what the rest of the process holds of it.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -7,8 +8,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use bytes::Bytes;
-use libp2p::core::transport::TransportError;
-use libp2p::{Multiaddr, PeerId, SwarmBuilder, noise, tcp, yamux};
+use libp2p::core::muxing::StreamMuxerBox;
+use libp2p::core::transport::{Boxed, TransportError};
+use libp2p::core::upgrade::Version;
+use libp2p::identity::Keypair;
+use libp2p::{Multiaddr, PeerId, SwarmBuilder, Transport as _, noise, tcp, yamux};
 use node::Class;
 use overlay::{PeerKey, RingId};
 
@@ -18,6 +22,7 @@ use super::driver::{Behaviour, Driver, FAREWELL};
 use super::event::{NetEvent, Outgoing, SendError, Transport};
 use super::hello::NETWORK_BYTES_MAX;
 use super::identity::{Identity, peer_id_of};
+use super::linger::{Linger, PARTING};
 use super::link::Link;
 use super::shared::Shared;
 use super::stats::{NetStats, count};
@@ -81,11 +86,7 @@ impl Net {
         let behaviour = Behaviour::new(&shared, identity.keypair().public());
         let mut swarm = SwarmBuilder::with_existing_identity(identity.keypair().clone())
             .with_tokio()
-            .with_tcp(tcp::Config::new().nodelay(true), noise::Config::new, || {
-                let mut yamux = yamux::Config::default();
-                yamux.set_max_num_streams(STREAMS_MAX);
-                yamux
-            })
+            .with_other_transport(transport)
             .map_err(io::Error::other)?
             .with_behaviour(|_| behaviour)
             .unwrap_or_else(|never| match never {})
@@ -273,6 +274,18 @@ impl fmt::Debug for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Net({:?})", self.handle.shared.me)
     }
+}
+
+/// As libp2p's builder sets it up, but for a TCP that [lingers](Linger).
+fn transport(key: &Keypair) -> Result<Boxed<(PeerId, StreamMuxerBox)>, Box<dyn Error + Send + Sync>> {
+    let mut yamux = yamux::Config::default();
+    yamux.set_max_num_streams(STREAMS_MAX);
+    Ok(tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
+        .map(|stream, _| Linger::new(stream, PARTING))
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise::Config::new(key)?)
+        .multiplex(yamux)
+        .boxed())
 }
 
 fn listen_error(address: &Multiaddr, error: TransportError<io::Error>) -> NetError {

@@ -59,7 +59,7 @@ impl Manifest {
         Manifest::decode(&file.read_all(BYTES_MAX).doing(|| "reading the manifest".into())?)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + self.meta.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>());
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -78,7 +78,7 @@ impl Manifest {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Manifest, StoreError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, StoreError> {
         let damaged = || StoreError::damaged("the manifest is unreadable");
         let mut head = Reader::new(bytes);
         let magic = head.take(8).ok_or_else(damaged)?;
@@ -96,7 +96,7 @@ impl Manifest {
         Manifest::decode_body(content.get(16..).ok_or_else(damaged)?).ok_or_else(damaged)
     }
 
-    fn decode_body(bytes: &[u8]) -> Option<Manifest> {
+    pub(super) fn decode_body(bytes: &[u8]) -> Option<Manifest> {
         let mut reader = Reader::new(bytes);
         let salt = reader.u64()?;
         let from = From { seq: reader.u64()?, segment: reader.u64()?, first_seq: reader.u64()? };

@@ -22,6 +22,8 @@ mod disk;
 mod engine;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod health;
 mod journal;
 mod ledger;

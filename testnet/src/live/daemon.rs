@@ -246,6 +246,18 @@ impl Daemon {
         Some(members.filter(votes).filter_map(|member| Some(member["peer_id"].as_str()?.to_owned())).collect())
     }
 
+    /// How much time it has had on a processor since it started.
+    pub fn cpu_time(&self) -> Duration {
+        let Some((child, _)) = &self.running else { return Duration::ZERO };
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+        // Behind the name, which may hold anything, come the state and then numbers: the 12th and 13th are of time.
+        let numbers = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: u64 = numbers.skip(11).take(2).filter_map(|number| number.parse::<u64>().ok()).sum();
+        // SAFETY: sysconf takes no pointers.
+        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        Duration::from_secs_f64(ticks as f64 / ticks_per_second.max(1) as f64)
+    }
+
     /// Connects a client.
     pub fn connect(&self, patience: Duration) -> std::io::Result<Connection> {
         Connection::open(self.resp, patience)

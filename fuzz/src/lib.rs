@@ -1,0 +1,39 @@
+//! Everything that bytes from outside, or from a disk, are decoded by: one [`Target`] each.
+//!
+//! `tests/mutations.rs` tries each with thousands of damaged encodings whenever the tests run. A real fuzzer goes on
+//! from there: see `fuzz_targets/decoders.rs`.
+
+mod disk;
+mod frames;
+pub mod mutate;
+mod resp;
+mod samples;
+mod settings;
+mod stored;
+mod stream;
+
+/// One decoder.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// What it is called.
+    pub name: &'static str,
+    /// Decodes bytes and checks what comes of them; says whether they were accepted. Must not panic, whatever they are.
+    pub run: fn(&[u8]) -> bool,
+    /// Encodings that are accepted, of every kind there is.
+    pub corpus: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 11] = [
+    Target { name: "frame", run: frames::frame, corpus: frames::corpus },
+    Target { name: "record", run: stored::record, corpus: stored::records },
+    Target { name: "meta", run: stored::meta, corpus: stored::metas },
+    Target { name: "stream", run: stream::stream, corpus: stream::streams },
+    Target { name: "greeting", run: stream::greeting, corpus: stream::greetings },
+    Target { name: "resp", run: resp::resp, corpus: resp::corpus },
+    Target { name: "journal", run: disk::journal, corpus: disk::journals },
+    Target { name: "manifest", run: disk::manifest, corpus: disk::manifests },
+    Target { name: "store", run: disk::store, corpus: disk::stores },
+    Target { name: "memo", run: settings::memo, corpus: settings::memos },
+    Target { name: "settings", run: settings::settings, corpus: settings::settings_files },
+];

@@ -1,0 +1,263 @@
+//! One of everything that is encoded, for the fuzzer to begin with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::message::{
+    Base, ClientMessage, CommitteeMessage, CommitteeReport, Heartbeat, LogMessage, Message, Operation, Outcome,
+    Progress, Sender, Vouch, Write,
+};
+use group::number_set::NumberSet;
+use group::op::{Answer, Condition, ExpireOnly, Expiry, Limit, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
+use group::outbox::{CommitteeHead, Durable};
+use group::record::{DoneOp, OpId, Record};
+use group::state::{Config, Entry, GroupState, Member, Settings};
+use group::time::WallMillis;
+use node::wire::Frame;
+use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
+
+const NODE: NodeId = NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1 << 40) };
+const EPOCH: Epoch = Epoch(3);
+const TERM: Term = Term(9 << 16);
+const BALLOT: Ballot = Ballot { round: 300, node: NODE };
+const TERM_BALLOT: TermBallot = TermBallot { epoch: EPOCH, term: TERM, node: NODE };
+const NUMBER: Number = Number { term: TERM, n: 5 };
+const VERSION: Version = Version { generation: 2, timestamp: 300 };
+const RANGE: KeyRange = KeyRange::new(Point(1 << 100), Point(1 << 120));
+
+fn key(name: &str) -> Key {
+    Key::new(name.as_bytes()).expect("names of samples are short")
+}
+
+/// A value, a tombstone, and one that remembers operations.
+pub fn records() -> Vec<Record> {
+    let plain = |value: Option<Bytes>, deadline| Record {
+        number: NUMBER,
+        version: VERSION,
+        value,
+        deadline,
+        horizon: 4,
+        done: Vec::new(),
+    };
+    let answers = [
+        Answer::Done,
+        Answer::NotMet,
+        Answer::Value(Some("old".into())),
+        Answer::Versioned(Some(("old".into(), VERSION))),
+        Answer::Integer(-7),
+        Answer::Unfit(Unfit::Overflow),
+    ];
+    let done = answers.into_iter().enumerate().map(|(sequence, answer)| DoneOp {
+        id: match sequence {
+            0 => OpId::Client("invoice 17".into()),
+            _ => OpId::Origin { node: NODE, run: u64::MAX, sequence: sequence as u64 },
+        },
+        horizon: 4,
+        answer,
+    });
+    let remembering = Record { done: done.collect(), ..plain(Some("value".into()), None) };
+    vec![plain(Some(vec![7; 300].into()), Some(WallMillis(1 << 40))), plain(None, None), remembering]
+}
+
+fn writes() -> Vec<Write> {
+    let write = |(index, record)| Write { key: key(&format!("key {index}")), record: Arc::new(record) };
+    records().into_iter().enumerate().map(write).collect()
+}
+
+fn member() -> Member {
+    Member {
+        node: NODE,
+        addresses: vec!["/ip4/127.0.0.1/tcp/6478".into(), "/ip6/::1/tcp/1".into()],
+        cluster: "attic".into(),
+        joined: WallMillis(77),
+    }
+}
+
+fn state() -> GroupState {
+    let settings =
+        Settings { leases: true, lease_ms: 2000, drift_per_mille: 10, value_bytes_max: 1 << 16, horizon_ms: 60_000 };
+    let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
+    let former = Config { epoch: Epoch(2), members: vec![NODE, NODE] };
+    GroupState { learners: vec![member()], recovery: vec![former], ..founded }
+}
+
+fn entries() -> Vec<Entry> {
+    vec![
+        Entry::Noop,
+        Entry::Division { parts: vec![(Point(0), NODE), (Point(1 << 127), NODE)], kept: vec![TERM] },
+        Entry::Learner(member()),
+        Entry::DropLearner(NODE),
+        Entry::Next(vec![member(), member()]),
+        Entry::Established(EPOCH),
+        Entry::Horizon(12),
+        Entry::Addresses(NODE, vec!["/ip4/127.0.0.1/tcp/1".into()]),
+    ]
+}
+
+fn base() -> Base {
+    Base { range: RANGE, pieces: vec![(RANGE, vec![(TERM, 7), (Term(1), 0)]), (RANGE, Vec::new())], reproposed: 3 }
+}
+
+fn log_messages() -> Vec<LogMessage> {
+    let slots = |entry: Entry| (Slot(8), entry);
+    let accepted = entries().into_iter().map(|entry| (Slot(8), BALLOT, entry)).collect();
+    vec![
+        LogMessage::AskPromise { round: 4 },
+        LogMessage::WouldPromise { round: 4 },
+        LogMessage::Prepare { ballot: BALLOT, applied: Slot(7) },
+        LogMessage::Promise { ballot: BALLOT, state: Some(Box::new(state())), accepted },
+        LogMessage::Accept { ballot: BALLOT, entries: entries().into_iter().map(slots).collect(), chosen: Slot(7) },
+        LogMessage::Accepted { ballot: BALLOT, slots: vec![Slot(8), Slot(9)] },
+        LogMessage::Refused { ballot: BALLOT, promised: BALLOT },
+    ]
+}
+
+fn committee_messages() -> Vec<CommitteeMessage> {
+    use CommitteeMessage as C;
+    let (ballot, piece) = (TERM_BALLOT, RANGE);
+    let report = CommitteeReport { ballot, base: Some(base()), chosen: Some(3) };
+    vec![
+        C::Prepare { ballot, range: RANGE },
+        C::Promise {
+            ballot,
+            part: 0,
+            parts: 2,
+            total: 3,
+            committees: vec![report.clone(), CommitteeReport { base: None, ..report }],
+            unsettled: writes(),
+            leases: vec![(ballot, 1500)],
+        },
+        C::Refused { ballot, promised: ballot },
+        C::Accept { ballot, chosen: Some(4), writes: writes() },
+        C::Accepted { ballot, numbers: vec![(1, 5), (7, 7)] },
+        C::Base { ballot, base: base(), chosen: None },
+        C::BaseAccepted { ballot },
+        C::AskBase { ballot },
+        C::Confirm { ballot, attempt: 6, lease: true, chosen: Some(5) },
+        C::Confirmed { ballot, attempt: 6 },
+        C::AskRecord { ballot, key: key("k") },
+        C::RecordIs { ballot, key: key("k"), record: Some(Arc::new(records().remove(0))) },
+        C::AskSince { ballot, piece, since: NUMBER },
+        C::Since { ballot, piece, since: NUMBER, writes: writes(), up_to: Some(NUMBER), done: true },
+        C::AskCompare {
+            ballot,
+            piece,
+            after: Some(key("a")),
+            held: vec![(key("b"), NUMBER), (key("c"), NUMBER)],
+            until: None,
+        },
+        C::Compared { ballot, piece, after: None, writes: writes(), up_to: Some(key("c")), mark: 5, complete: true },
+    ]
+}
+
+fn operations() -> Vec<Op> {
+    let value = Bytes::from("value");
+    vec![
+        Op::Read(Read::Versioned),
+        Op::Set { value: value.clone(), condition: Condition::Version(VERSION), expiry: Expiry::Keep, get: true },
+        Op::Delete { condition: Condition::Equals(value.clone()), get: false },
+        Op::Append { value, max: Some(1 << 16) },
+        Op::Add(i64::MIN),
+        Op::Expire { expiry: Expiry::In(Duration::new(5, 7)), only: ExpireOnly::Later },
+        Op::ReadExpire(Expiry::At(WallMillis(1 << 41))),
+    ]
+}
+
+fn client_messages() -> Vec<ClientMessage> {
+    let operate = |op| {
+        ClientMessage::Operate(Box::new(Operation {
+            attempt: 8,
+            ballot: Some(TERM_BALLOT),
+            run: 1 << 60,
+            serial: 3,
+            retired_below: 100,
+            retired_except: vec![40, 41],
+            id: OpId::Origin { node: NODE, run: 1 << 60, sequence: 101 },
+            horizon: 4,
+            patience_ms: 3000,
+            key: key("k"),
+            op,
+            mode: ReadMode::Linearizable,
+        }))
+    };
+    let outcomes = [
+        Outcome::Done(Answer::Value(Some("value".into()))),
+        Outcome::Unchanged(Answer::NotMet),
+        Outcome::Refused(OpError::TryAgain(Refusal::Busy)),
+        Outcome::Refused(OpError::Limit(Limit::Disk)),
+        Outcome::NotPrimary,
+        Outcome::Unknown,
+    ];
+    let outcomes = outcomes.map(|outcome| ClientMessage::Outcome { attempt: 8, outcome });
+    operations().into_iter().map(operate).chain(outcomes).collect()
+}
+
+fn messages() -> Vec<Message> {
+    let heartbeat = Heartbeat {
+        applied: Slot(8),
+        leads: Some(BALLOT),
+        chosen: Slot(8),
+        hears: vec![NODE, NODE],
+        terms: vec![TERM],
+        leaving: false,
+        wall: WallMillis(1 << 41),
+    };
+    let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
+    let vouch = Vouch {
+        promised: Some(BALLOT),
+        accepted: Some(Slot(9)),
+        committees: vec![(TERM_BALLOT, RANGE, 5)],
+        ..Vouch::silent(Slot(8), EPOCH)
+    };
+    let others = [
+        Message::Heartbeat(heartbeat),
+        Message::Progress(progress),
+        Message::Join(member()),
+        Message::AskVouch,
+        Message::Vouch(vouch),
+        Message::State(Box::new(state())),
+        Message::AskState,
+        Message::Addresses(vec!["/ip4/127.0.0.1/tcp/1".into(), String::new()]),
+    ];
+    let log = log_messages().into_iter().map(Message::Log);
+    let committee = committee_messages().into_iter().map(Message::Committee);
+    let client = client_messages().into_iter().map(Message::Client);
+    others.into_iter().chain(log).chain(committee).chain(client).collect()
+}
+
+/// Every message there is.
+pub fn frames() -> Vec<Frame> {
+    let sender = Sender { node: NODE, epoch: EPOCH };
+    let within = |message| Frame::Group { ring: RingId(9), group: GroupId(1 << 90), sender, message };
+    let outside = [Frame::Join { ring: Some(RingId(9)), member: member() }, Frame::NotUnderstood { version: 2 }];
+    messages().into_iter().map(within).chain(outside).collect()
+}
+
+/// Everything that a group has remembered; its state first.
+pub fn durables() -> Vec<Durable> {
+    let mut promises = IntervalMap::new(None);
+    promises.set(RANGE, Some(TERM_BALLOT));
+    let mut received = NumberSet::default();
+    received.insert_range(1, 5);
+    received.insert_range(8, 9);
+    let head = CommitteeHead {
+        ballot: TERM_BALLOT,
+        range: RANGE,
+        base: Some(base()),
+        missing: vec![RANGE],
+        voided_from: Some(9),
+    };
+    let mut durables = vec![
+        Durable::State(Box::new(state())),
+        Durable::LogPromised(EPOCH, Some(BALLOT)),
+        Durable::Promises(promises),
+        Durable::Committee(head),
+        Durable::CommitteeProgress(TERM_BALLOT, received, Some(4)),
+    ];
+    durables
+        .extend(entries().into_iter().zip(9..).map(|(entry, slot)| Durable::LogAccepted(Slot(slot), BALLOT, entry)));
+    durables.extend(writes().into_iter().map(Durable::Accepted));
+    durables
+}

@@ -1,0 +1,69 @@
+//! What a node finds in its store.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use node::{Change, storage};
+use overlay::{Incarnation, Point, RingId};
+
+use crate::samples;
+
+/// Decodes a record. What was understood is written no longer than it was found, and reads back the same.
+pub fn record(bytes: &[u8]) -> bool {
+    let Ok(record) = storage::decode_record(bytes) else { return false };
+    let written = storage::encode_record(&record);
+    assert!(written.len() <= bytes.len());
+    assert_eq!(storage::decode_record(&written), Ok(record));
+    true
+}
+
+pub fn records() -> Vec<Vec<u8>> {
+    samples::records().iter().map(|record| storage::encode_record(record).to_vec()).collect()
+}
+
+/// Restores a group from entries, which stand in `bytes` as lengths of one and two bytes with what they announce.
+pub fn meta(bytes: &[u8]) -> bool {
+    let Ok(Some((_, stored))) = storage::restore(&entries(bytes), false) else { return false };
+    if let Some(promises) = &stored.promises {
+        // Every point has a promise, or none; no map without one is taken.
+        promises.get(Point(0));
+    }
+    true
+}
+
+pub fn metas() -> Vec<Vec<u8>> {
+    let life = storage::Life { ring: RingId(9), incarnation: Incarnation(3) };
+    let mut changes = vec![storage::life(&life)];
+    samples::durables().into_iter().for_each(|durable| storage::changes(durable, &mut changes));
+    let puts: Vec<(Bytes, Bytes)> = changes
+        .into_iter()
+        .filter_map(|change| match change {
+            Change::PutMeta(key, value) => Some((key, value)),
+            _ => None,
+        })
+        .collect();
+    // All of it, and as little as makes a group.
+    vec![written(&puts), written(&puts[..2])]
+}
+
+fn written(entries: &[(Bytes, Bytes)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (key, value) in entries {
+        bytes.push(u8::try_from(key.len()).expect("keys of samples are short"));
+        bytes.extend_from_slice(&u16::try_from(value.len()).expect("so are values").to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+    }
+    bytes
+}
+
+fn entries(mut bytes: &[u8]) -> BTreeMap<Bytes, Bytes> {
+    let mut entries = BTreeMap::new();
+    while let [key, low, high, rest @ ..] = bytes {
+        let (key, rest) = rest.split_at(usize::from(*key).min(rest.len()));
+        let (value, rest) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(rest.len()));
+        entries.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        bytes = rest;
+    }
+    entries
+}

@@ -1,0 +1,60 @@
+//! What `fuzz/` may see of the network: its two decoders, which are private to it otherwise.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use libp2p::futures::executor::block_on;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::frame::{Decoder, prefix};
+use super::hello::{self, Answer, Hello};
+
+/// The frames in what arrives in these pieces, and whether a length that nobody may send follows them.
+pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Bytes>, bool) {
+    let (mut decoder, mut frames) = (Decoder::default(), Vec::new());
+    for piece in pieces {
+        decoder.extend(piece);
+        loop {
+            match decoder.next() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(_) => return (frames, true),
+            }
+        }
+    }
+    (frames, false)
+}
+
+/// A frame as it is sent.
+pub fn framed(frame: &[u8]) -> Vec<u8> {
+    [&prefix(frame)[..], frame].concat()
+}
+
+/// Whether a stream may begin with these bytes, asked for or answered. What was understood is written and read back.
+pub fn greeting(bytes: &[u8]) -> bool {
+    let hello = reads_back::<Hello>(bytes);
+    reads_back::<Answer>(bytes) || hello
+}
+
+/// Greetings as they are sent.
+pub fn greetings() -> Vec<Vec<u8>> {
+    let hellos = hello::examples().into_iter().map(|hello| written(&hello));
+    hellos.chain(hello::example_answers().into_iter().map(|answer| written(&answer))).collect()
+}
+
+fn reads_back<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> bool {
+    let read = |bytes: &[u8]| -> Option<T> {
+        let (_, body) = block_on(hello::read(&mut &bytes[..])).ok()?;
+        hello::parse(&body).ok()
+    };
+    let Some(value) = read(bytes) else { return false };
+    assert_eq!(read(&written(&value)).as_ref(), Some(&value));
+    true
+}
+
+fn written(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    block_on(hello::write(&mut bytes, value)).expect("memory takes all");
+    bytes
+}

@@ -1,0 +1,30 @@
+//! What `fuzz/` may see of the store: the decoders behind the checksums, which no random byte would ever get past.
+
+use node::Change;
+
+use super::codec::{Reader, put_batch};
+use super::manifest::Manifest;
+
+/// The batches in the body of a journal's frame.
+pub fn batches(body: &[u8]) -> Option<Vec<Vec<Change>>> {
+    Reader::new(body).batches()
+}
+
+/// Batches as the body of a journal's frame.
+pub fn body(batches: &[Vec<Change>]) -> Vec<u8> {
+    let mut body = Vec::new();
+    batches.iter().for_each(|batch| put_batch(&mut body, batch));
+    body
+}
+
+/// Whether this is what a manifest holds between its head and its checksum. What was understood is written and read back.
+pub fn manifest(body: &[u8]) -> bool {
+    let Some(manifest) = Manifest::decode_body(body) else { return false };
+    assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+    true
+}
+
+/// The same of a file that is a manifest.
+pub fn manifest_body(file: &[u8]) -> &[u8] {
+    &file[16..file.len() - 4]
+}

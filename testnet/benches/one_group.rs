@@ -1,0 +1,268 @@
+//! A group of three real daemons on loopback: what it does in a second and what that costs, how soon a peer is back
+//! after `kill -9`, and for how long nobody is served when a primary dies. For comparing builds on one machine.
+//!
+//! ```text
+//! cargo bench -p testnet --bench one_group [-- [--keys N] [--kills N] [--only load|start|gap]]
+//! ```
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testnet::live::{Cluster, Connection, Options, Reply};
+
+const VALUE_BYTES: usize = 100;
+/// Keys that the load is spread over.
+const LOAD_KEYS: u64 = 100_000;
+/// Clients, requests that each has under way, requests in all.
+const LOADS: [(u32, u32, u64); 3] = [(1, 1, 5_000), (16, 1, 60_000), (16, 16, 400_000)];
+/// Keys are stored in so many requests at a time, and no longer than this.
+const FILL_PIPELINE: u64 = 500;
+const FILL_MAX: Duration = Duration::from_secs(90);
+/// Writers on the range of a primary that is killed, how often each writes, and how long after the kill.
+const WRITERS: usize = 8;
+const WRITE_EVERY: Duration = Duration::from_millis(4);
+const WATCH: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Arguments {
+    keys: u64,
+    kills: usize,
+    only: Option<String>,
+}
+
+fn main() {
+    let arguments = arguments();
+    let run = |part: &str| arguments.only.as_deref().is_none_or(|only| only == part);
+    let mut cluster = Cluster::start("bench", &Options { daemons: 3, ..Options::default() });
+    cluster.wait_serving(&[0, 1, 2], Duration::from_secs(60));
+    if run("load") {
+        load(&cluster);
+    }
+    if run("gap") {
+        gaps(&mut cluster, arguments.kills);
+    }
+    if run("start") {
+        starts(&mut cluster, arguments.keys);
+    }
+}
+
+fn arguments() -> Arguments {
+    let mut parsed = Arguments { keys: 1_000_000, kills: 10, only: None };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|text| text.parse().ok()).expect("a number behind it");
+        match word.as_str() {
+            "--keys" => parsed.keys = number(),
+            "--kills" => parsed.kills = number() as usize,
+            "--only" => parsed.only = words.next(),
+            // `cargo test --benches` only wants to know that it starts.
+            "--test" => parsed = Arguments { keys: 1_000, kills: 1, only: Some("start".into()) },
+            // `cargo bench` adds it.
+            "--bench" => {}
+            _ => panic!("what is {word}?"),
+        }
+    }
+    parsed
+}
+
+/// Writes and confirmed reads with `redis-benchmark`, all through one peer, which is primary of a third of the keys.
+fn load(cluster: &Cluster) {
+    if Command::new("redis-benchmark").arg("--version").output().is_err() {
+        println!("load: SKIPPED, there is no redis-benchmark on this machine");
+        return;
+    }
+    fill(&endpoints(cluster), LOAD_KEYS);
+    println!("load: {VALUE_BYTES}-byte values, {LOAD_KEYS} keys, three daemons, through one of them");
+    println!("{:>6} {:>10} {:>10} {:>10} {:>10} {:>10}", "", "in flight", "ops/s", "p50 ms", "p99 ms", "CPU us/op");
+    for test in ["set", "get"] {
+        for (clients, pipeline, requests) in LOADS {
+            let before = cpu_time(cluster);
+            let figures = redis_benchmark(cluster.daemons[0].resp, test, clients, pipeline, requests);
+            let cpu_us = (cpu_time(cluster) - before).as_secs_f64() * 1e6 / requests as f64;
+            let in_flight = clients * pipeline;
+            println!(
+                "{test:>6} {in_flight:>10} {:>10.0} {:>10.2} {:>10.2} {cpu_us:>10.1}",
+                figures.operations, figures.p50_ms, figures.p99_ms
+            );
+        }
+    }
+}
+
+struct Figures {
+    operations: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+fn redis_benchmark(at: SocketAddr, test: &str, clients: u32, pipeline: u32, requests: u64) -> Figures {
+    let numbers = [clients.to_string(), pipeline.to_string(), requests.to_string()];
+    let output = Command::new("redis-benchmark")
+        .args(["-h", "127.0.0.1", "-p", &at.port().to_string(), "-t", test, "--csv"])
+        .args(["-c", &numbers[0], "-P", &numbers[1], "-n", &numbers[2]])
+        .args(["-d", &VALUE_BYTES.to_string(), "-r", &LOAD_KEYS.to_string()])
+        .output()
+        .expect("redis-benchmark runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // "test","rps","avg_latency_ms","min","p50","p95","p99","max", under a line that says so.
+    let line = text.lines().last().unwrap_or_default();
+    let fields: Vec<f64> = line.split(',').skip(1).filter_map(|field| field.trim_matches('"').parse().ok()).collect();
+    match fields[..] {
+        [operations, _, _, p50_ms, _, p99_ms, _] => Figures { operations, p50_ms, p99_ms },
+        _ => panic!("redis-benchmark says {text:?} and {:?}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+fn cpu_time(cluster: &Cluster) -> Duration {
+    cluster.daemons.iter().map(|daemon| daemon.cpu_time()).sum()
+}
+
+fn endpoints(cluster: &Cluster) -> Vec<SocketAddr> {
+    cluster.daemons.iter().map(|daemon| daemon.resp).collect()
+}
+
+/// Stores keys, named as `redis-benchmark` names them, through all peers at once. Says how many there are when the time
+/// for it is over.
+fn fill(endpoints: &[SocketAddr], keys: u64) -> u64 {
+    let (next, filled, until) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now() + FILL_MAX);
+    thread::scope(|scope| {
+        for at in endpoints {
+            scope.spawn(|| {
+                let mut connection = Connection::open(*at, PATIENCE).expect("it serves");
+                while Instant::now() < until {
+                    let first = next.fetch_add(FILL_PIPELINE, Ordering::Relaxed);
+                    if first >= keys {
+                        break;
+                    }
+                    let batch = first..(first + FILL_PIPELINE).min(keys);
+                    filled.fetch_add(fill_batch(&mut connection, batch), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    filled.into_inner()
+}
+
+/// Stores these, again where it was told to try again.
+fn fill_batch(connection: &mut Connection, batch: std::ops::Range<u64>) -> u64 {
+    let value = "x".repeat(VALUE_BYTES);
+    let mut left: Vec<u64> = batch.clone().collect();
+    while !left.is_empty() {
+        let mut bytes = String::new();
+        for key in &left {
+            bytes.push_str(&format!("*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n${VALUE_BYTES}\r\n{value}\r\n"));
+        }
+        connection.write_raw(bytes.as_bytes()).expect("it serves");
+        left.retain(|_| !is_ok(&connection.receive().expect("it answers")));
+    }
+    batch.end - batch.start
+}
+
+fn is_ok(reply: &Reply) -> bool {
+    matches!(reply, Reply::Simple(text) if text == "OK")
+}
+
+/// How long it takes from starting a daemon that was killed to its `ready`.
+fn starts(cluster: &mut Cluster, keys: u64) {
+    let since = Instant::now();
+    let keys = fill(&endpoints(cluster), keys);
+    let seconds = since.elapsed().as_secs_f64();
+    println!("start: {keys} keys with {VALUE_BYTES}-byte values, stored in {seconds:.1} s");
+    for index in 0..cluster.daemons.len() {
+        cluster.kill(index);
+        let since = Instant::now();
+        cluster.restart(index);
+        cluster.wait_ready(index);
+        let ready = since.elapsed();
+        cluster.wait_serving(&[index], PATIENCE);
+        let memory = cluster.daemons[index].memory_bytes() >> 20;
+        println!(
+            "start: after kill -9 of peer {index}: ready after {:.2} s, a write through it after {:.2} s, {memory} MiB",
+            ready.as_secs_f64(),
+            since.elapsed().as_secs_f64()
+        );
+    }
+}
+
+/// For how long no write to a primary's range succeeds when that primary is killed.
+fn gaps(cluster: &mut Cluster, kills: usize) {
+    let mut gaps: Vec<Duration> = Vec::new();
+    for round in 0..kills {
+        let victim = round % cluster.daemons.len();
+        let keys = keys_of(cluster, victim);
+        gaps.push(gap(cluster, victim, &keys));
+        cluster.restart(victim);
+        cluster.wait_ready(victim);
+        cluster.wait_serving(&[0, 1, 2], PATIENCE);
+    }
+    gaps.sort();
+    let (Some(min), Some(max)) = (gaps.first(), gaps.last()) else { return };
+    let median = gaps[gaps.len() / 2];
+    println!(
+        "gap: {kills} times kill -9 of a primary, {WRITERS} writers on its range through another peer: \
+         median {:.0} ms, min {:.0} ms, max {:.0} ms",
+        median.as_secs_f64() * 1e3,
+        min.as_secs_f64() * 1e3,
+        max.as_secs_f64() * 1e3
+    );
+}
+
+/// Keys of which this daemon is primary, once it is of any: a range comes back some time after a restart.
+fn keys_of(cluster: &Cluster, victim: usize) -> Vec<String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let names = (0..60).map(|number| format!("gap {number}"));
+        let keys: Vec<String> = names.filter(|key| cluster.primary_of(key) == Some(victim)).take(WRITERS).collect();
+        if keys.len() == WRITERS {
+            return keys;
+        }
+        assert!(Instant::now() < until, "peer {victim} is primary of too little");
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// The longest time without a success from the kill on.
+fn gap(cluster: &mut Cluster, victim: usize, keys: &[String]) -> Duration {
+    let through = cluster.daemons[(victim + 1) % cluster.daemons.len()].resp;
+    let (stop, successes) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let mut killed = Instant::now();
+    thread::scope(|scope| {
+        for key in keys {
+            scope.spawn(|| write_until(&stop, through, key, &successes));
+        }
+        thread::sleep(Duration::from_secs(1));
+        killed = Instant::now();
+        cluster.kill(victim);
+        thread::sleep(WATCH);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let mut moments = successes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    assert!(moments.iter().any(|moment| *moment < killed), "nothing was written before the kill");
+    moments.retain(|moment| *moment >= killed);
+    moments.push(killed);
+    moments.push(killed + WATCH);
+    moments.sort();
+    moments.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+}
+
+/// Writes again and again and notes when it succeeded.
+fn write_until(stop: &AtomicBool, at: SocketAddr, key: &str, successes: &Mutex<Vec<Instant>>) {
+    let mut connection = None;
+    while !stop.load(Ordering::Relaxed) {
+        if connection.is_none() {
+            connection = Connection::open(at, PATIENCE).ok();
+        }
+        let answer = connection.as_mut().map(|connection| connection.call(&["SET", key, "x"]));
+        match answer {
+            Some(Ok(reply)) if is_ok(&reply) => {
+                successes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(Instant::now());
+            }
+            Some(Ok(_)) => {}
+            _ => connection = None,
+        }
+        thread::sleep(WRITE_EVERY);
+    }
+}
