@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use overlay::{IntervalMap, Key, KeyRange, NodeId, PeerKey, Point};
 
@@ -16,8 +17,9 @@ use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Pending, Prima
 use crate::config::{Defect, GroupConfig};
 use crate::duties::Duties;
 use crate::evaluate::{Live, evaluate};
-use crate::log::{Log, LogAcceptor};
+use crate::log::{AHEAD_MAX, Log, LogAcceptor};
 use crate::message::{ClientMessage, CommitteeMessage, LogMessage, Message, Operation, Outcome, Sender, Write};
+use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::number_set::NumberSet;
 use crate::op::{Limit, OpError, ReadMode, Refusal};
 use crate::outbox::{Attempt, CommitteeHead, Durable, GroupOutput, Outbox};
@@ -96,6 +98,7 @@ pub struct Group {
     relaxed: Vec<RelaxedRead>,
     preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
+    pub(crate) dropped: Dropped,
     asked_state: Time,
     sent_state: BTreeMap<NodeId, Time>,
 }
@@ -110,6 +113,7 @@ macro_rules! context {
             config: &$group.config,
             out: &mut $group.out,
             rng: &mut $group.rng,
+            dropped: &mut $group.dropped,
         }
     };
 }
@@ -131,6 +135,8 @@ macro_rules! local {
 const PRELOAD: u64 = 0;
 /// Primaries that are over, of which it is remembered what came to them.
 const ENDED_MAX: usize = 64;
+/// The longest that an operation waits here, whatever its origin says. No origin lets a client wait for so long.
+pub const PATIENCE_MAX: Duration = Duration::from_secs(10);
 /// How much of the store is read in one go then, in bytes.
 const PRELOAD_BYTES: usize = 1 << 20;
 
@@ -205,6 +211,7 @@ impl Group {
             relaxed: Vec::new(),
             preloading: !whole,
             addresses: Vec::new(),
+            dropped: Dropped::default(),
             asked_state: Time(0),
             sent_state: BTreeMap::new(),
         }
@@ -248,6 +255,11 @@ impl Group {
     /// This node's primaries.
     pub fn primaries(&self) -> impl Iterator<Item = &Primary> {
         self.primaries.values()
+    }
+
+    /// What was dropped since the start, and why.
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
     }
 
     /// Is everything durable that this node has decided so far?
@@ -300,7 +312,7 @@ impl Group {
     pub fn set_now(&mut self, now: Now) {
         let slept = now.time.since(self.now.time).abs_diff(now.awake.since(self.now.awake));
         self.now = now;
-        let tolerated = core::time::Duration::from_millis(self.state.settings.lease_ms / 10);
+        let tolerated = Duration::from_millis(self.state.settings.lease_ms / 10);
         if slept > tolerated && !self.config.defects.has(Defect::LeaseSleeps) {
             for primary in self.primaries.values_mut() {
                 primary.drop_lease();
@@ -312,6 +324,10 @@ impl Group {
     pub fn on_message(&mut self, from: Sender, message: Message) {
         if from.node.peer == self.me.peer && from.node != self.me {
             return; // Another life of this very peer: a ghost.
+        }
+        if let Err(nonsense) = message.check(from.node) {
+            self.dropped.note(nonsense);
+            return;
         }
         self.pulse.on_message(from.node, self.now.time);
         match message {
@@ -360,8 +376,7 @@ impl Group {
             self.ask_state(from.node);
         }
         if from.epoch == self.state.epoch
-            && let Some(ballot) =
-                heartbeat.leads.filter(|ballot| ballot.node == from.node && ballot.round < Slot::MAX.0)
+            && let Some(ballot) = heartbeat.leads
             && self.vouching.is_none()
         {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
@@ -371,11 +386,7 @@ impl Group {
     }
 
     fn on_log_message(&mut self, from: NodeId, message: LogMessage) {
-        if self.vouching.is_some()
-            || !self.state.is_member(from)
-            || !self.state.is_member(self.me)
-            || !message.is_sound()
-        {
+        if self.vouching.is_some() || !self.state.is_member(from) || !self.state.is_member(self.me) {
             return;
         }
         self.acknowledgements.on_log(from, self.state.epoch, &message);
@@ -394,10 +405,14 @@ impl Group {
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
-        if self.vouching.is_some() || self.failed || !message.is_sound() {
+        if self.vouching.is_some() || self.failed {
             return;
         }
         let ballot = message.ballot();
+        if ballot.term.slot().0 > self.state.applied.0.saturating_add(AHEAD_MAX) {
+            self.dropped.note(Nonsense::Far);
+            return;
+        }
         if message.is_for_primary() {
             let range = self.acceptor.committee(ballot).map(Committee::range);
             self.acknowledgements.on_committee(from, range, &message);
@@ -442,7 +457,7 @@ impl Group {
         let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
             return self.refuse_attempt(attempt, &operation);
         };
-        let patience = core::time::Duration::from_millis(u64::from(operation.patience_ms));
+        let patience = Duration::from_millis(u64::from(operation.patience_ms)).min(PATIENCE_MAX);
         let pending = Pending {
             attempt,
             id: operation.id,
@@ -513,7 +528,7 @@ impl Group {
 
     /// Where others can reach this node; told to the leader until the agreed state says the same.
     pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
-        self.addresses = addresses;
+        self.addresses = acceptable(addresses);
         self.heartbeat_due = self.now.time;
     }
 

@@ -15,6 +15,7 @@ pub mod evaluate;
 mod group;
 pub mod log;
 pub mod message;
+pub mod nonsense;
 pub mod number_set;
 pub mod op;
 pub mod outbox;

@@ -18,6 +18,7 @@ use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{Base, CommitteeMessage, CommitteeReport, Message, Vouch, Write};
+use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput};
 use crate::table::{Lookup, Table};
@@ -140,6 +141,9 @@ impl Acceptor {
         if ctx.state.settings.leases && ctx.now.time < self.quiet_until {
             return; // It may have granted a lease in its last life (PITFALLS 16).
         }
+        if !self.fits(ctx, ballot, range) {
+            return ctx.dropped.note(Nonsense::Misplaced);
+        }
         if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
             ctx.out.send(&[from], refused(ballot, promised));
             return;
@@ -171,6 +175,18 @@ impl Acceptor {
                 leases: if first { leases.clone() } else { Vec::new() },
             };
             ctx.out.send_after(&[from], Message::Committee(message));
+        }
+    }
+
+    /// Is this the sub-range of that ballot, as far as this node knows? A term has one sub-range and one primary.
+    fn fits(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> bool {
+        if let Some(known) = self.committees.get(&ballot) {
+            return known.range() == range;
+        }
+        let mut parts = ctx.state.parts();
+        match parts.find(|(_, known)| known.term == ballot.term) {
+            Some((part, known)) => part == range && known.node == ballot.node,
+            None => ctx.state.range.contains_range(range), // It may be ahead of this node.
         }
     }
 
@@ -236,7 +252,8 @@ impl Acceptor {
         for write in writes {
             let n = write.record.number.n;
             if !committee.range().contains(write.key.point()) {
-                continue; // Nonsense.
+                ctx.dropped.note(Nonsense::Misplaced);
+                continue;
             }
             if lacks_base {
                 break;
@@ -272,6 +289,9 @@ impl Acceptor {
         chosen: Option<u64>,
     ) {
         let range = base.range;
+        if !self.fits(ctx, ballot, range) {
+            return ctx.dropped.note(Nonsense::Misplaced);
+        }
         if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
             ctx.out.send(&[from], refused(ballot, promised));
             return;

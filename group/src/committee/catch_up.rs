@@ -15,6 +15,7 @@ use super::window::Committee;
 use crate::ballot::{Number, TermBallot};
 use crate::context::Context;
 use crate::message::{CommitteeMessage, Message, Write};
+use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
 use crate::table::Table;
@@ -401,7 +402,7 @@ impl Acceptor {
     ) {
         let Some(committee) = self.committee(ballot).filter(|committee| committee.base().is_some()) else { return };
         if !ordered(&held, after.as_ref(), until.as_ref()) {
-            return;
+            return ctx.dropped.note(Nonsense::Malformed);
         }
         let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
         let ask = Ask { ballot, piece, after, held, until, mark };

@@ -8,11 +8,13 @@ use overlay::{Key, KeyRange, NodeId};
 
 use super::catch_up::covers_quorums;
 use super::chain;
+use super::leases::granters_length;
 use super::primary::{Local, Phase, Primary, renumbered};
 use crate::ballot::{Number, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Write};
+use crate::nonsense::Nonsense;
 use crate::time::Time;
 
 /// One acceptor's promise, as far as its parts have come.
@@ -70,13 +72,17 @@ impl Primary {
         leases: Vec<(TermBallot, u64)>,
     ) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
+        if unsettled.iter().any(|write| !self.range.contains(write.key.point())) {
+            return ctx.dropped.note(Nonsense::Misplaced);
+        }
         if !ctx.config.defects.has(Defect::LeaseFromReply) {
             // What is left on the granter's clock may take a little longer on this one.
             let drift = u64::from(ctx.state.settings.drift_per_mille);
-            let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms * (1000 + drift));
+            let longest = granters_length(&ctx.state.settings).as_millis() as u64 + 1;
+            let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms.min(longest) * (1000 + drift));
             takeover.leases.extend(leases.into_iter().map(|(ballot, left)| (ballot, until(left))));
         }
-        if takeover.promised.contains(&from) || part >= parts {
+        if takeover.promised.contains(&from) {
             return;
         }
         let promise = takeover.promises.entry(from).or_default();

@@ -23,10 +23,15 @@ use leader::Leadership;
 use crate::ballot::{Ballot, Slot};
 use crate::context::Context;
 use crate::message::{LogMessage, Message};
+use crate::nonsense::Nonsense;
 use crate::outbox::Durable;
 use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
+
+/// How far ahead of the applied state an entry, or a term, may lie. A leader has one decision on its way, and a few from
+/// before: whoever is further behind than this is given the state, and stores and fills no slots up to there.
+pub const AHEAD_MAX: u64 = 1 << 10;
 
 /// What this node does about leading.
 #[derive(Clone, Debug)]
@@ -275,9 +280,6 @@ impl Log {
 
     fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: Slot) {
         self.round_seen = self.round_seen.max(ballot.round);
-        if ballot.node != from {
-            return;
-        }
         if let Err(promised) = self.acceptor.prepare(ballot, ctx) {
             ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised }));
             return;
@@ -298,13 +300,16 @@ impl Log {
         ctx: &mut Context<'_>,
         from: NodeId,
         ballot: Ballot,
-        entries: Vec<(Slot, Entry)>,
+        mut entries: Vec<(Slot, Entry)>,
         chosen: Slot,
     ) {
-        self.round_seen = self.round_seen.max(ballot.round);
-        if ballot.node != from {
-            return;
+        let proposed = entries.len();
+        let last = ctx.state.applied.0 + AHEAD_MAX;
+        entries.retain(|(slot, _)| slot.0 <= last);
+        if entries.len() < proposed {
+            ctx.dropped.note(Nonsense::Far);
         }
+        self.round_seen = self.round_seen.max(ballot.round);
         match self.acceptor.accept(ballot, entries, ctx) {
             Err(promised) => ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised })),
             Ok(slots) => {
