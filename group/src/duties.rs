@@ -17,6 +17,8 @@ use crate::time::Time;
 
 /// Newcomers that wait to be told of; more are asked to come again (their own repetition does that).
 const JOINERS_MAX: usize = 64;
+/// Learners at a time: each is told of every write, and is part of the group's state.
+const LEARNERS_MAX: usize = 32;
 /// A learner that is silent for so long is forgotten.
 const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -72,7 +74,7 @@ impl Duties {
     }
 
     /// Forgets who is gone.
-    fn keep(&mut self, nodes: &[NodeId]) {
+    pub fn keep(&mut self, nodes: &[NodeId]) {
         self.progress.retain(|node, _| nodes.contains(node));
         self.addresses.retain(|node, _| nodes.contains(node));
         self.learners_heard.retain(|node, _| nodes.contains(node));
@@ -158,8 +160,6 @@ impl Group {
         if !self.log.leads() || self.log.is_busy() {
             return;
         }
-        let audience = self.state.audience();
-        self.duties.keep(&audience);
         let entry = self
             .establish()
             .or_else(|| self.divide())
@@ -261,6 +261,9 @@ impl Group {
     }
 
     fn admit(&mut self) -> Option<Entry> {
+        if self.state.learners.len() >= LEARNERS_MAX {
+            return None; // Until some have become members, or are forgotten.
+        }
         let (_, (mut joiner, asked)) = self.duties.joiners.pop_first()?;
         if self.now.time.since(asked) > self.config.timing.suspicion() {
             return None; // It will ask again, if it still wants to.

@@ -10,24 +10,24 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{IntervalMap, Key, KeyRange, NodeId, PeerKey, Point};
+use overlay::{IntervalMap, Key, NodeId, PeerKey, Point};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
-use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Pending, Primary, Seen};
+use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::duties::Duties;
-use crate::evaluate::{Live, evaluate};
 use crate::log::{AHEAD_MAX, Log, LogAcceptor};
-use crate::message::{ClientMessage, CommitteeMessage, LogMessage, Message, Operation, Outcome, Sender, Write};
+use crate::message::{CommitteeMessage, LogMessage, Message, Sender, Write};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::number_set::NumberSet;
-use crate::op::{Limit, OpError, ReadMode, Refusal};
-use crate::outbox::{Attempt, CommitteeHead, Durable, GroupOutput, Outbox};
+use crate::op::{Limit, OpError, Refusal};
+use crate::operations::{RelaxedReads, Strays};
+use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
 use crate::pulse::Pulse;
 use crate::record::Record;
 use crate::rng::Rng;
 use crate::state::{Entry, GroupState};
-use crate::table::{Lookup, Table};
+use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::vouching::{Acknowledgements, Vouching};
 
@@ -67,9 +67,6 @@ impl Stored {
     }
 }
 
-/// Operations that wait for a record to be loaded before a relaxed read is answered.
-type RelaxedRead = (Attempt, Operation);
-
 /// One member, or learner, of one group. A copy of it is a member in the same situation, for searches through all schedules.
 #[derive(Clone)]
 pub struct Group {
@@ -84,18 +81,17 @@ pub struct Group {
     pub(crate) acceptor: Acceptor,
     pub(crate) table: Table,
     pub(crate) primaries: BTreeMap<TermBallot, Primary>,
-    /// What came to primaries that are over: a copy that comes later must not be said to have had no effect.
-    ended: BTreeMap<TermBallot, Seen>,
+    pub(crate) strays: Strays,
     pub(crate) duties: Duties,
     pub(crate) vouching: Option<Vouching>,
     pub(crate) acknowledgements: Acknowledgements,
     /// Terms up to this slot were granted to an earlier run of this process.
-    granted_before: Slot,
+    pub(crate) granted_before: Slot,
     pub(crate) heartbeat_due: Time,
     pub(crate) leaving: bool,
-    full: Option<Limit>,
+    pub(crate) full: Option<Limit>,
     failed: bool,
-    relaxed: Vec<RelaxedRead>,
+    pub(crate) relaxed: RelaxedReads,
     preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
     pub(crate) dropped: Dropped,
@@ -117,8 +113,6 @@ macro_rules! context {
         }
     };
 }
-pub(crate) use context;
-
 /// Lends what a primary works with.
 macro_rules! local {
     ($group:ident) => {
@@ -131,12 +125,10 @@ macro_rules! local {
     };
 }
 
+pub(crate) use {context, local};
+
 /// The token of the scan that fills the table at start.
 const PRELOAD: u64 = 0;
-/// Primaries that are over, of which it is remembered what came to them.
-const ENDED_MAX: usize = 64;
-/// The longest that an operation waits here, whatever its origin says. No origin lets a client wait for so long.
-pub const PATIENCE_MAX: Duration = Duration::from_secs(10);
 /// How much of the store is read in one go then, in bytes.
 const PRELOAD_BYTES: usize = 1 << 20;
 
@@ -199,7 +191,7 @@ impl Group {
             pulse: Pulse::default(),
             acceptor,
             primaries: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            strays: Strays::default(),
             duties: Duties::new(now.time),
             vouching,
             acknowledgements: Acknowledgements::default(),
@@ -208,7 +200,7 @@ impl Group {
             leaving: false,
             full: None,
             failed: false,
-            relaxed: Vec::new(),
+            relaxed: RelaxedReads::default(),
             preloading: !whole,
             addresses: Vec::new(),
             dropped: Dropped::default(),
@@ -440,90 +432,9 @@ impl Group {
         }
     }
 
-    fn on_client_message(&mut self, from: NodeId, message: ClientMessage) {
-        match message {
-            ClientMessage::Operate(operation) => self.operate(from, *operation),
-            ClientMessage::Outcome { attempt, outcome } => self.out.push(GroupOutput::Outcome(attempt, outcome)),
-        }
-    }
-
-    /// An operation of this node's clients, or of another's. It comes to one [`Outcome`].
-    pub fn operate(&mut self, origin: NodeId, operation: Operation) {
-        let attempt = Attempt { origin, attempt: operation.attempt };
-        if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
-            return self.read_relaxed(attempt, operation);
-        }
-        let primary = operation.ballot.and_then(|ballot| self.primaries.get_mut(&ballot));
-        let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
-            return self.refuse_attempt(attempt, &operation);
-        };
-        let patience = Duration::from_millis(u64::from(operation.patience_ms)).min(PATIENCE_MAX);
-        let pending = Pending {
-            attempt,
-            id: operation.id,
-            horizon: operation.horizon,
-            deadline: self.now.time + patience,
-            op: operation.op,
-            run: operation.run,
-            serial: operation.serial,
-            retired_below: operation.retired_below,
-            retired_except: operation.retired_except,
-        };
-        primary.submit(&mut context!(self), &mut local!(self), &operation.key, pending);
-    }
-
-    /// There is no such primary here: says so, unless there was one that may have executed this very attempt.
-    fn refuse_attempt(&mut self, attempt: Attempt, operation: &Operation) {
-        let mine = operation.ballot.filter(|ballot| ballot.node == self.me);
-        if let Some(ballot) = mine {
-            let seen = self.ended.get(&ballot).and_then(|ended| ended.get(&(attempt.origin, operation.run)));
-            if seen.is_some_and(|seen| seen.contains(operation.serial)) {
-                return; // A copy: the first one is answered.
-            }
-            let oldest = self.ended.first_key_value().map(|(ballot, _)| *ballot);
-            let forgotten = self.ended.len() >= ENDED_MAX && oldest.is_some_and(|oldest| ballot < oldest);
-            if ballot.term.slot() <= self.granted_before || forgotten {
-                return self.out.outcome(attempt, Outcome::Unknown);
-            }
-        }
-        self.out.outcome(attempt, Outcome::NotPrimary);
-    }
-
-    /// Lets go of primaries that are over.
-    fn drop_ended(&mut self) {
-        if !self.primaries.values().any(Primary::is_ended) {
-            return;
-        }
-        let (ended, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            core::mem::take(&mut self.primaries).into_iter().partition(|(_, primary)| primary.is_ended());
-        self.primaries = rest;
-        self.ended.extend(ended.into_iter().map(|(ballot, primary)| (ballot, primary.into_seen())));
-        while self.ended.len() > ENDED_MAX {
-            self.ended.pop_first();
-        }
-    }
-
     /// Says something to another node of the group.
     pub fn say(&mut self, to: NodeId, message: Message) {
         self.out.send(&[to], message);
-    }
-
-    /// From this member's own chosen state, however old. A key with a deadline is the primary's affair.
-    fn read_relaxed(&mut self, attempt: Attempt, operation: Operation) {
-        match self.table.get(&operation.key, &mut self.out) {
-            Lookup::Loading => self.relaxed.push((attempt, operation)),
-            Lookup::Known(Some(record)) if record.deadline.is_some() => {
-                self.out.outcome(attempt, Outcome::NotPrimary);
-            }
-            Lookup::Known(record) => {
-                let live = record.and_then(|record| {
-                    Some(Live { value: record.value.clone()?, version: record.version, deadline: None })
-                });
-                let now = self.pulse.group_time(self.now);
-                let (_, answer) = evaluate(&operation.op, live.as_ref(), now, usize::MAX);
-                self.out.outcome(attempt, Outcome::Unchanged(answer));
-            }
-        }
     }
 
     /// Where others can reach this node; told to the leader until the agreed state says the same.
@@ -563,17 +474,7 @@ impl Group {
     pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
         self.table.on_loaded(key, record);
         self.acceptor.on_loaded(&mut context!(self), &mut self.table, key);
-        for primary in self.primaries.values_mut() {
-            if primary.range().contains(key.point()) {
-                primary.on_loaded(&mut context!(self), &mut local!(self), key);
-            }
-        }
-        let (ready, rest) = core::mem::take(&mut self.relaxed).into_iter().partition(|(_, op)| op.key == *key);
-        self.relaxed = rest;
-        let ready: Vec<RelaxedRead> = ready;
-        for (attempt, operation) in ready {
-            self.read_relaxed(attempt, operation);
-        }
+        self.go_on(key);
     }
 
     /// A page of records came from the store.
@@ -623,6 +524,7 @@ impl Group {
             primary.on_tick(&mut context!(self), &mut local!(self));
         }
         self.drop_ended();
+        self.forget_strays();
     }
 
     /// When [`Group::tick`] has something to do next.
@@ -723,24 +625,21 @@ impl Group {
             self.out.push(GroupOutput::Over("its group goes on without this life of it"));
             self.failed = true;
         }
+        self.acknowledgements.keep(&audience);
+        self.duties.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.pulse.watch(&others, self.now.time);
-        let parts: Vec<(KeyRange, TermBallot)> = self.state.parts().collect();
+        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
         for (ballot, primary) in &mut self.primaries {
-            if !parts.iter().any(|(_, current)| current == ballot) {
+            if !granted.contains(ballot) {
                 primary.end(&mut context!(self));
             }
         }
         self.drop_ended();
         if self.vouching.is_none() && !self.failed {
-            for (range, ballot) in parts {
-                let granted = ballot.term.slot() > self.granted_before;
-                if ballot.node == self.me && granted && !self.primaries.contains_key(&ballot) {
-                    let primary = Primary::begin(&mut context!(self), ballot, range);
-                    self.primaries.insert(ballot, primary);
-                }
-            }
+            self.begin_primaries();
         }
+        self.forget_strays();
         self.heartbeat_due = self.now.time;
         self.out.push(GroupOutput::Changed);
     }

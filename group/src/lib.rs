@@ -18,6 +18,7 @@ pub mod message;
 pub mod nonsense;
 pub mod number_set;
 pub mod op;
+pub mod operations;
 pub mod outbox;
 mod pulse;
 pub mod record;

@@ -27,9 +27,10 @@ const TEXT_BYTES_MAX: usize = 1 << 10;
 const PROMISE_PARTS_MAX: u32 = 1 << 16;
 /// Grants that one member may have outstanding: one per primary of its group.
 const LEASES_MAX: usize = 1 << 10;
-/// How far a primary's numbers may be ahead of its chosen mark. It has some thousands in flight; one write that is stuck
-/// holds the mark back for as long as it takes to say it again.
-const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
+/// How far a primary's numbers may be ahead of its chosen mark, and so how many unsettled writes of a term an acceptor
+/// may have to hold. A primary has some thousands in flight; one write that is stuck holds the mark back for as long as
+/// it takes to say it again. It stops itself at half of this.
+pub(crate) const NUMBERS_AHEAD_MAX: u64 = 1 << 20;
 
 /// Why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,13 +2,12 @@
 
 mod bench;
 
-use bench::{Bench, Whole, ballot, base, key, node, write};
+use bench::{Bench, Whole, ballot, base, key, node, operate, operation, write};
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
-use group::message::{Base, ClientMessage, CommitteeMessage, Heartbeat, LogMessage, Message, Operation};
+use group::message::{Base, CommitteeMessage, Heartbeat, LogMessage, Message, Operation};
 use group::nonsense::Nonsense;
-use group::op::{Op, ReadMode};
+use group::op::Op;
 use group::outbox::Durable;
-use group::record::OpId;
 use group::state::Entry;
 use group::time::WallMillis;
 use overlay::{Epoch, KeyRange, Point};
@@ -167,7 +166,7 @@ fn durations_of_others_are_capped() {
     // After its start it promises nothing until what it may have granted is over.
     whole.wait(1100);
     whole.wait(300);
-    let own = whole.group.primaries().next().unwrap().ballot();
+    let own = whole.own();
     let promise = CommitteeMessage::Promise {
         ballot: own,
         part: 0,
@@ -187,30 +186,11 @@ fn durations_of_others_are_capped() {
 #[test]
 fn nobody_waits_for_weeks() {
     let mut whole = Whole::new(&Bench::new(node(1), 3));
-    let message = endless_operation(&whole);
-    whole.hear(2, message);
+    let patient = Operation { patience_ms: u32::MAX, ..operation(whole.own(), 1, "k", Op::Add(1)) };
+    whole.hear(2, operate(patient));
     assert_eq!(whole.group.primaries().next().unwrap().counts().waiting, 1, "there is no quorum yet");
     for _ in 0..12 {
         whole.wait(1000);
     }
     assert_eq!(whole.group.primaries().next().unwrap().counts().waiting, 0);
-}
-
-/// An operation for this member's own sub-range, whose client would wait for weeks.
-fn endless_operation(whole: &Whole) -> Message {
-    let operation = Operation {
-        attempt: 7,
-        ballot: Some(whole.group.primaries().next().unwrap().ballot()),
-        run: 1,
-        serial: 1,
-        retired_below: 0,
-        retired_except: vec![],
-        id: OpId::Origin { node: node(2), run: 1, sequence: 1 },
-        horizon: 1,
-        patience_ms: u32::MAX,
-        key: key("k"),
-        op: Op::Add(1),
-        mode: ReadMode::Linearizable,
-    };
-    Message::Client(ClientMessage::Operate(Box::new(operation)))
 }

@@ -5,7 +5,7 @@
 //! - A base is accepted after all that it re-proposes, or once it is known to be chosen.
 //! - Unsettled writes belong to the newest base's committee or to younger ones: an accepted base settles all older ones.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
@@ -24,6 +24,12 @@ use crate::outbox::{CommitteeHead, Durable, GroupOutput};
 use crate::table::{Lookup, Table};
 use crate::time::Time;
 
+/// Questions for records that wait for the store. A primary asks for a key at a time of each client that waits.
+const ASKED_MAX: usize = 1 << 12;
+/// Committees at most, and intervals of promises. A group has one committee for each primary and some that are not
+/// settled yet; who names more makes them up. At the limit nothing new is promised.
+const COMMITTEES_MAX: usize = 1 << 10;
+const INTERVALS_MAX: usize = 1 << 12;
 /// Committees that nobody needs any more are kept for members that lag, up to so many.
 const CLOSED_MAX: usize = 16;
 
@@ -39,7 +45,7 @@ pub struct Acceptor {
     quiet_until: Time,
     pub(super) catch_up: CatchUp,
     /// Keys whose record was asked for by a primary and is being loaded.
-    asked: Vec<(NodeId, TermBallot, Key)>,
+    asked: BTreeSet<(Key, NodeId, TermBallot)>,
 }
 
 impl Acceptor {
@@ -52,7 +58,7 @@ impl Acceptor {
             grants: Grants::default(),
             quiet_until,
             catch_up: CatchUp::default(),
-            asked: Vec::new(),
+            asked: BTreeSet::new(),
         }
     }
 
@@ -141,8 +147,8 @@ impl Acceptor {
         if ctx.state.settings.leases && ctx.now.time < self.quiet_until {
             return; // It may have granted a lease in its last life (PITFALLS 16).
         }
-        if !self.fits(ctx, ballot, range) {
-            return ctx.dropped.note(Nonsense::Misplaced);
+        if let Err(why) = self.admit(ctx, ballot, range) {
+            return ctx.dropped.note(why);
         }
         if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
             ctx.out.send(&[from], refused(ballot, promised));
@@ -178,16 +184,28 @@ impl Acceptor {
         }
     }
 
-    /// Is this the sub-range of that ballot, as far as this node knows? A term has one sub-range and one primary.
-    fn fits(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> bool {
+    /// Is this the sub-range of that ballot, as far as this node knows, and is there room for its committee? A term has
+    /// one sub-range and one primary.
+    fn admit(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Result<(), Nonsense> {
         if let Some(known) = self.committees.get(&ballot) {
-            return known.range() == range;
+            return if known.range() == range { Ok(()) } else { Err(Nonsense::Misplaced) };
         }
         let mut parts = ctx.state.parts();
-        match parts.find(|(_, known)| known.term == ballot.term) {
+        let fits = match parts.find(|(_, known)| known.term == ballot.term) {
             Some((part, known)) => part == range && known.node == ballot.node,
             None => ctx.state.range.contains_range(range), // It may be ahead of this node.
+        };
+        if !fits {
+            return Err(Nonsense::Misplaced);
         }
+        if !self.has_room() {
+            self.drop_closed(ctx);
+        }
+        if self.has_room() { Ok(()) } else { Err(Nonsense::NoRoom) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.committees.len() < COMMITTEES_MAX && self.promises.len() < INTERVALS_MAX
     }
 
     /// Raises the promise of a range, which holds nothing higher.
@@ -258,6 +276,10 @@ impl Acceptor {
             if lacks_base {
                 break;
             }
+            if !committee.has_room_for(n) {
+                ctx.dropped.note(Nonsense::NoRoom);
+                continue;
+            }
             if committee.accept(write, ctx.out) {
                 accepted.insert(n);
             }
@@ -289,8 +311,8 @@ impl Acceptor {
         chosen: Option<u64>,
     ) {
         let range = base.range;
-        if !self.fits(ctx, ballot, range) {
-            return ctx.dropped.note(Nonsense::Misplaced);
+        if let Err(why) = self.admit(ctx, ballot, range) {
+            return ctx.dropped.note(why);
         }
         if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
             ctx.out.send(&[from], refused(ballot, promised));
@@ -432,20 +454,21 @@ impl Acceptor {
                 // What it rests on may not be durable yet.
                 ctx.out.send_after(&[from], Message::Committee(message));
             }
+            // It will ask again.
+            Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Nonsense::NoRoom),
             Lookup::Loading => {
-                if !self.asked.iter().any(|(node, b, k)| *node == from && *b == ballot && *k == key) {
-                    self.asked.push((from, ballot, key));
-                }
+                self.asked.insert((key, from, ballot));
             }
         }
     }
 
     /// A record was loaded: answers who asked for it.
     pub fn on_loaded(&mut self, ctx: &mut Context<'_>, table: &mut Table, key: &Key) {
-        let (asked, rest) = core::mem::take(&mut self.asked).into_iter().partition(|(_, _, asked)| asked == key);
-        self.asked = rest;
-        let asked: Vec<_> = asked;
-        for (from, ballot, key) in asked {
+        let first = |(asked, ..): &(Key, NodeId, TermBallot)| asked == key;
+        let asked: Vec<_> = self.asked.iter().filter(|asked| first(asked)).cloned().collect();
+        for asked in asked {
+            self.asked.remove(&asked);
+            let (key, from, ballot) = asked;
             self.on_ask_record(ctx, table, from, ballot, key);
         }
         self.install_deferred(ctx, table);

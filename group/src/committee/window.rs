@@ -14,6 +14,13 @@ use crate::table::Table;
 /// The most recent writes kept for others, whatever their size.
 const WINDOW_LENGTH_MAX: usize = 1 << 16;
 
+/// Gaps in the numbers received. Each lost message leaves one, until catching up fills it; and all of them are stored
+/// with every batch.
+const GAPS_MAX: usize = 1 << 12;
+/// Keys whose records came ahead of what is known to be chosen; with more, no page of records is taken until the
+/// primary has said how far its writes are chosen.
+const AHEAD_KEYS_MAX: usize = 1 << 16;
+
 #[derive(Clone, Debug)]
 struct Kept {
     write: Write,
@@ -135,6 +142,17 @@ impl Committee {
         self.head.base.is_some() && !self.head.missing.iter().any(|missing| missing.overlaps(piece))
     }
 
+    /// Can it be remembered that this number was received? What is in order always can, and what fills a gap; and a
+    /// takeover's re-proposals are all there is to come.
+    pub fn has_room_for(&self, n: u64) -> bool {
+        self.head.base.is_none() || n <= self.received.last() + 1 || self.received.gaps() < GAPS_MAX
+    }
+
+    /// Are so many records ahead of what is known to be chosen that no more can be noted?
+    pub fn is_ahead_enough(&self) -> bool {
+        self.ahead.len() >= AHEAD_KEYS_MAX
+    }
+
     /// A write of this committee: kept if it is new and not known to be chosen already.
     ///
     /// A late one that is known to be chosen is left to catching up, which can tell whether it was overtaken. True if the
@@ -196,6 +214,8 @@ impl Committee {
     /// These numbers are made up for.
     pub fn make_up(&mut self, first: u64, last: u64) {
         self.received.insert_range(first, last);
+        let mark = self.received.mark();
+        self.ahead.retain(|_, n| *n > mark); // Nothing that they overtake is still to come.
         self.gone = self.gone.max(self.last_not_kept(last));
         self.progress_changed = true;
     }

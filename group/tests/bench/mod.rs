@@ -7,11 +7,11 @@ use std::time::Duration;
 use group::ballot::{Number, Slot, Term, TermBallot};
 use group::committee::Acceptor;
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{Base, CommitteeMessage, Message, Sender, Write};
+use group::message::{Base, ClientMessage, CommitteeMessage, Message, Operation, Sender, Write};
 use group::nonsense::Dropped;
-use group::op::Version;
+use group::op::{Op, ReadMode, Version};
 use group::outbox::{Durable, GroupOutput, Outbox};
-use group::record::Record;
+use group::record::{OpId, Record};
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::table::Table;
@@ -203,6 +203,55 @@ impl Whole {
         self.pull();
     }
 
+    /// The ballot of its own primary, which it has.
+    pub fn own(&self) -> TermBallot {
+        self.group.primaries().next().expect("it is primary").ballot()
+    }
+
+    /// Member 2 promises and accepts what its primary needs to serve.
+    pub fn serve(&mut self) {
+        let ballot = self.own();
+        let promise = CommitteeMessage::Promise {
+            ballot,
+            part: 0,
+            parts: 1,
+            total: 0,
+            committees: vec![],
+            unsettled: vec![],
+            leases: vec![],
+        };
+        self.hear(2, Message::Committee(promise));
+        self.hear(2, Message::Committee(CommitteeMessage::BaseAccepted { ballot }));
+        assert!(self.group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()));
+    }
+
+    /// Member 2 accepts everything that it was told to, and confirms what it was asked to.
+    pub fn accept_all(&mut self) {
+        for (_, message) in std::mem::take(&mut self.said) {
+            match message {
+                Message::Committee(CommitteeMessage::Accept { ballot, writes, .. }) => {
+                    for n in writes.iter().map(|write| write.record.number.n) {
+                        let numbers = vec![(n, n)];
+                        self.hear(2, Message::Committee(CommitteeMessage::Accepted { ballot, numbers }));
+                    }
+                }
+                Message::Committee(CommitteeMessage::Confirm { ballot, attempt, .. }) => {
+                    self.hear(2, Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
+                }
+                message => self.said.push((vec![], message)),
+            }
+        }
+    }
+
+    /// What member 2 was told of its attempt.
+    pub fn told(&self, attempt: u64) -> Vec<group::message::Outcome> {
+        let outcome = |(_, message): &(_, Message)| match message {
+            Message::Client(ClientMessage::Outcome { attempt: of, outcome }) if *of == attempt => Some(outcome.clone()),
+            _ => None,
+        };
+        self.said.iter().filter_map(outcome).collect()
+    }
+
     /// Time passes.
     pub fn wait(&mut self, millis: u64) {
         self.now.time = self.now.time + Duration::from_millis(millis);
@@ -226,4 +275,27 @@ impl Whole {
             }
         }
     }
+}
+
+/// An operation of member 2 on a key, meant for that ballot, as its attempt `serial`.
+pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operation {
+    Operation {
+        attempt: serial,
+        ballot: Some(ballot),
+        run: 1,
+        serial,
+        retired_below: serial,
+        retired_except: vec![],
+        id: OpId::Origin { node: node(2), run: 1, sequence: serial },
+        horizon: 1,
+        patience_ms: 3000,
+        key: key(name),
+        op,
+        mode: ReadMode::Linearizable,
+    }
+}
+
+/// As a message.
+pub fn operate(operation: Operation) -> Message {
+    Message::Client(ClientMessage::Operate(Box::new(operation)))
 }
