@@ -27,6 +27,8 @@ const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 pub struct Duties {
     /// The terms that this node last said it is complete for.
     told: Vec<Term>,
+    /// The terms that it speaks of are others now.
+    granted_anew: bool,
     progress: BTreeMap<NodeId, Progress>,
     joiners: BTreeMap<PeerKey, (Member, Time)>,
     addresses: BTreeMap<NodeId, Vec<String>>,
@@ -43,6 +45,7 @@ impl Duties {
     pub fn new(now: Time) -> Duties {
         Duties {
             told: Vec::new(),
+            granted_anew: true,
             progress: BTreeMap::new(),
             joiners: BTreeMap::new(),
             addresses: BTreeMap::new(),
@@ -64,6 +67,7 @@ impl Duties {
 
     /// Membership or division changed.
     pub fn on_change(&mut self, now: Time) {
+        self.granted_anew = true;
         self.changed = now;
     }
 
@@ -121,7 +125,7 @@ impl Group {
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.out.send(&others, Message::Heartbeat(heartbeat));
         if self.vouching.is_none() {
-            self.send_progress();
+            self.send_progress(self.progress());
             self.tell_addresses();
         }
     }
@@ -139,18 +143,24 @@ impl Group {
 
     /// Says how far this node has come, where that has changed: newcomers and epochs wait for it.
     pub(crate) fn tell_progress(&mut self) {
-        let parts: Vec<_> = self.state.parts().collect();
-        let (complete, _) = self.acceptor.progress(self.state.epoch, &parts);
-        if self.duties.told != complete {
-            self.send_progress();
+        if self.vouching.is_some() || !(self.acceptor.take_completeness_changed() || self.duties.granted_anew) {
+            return;
+        }
+        self.duties.granted_anew = false;
+        let progress = self.progress();
+        if self.duties.told != progress.complete {
+            self.send_progress(progress);
         }
     }
 
-    fn send_progress(&mut self) {
+    fn progress(&self) -> Progress {
         let parts: Vec<_> = self.state.parts().collect();
         let (complete, marks) = self.acceptor.progress(self.state.epoch, &parts);
-        self.duties.told.clone_from(&complete);
-        let progress = Progress { applied: self.state.applied, complete, marks };
+        Progress { applied: self.state.applied, complete, marks }
+    }
+
+    fn send_progress(&mut self, progress: Progress) {
+        self.duties.told.clone_from(&progress.complete);
         let nodes = self.state.nodes();
         self.out.send_after(&nodes, Message::Progress(progress));
     }

@@ -372,6 +372,7 @@ impl Group {
             && self.vouching.is_none()
         {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
+            self.ask_what_is_lacking();
         }
         self.pulse.on_heartbeat(from.node, heartbeat, self.now);
         self.apply_chosen();
@@ -394,6 +395,7 @@ impl Group {
             message => message,
         };
         self.log.on_message(&mut context!(self), &self.pulse, from, message);
+        self.ask_what_is_lacking();
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
@@ -518,7 +520,6 @@ impl Group {
             self.apply_chosen();
             self.do_duties();
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
-            self.tell_progress();
         }
         for primary in self.primaries.values_mut() {
             primary.on_tick(&mut context!(self), &mut local!(self));
@@ -569,6 +570,7 @@ impl Group {
             primary.flush(&mut context!(self));
         }
         self.acceptor.flush(&mut context!(self));
+        self.tell_progress();
         if self.table.evict() {
             // A page that was read before may be older than what was evicted.
             self.preloading = false;
@@ -664,6 +666,14 @@ impl Group {
         self.out.send(&[to], state);
     }
 
+    /// Something is chosen that this node's log does not hold.
+    fn ask_what_is_lacking(&mut self) {
+        if let Some(leader) = self.log.take_lacking() {
+            self.ask_state(leader);
+        }
+    }
+
+    /// Asks for the whole state, not with every message that shows that it is needed.
     fn ask_state(&mut self, of: NodeId) {
         if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
             self.asked_state = self.now.time;

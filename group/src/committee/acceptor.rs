@@ -33,6 +33,24 @@ const INTERVALS_MAX: usize = 1 << 12;
 /// Committees that nobody needs any more are kept for members that lag, up to so many.
 const CLOSED_MAX: usize = 16;
 
+/// Bases that were asked for, and when: not with every message that rests on one.
+#[derive(Clone, Debug, Default)]
+struct AskedBases(BTreeMap<TermBallot, Time>);
+
+impl AskedBases {
+    fn ask(&mut self, ctx: &mut Context<'_>, of: NodeId, ballot: TermBallot) {
+        let asked = self.0.get(&ballot).copied();
+        if asked.is_some_and(|asked| ctx.now.time.since(asked) < ctx.config.timing.resend / 10) {
+            return;
+        }
+        if self.0.len() >= COMMITTEES_MAX {
+            self.0.clear(); // Some are asked for once too often.
+        }
+        self.0.insert(ballot, ctx.now.time);
+        ctx.out.send(&[of], Message::Committee(CommitteeMessage::AskBase { ballot }));
+    }
+}
+
 /// One node's acceptor in all committees.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
@@ -44,6 +62,7 @@ pub struct Acceptor {
     /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
     quiet_until: Time,
     pub(super) catch_up: CatchUp,
+    asked_bases: AskedBases,
     /// Keys whose record was asked for by a primary and is being loaded.
     asked: BTreeSet<(Key, NodeId, TermBallot)>,
 }
@@ -58,6 +77,7 @@ impl Acceptor {
             grants: Grants::default(),
             quiet_until,
             catch_up: CatchUp::default(),
+            asked_bases: AskedBases::default(),
             asked: BTreeSet::new(),
         }
     }
@@ -253,7 +273,7 @@ impl Acceptor {
         writes: Vec<Write>,
     ) {
         let Some(committee) = self.committees.get_mut(&ballot) else {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
             return;
         };
         if committee.is_superseded() && !ctx.config.defects.has(Defect::PromiseIgnored) {
@@ -285,7 +305,7 @@ impl Acceptor {
             }
         }
         if lacks_base {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
         }
         if let Some(mark) = chosen {
             committee.settle_up_to(mark, table, ctx.out);
@@ -412,7 +432,7 @@ impl Acceptor {
         chosen: Option<u64>,
     ) {
         let Some(committee) = self.committees.get_mut(&ballot) else {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
             return;
         };
         if committee.is_superseded() {
@@ -423,7 +443,7 @@ impl Acceptor {
         }
         if let Some(mark) = chosen {
             if committee.base().is_none() {
-                ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+                self.asked_bases.ask(ctx, from, ballot);
             }
             committee.settle_up_to(mark, table, ctx.out);
         }
@@ -437,7 +457,7 @@ impl Acceptor {
     /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
     fn on_ask_record(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ballot: TermBallot, key: Key) {
         let Some(committee) = self.committees.get(&ballot) else {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
             return;
         };
         if committee.is_superseded() {
@@ -515,6 +535,12 @@ impl Acceptor {
             committees.iter().filter(complete).map(|committee| committee.ballot().term).collect(),
             committees.iter().map(|c| (c.ballot().term, c.chosen().unwrap_or(0).min(c.received().mark()))).collect(),
         )
+    }
+
+    /// May [`Acceptor::progress`] tell of other terms than when this was asked last?
+    pub fn take_completeness_changed(&mut self) -> bool {
+        let changed: Vec<bool> = self.committees.values_mut().map(Committee::take_completeness_changed).collect();
+        changed.contains(&true)
     }
 
     /// Before a batch goes to the store: what moved, and no more recent writes than there is room for.

@@ -38,8 +38,9 @@ pub struct Committee {
     /// Unsettled writes, and recent settled ones.
     kept: BTreeMap<u64, Kept>,
     kept_bytes: usize,
-    /// The numbers of the unsettled ones.
+    /// The numbers of the unsettled ones, and the same by key.
     unsettled: BTreeSet<u64>,
+    unsettled_by_key: BTreeMap<Key, BTreeSet<u64>>,
     /// Of the numbers up to here some were received, or made up for, and are not kept.
     gone: u64,
     /// Keys whose records catching up brought, of this term and not known here to be chosen, with their numbers.
@@ -47,6 +48,8 @@ pub struct Committee {
     /// Someone was promised more, somewhere in the sub-range.
     superseded: bool,
     progress_changed: bool,
+    /// What it tells others of being complete may have changed.
+    completeness_changed: bool,
 }
 
 impl Committee {
@@ -69,10 +72,12 @@ impl Committee {
             kept: BTreeMap::new(),
             kept_bytes: 0,
             unsettled: BTreeSet::new(),
+            unsettled_by_key: BTreeMap::new(),
             gone: 0,
             ahead: BTreeMap::new(),
             superseded: false,
             progress_changed: false,
+            completeness_changed: true,
         };
         for write in unsettled {
             committee.keep(write);
@@ -174,6 +179,7 @@ impl Committee {
         }
         self.received.insert(number.n);
         self.progress_changed = true;
+        self.completeness_changed |= self.head.base.as_ref().is_some_and(|base| number.n <= base.reproposed);
         if self.ahead.get(&write.key).is_some_and(|n| *n >= number.n) {
             self.gone = self.gone.max(number.n); // Held already, or what followed it.
             return true;
@@ -187,6 +193,7 @@ impl Committee {
     pub fn set_base(&mut self, base: Base, missing: Vec<KeyRange>, out: &mut Outbox) {
         self.head.base = Some(base);
         self.head.missing = missing;
+        self.completeness_changed = true;
         out.persist(Durable::Committee(self.head.clone()));
     }
 
@@ -200,6 +207,7 @@ impl Committee {
         let before = self.head.missing.len();
         self.head.missing.retain(|missing| *missing != piece);
         if self.head.missing.len() < before {
+            self.completeness_changed = true;
             out.persist(Durable::Committee(self.head.clone()));
         }
     }
@@ -208,6 +216,7 @@ impl Committee {
     pub fn unfill(&mut self, out: &mut Outbox) {
         let pieces = self.head.base.iter().flat_map(|base| base.pieces.iter().map(|(piece, _)| *piece));
         self.head.missing = pieces.collect();
+        self.completeness_changed = true;
         out.persist(Durable::Committee(self.head.clone()));
     }
 
@@ -218,6 +227,7 @@ impl Committee {
         self.ahead.retain(|_, n| *n > mark); // Nothing that they overtake is still to come.
         self.gone = self.gone.max(self.last_not_kept(last));
         self.progress_changed = true;
+        self.completeness_changed = true;
     }
 
     /// Everything up to `mark` is chosen: settles what is held of it.
@@ -225,6 +235,7 @@ impl Committee {
         if self.head.base.is_none() || self.chosen.is_some_and(|chosen| chosen >= mark) {
             return;
         }
+        self.completeness_changed |= self.chosen.is_none();
         self.chosen = Some(mark);
         self.progress_changed = true;
         self.ahead.retain(|_, n| *n > mark);
@@ -275,8 +286,11 @@ impl Committee {
         if number.term < self.head.ballot.term || self.unsettled.is_empty() {
             return;
         }
-        let older = |mine: &Write| mine.key == write.key && mine.record.number < write.record.number;
-        for n in self.unsettled_where(older) {
+        // A page of records brings thousands, and thousands may be unsettled.
+        let before = if number.term > self.head.ballot.term { u64::MAX } else { number.n };
+        let of_key = self.unsettled_by_key.get(&write.key);
+        let older: Vec<u64> = of_key.into_iter().flat_map(|numbers| numbers.range(..before)).copied().collect();
+        for n in older {
             self.void(n, out);
         }
     }
@@ -288,6 +302,7 @@ impl Committee {
     fn settle(&mut self, n: u64, table: &mut Table) {
         let kept = self.kept.get_mut(&n).expect("an unsettled write is kept");
         kept.settled = true;
+        forget(&mut self.unsettled_by_key, &kept.write.key, n);
         table.put(&kept.write.key, kept.write.record.clone());
         table.unpin(&kept.write.key, &kept.write.record);
     }
@@ -297,6 +312,7 @@ impl Committee {
         self.gone = self.gone.max(n);
         let kept = self.kept.remove(&n).expect("an unsettled write is kept");
         self.kept_bytes -= kept.write.record.bytes();
+        forget(&mut self.unsettled_by_key, &kept.write.key, n);
         out.persist(Durable::Void(kept.write));
     }
 
@@ -321,6 +337,11 @@ impl Committee {
             return None;
         }
         Some(behind().map(|(_, kept)| &kept.write).filter(move |write| piece.contains(write.key.point())))
+    }
+
+    /// Does it hold, or lack, more than when this was asked last?
+    pub fn take_completeness_changed(&mut self) -> bool {
+        core::mem::take(&mut self.completeness_changed)
     }
 
     /// Writes what moved to the store; at most once a batch.
@@ -356,6 +377,24 @@ impl Committee {
         let n = write.record.number.n;
         self.kept_bytes += write.record.bytes();
         self.unsettled.insert(n);
+        match self.unsettled_by_key.get_mut(&write.key) {
+            Some(numbers) => {
+                numbers.insert(n);
+            }
+            None => {
+                self.unsettled_by_key.insert(write.key.clone(), BTreeSet::from([n]));
+            }
+        }
         self.kept.insert(n, Kept { write, settled: false });
+    }
+}
+
+/// Takes one number of a key out of an index.
+fn forget(by_key: &mut BTreeMap<Key, BTreeSet<u64>>, key: &Key, n: u64) {
+    if let Some(numbers) = by_key.get_mut(key) {
+        numbers.remove(&n);
+        if numbers.is_empty() {
+            by_key.remove(key);
+        }
     }
 }

@@ -53,6 +53,8 @@ pub struct Log {
     round_seen: u64,
     /// Who leads, and when it was last heard saying so.
     leader: Option<(Ballot, Time)>,
+    /// Who knows something to be chosen that is not held here.
+    lacking: Option<NodeId>,
     /// Chosen entries not applied yet.
     chosen: BTreeMap<Slot, Entry>,
     /// Stand for election then.
@@ -70,6 +72,7 @@ impl Log {
             role: Role::Follower,
             round_seen,
             leader: None,
+            lacking: None,
             chosen: BTreeMap::new(),
             election_due: Time(0),
             next_attempt: 1,
@@ -116,6 +119,11 @@ impl Log {
     /// Has the leader something on its way?
     pub fn is_busy(&self) -> bool {
         !self.chosen.is_empty() || matches!(&self.role, Role::Leader(leadership) if leadership.is_busy())
+    }
+
+    /// Who should be asked for the state: something is chosen that this log does not hold. Said once.
+    pub fn take_lacking(&mut self) -> Option<NodeId> {
+        self.lacking.take()
     }
 
     /// The next entry to apply, if it is known to be chosen.
@@ -267,9 +275,7 @@ impl Log {
                         self.chosen.insert(slot, entry.clone());
                     }
                     _ => {
-                        if ballot.node != ctx.me {
-                            ctx.out.send(&[ballot.node], Message::AskState);
-                        }
+                        self.lacking = Some(ballot.node).filter(|leader| *leader != ctx.me);
                         return;
                     }
                 }
