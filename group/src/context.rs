@@ -3,6 +3,7 @@
 use overlay::NodeId;
 
 use crate::config::GroupConfig;
+use crate::nonsense::Dropped;
 use crate::outbox::Outbox;
 use crate::rng::Rng;
 use crate::state::GroupState;
@@ -22,6 +23,8 @@ pub struct Context<'a> {
     pub out: &'a mut Outbox,
     /// Chance.
     pub rng: &'a mut Rng,
+    /// What was dropped is counted here.
+    pub dropped: &'a mut Dropped,
 }
 
 impl Context<'_> {

@@ -17,6 +17,8 @@ use crate::time::Time;
 
 /// Newcomers that wait to be told of; more are asked to come again (their own repetition does that).
 const JOINERS_MAX: usize = 64;
+/// Learners at a time: each is told of every write, and is part of the group's state.
+const LEARNERS_MAX: usize = 32;
 /// A learner that is silent for so long is forgotten.
 const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -25,6 +27,8 @@ const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 pub struct Duties {
     /// The terms that this node last said it is complete for.
     told: Vec<Term>,
+    /// The terms that it speaks of are others now.
+    granted_anew: bool,
     progress: BTreeMap<NodeId, Progress>,
     joiners: BTreeMap<PeerKey, (Member, Time)>,
     addresses: BTreeMap<NodeId, Vec<String>>,
@@ -41,6 +45,7 @@ impl Duties {
     pub fn new(now: Time) -> Duties {
         Duties {
             told: Vec::new(),
+            granted_anew: true,
             progress: BTreeMap::new(),
             joiners: BTreeMap::new(),
             addresses: BTreeMap::new(),
@@ -62,6 +67,7 @@ impl Duties {
 
     /// Membership or division changed.
     pub fn on_change(&mut self, now: Time) {
+        self.granted_anew = true;
         self.changed = now;
     }
 
@@ -72,7 +78,7 @@ impl Duties {
     }
 
     /// Forgets who is gone.
-    fn keep(&mut self, nodes: &[NodeId]) {
+    pub fn keep(&mut self, nodes: &[NodeId]) {
         self.progress.retain(|node, _| nodes.contains(node));
         self.addresses.retain(|node, _| nodes.contains(node));
         self.learners_heard.retain(|node, _| nodes.contains(node));
@@ -119,7 +125,7 @@ impl Group {
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.out.send(&others, Message::Heartbeat(heartbeat));
         if self.vouching.is_none() {
-            self.send_progress();
+            self.send_progress(self.progress());
             self.tell_addresses();
         }
     }
@@ -137,18 +143,24 @@ impl Group {
 
     /// Says how far this node has come, where that has changed: newcomers and epochs wait for it.
     pub(crate) fn tell_progress(&mut self) {
-        let parts: Vec<_> = self.state.parts().collect();
-        let (complete, _) = self.acceptor.progress(self.state.epoch, &parts);
-        if self.duties.told != complete {
-            self.send_progress();
+        if self.vouching.is_some() || !(self.acceptor.take_completeness_changed() || self.duties.granted_anew) {
+            return;
+        }
+        self.duties.granted_anew = false;
+        let progress = self.progress();
+        if self.duties.told != progress.complete {
+            self.send_progress(progress);
         }
     }
 
-    fn send_progress(&mut self) {
+    fn progress(&self) -> Progress {
         let parts: Vec<_> = self.state.parts().collect();
         let (complete, marks) = self.acceptor.progress(self.state.epoch, &parts);
-        self.duties.told.clone_from(&complete);
-        let progress = Progress { applied: self.state.applied, complete, marks };
+        Progress { applied: self.state.applied, complete, marks }
+    }
+
+    fn send_progress(&mut self, progress: Progress) {
+        self.duties.told.clone_from(&progress.complete);
         let nodes = self.state.nodes();
         self.out.send_after(&nodes, Message::Progress(progress));
     }
@@ -158,8 +170,6 @@ impl Group {
         if !self.log.leads() || self.log.is_busy() {
             return;
         }
-        let audience = self.state.audience();
-        self.duties.keep(&audience);
         let entry = self
             .establish()
             .or_else(|| self.divide())
@@ -261,6 +271,9 @@ impl Group {
     }
 
     fn admit(&mut self) -> Option<Entry> {
+        if self.state.learners.len() >= LEARNERS_MAX {
+            return None; // Until some have become members, or are forgotten.
+        }
         let (_, (mut joiner, asked)) = self.duties.joiners.pop_first()?;
         if self.now.time.since(asked) > self.config.timing.suspicion() {
             return None; // It will ask again, if it still wants to.

@@ -8,24 +8,26 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use overlay::{IntervalMap, Key, KeyRange, NodeId, PeerKey, Point};
+use overlay::{IntervalMap, Key, NodeId, PeerKey, Point};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
-use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Pending, Primary, Seen};
+use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::duties::Duties;
-use crate::evaluate::{Live, evaluate};
-use crate::log::{Log, LogAcceptor};
-use crate::message::{ClientMessage, CommitteeMessage, LogMessage, Message, Operation, Outcome, Sender, Write};
+use crate::log::{AHEAD_MAX, Log, LogAcceptor};
+use crate::message::{CommitteeMessage, LogMessage, Message, Sender, Write};
+use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::number_set::NumberSet;
-use crate::op::{Limit, OpError, ReadMode, Refusal};
-use crate::outbox::{Attempt, CommitteeHead, Durable, GroupOutput, Outbox};
+use crate::op::{Limit, OpError, Refusal};
+use crate::operations::{RelaxedReads, Strays};
+use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
 use crate::pulse::Pulse;
 use crate::record::Record;
 use crate::rng::Rng;
 use crate::state::{Entry, GroupState};
-use crate::table::{Lookup, Table};
+use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::vouching::{Acknowledgements, Vouching};
 
@@ -65,9 +67,6 @@ impl Stored {
     }
 }
 
-/// Operations that wait for a record to be loaded before a relaxed read is answered.
-type RelaxedRead = (Attempt, Operation);
-
 /// One member, or learner, of one group. A copy of it is a member in the same situation, for searches through all schedules.
 #[derive(Clone)]
 pub struct Group {
@@ -82,20 +81,20 @@ pub struct Group {
     pub(crate) acceptor: Acceptor,
     pub(crate) table: Table,
     pub(crate) primaries: BTreeMap<TermBallot, Primary>,
-    /// What came to primaries that are over: a copy that comes later must not be said to have had no effect.
-    ended: BTreeMap<TermBallot, Seen>,
+    pub(crate) strays: Strays,
     pub(crate) duties: Duties,
     pub(crate) vouching: Option<Vouching>,
     pub(crate) acknowledgements: Acknowledgements,
     /// Terms up to this slot were granted to an earlier run of this process.
-    granted_before: Slot,
+    pub(crate) granted_before: Slot,
     pub(crate) heartbeat_due: Time,
     pub(crate) leaving: bool,
-    full: Option<Limit>,
+    pub(crate) full: Option<Limit>,
     failed: bool,
-    relaxed: Vec<RelaxedRead>,
+    pub(crate) relaxed: RelaxedReads,
     preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
+    pub(crate) dropped: Dropped,
     asked_state: Time,
     sent_state: BTreeMap<NodeId, Time>,
 }
@@ -110,11 +109,10 @@ macro_rules! context {
             config: &$group.config,
             out: &mut $group.out,
             rng: &mut $group.rng,
+            dropped: &mut $group.dropped,
         }
     };
 }
-pub(crate) use context;
-
 /// Lends what a primary works with.
 macro_rules! local {
     ($group:ident) => {
@@ -127,10 +125,10 @@ macro_rules! local {
     };
 }
 
+pub(crate) use {context, local};
+
 /// The token of the scan that fills the table at start.
 const PRELOAD: u64 = 0;
-/// Primaries that are over, of which it is remembered what came to them.
-const ENDED_MAX: usize = 64;
 /// How much of the store is read in one go then, in bytes.
 const PRELOAD_BYTES: usize = 1 << 20;
 
@@ -193,7 +191,7 @@ impl Group {
             pulse: Pulse::default(),
             acceptor,
             primaries: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            strays: Strays::default(),
             duties: Duties::new(now.time),
             vouching,
             acknowledgements: Acknowledgements::default(),
@@ -202,9 +200,10 @@ impl Group {
             leaving: false,
             full: None,
             failed: false,
-            relaxed: Vec::new(),
+            relaxed: RelaxedReads::default(),
             preloading: !whole,
             addresses: Vec::new(),
+            dropped: Dropped::default(),
             asked_state: Time(0),
             sent_state: BTreeMap::new(),
         }
@@ -248,6 +247,11 @@ impl Group {
     /// This node's primaries.
     pub fn primaries(&self) -> impl Iterator<Item = &Primary> {
         self.primaries.values()
+    }
+
+    /// What was dropped since the start, and why.
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
     }
 
     /// Is everything durable that this node has decided so far?
@@ -300,7 +304,7 @@ impl Group {
     pub fn set_now(&mut self, now: Now) {
         let slept = now.time.since(self.now.time).abs_diff(now.awake.since(self.now.awake));
         self.now = now;
-        let tolerated = core::time::Duration::from_millis(self.state.settings.lease_ms / 10);
+        let tolerated = Duration::from_millis(self.state.settings.lease_ms / 10);
         if slept > tolerated && !self.config.defects.has(Defect::LeaseSleeps) {
             for primary in self.primaries.values_mut() {
                 primary.drop_lease();
@@ -312,6 +316,10 @@ impl Group {
     pub fn on_message(&mut self, from: Sender, message: Message) {
         if from.node.peer == self.me.peer && from.node != self.me {
             return; // Another life of this very peer: a ghost.
+        }
+        if let Err(nonsense) = message.check(from.node) {
+            self.dropped.note(nonsense);
+            return;
         }
         self.pulse.on_message(from.node, self.now.time);
         match message {
@@ -360,22 +368,18 @@ impl Group {
             self.ask_state(from.node);
         }
         if from.epoch == self.state.epoch
-            && let Some(ballot) =
-                heartbeat.leads.filter(|ballot| ballot.node == from.node && ballot.round < Slot::MAX.0)
+            && let Some(ballot) = heartbeat.leads
             && self.vouching.is_none()
         {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
+            self.ask_what_is_lacking();
         }
         self.pulse.on_heartbeat(from.node, heartbeat, self.now);
         self.apply_chosen();
     }
 
     fn on_log_message(&mut self, from: NodeId, message: LogMessage) {
-        if self.vouching.is_some()
-            || !self.state.is_member(from)
-            || !self.state.is_member(self.me)
-            || !message.is_sound()
-        {
+        if self.vouching.is_some() || !self.state.is_member(from) || !self.state.is_member(self.me) {
             return;
         }
         self.acknowledgements.on_log(from, self.state.epoch, &message);
@@ -391,13 +395,18 @@ impl Group {
             message => message,
         };
         self.log.on_message(&mut context!(self), &self.pulse, from, message);
+        self.ask_what_is_lacking();
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
-        if self.vouching.is_some() || self.failed || !message.is_sound() {
+        if self.vouching.is_some() || self.failed {
             return;
         }
         let ballot = message.ballot();
+        if ballot.term.slot().0 > self.state.applied.0.saturating_add(AHEAD_MAX) {
+            self.dropped.note(Nonsense::Far);
+            return;
+        }
         if message.is_for_primary() {
             let range = self.acceptor.committee(ballot).map(Committee::range);
             self.acknowledgements.on_committee(from, range, &message);
@@ -425,95 +434,14 @@ impl Group {
         }
     }
 
-    fn on_client_message(&mut self, from: NodeId, message: ClientMessage) {
-        match message {
-            ClientMessage::Operate(operation) => self.operate(from, *operation),
-            ClientMessage::Outcome { attempt, outcome } => self.out.push(GroupOutput::Outcome(attempt, outcome)),
-        }
-    }
-
-    /// An operation of this node's clients, or of another's. It comes to one [`Outcome`].
-    pub fn operate(&mut self, origin: NodeId, operation: Operation) {
-        let attempt = Attempt { origin, attempt: operation.attempt };
-        if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
-            return self.read_relaxed(attempt, operation);
-        }
-        let primary = operation.ballot.and_then(|ballot| self.primaries.get_mut(&ballot));
-        let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
-            return self.refuse_attempt(attempt, &operation);
-        };
-        let patience = core::time::Duration::from_millis(u64::from(operation.patience_ms));
-        let pending = Pending {
-            attempt,
-            id: operation.id,
-            horizon: operation.horizon,
-            deadline: self.now.time + patience,
-            op: operation.op,
-            run: operation.run,
-            serial: operation.serial,
-            retired_below: operation.retired_below,
-            retired_except: operation.retired_except,
-        };
-        primary.submit(&mut context!(self), &mut local!(self), &operation.key, pending);
-    }
-
-    /// There is no such primary here: says so, unless there was one that may have executed this very attempt.
-    fn refuse_attempt(&mut self, attempt: Attempt, operation: &Operation) {
-        let mine = operation.ballot.filter(|ballot| ballot.node == self.me);
-        if let Some(ballot) = mine {
-            let seen = self.ended.get(&ballot).and_then(|ended| ended.get(&(attempt.origin, operation.run)));
-            if seen.is_some_and(|seen| seen.contains(operation.serial)) {
-                return; // A copy: the first one is answered.
-            }
-            let oldest = self.ended.first_key_value().map(|(ballot, _)| *ballot);
-            let forgotten = self.ended.len() >= ENDED_MAX && oldest.is_some_and(|oldest| ballot < oldest);
-            if ballot.term.slot() <= self.granted_before || forgotten {
-                return self.out.outcome(attempt, Outcome::Unknown);
-            }
-        }
-        self.out.outcome(attempt, Outcome::NotPrimary);
-    }
-
-    /// Lets go of primaries that are over.
-    fn drop_ended(&mut self) {
-        if !self.primaries.values().any(Primary::is_ended) {
-            return;
-        }
-        let (ended, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            core::mem::take(&mut self.primaries).into_iter().partition(|(_, primary)| primary.is_ended());
-        self.primaries = rest;
-        self.ended.extend(ended.into_iter().map(|(ballot, primary)| (ballot, primary.into_seen())));
-        while self.ended.len() > ENDED_MAX {
-            self.ended.pop_first();
-        }
-    }
-
     /// Says something to another node of the group.
     pub fn say(&mut self, to: NodeId, message: Message) {
         self.out.send(&[to], message);
     }
 
-    /// From this member's own chosen state, however old. A key with a deadline is the primary's affair.
-    fn read_relaxed(&mut self, attempt: Attempt, operation: Operation) {
-        match self.table.get(&operation.key, &mut self.out) {
-            Lookup::Loading => self.relaxed.push((attempt, operation)),
-            Lookup::Known(Some(record)) if record.deadline.is_some() => {
-                self.out.outcome(attempt, Outcome::NotPrimary);
-            }
-            Lookup::Known(record) => {
-                let live = record.and_then(|record| {
-                    Some(Live { value: record.value.clone()?, version: record.version, deadline: None })
-                });
-                let now = self.pulse.group_time(self.now);
-                let (_, answer) = evaluate(&operation.op, live.as_ref(), now, usize::MAX);
-                self.out.outcome(attempt, Outcome::Unchanged(answer));
-            }
-        }
-    }
-
     /// Where others can reach this node; told to the leader until the agreed state says the same.
     pub fn set_addresses(&mut self, addresses: Vec<alloc::string::String>) {
-        self.addresses = addresses;
+        self.addresses = acceptable(addresses);
         self.heartbeat_due = self.now.time;
     }
 
@@ -548,17 +476,7 @@ impl Group {
     pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
         self.table.on_loaded(key, record);
         self.acceptor.on_loaded(&mut context!(self), &mut self.table, key);
-        for primary in self.primaries.values_mut() {
-            if primary.range().contains(key.point()) {
-                primary.on_loaded(&mut context!(self), &mut local!(self), key);
-            }
-        }
-        let (ready, rest) = core::mem::take(&mut self.relaxed).into_iter().partition(|(_, op)| op.key == *key);
-        self.relaxed = rest;
-        let ready: Vec<RelaxedRead> = ready;
-        for (attempt, operation) in ready {
-            self.read_relaxed(attempt, operation);
-        }
+        self.go_on(key);
     }
 
     /// A page of records came from the store.
@@ -602,12 +520,12 @@ impl Group {
             self.apply_chosen();
             self.do_duties();
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
-            self.tell_progress();
         }
         for primary in self.primaries.values_mut() {
             primary.on_tick(&mut context!(self), &mut local!(self));
         }
         self.drop_ended();
+        self.forget_strays();
     }
 
     /// When [`Group::tick`] has something to do next.
@@ -652,6 +570,7 @@ impl Group {
             primary.flush(&mut context!(self));
         }
         self.acceptor.flush(&mut context!(self));
+        self.tell_progress();
         if self.table.evict() {
             // A page that was read before may be older than what was evicted.
             self.preloading = false;
@@ -708,24 +627,21 @@ impl Group {
             self.out.push(GroupOutput::Over("its group goes on without this life of it"));
             self.failed = true;
         }
+        self.acknowledgements.keep(&audience);
+        self.duties.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.pulse.watch(&others, self.now.time);
-        let parts: Vec<(KeyRange, TermBallot)> = self.state.parts().collect();
+        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
         for (ballot, primary) in &mut self.primaries {
-            if !parts.iter().any(|(_, current)| current == ballot) {
+            if !granted.contains(ballot) {
                 primary.end(&mut context!(self));
             }
         }
         self.drop_ended();
         if self.vouching.is_none() && !self.failed {
-            for (range, ballot) in parts {
-                let granted = ballot.term.slot() > self.granted_before;
-                if ballot.node == self.me && granted && !self.primaries.contains_key(&ballot) {
-                    let primary = Primary::begin(&mut context!(self), ballot, range);
-                    self.primaries.insert(ballot, primary);
-                }
-            }
+            self.begin_primaries();
         }
+        self.forget_strays();
         self.heartbeat_due = self.now.time;
         self.out.push(GroupOutput::Changed);
     }
@@ -750,6 +666,14 @@ impl Group {
         self.out.send(&[to], state);
     }
 
+    /// Something is chosen that this node's log does not hold.
+    fn ask_what_is_lacking(&mut self) {
+        if let Some(leader) = self.log.take_lacking() {
+            self.ask_state(leader);
+        }
+    }
+
+    /// Asks for the whole state, not with every message that shows that it is needed.
     fn ask_state(&mut self, of: NodeId) {
         if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
             self.asked_state = self.now.time;

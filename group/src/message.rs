@@ -12,7 +12,6 @@ use overlay::{Epoch, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Number, Slot, TermBallot};
-use crate::committee::CHAIN_LENGTH_MAX;
 use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
 use crate::state::{Entry, GroupState, Member};
@@ -417,58 +416,7 @@ pub struct Sender {
     pub epoch: Epoch,
 }
 
-impl LogMessage {
-    /// Are its numbers such as a log can come to? Nonsense is dropped.
-    pub fn is_sound(&self) -> bool {
-        let slots = |slot: &Slot| *slot < Slot::MAX;
-        let rounds = |ballot: &Ballot| ballot.round < Slot::MAX.0;
-        match self {
-            LogMessage::AskPromise { .. } | LogMessage::WouldPromise { .. } => true,
-            LogMessage::Prepare { ballot, applied } => rounds(ballot) && slots(applied),
-            LogMessage::Promise { ballot, accepted, .. } => {
-                rounds(ballot) && accepted.iter().all(|(slot, ballot, _)| slots(slot) && rounds(ballot))
-            }
-            LogMessage::Accept { ballot, entries, chosen } => {
-                rounds(ballot) && slots(chosen) && entries.iter().all(|(slot, _)| slots(slot))
-            }
-            LogMessage::Accepted { ballot, slots: accepted } => rounds(ballot) && accepted.iter().all(slots),
-            LogMessage::Refused { ballot, promised } => rounds(ballot) && rounds(promised),
-        }
-    }
-}
-
 impl CommitteeMessage {
-    /// Are its numbers such as a primary can come to, and do its writes fit its ballot? Nonsense is dropped.
-    pub fn is_sound(&self) -> bool {
-        let fits = |n: u64| n < Slot::MAX.0;
-        let marks = |mark: &Option<u64>| mark.is_none_or(fits);
-        let written = |write: &Write| write.record.number.n > 0 && fits(write.record.number.n);
-        match self {
-            CommitteeMessage::Accept { ballot, chosen, writes } => {
-                let own = |write: &Write| written(write) && write.record.number.term == ballot.term;
-                marks(chosen) && writes.iter().all(own)
-            }
-            CommitteeMessage::Base { base, chosen, .. } => {
-                let known = |(_, chain): &(KeyRange, Chain)| {
-                    chain.len() <= CHAIN_LENGTH_MAX && chain.iter().all(|(_, mark)| fits(*mark))
-                };
-                marks(chosen) && fits(base.reproposed) && base.pieces.iter().all(known)
-            }
-            CommitteeMessage::Promise { committees, unsettled, .. } => {
-                let reported = |report: &CommitteeReport| marks(&report.chosen);
-                committees.iter().all(reported) && unsettled.iter().all(written)
-            }
-            CommitteeMessage::Accepted { numbers, .. } => numbers.iter().all(|(_, last)| fits(*last)),
-            CommitteeMessage::Confirm { chosen, .. } => marks(chosen),
-            CommitteeMessage::AskSince { since, .. } => fits(since.n),
-            CommitteeMessage::Since { writes, up_to, .. } => {
-                writes.iter().all(written) && up_to.is_none_or(|up_to| fits(up_to.n))
-            }
-            CommitteeMessage::Compared { writes, mark, .. } => writes.iter().all(written) && fits(*mark),
-            _ => true,
-        }
-    }
-
     /// The ballot it speaks of.
     pub fn ballot(&self) -> TermBallot {
         match self {

@@ -27,11 +27,12 @@ pub enum Durable {
     LogAccepted(Slot, Ballot, Entry),
     /// Forget accepted entries up to this slot, or all.
     LogForget(Option<Slot>),
-    /// What was promised to primaries; replaces the last map.
+    /// What was promised to primaries; replaces the last map. About 75 bytes for each primary, once for each takeover.
     Promises(IntervalMap<Option<TermBallot>>),
     /// What stays as it is of a committee; replaces the last one of this ballot.
     Committee(CommitteeHead),
-    /// What moves of a committee; replaces the last one of this ballot.
+    /// What moves of a committee; replaces the last one of this ballot. With each batch, 18 bytes at a million writes
+    /// (however many are in flight: they come in order), and 6 more for each gap that a lost message left.
     CommitteeProgress(TermBallot, NumberSet, Option<u64>),
     /// Forget a committee.
     CommitteeForget(TermBallot),

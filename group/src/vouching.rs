@@ -19,6 +19,9 @@ const LINGER: Duration = Duration::from_millis(700);
 /// Committees remembered of each node.
 const COMMITTEES_MAX: usize = 32;
 
+/// Nodes that are no longer told anything, and still remembered. Older lives of a peer go first.
+const GONE_MAX: usize = 64;
+
 /// Others being asked.
 #[derive(Clone, Debug)]
 pub struct Vouching {
@@ -77,6 +80,15 @@ impl Acknowledgements {
         entry.1 = entry.1.max(last);
         if known.committees.len() > COMMITTEES_MAX {
             known.committees.pop_first();
+        }
+    }
+
+    /// Forgets who is gone, beyond some that may still ask: a node that is told nothing vouches for itself, but only in
+    /// an epoch that is over for the others.
+    pub fn keep(&mut self, audience: &[NodeId]) {
+        let gone: Vec<NodeId> = self.by_node.keys().copied().filter(|node| !audience.contains(node)).collect();
+        for node in gone.iter().take(gone.len().saturating_sub(GONE_MAX)) {
+            self.by_node.remove(node);
         }
     }
 
@@ -142,5 +154,28 @@ impl Group {
     pub(crate) fn failed_with(&mut self, why: &'static str) {
         self.on_store_failed();
         self.out.push(GroupOutput::Over(why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlay::{Incarnation, PeerKey};
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_nodes_that_are_gone_is_bounded() {
+        let node = |incarnation| NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(incarnation) };
+        let mut known = Acknowledgements::default();
+        for incarnation in 0..1000 {
+            let ballot = Ballot { round: 7, node: node(incarnation) };
+            let promise = LogMessage::Promise { ballot, state: None, accepted: Vec::new() };
+            known.on_log(node(incarnation), Epoch(1), &promise);
+        }
+        known.keep(&[node(3), node(999)]);
+        assert_eq!(known.by_node.len(), GONE_MAX + 2);
+        assert!(known.vouch(node(3), Slot(1), Epoch(1)).promised.is_some(), "it is still told everything");
+        assert!(known.vouch(node(998), Slot(1), Epoch(1)).promised.is_some(), "the last to go");
+        assert!(known.vouch(node(4), Slot(1), Epoch(1)).promised.is_none());
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The names and the nesting are a contract with scripts; fields may be added, none may go.
 
+use std::collections::BTreeMap;
+
 use overlay::{Key, KeyRange, Point};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +54,9 @@ pub struct GroupStatus {
     pub bytes: u64,
     /// Client operations a second, lately.
     pub ops_per_s: f64,
+    /// Messages of members that were dropped since the start, by reason.
+    #[serde(default)]
+    pub dropped: BTreeMap<String, u64>,
 }
 
 /// An arc of the ring. `start == end` is the whole ring.

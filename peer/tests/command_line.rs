@@ -191,6 +191,7 @@ fn http_pages() {
         "scatter_ready 1",
         "scatter_uptime_seconds ",
         "scatter_groups 1",
+        "scatter_group_messages_dropped_total{group=\"77777777777777777777777777777777\",reason=\"far\"} 2",
         "scatter_resp_clients ",
         "scatter_resp_latency_seconds_bucket",
         "# EOF",

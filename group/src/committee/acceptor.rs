@@ -5,7 +5,7 @@
 //! - A base is accepted after all that it re-proposes, or once it is known to be chosen.
 //! - Unsettled writes belong to the newest base's committee or to younger ones: an accepted base settles all older ones.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
@@ -18,13 +18,38 @@ use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{Base, CommitteeMessage, CommitteeReport, Message, Vouch, Write};
+use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput};
 use crate::table::{Lookup, Table};
 use crate::time::Time;
 
+/// Questions for records that wait for the store. A primary asks for a key at a time of each client that waits.
+const ASKED_MAX: usize = 1 << 12;
+/// Committees at most, and intervals of promises. A group has one committee for each primary and some that are not
+/// settled yet; who names more makes them up. At the limit nothing new is promised.
+const COMMITTEES_MAX: usize = 1 << 10;
+const INTERVALS_MAX: usize = 1 << 12;
 /// Committees that nobody needs any more are kept for members that lag, up to so many.
 const CLOSED_MAX: usize = 16;
+
+/// Bases that were asked for, and when: not with every message that rests on one.
+#[derive(Clone, Debug, Default)]
+struct AskedBases(BTreeMap<TermBallot, Time>);
+
+impl AskedBases {
+    fn ask(&mut self, ctx: &mut Context<'_>, of: NodeId, ballot: TermBallot) {
+        let asked = self.0.get(&ballot).copied();
+        if asked.is_some_and(|asked| ctx.now.time.since(asked) < ctx.config.timing.resend / 10) {
+            return;
+        }
+        if self.0.len() >= COMMITTEES_MAX {
+            self.0.clear(); // Some are asked for once too often.
+        }
+        self.0.insert(ballot, ctx.now.time);
+        ctx.out.send(&[of], Message::Committee(CommitteeMessage::AskBase { ballot }));
+    }
+}
 
 /// One node's acceptor in all committees.
 #[derive(Clone, Debug)]
@@ -37,8 +62,9 @@ pub struct Acceptor {
     /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
     quiet_until: Time,
     pub(super) catch_up: CatchUp,
+    asked_bases: AskedBases,
     /// Keys whose record was asked for by a primary and is being loaded.
-    asked: Vec<(NodeId, TermBallot, Key)>,
+    asked: BTreeSet<(Key, NodeId, TermBallot)>,
 }
 
 impl Acceptor {
@@ -51,7 +77,8 @@ impl Acceptor {
             grants: Grants::default(),
             quiet_until,
             catch_up: CatchUp::default(),
-            asked: Vec::new(),
+            asked_bases: AskedBases::default(),
+            asked: BTreeSet::new(),
         }
     }
 
@@ -140,6 +167,9 @@ impl Acceptor {
         if ctx.state.settings.leases && ctx.now.time < self.quiet_until {
             return; // It may have granted a lease in its last life (PITFALLS 16).
         }
+        if let Err(why) = self.admit(ctx, ballot, range) {
+            return ctx.dropped.note(why);
+        }
         if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
             ctx.out.send(&[from], refused(ballot, promised));
             return;
@@ -172,6 +202,30 @@ impl Acceptor {
             };
             ctx.out.send_after(&[from], Message::Committee(message));
         }
+    }
+
+    /// Is this the sub-range of that ballot, as far as this node knows, and is there room for its committee? A term has
+    /// one sub-range and one primary.
+    fn admit(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Result<(), Nonsense> {
+        if let Some(known) = self.committees.get(&ballot) {
+            return if known.range() == range { Ok(()) } else { Err(Nonsense::Misplaced) };
+        }
+        let mut parts = ctx.state.parts();
+        let fits = match parts.find(|(_, known)| known.term == ballot.term) {
+            Some((part, known)) => part == range && known.node == ballot.node,
+            None => ctx.state.range.contains_range(range), // It may be ahead of this node.
+        };
+        if !fits {
+            return Err(Nonsense::Misplaced);
+        }
+        if !self.has_room() {
+            self.drop_closed(ctx);
+        }
+        if self.has_room() { Ok(()) } else { Err(Nonsense::NoRoom) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.committees.len() < COMMITTEES_MAX && self.promises.len() < INTERVALS_MAX
     }
 
     /// Raises the promise of a range, which holds nothing higher.
@@ -219,7 +273,7 @@ impl Acceptor {
         writes: Vec<Write>,
     ) {
         let Some(committee) = self.committees.get_mut(&ballot) else {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
             return;
         };
         if committee.is_superseded() && !ctx.config.defects.has(Defect::PromiseIgnored) {
@@ -236,17 +290,22 @@ impl Acceptor {
         for write in writes {
             let n = write.record.number.n;
             if !committee.range().contains(write.key.point()) {
-                continue; // Nonsense.
+                ctx.dropped.note(Nonsense::Misplaced);
+                continue;
             }
             if lacks_base {
                 break;
+            }
+            if !committee.has_room_for(n) {
+                ctx.dropped.note(Nonsense::NoRoom);
+                continue;
             }
             if committee.accept(write, ctx.out) {
                 accepted.insert(n);
             }
         }
         if lacks_base {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
         }
         if let Some(mark) = chosen {
             committee.settle_up_to(mark, table, ctx.out);
@@ -272,6 +331,9 @@ impl Acceptor {
         chosen: Option<u64>,
     ) {
         let range = base.range;
+        if let Err(why) = self.admit(ctx, ballot, range) {
+            return ctx.dropped.note(why);
+        }
         if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
             ctx.out.send(&[from], refused(ballot, promised));
             return;
@@ -370,7 +432,7 @@ impl Acceptor {
         chosen: Option<u64>,
     ) {
         let Some(committee) = self.committees.get_mut(&ballot) else {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
             return;
         };
         if committee.is_superseded() {
@@ -381,7 +443,7 @@ impl Acceptor {
         }
         if let Some(mark) = chosen {
             if committee.base().is_none() {
-                ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+                self.asked_bases.ask(ctx, from, ballot);
             }
             committee.settle_up_to(mark, table, ctx.out);
         }
@@ -395,7 +457,7 @@ impl Acceptor {
     /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
     fn on_ask_record(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ballot: TermBallot, key: Key) {
         let Some(committee) = self.committees.get(&ballot) else {
-            ctx.out.send(&[from], Message::Committee(CommitteeMessage::AskBase { ballot }));
+            self.asked_bases.ask(ctx, from, ballot);
             return;
         };
         if committee.is_superseded() {
@@ -412,20 +474,21 @@ impl Acceptor {
                 // What it rests on may not be durable yet.
                 ctx.out.send_after(&[from], Message::Committee(message));
             }
+            // It will ask again.
+            Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Nonsense::NoRoom),
             Lookup::Loading => {
-                if !self.asked.iter().any(|(node, b, k)| *node == from && *b == ballot && *k == key) {
-                    self.asked.push((from, ballot, key));
-                }
+                self.asked.insert((key, from, ballot));
             }
         }
     }
 
     /// A record was loaded: answers who asked for it.
     pub fn on_loaded(&mut self, ctx: &mut Context<'_>, table: &mut Table, key: &Key) {
-        let (asked, rest) = core::mem::take(&mut self.asked).into_iter().partition(|(_, _, asked)| asked == key);
-        self.asked = rest;
-        let asked: Vec<_> = asked;
-        for (from, ballot, key) in asked {
+        let first = |(asked, ..): &(Key, NodeId, TermBallot)| asked == key;
+        let asked: Vec<_> = self.asked.iter().filter(|asked| first(asked)).cloned().collect();
+        for asked in asked {
+            self.asked.remove(&asked);
+            let (key, from, ballot) = asked;
             self.on_ask_record(ctx, table, from, ballot, key);
         }
         self.install_deferred(ctx, table);
@@ -472,6 +535,12 @@ impl Acceptor {
             committees.iter().filter(complete).map(|committee| committee.ballot().term).collect(),
             committees.iter().map(|c| (c.ballot().term, c.chosen().unwrap_or(0).min(c.received().mark()))).collect(),
         )
+    }
+
+    /// May [`Acceptor::progress`] tell of other terms than when this was asked last?
+    pub fn take_completeness_changed(&mut self) -> bool {
+        let changed: Vec<bool> = self.committees.values_mut().map(Committee::take_completeness_changed).collect();
+        changed.contains(&true)
     }
 
     /// Before a batch goes to the store: what moved, and no more recent writes than there is room for.

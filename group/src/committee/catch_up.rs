@@ -15,6 +15,7 @@ use super::window::Committee;
 use crate::ballot::{Number, TermBallot};
 use crate::context::Context;
 use crate::message::{CommitteeMessage, Message, Write};
+use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
 use crate::table::Table;
@@ -22,6 +23,9 @@ use crate::time::Time;
 
 /// Keys listed in one page of a scan.
 const PAGE_KEYS_MAX: usize = 2000;
+
+/// Pages of the store being read at one time: each holds a question in memory.
+const SCANS_MAX: usize = 64;
 
 /// Where the current piece stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -364,6 +368,10 @@ impl Acceptor {
         {
             return;
         }
+        if self.has_enough(ballot) {
+            return ctx.dropped.note(Nonsense::NoRoom);
+        }
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         let Some(up_to) = up_to else {
             // The window does not reach: clocks have to be compared, for a gap of numbers those of everything.
             job.stage = Stage::Compare(None);
@@ -401,13 +409,15 @@ impl Acceptor {
     ) {
         let Some(committee) = self.committee(ballot).filter(|committee| committee.base().is_some()) else { return };
         if !ordered(&held, after.as_ref(), until.as_ref()) {
-            return;
+            return ctx.dropped.note(Nonsense::Malformed);
         }
         let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
         let ask = Ask { ballot, piece, after, held, until, mark };
         if table.is_whole() {
             self.answer_compare(ctx, from, &ask, table.scan(piece, ask.after.as_ref()), false);
-        } else if self.catch_up.scans.len() < 64 {
+        } else if self.catch_up.scans.len() >= SCANS_MAX {
+            ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
+        } else {
             let first = ask.after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
             let token = self.catch_up.begin_scan(ScanUse::Theirs { from, ask });
             ctx.out.push_behind(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
@@ -480,6 +490,10 @@ impl Acceptor {
         if job.then.is_some() || job.source != from || job.pieces.last() != Some(&piece) || !asked_until(&job.stage) {
             return;
         }
+        if self.has_enough(ballot) {
+            return ctx.dropped.note(Nonsense::NoRoom);
+        }
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         if after.is_none() {
             job.answered.clear();
             job.all_complete = true;
@@ -537,6 +551,11 @@ impl Acceptor {
                 None => {}
             }
         }
+    }
+
+    /// Must the primary's next word be waited for before more is taken? Pages are asked for again.
+    fn has_enough(&self, ballot: TermBallot) -> bool {
+        self.committee(ballot).is_some_and(Committee::is_ahead_enough)
     }
 
     fn piece_done(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {

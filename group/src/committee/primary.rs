@@ -14,11 +14,13 @@ use overlay::{Key, KeyRange, NodeId};
 
 use super::acceptor::Acceptor;
 use super::reads::{QuorumRead, Reads};
+use super::seen::{Arrival, Name, Seen};
 use super::takeover::Takeover;
 use super::writes::InFlight;
 use crate::ballot::TermBallot;
 use crate::context::Context;
 use crate::message::{Base, CommitteeMessage, Message, Outcome, Write};
+use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::op::{Limit, Op, OpError, Refusal};
 use crate::outbox::Attempt;
@@ -62,6 +64,10 @@ pub struct Pending {
 }
 
 impl Pending {
+    pub(super) fn name(&self) -> Name {
+        Name { origin: self.attempt.origin, run: self.run, serial: self.serial, horizon: self.horizon }
+    }
+
     /// Will this operation never be sent again, by what the origin of this one says?
     pub(super) fn retires(&self, id: &OpId) -> bool {
         match id {
@@ -85,12 +91,6 @@ pub(super) struct KeyQueue {
     pub(super) expire: bool,
 }
 
-/// Attempts of one origin that may be outstanding behind one that came.
-const GAPS_MAX: usize = 4096;
-
-/// Attempts that came to a primary, by their origin and its run.
-pub type Seen = BTreeMap<(NodeId, u64), NumberSet>;
-
 /// What a primary does.
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
@@ -113,6 +113,8 @@ pub struct PrimaryCounts {
     pub in_flight: usize,
     /// Its lease ends then.
     pub lease_until: Time,
+    /// Leases of older primaries that it waits for.
+    pub older_leases: usize,
 }
 
 /// The primary of one sub-range.
@@ -147,8 +149,8 @@ pub struct Primary {
 }
 
 impl Primary {
-    /// Begins to take over; see the module's text in [`super`].
-    pub fn begin(ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Primary {
+    /// Begins to take over; see the module's text in [`super`]. What was `seen` came before, and was refused.
+    pub fn begin(ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange, seen: Seen) -> Primary {
         let mut primary = Primary {
             ballot,
             range,
@@ -166,7 +168,7 @@ impl Primary {
             reads: Reads::default(),
             quorum_reads: BTreeMap::new(),
             known: BTreeSet::new(),
-            seen: BTreeMap::new(),
+            seen,
             sweep: None,
             swept: ctx.now.time,
         };
@@ -201,6 +203,10 @@ impl Primary {
             waiting: self.waiting,
             in_flight: self.in_flight.len(),
             lease_until: self.reads.lease_until,
+            older_leases: match &self.phase {
+                Phase::TakingOver(takeover) => takeover.leases_held(),
+                Phase::Serving | Phase::Ended => 0,
+            },
         }
     }
 
@@ -228,14 +234,16 @@ impl Primary {
 
     /// An operation for a key of the sub-range. It is answered, whatever happens.
     pub fn submit(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: Pending) {
-        if !self.is_first(&pending) {
-            return; // A copy: the first one is answered.
+        match self.seen.arrive(pending.name(), ctx.now.time) {
+            Arrival::First => {}
+            Arrival::Copy => return, // The first one is answered.
+            Arrival::NoRoom => return ctx.dropped.note(Nonsense::NoRoom),
         }
         if self.is_ended() {
             ctx.out.outcome(pending.attempt, Outcome::NotPrimary);
             return;
         }
-        if self.waiting >= ctx.config.waiting_max {
+        if self.waiting + self.reads.waiting() >= ctx.config.waiting_max {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
             return;
         }
@@ -268,6 +276,7 @@ impl Primary {
             Phase::Ended => {}
         }
         self.drop_overdue(ctx);
+        self.seen.forget(ctx.state.horizon, ctx.now.time);
     }
 
     /// When [`Primary::on_tick`] or [`Primary::flush`] has something to do next.
@@ -330,17 +339,6 @@ impl Primary {
     /// The attempts that it has seen, to be told from copies of them when it is over.
     pub fn into_seen(self) -> Seen {
         self.seen
-    }
-
-    fn is_first(&mut self, pending: &Pending) -> bool {
-        let seen = self.seen.entry((pending.attempt.origin, pending.run)).or_default();
-        let first = seen.insert(pending.serial);
-        if seen.gaps() > GAPS_MAX {
-            // What never came by now will not be taken any more: its origin hears nothing, and asks anew.
-            let mark = seen.last().saturating_sub(GAPS_MAX as u64);
-            seen.insert_range(1, mark);
-        }
-        first
     }
 
     fn drop_overdue(&mut self, ctx: &mut Context<'_>) {

@@ -24,6 +24,9 @@ use crate::time::Time;
 /// Rounds under way at most; what is asked meanwhile goes into the next one.
 const ROUNDS_MAX: usize = 4;
 
+/// Keys known by quorum reads that are remembered, until this node holds everything itself.
+const KNOWN_MAX: usize = 1 << 16;
+
 /// One attempt to have the ballot confirmed.
 #[derive(Clone, Debug)]
 struct Round {
@@ -58,6 +61,11 @@ impl Reads {
     /// A read is answered once the ballot is confirmed by a round that is sent after this.
     pub(super) fn register(&mut self, attempt: Attempt, outcome: Outcome) {
         self.registered.push((attempt, outcome));
+    }
+
+    /// How many wait for a round.
+    pub(super) fn waiting(&self) -> usize {
+        self.registered.len() + self.rounds.iter().map(|round| round.reads.len()).sum::<usize>()
     }
 
     /// All that waits.
@@ -240,6 +248,9 @@ impl Primary {
             if 1 + answers.count() < ctx.state.quorum() {
                 self.repropose(ctx, &key, &newest);
             }
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear(); // They are asked for again.
         }
         self.known.insert(key.clone());
         self.run(ctx, local, &key);

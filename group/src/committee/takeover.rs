@@ -8,11 +8,13 @@ use overlay::{Key, KeyRange, NodeId};
 
 use super::catch_up::covers_quorums;
 use super::chain;
+use super::leases::granters_length;
 use super::primary::{Local, Phase, Primary, renumbered};
 use crate::ballot::{Number, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Write};
+use crate::nonsense::Nonsense;
 use crate::time::Time;
 
 /// One acceptor's promise, as far as its parts have come.
@@ -31,19 +33,25 @@ pub(super) struct Takeover {
     promises: BTreeMap<NodeId, PromiseParts>,
     /// Who has promised completely.
     promised: BTreeSet<NodeId>,
-    /// Older primaries' leases, and when they are over at the latest.
-    leases: Vec<(TermBallot, Time)>,
+    /// Older primaries' leases by who granted them, and when they are over at the latest. What a member says later stands
+    /// for what it said before: since its promise it has granted nothing that matters here.
+    leases: BTreeMap<NodeId, Vec<(TermBallot, Time)>>,
     sent: Time,
 }
 
 impl Takeover {
     pub(super) fn new(now: Time) -> Takeover {
-        Takeover { promises: BTreeMap::new(), promised: BTreeSet::new(), leases: Vec::new(), sent: now }
+        Takeover { promises: BTreeMap::new(), promised: BTreeSet::new(), leases: BTreeMap::new(), sent: now }
+    }
+
+    /// How many older leases it knows of.
+    pub(super) fn leases_held(&self) -> usize {
+        self.leases.values().map(Vec::len).sum()
     }
 
     /// When the last older lease is over. A holder that promised has given its lease up.
     fn leases_over(&self) -> Time {
-        let held = self.leases.iter().filter(|(ballot, _)| !self.promised.contains(&ballot.node));
+        let held = self.leases.values().flatten().filter(|(ballot, _)| !self.promised.contains(&ballot.node));
         held.map(|(_, until)| *until).max().unwrap_or(Time(0))
     }
 }
@@ -70,13 +78,18 @@ impl Primary {
         leases: Vec<(TermBallot, u64)>,
     ) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
-        if !ctx.config.defects.has(Defect::LeaseFromReply) {
+        if unsettled.iter().any(|write| !self.range.contains(write.key.point())) {
+            return ctx.dropped.note(Nonsense::Misplaced);
+        }
+        if part == 0 && !ctx.config.defects.has(Defect::LeaseFromReply) {
             // What is left on the granter's clock may take a little longer on this one.
             let drift = u64::from(ctx.state.settings.drift_per_mille);
-            let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms * (1000 + drift));
-            takeover.leases.extend(leases.into_iter().map(|(ballot, left)| (ballot, until(left))));
+            let longest = granters_length(&ctx.state.settings).as_millis() as u64 + 1;
+            let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms.min(longest) * (1000 + drift));
+            let leases = leases.into_iter().map(|(ballot, left)| (ballot, until(left))).collect();
+            takeover.leases.insert(from, leases);
         }
-        if takeover.promised.contains(&from) || part >= parts {
+        if takeover.promised.contains(&from) {
             return;
         }
         let promise = takeover.promises.entry(from).or_default();

@@ -14,6 +14,13 @@ use crate::table::Table;
 /// The most recent writes kept for others, whatever their size.
 const WINDOW_LENGTH_MAX: usize = 1 << 16;
 
+/// Gaps in the numbers received. Each lost message leaves one, until catching up fills it; and all of them are stored
+/// with every batch.
+const GAPS_MAX: usize = 1 << 12;
+/// Keys whose records came ahead of what is known to be chosen; with more, no page of records is taken until the
+/// primary has said how far its writes are chosen.
+const AHEAD_KEYS_MAX: usize = 1 << 16;
+
 #[derive(Clone, Debug)]
 struct Kept {
     write: Write,
@@ -31,8 +38,9 @@ pub struct Committee {
     /// Unsettled writes, and recent settled ones.
     kept: BTreeMap<u64, Kept>,
     kept_bytes: usize,
-    /// The numbers of the unsettled ones.
+    /// The numbers of the unsettled ones, and the same by key.
     unsettled: BTreeSet<u64>,
+    unsettled_by_key: BTreeMap<Key, BTreeSet<u64>>,
     /// Of the numbers up to here some were received, or made up for, and are not kept.
     gone: u64,
     /// Keys whose records catching up brought, of this term and not known here to be chosen, with their numbers.
@@ -40,6 +48,8 @@ pub struct Committee {
     /// Someone was promised more, somewhere in the sub-range.
     superseded: bool,
     progress_changed: bool,
+    /// What it tells others of being complete may have changed.
+    completeness_changed: bool,
 }
 
 impl Committee {
@@ -62,10 +72,12 @@ impl Committee {
             kept: BTreeMap::new(),
             kept_bytes: 0,
             unsettled: BTreeSet::new(),
+            unsettled_by_key: BTreeMap::new(),
             gone: 0,
             ahead: BTreeMap::new(),
             superseded: false,
             progress_changed: false,
+            completeness_changed: true,
         };
         for write in unsettled {
             committee.keep(write);
@@ -135,6 +147,17 @@ impl Committee {
         self.head.base.is_some() && !self.head.missing.iter().any(|missing| missing.overlaps(piece))
     }
 
+    /// Can it be remembered that this number was received? What is in order always can, and what fills a gap; and a
+    /// takeover's re-proposals are all there is to come.
+    pub fn has_room_for(&self, n: u64) -> bool {
+        self.head.base.is_none() || n <= self.received.last() + 1 || self.received.gaps() < GAPS_MAX
+    }
+
+    /// Are so many records ahead of what is known to be chosen that no more can be noted?
+    pub fn is_ahead_enough(&self) -> bool {
+        self.ahead.len() >= AHEAD_KEYS_MAX
+    }
+
     /// A write of this committee: kept if it is new and not known to be chosen already.
     ///
     /// A late one that is known to be chosen is left to catching up, which can tell whether it was overtaken. True if the
@@ -156,6 +179,7 @@ impl Committee {
         }
         self.received.insert(number.n);
         self.progress_changed = true;
+        self.completeness_changed |= self.head.base.as_ref().is_some_and(|base| number.n <= base.reproposed);
         if self.ahead.get(&write.key).is_some_and(|n| *n >= number.n) {
             self.gone = self.gone.max(number.n); // Held already, or what followed it.
             return true;
@@ -169,6 +193,7 @@ impl Committee {
     pub fn set_base(&mut self, base: Base, missing: Vec<KeyRange>, out: &mut Outbox) {
         self.head.base = Some(base);
         self.head.missing = missing;
+        self.completeness_changed = true;
         out.persist(Durable::Committee(self.head.clone()));
     }
 
@@ -182,6 +207,7 @@ impl Committee {
         let before = self.head.missing.len();
         self.head.missing.retain(|missing| *missing != piece);
         if self.head.missing.len() < before {
+            self.completeness_changed = true;
             out.persist(Durable::Committee(self.head.clone()));
         }
     }
@@ -190,14 +216,18 @@ impl Committee {
     pub fn unfill(&mut self, out: &mut Outbox) {
         let pieces = self.head.base.iter().flat_map(|base| base.pieces.iter().map(|(piece, _)| *piece));
         self.head.missing = pieces.collect();
+        self.completeness_changed = true;
         out.persist(Durable::Committee(self.head.clone()));
     }
 
     /// These numbers are made up for.
     pub fn make_up(&mut self, first: u64, last: u64) {
         self.received.insert_range(first, last);
+        let mark = self.received.mark();
+        self.ahead.retain(|_, n| *n > mark); // Nothing that they overtake is still to come.
         self.gone = self.gone.max(self.last_not_kept(last));
         self.progress_changed = true;
+        self.completeness_changed = true;
     }
 
     /// Everything up to `mark` is chosen: settles what is held of it.
@@ -205,6 +235,7 @@ impl Committee {
         if self.head.base.is_none() || self.chosen.is_some_and(|chosen| chosen >= mark) {
             return;
         }
+        self.completeness_changed |= self.chosen.is_none();
         self.chosen = Some(mark);
         self.progress_changed = true;
         self.ahead.retain(|_, n| *n > mark);
@@ -255,8 +286,11 @@ impl Committee {
         if number.term < self.head.ballot.term || self.unsettled.is_empty() {
             return;
         }
-        let older = |mine: &Write| mine.key == write.key && mine.record.number < write.record.number;
-        for n in self.unsettled_where(older) {
+        // A page of records brings thousands, and thousands may be unsettled.
+        let before = if number.term > self.head.ballot.term { u64::MAX } else { number.n };
+        let of_key = self.unsettled_by_key.get(&write.key);
+        let older: Vec<u64> = of_key.into_iter().flat_map(|numbers| numbers.range(..before)).copied().collect();
+        for n in older {
             self.void(n, out);
         }
     }
@@ -268,6 +302,7 @@ impl Committee {
     fn settle(&mut self, n: u64, table: &mut Table) {
         let kept = self.kept.get_mut(&n).expect("an unsettled write is kept");
         kept.settled = true;
+        forget(&mut self.unsettled_by_key, &kept.write.key, n);
         table.put(&kept.write.key, kept.write.record.clone());
         table.unpin(&kept.write.key, &kept.write.record);
     }
@@ -277,6 +312,7 @@ impl Committee {
         self.gone = self.gone.max(n);
         let kept = self.kept.remove(&n).expect("an unsettled write is kept");
         self.kept_bytes -= kept.write.record.bytes();
+        forget(&mut self.unsettled_by_key, &kept.write.key, n);
         out.persist(Durable::Void(kept.write));
     }
 
@@ -301,6 +337,11 @@ impl Committee {
             return None;
         }
         Some(behind().map(|(_, kept)| &kept.write).filter(move |write| piece.contains(write.key.point())))
+    }
+
+    /// Does it hold, or lack, more than when this was asked last?
+    pub fn take_completeness_changed(&mut self) -> bool {
+        core::mem::take(&mut self.completeness_changed)
     }
 
     /// Writes what moved to the store; at most once a batch.
@@ -336,6 +377,24 @@ impl Committee {
         let n = write.record.number.n;
         self.kept_bytes += write.record.bytes();
         self.unsettled.insert(n);
+        match self.unsettled_by_key.get_mut(&write.key) {
+            Some(numbers) => {
+                numbers.insert(n);
+            }
+            None => {
+                self.unsettled_by_key.insert(write.key.clone(), BTreeSet::from([n]));
+            }
+        }
         self.kept.insert(n, Kept { write, settled: false });
+    }
+}
+
+/// Takes one number of a key out of an index.
+fn forget(by_key: &mut BTreeMap<Key, BTreeSet<u64>>, key: &Key, n: u64) {
+    if let Some(numbers) = by_key.get_mut(key) {
+        numbers.remove(&n);
+        if numbers.is_empty() {
+            by_key.remove(key);
+        }
     }
 }

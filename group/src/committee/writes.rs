@@ -13,6 +13,7 @@ use crate::config::Defect;
 use crate::context::Context;
 use crate::evaluate::{Change, Live, evaluate};
 use crate::message::{CommitteeMessage, Message, Outcome, Write};
+use crate::nonsense::NUMBERS_AHEAD_MAX;
 use crate::op::{Op, OpError, Refusal, Version};
 use crate::outbox::Attempt;
 use crate::record::{DoneOp, LIVE_IDS_MAX, OpId, Record};
@@ -65,7 +66,7 @@ impl Primary {
             self.keys.remove(key);
             return;
         }
-        if self.in_flight.len() >= ctx.config.in_flight_max {
+        if self.is_crowded(ctx) {
             self.stalled.push_back(key.clone());
             return;
         }
@@ -74,6 +75,12 @@ impl Primary {
             return;
         }
         self.evaluate_queue(ctx, local, key, chosen);
+    }
+
+    /// Is so much in flight, or one write stuck for so long, that nothing more is proposed?
+    fn is_crowded(&self, ctx: &Context<'_>) -> bool {
+        let ahead = self.next_n - self.chosen.mark().min(self.next_n);
+        self.in_flight.len() >= ctx.config.in_flight_max || ahead >= NUMBERS_AHEAD_MAX / 2
     }
 
     /// Takes what is in flight for the truth: reads do not wait for it ([`Defect::DirtyRead`]).
@@ -208,7 +215,7 @@ impl Primary {
             self.chosen.insert(n);
             self.on_chosen(ctx, local, in_flight);
         }
-        while self.in_flight.len() < ctx.config.in_flight_max {
+        while !self.is_crowded(ctx) {
             let Some(key) = self.stalled.pop_front() else { break };
             self.run(ctx, local, &key);
         }
@@ -261,6 +268,9 @@ impl Primary {
             return;
         }
         self.swept = ctx.now.time;
+        if !self.stalled.is_empty() {
+            return; // They would only wait behind others.
+        }
         let mut page = local.table.scan(self.range, self.sweep.as_ref()).take(SWEEP_KEYS).peekable();
         let (mut expired, mut last) = (Vec::new(), None);
         while let Some((key, record)) = page.next() {

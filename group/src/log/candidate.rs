@@ -6,16 +6,13 @@ use alloc::vec::Vec;
 use overlay::NodeId;
 
 use super::leader::Leadership;
-use super::{Log, Role};
+use super::{AHEAD_MAX, Log, Role};
 use crate::ballot::{Ballot, Slot};
 use crate::context::Context;
 use crate::message::{LogMessage, Message};
 use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
-
-/// A log is never so far ahead of who leads it.
-pub(super) const AHEAD_MAX: u64 = 1 << 16;
 
 /// What a quorum accepted behind the applied state.
 type Accepted = Vec<(Slot, Ballot, Entry)>;

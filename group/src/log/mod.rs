@@ -23,10 +23,15 @@ use leader::Leadership;
 use crate::ballot::{Ballot, Slot};
 use crate::context::Context;
 use crate::message::{LogMessage, Message};
+use crate::nonsense::Nonsense;
 use crate::outbox::Durable;
 use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
+
+/// How far ahead of the applied state an entry, or a term, may lie. A leader has one decision on its way, and a few from
+/// before: whoever is further behind than this is given the state, and stores and fills no slots up to there.
+pub const AHEAD_MAX: u64 = 1 << 10;
 
 /// What this node does about leading.
 #[derive(Clone, Debug)]
@@ -48,6 +53,8 @@ pub struct Log {
     round_seen: u64,
     /// Who leads, and when it was last heard saying so.
     leader: Option<(Ballot, Time)>,
+    /// Who knows something to be chosen that is not held here.
+    lacking: Option<NodeId>,
     /// Chosen entries not applied yet.
     chosen: BTreeMap<Slot, Entry>,
     /// Stand for election then.
@@ -65,6 +72,7 @@ impl Log {
             role: Role::Follower,
             round_seen,
             leader: None,
+            lacking: None,
             chosen: BTreeMap::new(),
             election_due: Time(0),
             next_attempt: 1,
@@ -111,6 +119,11 @@ impl Log {
     /// Has the leader something on its way?
     pub fn is_busy(&self) -> bool {
         !self.chosen.is_empty() || matches!(&self.role, Role::Leader(leadership) if leadership.is_busy())
+    }
+
+    /// Who should be asked for the state: something is chosen that this log does not hold. Said once.
+    pub fn take_lacking(&mut self) -> Option<NodeId> {
+        self.lacking.take()
     }
 
     /// The next entry to apply, if it is known to be chosen.
@@ -262,9 +275,7 @@ impl Log {
                         self.chosen.insert(slot, entry.clone());
                     }
                     _ => {
-                        if ballot.node != ctx.me {
-                            ctx.out.send(&[ballot.node], Message::AskState);
-                        }
+                        self.lacking = Some(ballot.node).filter(|leader| *leader != ctx.me);
                         return;
                     }
                 }
@@ -275,9 +286,6 @@ impl Log {
 
     fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: Slot) {
         self.round_seen = self.round_seen.max(ballot.round);
-        if ballot.node != from {
-            return;
-        }
         if let Err(promised) = self.acceptor.prepare(ballot, ctx) {
             ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised }));
             return;
@@ -298,13 +306,16 @@ impl Log {
         ctx: &mut Context<'_>,
         from: NodeId,
         ballot: Ballot,
-        entries: Vec<(Slot, Entry)>,
+        mut entries: Vec<(Slot, Entry)>,
         chosen: Slot,
     ) {
-        self.round_seen = self.round_seen.max(ballot.round);
-        if ballot.node != from {
-            return;
+        let proposed = entries.len();
+        let last = ctx.state.applied.0 + AHEAD_MAX;
+        entries.retain(|(slot, _)| slot.0 <= last);
+        if entries.len() < proposed {
+            ctx.dropped.note(Nonsense::Far);
         }
+        self.round_seen = self.round_seen.max(ballot.round);
         match self.acceptor.accept(ballot, entries, ctx) {
             Err(promised) => ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised })),
             Ok(slots) => {

@@ -352,6 +352,7 @@ impl Node {
             Input::Scanned { token, records, done } => self.on_scanned(token, records, done),
             Input::Tick => {}
             Input::Addresses(addresses) => {
+                let addresses = group::nonsense::acceptable(addresses);
                 self.addresses.clone_from(&addresses);
                 self.with_group(|group| group.set_addresses(addresses));
             }
@@ -700,5 +701,6 @@ fn group_status(group: &Group) -> GroupStatus {
         bytes: group.table().bytes(),
         whole: group.table().is_whole(),
         catching_up: group.catch_up(),
+        dropped: group.dropped(),
     }
 }

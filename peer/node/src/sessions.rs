@@ -16,7 +16,7 @@ use group::Group;
 use group::ballot::TermBallot;
 use group::message::{ClientMessage, Message, Operation, Outcome};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
-use group::record::OpId;
+use group::record::{LIVE_IDS_MAX, OpId};
 use group::time::{Now, Time};
 use overlay::{Key, NodeId};
 
@@ -30,6 +30,11 @@ const RETRY_AFTER: Duration = Duration::from_millis(15);
 const SILENCE_MAX: Duration = Duration::from_millis(600);
 /// Operations of this node's clients at most; more are refused.
 const OPERATIONS_MAX: usize = 1 << 17;
+
+/// Strays remembered in all, and of one key (a record holds no more ids than that): while there are so many, writes are
+/// refused. To forget one would let it be executed twice.
+const STRAYS_MAX: usize = 1 << 16;
+const STRAYS_PER_KEY_MAX: usize = LIVE_IDS_MAX;
 
 /// One operation of a client of this node.
 #[derive(Debug)]
@@ -111,7 +116,7 @@ impl Sessions {
 
     /// A client asks.
     pub fn submit(&mut self, ctx: &mut SessionContext<'_>, request: Request) {
-        if self.sessions.len() >= OPERATIONS_MAX {
+        if self.sessions.len() >= OPERATIONS_MAX || self.is_strayed(&request) {
             let result = Err(OpError::TryAgain(Refusal::Busy));
             ctx.outputs.push_back(Output::Reply { id: request.id, result });
             return;
@@ -202,7 +207,8 @@ impl Sessions {
         let moved: Vec<u64> =
             self.sessions.iter().filter(|(_, session)| moved(session)).map(|(sequence, _)| *sequence).collect();
         let horizon = group.state().horizon;
-        self.serials.retain(|ballot, _| ballot.epoch >= group.state().epoch);
+        // A term that the division does not name any more never comes back.
+        self.serials.retain(|ballot, _| group.state().parts().any(|(_, granted)| granted == *ballot));
         self.forget_strays(horizon);
         for sequence in moved {
             self.retry(sequence, true, ctx.now.time);
@@ -244,6 +250,12 @@ impl Sessions {
             let error = if uncertain { OpError::Uncertain } else { OpError::TryAgain(Refusal::Stopping) };
             self.finish(ctx, sequence, Err(error));
         }
+    }
+
+    /// Are there too many strays for one more write that may become one?
+    fn is_strayed(&self, request: &Request) -> bool {
+        let of_key = self.keys.get(&request.key).map_or(0, |used| used.stray.len());
+        !matches!(request.op, Op::Read(_)) && (self.strays.len() >= STRAYS_MAX || of_key >= STRAYS_PER_KEY_MAX)
     }
 
     fn retry(&mut self, sequence: u64, is_current: bool, at: Time) {
@@ -377,5 +389,48 @@ impl Session {
     /// May an attempt have changed something, or do so yet?
     fn is_unresolved(&self) -> bool {
         !self.is_read() && !self.unresolved.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use group::op::Read;
+    use overlay::{Incarnation, PeerKey};
+
+    use super::*;
+    use crate::api::RequestId;
+
+    /// Submits one operation at a node that is in no group; was it refused at once?
+    fn is_refused(sessions: &mut Sessions, name: &str, op: Op) -> bool {
+        let mut outputs = VecDeque::new();
+        let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
+        let mut ctx = SessionContext { now: Now::default(), group: None, outputs: &mut outputs, me };
+        let request = Request {
+            id: RequestId(1),
+            connection: ConnectionId(1),
+            key: Key::new(name.as_bytes()).unwrap(),
+            op,
+            mode: ReadMode::Linearizable,
+            patience: PATIENCE_MAX,
+            once: None,
+        };
+        sessions.submit(&mut ctx, request);
+        matches!(outputs.pop_front(), Some(Output::Reply { result: Err(OpError::TryAgain(Refusal::Busy)), .. }))
+    }
+
+    #[test]
+    fn with_too_many_strays_writes_are_refused() {
+        let mut sessions = Sessions::new(1);
+        let key = Key::new(b"full").unwrap();
+        let strays = &mut sessions.keys.entry(key.clone()).or_default().stray;
+        strays.extend((1..=STRAYS_PER_KEY_MAX as u64).map(|sequence| (sequence, 1)));
+        assert!(is_refused(&mut sessions, "full", Op::Add(1)));
+        assert!(!is_refused(&mut sessions, "full", Op::Read(Read::Value)), "reads leave nothing behind");
+        assert!(!is_refused(&mut sessions, "other", Op::Add(1)));
+        sessions.strays = (1..=STRAYS_MAX as u64).map(|sequence| (1, sequence, key.clone())).collect();
+        assert!(is_refused(&mut sessions, "other", Op::Add(1)));
+        sessions.forget_strays(3);
+        assert!(!is_refused(&mut sessions, "other", Op::Add(1)));
+        assert!(!is_refused(&mut sessions, "full", Op::Add(1)));
     }
 }

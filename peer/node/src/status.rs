@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use group::ballot::{Slot, Term};
 use group::committee::CatchUpStatus;
+use group::nonsense::Dropped;
 use group::time::WallMillis;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, RingId};
 
@@ -67,6 +68,8 @@ pub struct GroupStatus {
     pub whole: bool,
     /// What this node is catching up with.
     pub catching_up: Vec<CatchUpStatus>,
+    /// What members said and was dropped as nonsense, or for want of room.
+    pub dropped: Dropped,
 }
 
 /// What a node knows.

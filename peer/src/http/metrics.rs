@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{GroupStatus, StatusSource};
@@ -44,8 +45,22 @@ impl Collector for StatusMetrics {
                 ConstGauge::new(value(group)).encode(family.encode_family(&labels)?)?;
             }
         }
-        Ok(())
+        dropped(&mut encoder, &status.groups)
     }
+}
+
+/// Messages that made no sense, or that there was no room for, by reason.
+fn dropped(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
+    let help = "Messages of members that were dropped as nonsense, or for want of room";
+    let metric = ConstCounter::new(0_u64);
+    let mut family = encoder.encode_descriptor("group_messages_dropped", help, None, metric.metric_type())?;
+    for group in groups {
+        for (why, count) in &group.dropped {
+            let labels = [("group", group.id.as_str()), ("reason", why.as_str())];
+            ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Name, help, and what it is of one group.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use group::nonsense::Nonsense;
 use node::{GroupStatus as NodeGroup, NodeStatus};
 use overlay::KeyRange;
 
@@ -143,5 +144,6 @@ fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
         keys: group.records as u64,
         bytes: group.bytes as u64,
         ops_per_s,
+        dropped: Nonsense::ALL.iter().map(|why| (why.name().to_owned(), group.dropped.of(*why))).collect(),
     }
 }

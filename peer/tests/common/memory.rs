@@ -294,6 +294,7 @@ impl StatusSource for Alone {
                 }],
                 leader: Some("12D3KooWAlone".into()),
                 primaries: vec![PrimaryStatus { start: zero.clone(), end: zero, peer_id: "12D3KooWAlone".into() }],
+                dropped: [("far".to_owned(), 2)].into(),
                 ..GroupStatus::default()
             }],
             ..Status::default()

@@ -62,6 +62,9 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
     let me = node.id();
     if let Some(group) = node.group() {
         show_primaries(group, show);
+        // All nodes here are honest.
+        let dropped = usize::try_from(group.dropped().total()).unwrap_or(usize::MAX);
+        show(Observation::Queue { name: "messages taken for nonsense", size: dropped, limit: 0 });
     }
     let Some((group, newly_chosen, newly_accepted)) = node.watch_group() else { return };
     let state = group.state();

@@ -1,0 +1,124 @@
+//! Which attempts of client operations came to a primary: a copy that comes later is not executed, although the
+//! operation's id may be forgotten by then (§6.4 of the design).
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+use overlay::NodeId;
+
+use crate::number_set::NumberSet;
+use crate::operations::PATIENCE_MAX;
+use crate::time::Time;
+
+/// Runs of origins remembered by one primary. A run is one life of a peer's process, and a group has tens of peers; who
+/// names more than this makes them up. What comes of one more is dropped: refused, a later copy of it might be executed.
+const RUNS_MAX: usize = 1 << 10;
+/// Attempts of one run that may be outstanding behind one that came.
+const GAPS_MAX: usize = 4096;
+/// How often it is looked for runs that nobody need remember.
+const LOOK_EVERY: Duration = PATIENCE_MAX;
+
+/// An attempt as its origin names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    /// Who made it.
+    pub origin: NodeId,
+    /// In which run of its process.
+    pub run: u64,
+    /// Its count of attempts under that ballot.
+    pub serial: u64,
+    /// The horizon that the operation was first sent under.
+    pub horizon: u64,
+}
+
+/// What an attempt is that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It has not come before.
+    First,
+    /// It came before, and is or was answered then.
+    Copy,
+    /// That cannot be remembered: it must be as if it had been lost.
+    NoRoom,
+}
+
+/// One run of one origin.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    serials: NumberSet,
+    /// The latest horizon of an attempt that came.
+    horizon: u64,
+    /// When the last one came.
+    last: Time,
+}
+
+/// The attempts that came to one primary.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    runs: BTreeMap<(NodeId, u64), Run>,
+    looked: Time,
+}
+
+impl Seen {
+    /// An attempt comes.
+    pub fn arrive(&mut self, name: Name, now: Time) -> Arrival {
+        let of = (name.origin, name.run);
+        if self.runs.len() >= RUNS_MAX && !self.runs.contains_key(&of) {
+            return Arrival::NoRoom;
+        }
+        let run = self.runs.entry(of).or_default();
+        run.last = now;
+        run.horizon = run.horizon.max(name.horizon);
+        if !run.serials.insert(name.serial) {
+            return Arrival::Copy;
+        }
+        if run.serials.gaps() > GAPS_MAX {
+            // What never came by now will not be taken any more: its origin hears nothing, and asks anew.
+            let mark = run.serials.last().saturating_sub(GAPS_MAX as u64);
+            run.serials.insert_range(1, mark);
+        }
+        Arrival::First
+    }
+
+    /// Did this attempt come?
+    pub fn contains(&self, name: Name) -> bool {
+        self.runs.get(&(name.origin, name.run)).is_some_and(|run| run.serials.contains(name.serial))
+    }
+
+    /// Forgets runs whose operations are refused as too old from now on, and that nobody waits for any more: a refusal
+    /// of a copy misleads nobody then.
+    pub fn forget(&mut self, horizon: u64, now: Time) {
+        if now.since(self.looked) < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        self.runs.retain(|_, run| run.horizon + 1 >= horizon || now.since(run.last) < PATIENCE_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlay::{Incarnation, PeerKey};
+
+    use super::*;
+
+    #[test]
+    fn runs_are_bounded_and_leave() {
+        let origin = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
+        let name = |run, horizon| Name { origin, run, serial: 1, horizon };
+        let (mut seen, begin) = (Seen::default(), Time(1_000_000_000));
+        for run in 0..RUNS_MAX as u64 {
+            assert_eq!(seen.arrive(name(run, 5), begin), Arrival::First);
+        }
+        assert_eq!(seen.arrive(name(u64::MAX, 5), begin), Arrival::NoRoom);
+        assert_eq!(seen.arrive(name(7, 5), begin), Arrival::Copy);
+        seen.forget(6, begin + PATIENCE_MAX);
+        assert!(seen.contains(name(7, 5)), "an operation of that horizon may still be executed");
+        let later = begin + PATIENCE_MAX * 2;
+        assert_eq!(seen.arrive(name(8, 5), later), Arrival::Copy);
+        seen.forget(7, later);
+        assert!(!seen.contains(name(7, 5)));
+        assert!(seen.contains(name(8, 5)), "somebody may still wait for it");
+        assert_eq!(seen.arrive(name(u64::MAX, 7), later), Arrival::First);
+    }
+}

@@ -1,0 +1,330 @@
+//! What no honest member says. It is dropped and counted: said by mistake or on purpose, it must not stop this node,
+//! nor make it remember without bound.
+//!
+//! Here is what a message shows by itself; what takes the receiver's state to see is looked at where that state is.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use overlay::{KeyRange, NodeId};
+
+use crate::ballot::{Ballot, Slot, Term};
+use crate::committee::CHAIN_LENGTH_MAX;
+use crate::message::{
+    Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Heartbeat, LogMessage, Message, Operation, Progress,
+    Write,
+};
+use crate::op::{Op, ReadMode};
+use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
+use crate::state::Member;
+
+/// Nodes that a heartbeat may have heard. Far more than any group has; what is noted of each member is bounded by it.
+const HEARD_MAX: usize = 1 << 12;
+/// Addresses of one node, and bytes of each and of its cluster's name: they become part of the group's state.
+pub const ADDRESSES_MAX: usize = 32;
+const TEXT_BYTES_MAX: usize = 1 << 10;
+/// Parts of one promise. Each holds a write at least, and no more are in flight than this.
+const PROMISE_PARTS_MAX: u32 = 1 << 16;
+/// Grants that one member may have outstanding: one per primary of its group.
+const LEASES_MAX: usize = 1 << 10;
+/// How far a primary's numbers may be ahead of its chosen mark, and so how many unsettled writes of a term an acceptor
+/// may have to hold. A primary has some thousands in flight; one write that is stuck holds the mark back for as long as
+/// it takes to say it again. It stops itself at half of this.
+pub(crate) const NUMBERS_AHEAD_MAX: u64 = 1 << 20;
+
+/// Why a message was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Nonsense {
+    /// Its sender does not own the ballot that it proposes under.
+    NotItsBallot,
+    /// Numbers or lists that nothing honest comes to.
+    Malformed,
+    /// Ranges or keys that do not fit what they are said of.
+    Misplaced,
+    /// A slot, term or number absurdly far ahead.
+    Far,
+    /// Sound, as far as one can see; but there is no room for more of it.
+    NoRoom,
+}
+
+impl Nonsense {
+    /// Every reason, in order.
+    pub const ALL: [Nonsense; 5] =
+        [Nonsense::NotItsBallot, Nonsense::Malformed, Nonsense::Misplaced, Nonsense::Far, Nonsense::NoRoom];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Nonsense::NotItsBallot => "not_its_ballot",
+            Nonsense::Malformed => "malformed",
+            Nonsense::Misplaced => "misplaced",
+            Nonsense::Far => "far",
+            Nonsense::NoRoom => "no_room",
+        }
+    }
+}
+
+/// How often something was dropped, by reason, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped([u64; Nonsense::ALL.len()]);
+
+impl Dropped {
+    /// Once more.
+    pub fn note(&mut self, nonsense: Nonsense) {
+        self.0[nonsense as usize] += 1;
+    }
+
+    /// How often for this reason.
+    pub fn of(&self, nonsense: Nonsense) -> u64 {
+        self.0[nonsense as usize]
+    }
+
+    /// How often in all.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+/// Is it so? Otherwise the reason.
+fn unless(holds: bool, nonsense: Nonsense) -> Result<(), Nonsense> {
+    if holds { Ok(()) } else { Err(nonsense) }
+}
+
+fn fits(n: u64) -> bool {
+    n < Slot::MAX.0
+}
+
+fn is_mark(mark: &Option<u64>) -> bool {
+    mark.is_none_or(fits)
+}
+
+fn is_slot(slot: &Slot) -> bool {
+    fits(slot.0)
+}
+
+fn is_round(ballot: &Ballot) -> bool {
+    fits(ballot.round)
+}
+
+fn is_numbered(record: &Record) -> bool {
+    record.number.n > 0 && fits(record.number.n)
+}
+
+fn is_written(write: &Write) -> bool {
+    is_numbered(&write.record)
+}
+
+fn all_within(writes: &[Write], piece: KeyRange) -> bool {
+    writes.iter().all(|write| piece.contains(write.key.point()))
+}
+
+impl Message {
+    /// Can an honest node have said this? `from` is proven.
+    pub fn check(&self, from: NodeId) -> Result<(), Nonsense> {
+        match self {
+            Message::Heartbeat(heartbeat) => heartbeat.check(from),
+            Message::Progress(progress) => progress.check(),
+            Message::Log(message) => message.check(from),
+            Message::Committee(message) => message.check(from),
+            Message::Client(ClientMessage::Operate(operation)) => operation.check(),
+            Message::Join(member) => unless(member.is_sound(), Nonsense::Malformed),
+            Message::Addresses(addresses) => unless(are_addresses(addresses), Nonsense::Malformed),
+            Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
+            Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
+            Message::Client(ClientMessage::Outcome { .. }) | Message::AskVouch | Message::AskState => Ok(()),
+        }
+    }
+}
+
+impl Member {
+    /// Is it small enough to become part of the group's state?
+    pub fn is_sound(&self) -> bool {
+        are_addresses(&self.addresses) && self.cluster.len() <= TEXT_BYTES_MAX
+    }
+}
+
+fn are_addresses(addresses: &[String]) -> bool {
+    addresses.len() <= ADDRESSES_MAX && addresses.iter().all(|address| address.len() <= TEXT_BYTES_MAX)
+}
+
+/// Of a node's own addresses those that others will take.
+pub fn acceptable(mut addresses: Vec<String>) -> Vec<String> {
+    addresses.retain(|address| address.len() <= TEXT_BYTES_MAX);
+    addresses.truncate(ADDRESSES_MAX);
+    addresses
+}
+
+impl Heartbeat {
+    fn check(&self, from: NodeId) -> Result<(), Nonsense> {
+        unless(self.leads.is_none_or(|ballot| ballot.node == from), Nonsense::NotItsBallot)?;
+        let sound = self.leads.as_ref().is_none_or(is_round) && is_slot(&self.applied) && is_slot(&self.chosen);
+        // Who is heard counts towards a quorum: nobody twice.
+        let hears = self.hears.len() <= HEARD_MAX && self.hears.windows(2).all(|pair| pair[0] < pair[1]);
+        unless(sound && hears && self.terms.len() <= Term::PARTS_MAX, Nonsense::Malformed)
+    }
+}
+
+impl Progress {
+    fn check(&self) -> Result<(), Nonsense> {
+        let sound = self.complete.len() <= Term::PARTS_MAX && self.marks.len() <= Term::PARTS_MAX;
+        unless(sound, Nonsense::Malformed)
+    }
+}
+
+impl Operation {
+    fn check(&self) -> Result<(), Nonsense> {
+        // Anybody may answer a relaxed operation, and nobody's answer to one changes anything.
+        let relaxed = self.mode == ReadMode::Relaxed;
+        let id = match &self.id {
+            OpId::Client(id) => id.len() <= CLIENT_ID_BYTES_MAX,
+            OpId::Origin { .. } => true,
+        };
+        let sound = (!relaxed || matches!(self.op, Op::Read(_))) && id && self.retired_except.len() <= LIVE_IDS_MAX;
+        unless(sound, Nonsense::Malformed)
+    }
+}
+
+impl LogMessage {
+    fn check(&self, from: NodeId) -> Result<(), Nonsense> {
+        let sound = match self {
+            LogMessage::AskPromise { .. } | LogMessage::WouldPromise { .. } => true,
+            LogMessage::Prepare { ballot, applied } => {
+                unless(ballot.node == from, Nonsense::NotItsBallot)?;
+                is_round(ballot) && is_slot(applied)
+            }
+            LogMessage::Promise { ballot, state, accepted } => {
+                let state = state.as_ref().is_none_or(|state| state.is_sound());
+                state && is_round(ballot) && accepted.iter().all(|(slot, ballot, _)| is_slot(slot) && is_round(ballot))
+            }
+            LogMessage::Accept { ballot, entries, chosen } => {
+                unless(ballot.node == from, Nonsense::NotItsBallot)?;
+                is_round(ballot) && is_slot(chosen) && entries.iter().all(|(slot, _)| is_slot(slot))
+            }
+            LogMessage::Accepted { ballot, slots } => is_round(ballot) && slots.iter().all(is_slot),
+            LogMessage::Refused { ballot, promised } => is_round(ballot) && is_round(promised),
+        };
+        unless(sound, Nonsense::Malformed)
+    }
+}
+
+impl CommitteeMessage {
+    fn check(&self, from: NodeId) -> Result<(), Nonsense> {
+        unless(!self.is_of_primary() || self.ballot().node == from, Nonsense::NotItsBallot)?;
+        let sound = match self {
+            CommitteeMessage::Accept { ballot, chosen, writes } => {
+                let last = chosen.unwrap_or(0).saturating_add(NUMBERS_AHEAD_MAX);
+                unless(writes.iter().all(|write| write.record.number.n <= last), Nonsense::Far)?;
+                let own = |write: &Write| is_written(write) && write.record.number.term == ballot.term;
+                is_mark(chosen) && writes.iter().all(own)
+            }
+            CommitteeMessage::Base { base, chosen, .. } => {
+                base.check()?;
+                is_mark(chosen)
+            }
+            CommitteeMessage::Promise { part, parts, committees, unsettled, leases, .. } => {
+                for base in committees.iter().filter_map(|report| report.base.as_ref()) {
+                    base.check()?;
+                }
+                let reported = |report: &CommitteeReport| is_mark(&report.chosen);
+                let small = part < parts && *parts <= PROMISE_PARTS_MAX && leases.len() <= LEASES_MAX;
+                // What does not grow with what is in flight comes once.
+                let first = *part == 0 || (committees.is_empty() && leases.is_empty());
+                small && first && committees.iter().all(reported) && unsettled.iter().all(is_written)
+            }
+            CommitteeMessage::Accepted { numbers, .. } => {
+                let ordered = numbers.windows(2).all(|pair| pair[0].1 < pair[1].0);
+                ordered && numbers.iter().all(|(first, last)| first <= last && fits(*last))
+            }
+            CommitteeMessage::Confirm { chosen, .. } => is_mark(chosen),
+            CommitteeMessage::RecordIs { record, .. } => record.as_deref().is_none_or(is_numbered),
+            CommitteeMessage::AskSince { since, .. } => fits(since.n),
+            CommitteeMessage::Since { piece, writes, up_to, .. } => {
+                unless(all_within(writes, *piece), Nonsense::Misplaced)?;
+                writes.iter().all(is_written) && up_to.is_none_or(|up_to| fits(up_to.n))
+            }
+            CommitteeMessage::Compared { piece, after, writes, up_to, mark, .. } => {
+                unless(all_within(writes, *piece), Nonsense::Misplaced)?;
+                let onward = up_to.as_ref().is_none_or(|up_to| after.as_ref().is_none_or(|after| after < up_to));
+                onward && writes.iter().all(is_written) && fits(*mark)
+            }
+            CommitteeMessage::Prepare { .. }
+            | CommitteeMessage::Refused { .. }
+            | CommitteeMessage::BaseAccepted { .. }
+            | CommitteeMessage::AskBase { .. }
+            | CommitteeMessage::Confirmed { .. }
+            | CommitteeMessage::AskRecord { .. }
+            | CommitteeMessage::AskCompare { .. } => true,
+        };
+        unless(sound, Nonsense::Malformed)
+    }
+
+    /// Does only the owner of the ballot say this?
+    fn is_of_primary(&self) -> bool {
+        matches!(
+            self,
+            CommitteeMessage::Prepare { .. }
+                | CommitteeMessage::Accept { .. }
+                | CommitteeMessage::Base { .. }
+                | CommitteeMessage::Confirm { .. }
+                | CommitteeMessage::AskRecord { .. }
+        )
+    }
+}
+
+impl Base {
+    /// Its pieces are its range, exactly, and its numbers are some that a primary can come to.
+    fn check(&self) -> Result<(), Nonsense> {
+        unless(tile(self.range, &self.pieces), Nonsense::Misplaced)?;
+        let known = |(_, chain): &(KeyRange, Chain)| {
+            chain.len() <= CHAIN_LENGTH_MAX && chain.iter().all(|(_, mark)| fits(*mark))
+        };
+        unless(self.reproposed <= NUMBERS_AHEAD_MAX && self.pieces.iter().all(known), Nonsense::Malformed)
+    }
+}
+
+/// Do these pieces cover the range without gap or overlap, in whatever order?
+fn tile(range: KeyRange, pieces: &[(KeyRange, Chain)]) -> bool {
+    let mut pieces: Vec<KeyRange> = pieces.iter().map(|(piece, _)| *piece).collect();
+    // The whole ring may be cut anywhere.
+    let first = if range.is_full() { pieces.iter().map(|piece| piece.start()).min() } else { Some(range.start()) };
+    let Some(first) = first else { return false };
+    pieces.sort_unstable_by_key(|piece| first.distance_to(piece.start()));
+    let mut at = first;
+    for piece in &pieces {
+        if piece.start() != at || !range.contains_range(*piece) || (piece.is_full() && pieces.len() > 1) {
+            return false;
+        }
+        at = piece.end();
+    }
+    at == if range.is_full() { first } else { range.end() }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlay::Point;
+
+    use super::*;
+
+    #[test]
+    fn a_base_covers_its_range_exactly() {
+        let arc = |start, end| KeyRange::new(Point(start), Point(end));
+        let tiles = |range, pieces: &[KeyRange]| {
+            tile(range, &pieces.iter().map(|piece| (*piece, Chain::new())).collect::<Vec<_>>())
+        };
+        let range = arc(100, 20);
+        assert!(tiles(range, &[range]));
+        assert!(tiles(range, &[arc(100, 0), arc(0, 20)]));
+        assert!(tiles(range, &[arc(0, 20), arc(100, 0)]), "in whatever order");
+        assert!(!tiles(range, &[arc(100, 0), arc(1, 20)]), "a gap");
+        assert!(!tiles(range, &[arc(100, 5), arc(0, 20)]), "an overlap");
+        assert!(!tiles(range, &[arc(100, 30), arc(30, 20)]), "beyond its end");
+        assert!(!tiles(range, &[arc(100, 0)]), "too little");
+        assert!(!tiles(range, &[range, range]), "twice");
+        assert!(!tiles(range, &[]), "nothing");
+        assert!(!tiles(range, &[KeyRange::FULL]), "more than all");
+        assert!(tiles(KeyRange::FULL, &[KeyRange::FULL]));
+        assert!(tiles(KeyRange::FULL, &[arc(7, 9), arc(9, 7)]), "cut anywhere");
+        assert!(!tiles(KeyRange::FULL, &[arc(7, 9), arc(9, 6)]));
+        assert!(!tiles(KeyRange::FULL, &[KeyRange::FULL, KeyRange::FULL]));
+    }
+}

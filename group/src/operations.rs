@@ -1,0 +1,207 @@
+//! Client operations at one member: which of its primaries they are for, and what is said where there is none.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Key, NodeId};
+
+use crate::ballot::TermBallot;
+use crate::committee::{Arrival, Local, Name, Pending, Primary, Seen};
+use crate::evaluate::{Live, evaluate};
+use crate::group::{Group, context, local};
+use crate::message::{ClientMessage, Operation, Outcome};
+use crate::nonsense::Nonsense;
+use crate::op::{Limit, OpError, ReadMode, Refusal};
+use crate::outbox::{Attempt, GroupOutput};
+use crate::table::Lookup;
+
+/// The longest that an operation waits here, whatever its origin says. No origin lets a client wait for so long.
+pub const PATIENCE_MAX: Duration = Duration::from_secs(10);
+/// Primaries that are over, of which it is remembered what came to them, beside those that the division still names.
+const ENDED_MAX: usize = 64;
+/// Primaries that may yet begin, of which it is remembered what came too early. As many as a division has parts for one
+/// node; who names more makes them up, and what comes for them is dropped.
+const EARLY_MAX: usize = 64;
+
+/// Relaxed reads that wait for records to be loaded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RelaxedReads {
+    by_key: BTreeMap<Key, Vec<(Attempt, Operation)>>,
+    count: usize,
+}
+
+impl RelaxedReads {
+    fn wait(&mut self, attempt: Attempt, operation: Operation) {
+        self.count += 1;
+        self.by_key.entry(operation.key.clone()).or_default().push((attempt, operation));
+    }
+
+    fn take(&mut self, key: &Key) -> Vec<(Attempt, Operation)> {
+        let taken = self.by_key.remove(key).unwrap_or_default();
+        self.count -= taken.len();
+        taken
+    }
+}
+
+/// What came for terms of this node while they have no primary here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Strays {
+    /// What came to primaries that are over: a copy that comes later must not be said to have had no effect.
+    ended: BTreeMap<TermBallot, Seen>,
+    /// Of primaries up to this one it may be forgotten.
+    forgotten: Option<TermBallot>,
+    /// What came, and was refused, before its primary began: a copy that comes later must not have an effect.
+    early: BTreeMap<TermBallot, Seen>,
+}
+
+impl Group {
+    pub(crate) fn on_client_message(&mut self, from: NodeId, message: ClientMessage) {
+        match message {
+            ClientMessage::Operate(operation) => self.operate(from, *operation),
+            ClientMessage::Outcome { attempt, outcome } => self.out.push(GroupOutput::Outcome(attempt, outcome)),
+        }
+    }
+
+    /// An operation of this node's clients, or of another's. It comes to one [`Outcome`], or is as good as lost.
+    pub fn operate(&mut self, origin: NodeId, operation: Operation) {
+        let attempt = Attempt { origin, attempt: operation.attempt };
+        if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
+            return self.read_relaxed(attempt, operation);
+        }
+        let primary = operation.ballot.and_then(|ballot| self.primaries.get_mut(&ballot));
+        let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
+            return self.refuse_attempt(attempt, &operation);
+        };
+        let patience = Duration::from_millis(u64::from(operation.patience_ms)).min(PATIENCE_MAX);
+        let pending = Pending {
+            attempt,
+            id: operation.id,
+            horizon: operation.horizon,
+            deadline: self.now.time + patience,
+            op: operation.op,
+            run: operation.run,
+            serial: operation.serial,
+            retired_below: operation.retired_below,
+            retired_except: operation.retired_except,
+        };
+        primary.submit(&mut context!(self), &mut local!(self), &operation.key, pending);
+    }
+
+    /// There is no such primary here: says so, unless there was one that may have executed this very attempt.
+    fn refuse_attempt(&mut self, attempt: Attempt, operation: &Operation) {
+        let Some(ballot) = operation.ballot.filter(|ballot| ballot.node == self.me) else {
+            return self.out.outcome(attempt, Outcome::NotPrimary);
+        };
+        let name =
+            Name { origin: attempt.origin, run: operation.run, serial: operation.serial, horizon: operation.horizon };
+        let ended = &self.strays.ended;
+        if ended.get(&ballot).is_some_and(|seen| seen.contains(name)) {
+            return; // A copy: the first one is answered.
+        }
+        let forgotten = !ended.contains_key(&ballot) && self.strays.forgotten >= Some(ballot);
+        if ballot.term.slot() <= self.granted_before || forgotten {
+            return self.out.outcome(attempt, Outcome::Unknown);
+        }
+        if self.may_begin(ballot) {
+            match self.arrive_early(ballot, name) {
+                Arrival::First => {}
+                Arrival::Copy => return,
+                Arrival::NoRoom => return self.dropped.note(Nonsense::NoRoom),
+            }
+        }
+        self.out.outcome(attempt, Outcome::NotPrimary);
+    }
+
+    /// May this node come to serve under this ballot of its own, which it does not now?
+    fn may_begin(&self, ballot: TermBallot) -> bool {
+        let granted = self.state.parts().any(|(_, known)| known == ballot);
+        let to_come = ballot.term.slot() > self.state.applied;
+        (granted || to_come)
+            && ballot.term.slot() > self.granted_before
+            && !self.primaries.contains_key(&ballot)
+            && !self.strays.ended.contains_key(&ballot)
+    }
+
+    fn arrive_early(&mut self, ballot: TermBallot, name: Name) -> Arrival {
+        let early = &mut self.strays.early;
+        if early.len() >= EARLY_MAX && !early.contains_key(&ballot) {
+            return Arrival::NoRoom;
+        }
+        early.entry(ballot).or_default().arrive(name, self.now.time)
+    }
+
+    /// Begins to take over what the division grants, once for each term: under one that is over nothing is proposed again,
+    /// as it might be something else (PITFALLS 5).
+    pub(crate) fn begin_primaries(&mut self) {
+        let parts: Vec<_> = self.state.parts().collect();
+        for (range, ballot) in parts {
+            if ballot.node == self.me && self.may_begin(ballot) {
+                let seen = self.strays.early.remove(&ballot).unwrap_or_default();
+                let primary = Primary::begin(&mut context!(self), ballot, range, seen);
+                self.primaries.insert(ballot, primary);
+            }
+        }
+    }
+
+    /// Lets go of primaries that are over.
+    pub(crate) fn drop_ended(&mut self) {
+        if !self.primaries.values().any(Primary::is_ended) {
+            return;
+        }
+        let (ended, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            core::mem::take(&mut self.primaries).into_iter().partition(|(_, primary)| primary.is_ended());
+        self.primaries = rest;
+        self.strays.ended.extend(ended.into_iter().map(|(ballot, primary)| (ballot, primary.into_seen())));
+    }
+
+    /// Forgets what nothing can come of any more.
+    pub(crate) fn forget_strays(&mut self) {
+        let mut early = core::mem::take(&mut self.strays.early);
+        early.retain(|ballot, _| self.may_begin(*ballot));
+        self.strays.early = early;
+        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
+        let over: Vec<TermBallot> =
+            self.strays.ended.keys().copied().filter(|ballot| !granted.contains(ballot)).collect();
+        for ballot in over.iter().take(self.strays.ended.len().saturating_sub(ENDED_MAX)) {
+            self.strays.ended.remove(ballot);
+            self.strays.forgotten = self.strays.forgotten.max(Some(*ballot));
+        }
+        for seen in self.strays.ended.values_mut().chain(self.strays.early.values_mut()) {
+            seen.forget(self.state.horizon, self.now.time);
+        }
+    }
+
+    /// From this member's own chosen state, however old. A key with a deadline is the primary's affair.
+    fn read_relaxed(&mut self, attempt: Attempt, operation: Operation) {
+        if self.relaxed.count >= self.config.waiting_max {
+            return self.out.refuse(attempt, OpError::TryAgain(Refusal::Busy));
+        }
+        match self.table.get(&operation.key, &mut self.out) {
+            Lookup::Loading => self.relaxed.wait(attempt, operation),
+            Lookup::Known(Some(record)) if record.deadline.is_some() => {
+                self.out.outcome(attempt, Outcome::NotPrimary);
+            }
+            Lookup::Known(record) => {
+                let live = record.and_then(|record| {
+                    Some(Live { value: record.value.clone()?, version: record.version, deadline: None })
+                });
+                let now = self.pulse.group_time(self.now);
+                let (_, answer) = evaluate(&operation.op, live.as_ref(), now, usize::MAX);
+                self.out.outcome(attempt, Outcome::Unchanged(answer));
+            }
+        }
+    }
+
+    /// A key's record was loaded: goes on with what waits for it.
+    pub(crate) fn go_on(&mut self, key: &Key) {
+        for primary in self.primaries.values_mut() {
+            if primary.range().contains(key.point()) {
+                primary.on_loaded(&mut context!(self), &mut local!(self), key);
+            }
+        }
+        for (attempt, operation) in self.relaxed.take(key) {
+            self.read_relaxed(attempt, operation);
+        }
+    }
+}
