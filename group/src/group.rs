@@ -20,7 +20,7 @@ use crate::log::{AHEAD_MAX, Log, LogAcceptor};
 use crate::message::{CommitteeMessage, LogMessage, Message, Sender, Write};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::number_set::NumberSet;
-use crate::op::{Limit, OpError, Refusal};
+use crate::op::Limit;
 use crate::operations::{RelaxedReads, Strays};
 use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
 use crate::pulse::Pulse;
@@ -679,10 +679,5 @@ impl Group {
             self.asked_state = self.now.time;
             self.out.send(&[of], Message::AskState);
         }
-    }
-
-    /// A refusal for whoever asks a node that is not ready.
-    pub fn not_ready() -> OpError {
-        OpError::TryAgain(Refusal::NotInGroup)
     }
 }

@@ -54,7 +54,6 @@ impl Bench {
             in_flight_max: 100,
             waiting_max: 100,
             message_bytes_max: 1 << 10,
-            cluster: String::new(),
             divide: |_| None,
             defects: Defects::NONE,
         };

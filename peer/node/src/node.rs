@@ -11,7 +11,7 @@ use bytes::Bytes;
 use group::Group;
 use group::config::{Defects, GroupConfig};
 use group::message::{Message, Sender, Write};
-use group::op::{Op, Read, ReadMode};
+use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::record::Record;
 use group::rng::Rng;
@@ -295,7 +295,6 @@ impl Node {
             in_flight_max: 4096,
             waiting_max: 1 << 16,
             message_bytes_max: self.config.message_bytes_max,
-            cluster: self.config.cluster.clone(),
             divide: |view| policy::division::even(view.range, view.current, view.able, view.calm),
             defects: self.config.defects,
         }
@@ -325,7 +324,7 @@ impl Node {
         self.set_now(now);
         if self.over {
             if let Input::Request(request) = input {
-                self.reply(request.id, Err(Group::not_ready()));
+                self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
             }
             return;
         }
@@ -549,7 +548,7 @@ impl Node {
 
     fn on_request(&mut self, request: Request) {
         if self.stopping.is_some() && self.group.as_ref().is_none_or(Group::is_idle) {
-            let error = group::op::OpError::TryAgain(group::op::Refusal::Stopping);
+            let error = OpError::TryAgain(Refusal::Stopping);
             self.reply(request.id, Err(error));
             return;
         }
@@ -658,7 +657,7 @@ impl Node {
         next.max(self.now.time + Duration::from_millis(1))
     }
 
-    fn reply(&mut self, id: RequestId, result: Result<group::op::Answer, group::op::OpError>) {
+    fn reply(&mut self, id: RequestId, result: Result<Answer, OpError>) {
         self.answered += 1;
         self.outputs.push_back(Output::Reply { id, result });
     }
