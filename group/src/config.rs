@@ -1,6 +1,5 @@
 //! What one member may choose for itself.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -74,8 +73,6 @@ pub struct GroupConfig {
     pub waiting_max: usize,
     /// The largest message, in bytes, before framing. Default 256 KiB: bulk is cut to it.
     pub message_bytes_max: usize,
-    /// Where this member stands.
-    pub cluster: String,
     /// Decides who is primary of what.
     pub divide: DividePolicy,
     /// Rules left out on purpose, to see that the checkers notice. Empty in earnest.

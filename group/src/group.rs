@@ -4,68 +4,30 @@
 //! - Votes count for the node that cast them, in the configuration of the epoch that they name.
 //! - A primary serves only under a term that was granted to this node in this life, and while the agreed division says so.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{IntervalMap, Key, NodeId, PeerKey, Point};
+use overlay::{Key, NodeId, PeerKey, Point};
 
-use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::ballot::{Slot, TermBallot};
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::duties::Duties;
-use crate::log::{AHEAD_MAX, Log, LogAcceptor};
+use crate::log::{AHEAD_MAX, Log};
 use crate::message::{CommitteeMessage, LogMessage, Message, Sender, Write};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
-use crate::number_set::NumberSet;
-use crate::op::{Limit, OpError, Refusal};
+use crate::op::Limit;
 use crate::operations::{RelaxedReads, Strays};
-use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
+use crate::outbox::{GroupOutput, Outbox};
 use crate::pulse::Pulse;
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::state::{Entry, GroupState};
+use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::vouching::{Acknowledgements, Vouching};
-
-/// What was stored of a group.
-#[derive(Clone, Debug)]
-pub struct Stored {
-    /// Its state.
-    pub state: GroupState,
-    /// The log's promise, with its epoch.
-    pub log_promised: Option<(overlay::Epoch, Ballot)>,
-    /// The log's accepted entries.
-    pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
-    /// What was promised to primaries.
-    pub promises: Option<IntervalMap<Option<TermBallot>>>,
-    /// Committees.
-    pub committees: Vec<(CommitteeHead, NumberSet, Option<u64>)>,
-    /// Unsettled writes by term.
-    pub unsettled: BTreeMap<Term, Vec<Write>>,
-    /// There are no records.
-    pub empty: bool,
-    /// Nothing can be missing: a clean stop sealed the store.
-    pub sealed: bool,
-}
-
-impl Stored {
-    /// Without anything that was promised or accepted.
-    fn forgotten(self) -> Stored {
-        Stored {
-            log_promised: None,
-            log_accepted: BTreeMap::new(),
-            promises: None,
-            committees: Vec::new(),
-            unsettled: BTreeMap::new(),
-            sealed: true,
-            ..self
-        }
-    }
-}
 
 /// One member, or learner, of one group. A copy of it is a member in the same situation, for searches through all schedules.
 #[derive(Clone)]
@@ -90,13 +52,13 @@ pub struct Group {
     pub(crate) heartbeat_due: Time,
     pub(crate) leaving: bool,
     pub(crate) full: Option<Limit>,
-    failed: bool,
+    pub(crate) failed: bool,
     pub(crate) relaxed: RelaxedReads,
-    preloading: bool,
+    pub(crate) preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
     pub(crate) dropped: Dropped,
-    asked_state: Time,
-    sent_state: BTreeMap<NodeId, Time>,
+    pub(crate) asked_state: Time,
+    pub(crate) sent_state: BTreeMap<NodeId, Time>,
 }
 
 /// Lends the parts of a group that a context is made of.
@@ -127,98 +89,7 @@ macro_rules! local {
 
 pub(crate) use {context, local};
 
-/// The token of the scan that fills the table at start.
-const PRELOAD: u64 = 0;
-/// How much of the store is read in one go then, in bytes.
-const PRELOAD_BYTES: usize = 1 << 20;
-
 impl Group {
-    /// The first member of the first group of a new network.
-    pub fn found(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
-        let mut group = Group::start(config, me, state, now, seed, None);
-        // Nobody else can have granted or promised anything.
-        group.granted_before = Slot(0);
-        group.begin();
-        group
-    }
-
-    /// A newcomer, from a state that names it.
-    pub fn join(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
-        let mut group = Group::start(config, me, state, now, seed, None);
-        group.granted_before = Slot(0);
-        group.begin();
-        group
-    }
-
-    /// As it was stored, with the same incarnation. It votes once others have vouched that nothing is missing.
-    pub fn restore(config: GroupConfig, me: NodeId, stored: Stored, now: Now, seed: u64) -> Group {
-        let state = stored.state.clone();
-        let mut group = Group::start(config, me, state, now, seed, Some(stored));
-        group.begin();
-        group
-    }
-
-    fn start(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64, stored: Option<Stored>) -> Group {
-        let quiet_until = Acceptor::quiet_after(now.time, &state.settings);
-        let (durable, memory) = (config.durable, config.memory_bytes_max);
-        let stored = match stored {
-            Some(stored) if config.defects.has(Defect::Amnesia) => Some(stored.forgotten()),
-            stored => stored,
-        };
-        let whole = stored.as_ref().is_none_or(|stored| stored.empty);
-        let vouching = stored.as_ref().filter(|stored| !stored.sealed).map(|_| Vouching::new(now.time));
-        let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
-        let (log, acceptor) = match stored {
-            None => (Log::new(LogAcceptor::default()), Acceptor::new(quiet_until)),
-            Some(stored) => {
-                let promised = stored.log_promised.filter(|(epoch, _)| *epoch == state.epoch).map(|(_, ballot)| ballot);
-                let accepted = stored.log_accepted.into_iter().filter(|(slot, _)| *slot > state.applied).collect();
-                (
-                    Log::new(LogAcceptor::restored(promised, accepted)),
-                    Acceptor::restored(quiet_until, stored.promises, stored.committees, stored.unsettled),
-                )
-            }
-        };
-        Group {
-            me,
-            out: Outbox::new(me, durable),
-            table: Table::new(memory, whole, !durable),
-            config,
-            state,
-            now,
-            rng: Rng::new(seed),
-            log,
-            pulse: Pulse::default(),
-            acceptor,
-            primaries: BTreeMap::new(),
-            strays: Strays::default(),
-            duties: Duties::new(now.time),
-            vouching,
-            acknowledgements: Acknowledgements::default(),
-            granted_before,
-            heartbeat_due: now.time,
-            leaving: false,
-            full: None,
-            failed: false,
-            relaxed: RelaxedReads::default(),
-            preloading: !whole,
-            addresses: Vec::new(),
-            dropped: Dropped::default(),
-            asked_state: Time(0),
-            sent_state: BTreeMap::new(),
-        }
-    }
-
-    fn begin(&mut self) {
-        self.out.set_epoch(self.state.epoch);
-        self.out.persist(Durable::State(Box::new(self.state.clone())));
-        if self.preloading {
-            self.out.push(GroupOutput::Scan(PRELOAD, None, PRELOAD_BYTES));
-        }
-        self.follow_state();
-        self.tick();
-    }
-
     /// The agreed state.
     pub fn state(&self) -> &GroupState {
         &self.state
@@ -479,26 +350,6 @@ impl Group {
         self.go_on(key);
     }
 
-    /// A page of records came from the store.
-    pub fn on_scanned(&mut self, token: u64, records: Vec<(Key, Arc<Record>)>, done: bool) {
-        if token != PRELOAD {
-            self.acceptor.on_scanned(&mut context!(self), token, records, done);
-            return;
-        }
-        if !self.preloading {
-            return;
-        }
-        let last = records.last().map(|(key, _)| key.clone());
-        let room = self.table.preload(records);
-        if room && done {
-            self.table.set_whole();
-        }
-        self.preloading = room && !done && last.is_some();
-        if self.preloading {
-            self.out.push(GroupOutput::Scan(PRELOAD, last, PRELOAD_BYTES));
-        }
-    }
-
     /// Begin to hand everything over: this node is about to stop.
     pub fn leave_soon(&mut self) {
         self.leaving = true;
@@ -575,114 +426,5 @@ impl Group {
             // A page that was read before may be older than what was evicted.
             self.preloading = false;
         }
-    }
-
-    /// Applies what is chosen, entry by entry.
-    pub(crate) fn apply_chosen(&mut self) {
-        while let Some(entry) = self.log.take_chosen(self.state.applied) {
-            let led = self.log.leads();
-            let before = self.state.clone();
-            self.state.apply(self.state.applied.next(), &entry);
-            self.out.set_epoch(self.state.epoch);
-            self.log.on_applied(&mut context!(self), before.epoch, led);
-            self.after_change(&before);
-            if led && self.state.epoch != before.epoch {
-                // Newcomers learn of their epoch, and old members need not find out by themselves.
-                let state = Message::State(Box::new(self.state.clone()));
-                let audience = self.state.audience();
-                let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
-                self.out.send(&others, state);
-            }
-        }
-    }
-
-    /// A newer state of this very group replaces this node's.
-    fn adopt(&mut self, state: GroupState) {
-        if !state.is_sound()
-            || state.id != self.state.id
-            || state.ring != self.state.ring
-            || state.applied <= self.state.applied
-        {
-            return;
-        }
-        let before = core::mem::replace(&mut self.state, state);
-        self.out.set_epoch(self.state.epoch);
-        self.log.on_applied(&mut context!(self), before.epoch, false);
-        self.after_change(&before);
-        self.apply_chosen();
-    }
-
-    fn after_change(&mut self, before: &GroupState) {
-        self.out.persist(Durable::State(Box::new(self.state.clone())));
-        if before.members != self.state.members || before.division != self.state.division {
-            self.duties.on_change(self.now.time);
-        }
-        self.follow_state();
-    }
-
-    /// Brings everything in line with the agreed state.
-    fn follow_state(&mut self) {
-        let audience = self.state.audience();
-        if !audience.contains(&self.me) {
-            self.out.push(GroupOutput::Over("its group goes on without this life of it"));
-            self.failed = true;
-        }
-        self.acknowledgements.keep(&audience);
-        self.duties.keep(&audience);
-        let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
-        self.pulse.watch(&others, self.now.time);
-        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
-        for (ballot, primary) in &mut self.primaries {
-            if !granted.contains(ballot) {
-                primary.end(&mut context!(self));
-            }
-        }
-        self.drop_ended();
-        if self.vouching.is_none() && !self.failed {
-            self.begin_primaries();
-        }
-        self.forget_strays();
-        self.heartbeat_due = self.now.time;
-        self.out.push(GroupOutput::Changed);
-    }
-
-    /// Others have vouched: from now on this node takes part.
-    pub(crate) fn take_part(&mut self) {
-        self.vouching = None;
-        self.follow_state();
-    }
-
-    fn send_state(&mut self, to: NodeId) {
-        let last = self.sent_state.get(&to).copied().unwrap_or(Time(0));
-        if last > Time(0) && self.now.time.since(last) < self.config.timing.heartbeat / 10 {
-            return;
-        }
-        self.sent_state.insert(to, self.now.time);
-        if self.sent_state.len() > 1024 {
-            self.sent_state.clear();
-        }
-        // The state rests on a quorum's log, whatever this node has on disk.
-        let state = Message::State(Box::new(self.state.clone()));
-        self.out.send(&[to], state);
-    }
-
-    /// Something is chosen that this node's log does not hold.
-    fn ask_what_is_lacking(&mut self) {
-        if let Some(leader) = self.log.take_lacking() {
-            self.ask_state(leader);
-        }
-    }
-
-    /// Asks for the whole state, not with every message that shows that it is needed.
-    fn ask_state(&mut self, of: NodeId) {
-        if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
-            self.asked_state = self.now.time;
-            self.out.send(&[of], Message::AskState);
-        }
-    }
-
-    /// A refusal for whoever asks a node that is not ready.
-    pub fn not_ready() -> OpError {
-        OpError::TryAgain(Refusal::NotInGroup)
     }
 }

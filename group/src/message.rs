@@ -280,50 +280,62 @@ pub enum CommitteeMessage {
         since: Number,
     },
     /// Answers [`CommitteeMessage::AskSince`].
-    Since {
-        /// The ballot.
-        ballot: TermBallot,
-        /// The piece.
-        piece: KeyRange,
-        /// As asked.
-        since: Number,
-        /// Chosen writes in order; not all of them (later ones of the same key stand for earlier ones).
-        writes: Vec<Write>,
-        /// The asker has everything up to here now; `None` where the window does not reach back so far.
-        up_to: Option<Number>,
-        /// That is all there is.
-        done: bool,
-    },
+    Since(Since),
     /// Compare these clocks with yours and give me what I lack (scan of clocks).
-    AskCompare {
-        /// The current term's ballot.
-        ballot: TermBallot,
-        /// The piece of interest.
-        piece: KeyRange,
-        /// Keys behind this one, in ring order.
-        after: Option<Key>,
-        /// What the asker holds there, in order, without gaps up to `until`.
-        held: Vec<(Key, Number)>,
-        /// The asker holds nothing else up to and with this key; `None`: up to the end of the piece.
-        until: Option<Key>,
-    },
+    AskCompare(AskCompare),
     /// Answers [`CommitteeMessage::AskCompare`].
-    Compared {
-        /// The ballot.
-        ballot: TermBallot,
-        /// The piece.
-        piece: KeyRange,
-        /// As asked.
-        after: Option<Key>,
-        /// Records that are newer here.
-        writes: Vec<Write>,
-        /// The comparison is done up to and with this key; `None`: up to where the asker's list went.
-        up_to: Option<Key>,
-        /// The sender's chosen mark when it compared.
-        mark: u64,
-        /// The sender holds everything chosen before this term in the piece.
-        complete: bool,
-    },
+    Compared(Compared),
+}
+
+/// Recent writes, for who asked for those behind one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Since {
+    /// The ballot.
+    pub ballot: TermBallot,
+    /// The piece.
+    pub piece: KeyRange,
+    /// As asked.
+    pub since: Number,
+    /// Chosen writes in order; not all of them (later ones of the same key stand for earlier ones).
+    pub writes: Vec<Write>,
+    /// The asker has everything up to here now; `None` where the window does not reach back so far.
+    pub up_to: Option<Number>,
+    /// That is all there is.
+    pub done: bool,
+}
+
+/// A question for what is newer than what the asker holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskCompare {
+    /// The current term's ballot.
+    pub ballot: TermBallot,
+    /// The piece of interest.
+    pub piece: KeyRange,
+    /// Keys behind this one, in ring order.
+    pub after: Option<Key>,
+    /// What the asker holds there, in order, without gaps up to `until`.
+    pub held: Vec<(Key, Number)>,
+    /// The asker holds nothing else up to and with this key; `None`: up to the end of the piece.
+    pub until: Option<Key>,
+}
+
+/// What was newer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compared {
+    /// The ballot.
+    pub ballot: TermBallot,
+    /// The piece.
+    pub piece: KeyRange,
+    /// As asked.
+    pub after: Option<Key>,
+    /// Records that are newer here.
+    pub writes: Vec<Write>,
+    /// The comparison is done up to and with this key; `None`: up to where the asker's list went.
+    pub up_to: Option<Key>,
+    /// The sender's chosen mark when it compared.
+    pub mark: u64,
+    /// The sender holds everything chosen before this term in the piece.
+    pub complete: bool,
 }
 
 /// Client operations between the peer that was asked and the primary (§6.4 of the design).
@@ -433,9 +445,9 @@ impl CommitteeMessage {
             | CommitteeMessage::AskRecord { ballot, .. }
             | CommitteeMessage::RecordIs { ballot, .. }
             | CommitteeMessage::AskSince { ballot, .. }
-            | CommitteeMessage::Since { ballot, .. }
-            | CommitteeMessage::AskCompare { ballot, .. }
-            | CommitteeMessage::Compared { ballot, .. } => *ballot,
+            | CommitteeMessage::Since(Since { ballot, .. })
+            | CommitteeMessage::AskCompare(AskCompare { ballot, .. })
+            | CommitteeMessage::Compared(Compared { ballot, .. }) => *ballot,
         }
     }
 

@@ -11,8 +11,8 @@ use overlay::{KeyRange, NodeId};
 use crate::ballot::{Ballot, Slot, Term};
 use crate::committee::CHAIN_LENGTH_MAX;
 use crate::message::{
-    Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Heartbeat, LogMessage, Message, Operation, Progress,
-    Write,
+    Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Heartbeat, LogMessage, Message, Operation,
+    Progress, Since, Write,
 };
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
@@ -238,11 +238,11 @@ impl CommitteeMessage {
             CommitteeMessage::Confirm { chosen, .. } => is_mark(chosen),
             CommitteeMessage::RecordIs { record, .. } => record.as_deref().is_none_or(is_numbered),
             CommitteeMessage::AskSince { since, .. } => fits(since.n),
-            CommitteeMessage::Since { piece, writes, up_to, .. } => {
+            CommitteeMessage::Since(Since { piece, writes, up_to, .. }) => {
                 unless(all_within(writes, *piece), Nonsense::Misplaced)?;
                 writes.iter().all(is_written) && up_to.is_none_or(|up_to| fits(up_to.n))
             }
-            CommitteeMessage::Compared { piece, after, writes, up_to, mark, .. } => {
+            CommitteeMessage::Compared(Compared { piece, after, writes, up_to, mark, .. }) => {
                 unless(all_within(writes, *piece), Nonsense::Misplaced)?;
                 let onward = up_to.as_ref().is_none_or(|up_to| after.as_ref().is_none_or(|after| after < up_to));
                 onward && writes.iter().all(is_written) && fits(*mark)

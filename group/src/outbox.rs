@@ -44,8 +44,6 @@ pub enum Durable {
     Void(Write),
     /// A chosen record that came another way.
     Record(Write),
-    /// This peer's incarnation and group are no more: forget everything.
-    Forget,
 }
 
 /// What stays as it is of a committee at one member.

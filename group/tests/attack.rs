@@ -2,13 +2,12 @@
 
 mod bench;
 
-use bench::{Bench, ballot, base, key, node, write};
+use bench::{Bench, ballot, base, key, node, nothing_newer, write};
 use group::Group;
 use group::ballot::Number;
-use group::message::Sender;
-use group::message::{Base, CommitteeMessage, LogMessage, Message};
+use group::message::{AskCompare, Base, CommitteeMessage, Compared, LogMessage, Message, Sender, Since};
 use group::outbox::GroupOutput;
-use overlay::{Epoch, Key, KeyRange, Point};
+use overlay::{Epoch, KeyRange, Point};
 
 /// A write is accepted here, voided by the base of a takeover that proposes it again and dies, and found to be chosen by
 /// the next takeover, whose quorum knew more (I5).
@@ -42,13 +41,10 @@ fn a_window_with_a_hole_is_no_window() {
     let since = Number { term: term.term, n: 1 };
     let up_to = Some(Number { term: term.term, n: 3 });
     let writes = vec![write(term, 2, "b", "2")];
-    bench.hear(1, CommitteeMessage::Since { ballot: term, piece: KeyRange::FULL, since, writes, up_to, done: true });
+    bench.since(1, Since { ballot: term, piece: KeyRange::FULL, since, writes, up_to, done: true });
     assert!(bench.knows(&key("b")).is_some());
     assert_eq!(bench.acceptor.committee(term).unwrap().received().mark(), 4);
-    bench.said.clear();
-    let since = Number { term: term.term, n: 0 };
-    bench.hear(4, CommitteeMessage::AskSince { ballot: term, piece: KeyRange::FULL, since });
-    let [(_, CommitteeMessage::Since { writes, up_to, .. })] = &bench.said[..] else { panic!("{:?}", bench.said) };
+    let Since { writes, up_to, .. } = bench.window(term, Number { term: term.term, n: 0 });
     assert!(up_to.is_none() || writes.iter().any(|write| write.key == key("b")), "number 2 was left out");
 }
 
@@ -63,25 +59,11 @@ fn a_window_that_ends_early_is_no_window() {
     bench.tick();
     bench.tick();
     // Whatever it asks, it is told to compare, and gets the write that it lacks.
-    let Some((to, CommitteeMessage::AskSince { piece, since, .. })) = bench.said.last().cloned() else { panic!() };
-    let from = to[0].peer.0[0];
-    let nothing = |ballot, up_to, done| CommitteeMessage::Since { ballot, piece, since, writes: vec![], up_to, done };
-    bench.hear(from, nothing(new, None, false));
-    let compared = CommitteeMessage::Compared {
-        ballot: new,
-        piece,
-        after: None,
-        writes: vec![write(old, 2, "b", "2")],
-        up_to: None,
-        mark: 0,
-        complete: true,
-    };
-    bench.hear(from, compared);
+    let (from, piece, since) = bench.asked_since();
+    bench.since(from, Since { ballot: new, piece, since, writes: vec![], up_to: None, done: false });
+    bench.compared(from, Compared { writes: vec![write(old, 2, "b", "2")], ..nothing_newer(new, piece) });
     assert!(bench.acceptor.committee(new).unwrap().is_complete());
-    bench.said.clear();
-    let since = Number { term: old.term, n: 1 };
-    bench.hear(4, CommitteeMessage::AskSince { ballot: new, piece: KeyRange::FULL, since });
-    let [(_, CommitteeMessage::Since { writes, up_to, .. })] = &bench.said[..] else { panic!("{:?}", bench.said) };
+    let Since { writes, up_to, .. } = bench.window(new, Number { term: old.term, n: 1 });
     assert!(up_to.is_none() || writes.iter().any(|write| write.key == key("b")), "number 2 was left out");
 }
 
@@ -92,28 +74,16 @@ fn half_a_comparison_with_an_incomplete_source_is_none() {
     let (old, new) = (ballot(5, 1), ballot(7, 3));
     bench.serve(new, &[(old.term, 9)]);
     bench.tick();
-    let (to, CommitteeMessage::AskCompare { piece, after: None, .. }) = bench.said.last().cloned().unwrap() else {
-        panic!("{:?}", bench.said)
-    };
-    let page = |after: Option<Key>, up_to: Option<Key>, complete| CommitteeMessage::Compared {
-        ballot: new,
-        piece,
-        after,
-        writes: vec![],
-        up_to,
-        mark: 0,
-        complete,
-    };
+    let (first, AskCompare { piece, after, .. }) = bench.asked_compare();
+    assert_eq!(after, None);
     // The first half from who lacks things itself, then silence, then the other half from who does not.
-    let half = key("a");
-    let first = to[0];
-    bench.hear(first.peer.0[0], page(None, Some(half.clone()), false));
+    let half = Some(key("a"));
+    bench.compared(first, Compared { up_to: half.clone(), complete: false, ..nothing_newer(new, piece) });
     for _ in 0..12 {
         bench.tick();
-        let (to, asked) = bench.said.last().cloned().unwrap();
-        let CommitteeMessage::AskCompare { after, .. } = asked else { panic!("{asked:?}") };
-        if to[0] != first && after == Some(half.clone()) {
-            bench.hear(to[0].peer.0[0], page(after, None, true));
+        let (from, AskCompare { after, .. }) = bench.asked_compare();
+        if from != first && after == half {
+            bench.compared(from, Compared { after, ..nothing_newer(new, piece) });
             break;
         }
     }
@@ -128,40 +98,13 @@ fn a_late_write_does_not_replace_what_catching_up_brought() {
     let (old, new) = (ballot(5, 1), ballot(7, 3));
     bench.serve(new, &[(old.term, 9)]);
     bench.tick();
-    let (to, CommitteeMessage::AskCompare { piece, .. }) = bench.said.last().cloned().unwrap() else { panic!() };
-    let compared = CommitteeMessage::Compared {
-        ballot: new,
-        piece,
-        after: None,
-        writes: vec![write(new, 2, "k", "newer")],
-        up_to: None,
-        mark: 2,
-        complete: true,
-    };
+    let (from, AskCompare { piece, .. }) = bench.asked_compare();
+    let page = Compared { mark: 2, ..nothing_newer(new, piece) };
     // Before the comparison is over a page more is awaited: nothing is made up for yet.
-    let CommitteeMessage::Compared { writes, .. } = &compared else { unreachable!() };
-    let half = CommitteeMessage::Compared {
-        ballot: new,
-        piece,
-        after: None,
-        writes: writes.clone(),
-        up_to: Some(key("k")),
-        mark: 2,
-        complete: true,
-    };
-    let from = to[0].peer.0[0];
-    bench.hear(from, half);
+    let writes = vec![write(new, 2, "k", "newer")];
+    bench.compared(from, Compared { writes, up_to: Some(key("k")), ..page.clone() });
     bench.accept(new, Some(0), vec![write(new, 1, "k", "older")]);
-    let rest = CommitteeMessage::Compared {
-        ballot: new,
-        piece,
-        after: Some(key("k")),
-        writes: vec![],
-        up_to: None,
-        mark: 2,
-        complete: true,
-    };
-    bench.hear(from, rest);
+    bench.compared(from, Compared { after: Some(key("k")), ..page });
     bench.accept(new, Some(2), vec![]);
     assert_eq!(bench.acceptor.committee(new).unwrap().received().mark(), 2);
     assert_eq!(bench.on_disk(&key("k")), Some(Number { term: new.term, n: 2 }), "the store went back");
@@ -173,8 +116,7 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     let mut bench = Bench::new(node(2), 3);
     let half = Point(1 << 127);
     let (left, right) = (KeyRange::new(Point(0), half), KeyRange::new(half, Point(0)));
-    let (old, new) = (ballot(5, 1), ballot(7, 3));
-    let (other, _) = (ballot(6, 1), ());
+    let (old, other, new) = (ballot(5, 1), ballot(6, 1), ballot(7, 3));
     // It knows the old term on the right side, up to number 0, and nothing on the left.
     bench.hear(1, CommitteeMessage::Prepare { ballot: old, range: right });
     let nothing = Base { range: right, pieces: vec![(right, vec![])], reproposed: 0 };
@@ -184,28 +126,15 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     let base = Base { range: KeyRange::FULL, pieces, reproposed: 0 };
     bench.hear(3, CommitteeMessage::Base { ballot: new, base, chosen: Some(0) });
     bench.tick();
-    let (to, CommitteeMessage::AskSince { piece, since, .. }) = bench.said.last().cloned().unwrap() else {
-        panic!("{:?}", bench.said)
-    };
+    let (from, piece, since) = bench.asked_since();
     assert_eq!(piece, right);
     let up_to = Some(Number { term: new.term, n: 0 });
     let writes = vec![write(old, 1, "x", "1")];
-    bench.hear(to[0].peer.0[0], CommitteeMessage::Since { ballot: new, piece, since, writes, up_to, done: true });
+    bench.since(from, Since { ballot: new, piece, since, writes, up_to, done: true });
     // Meanwhile the new term wrote something on the right, whose accept is lost.
-    let (to, CommitteeMessage::AskCompare { piece, .. }) = bench.said.last().cloned().unwrap() else {
-        panic!("{:?}", bench.said)
-    };
+    let (from, AskCompare { piece, .. }) = bench.asked_compare();
     assert_eq!(piece, left);
-    let compared = CommitteeMessage::Compared {
-        ballot: new,
-        piece,
-        after: None,
-        writes: vec![],
-        up_to: None,
-        mark: 1,
-        complete: true,
-    };
-    bench.hear(to[0].peer.0[0], compared);
+    bench.compared(from, Compared { mark: 1, ..nothing_newer(new, piece) });
     assert_eq!(bench.acceptor.committee(new).unwrap().received().mark(), 0, "number 1 never came");
 }
 

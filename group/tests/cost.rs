@@ -4,9 +4,9 @@ mod bench;
 
 use std::time::Instant;
 
-use bench::{Bench, Whole, ballot, base, node, write};
+use bench::{Bench, Whole, ballot, base, node, nothing_newer, write};
 use group::ballot::{Ballot, Slot};
-use group::message::{CommitteeMessage, LogMessage, Message};
+use group::message::{AskCompare, CommitteeMessage, Compared, LogMessage, Message};
 use group::outbox::Durable;
 use overlay::KeyRange;
 
@@ -19,7 +19,7 @@ fn a_page_of_records_among_many_unsettled_writes() {
     let writes = (1..=40_000).map(|n| write(new, n, &format!("k{n}"), "v")).collect();
     bench.accept(new, Some(0), writes);
     bench.tick();
-    let (to, CommitteeMessage::AskCompare { piece, .. }) = bench.said.last().cloned().unwrap() else { panic!() };
+    let (from, AskCompare { piece, .. }) = bench.asked_compare();
     // Newer records of every second key, and of as many others.
     let page = |of: fn(u64) -> u64| (1..=20_000).map(move |n| write(new, 50_000 + n, &format!("k{}", of(n)), "newer"));
     let mut writes: Vec<_> = page(|n| 2 * n).chain(page(|n| 100_000 + n)).collect();
@@ -27,10 +27,8 @@ fn a_page_of_records_among_many_unsettled_writes() {
         let record = std::sync::Arc::make_mut(&mut write.record);
         record.number.n = 50_000 + n as u64;
     }
-    let compared =
-        CommitteeMessage::Compared { ballot: new, piece, after: None, writes, up_to: None, mark: 0, complete: true };
     let begun = Instant::now();
-    bench.hear(to[0].peer.0[0], compared);
+    bench.compared(from, Compared { writes, ..nothing_newer(new, piece) });
     let took = begun.elapsed();
     let committee = bench.acceptor.committee(new).unwrap();
     assert_eq!(committee.unsettled(KeyRange::FULL).count(), 20_000, "the other half is overtaken");

@@ -2,9 +2,9 @@
 
 mod bench;
 
-use bench::{Bench, Whole, ballot, base, key, node, operate, operation, write};
+use bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, write};
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
-use group::message::{Base, CommitteeMessage, Heartbeat, LogMessage, Message, Operation};
+use group::message::{Base, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Operation, Since};
 use group::nonsense::Nonsense;
 use group::op::Op;
 use group::outbox::Durable;
@@ -123,18 +123,10 @@ fn what_catching_up_brings_lies_in_the_piece_that_was_asked_for() {
     let piece = KeyRange::new(outside.end(), outside.start());
     let writes = || vec![write(theirs, 1, "k", "v")];
     let since = Number { term: theirs.term, n: 0 };
-    let message = CommitteeMessage::Since { ballot: theirs, piece, since, writes: writes(), up_to: None, done: true };
-    expect(Nonsense::Misplaced, committee(message));
-    let message = CommitteeMessage::Compared {
-        ballot: theirs,
-        piece,
-        after: None,
-        writes: writes(),
-        up_to: None,
-        mark: 0,
-        complete: true,
-    };
-    expect(Nonsense::Misplaced, committee(message));
+    let answer = Since { ballot: theirs, piece, since, writes: writes(), up_to: None, done: true };
+    expect(Nonsense::Misplaced, committee(CommitteeMessage::Since(answer)));
+    let answer = Compared { writes: writes(), ..nothing_newer(theirs, piece) };
+    expect(Nonsense::Misplaced, committee(CommitteeMessage::Compared(answer)));
 }
 
 /// Slots and terms far beyond what is chosen are not stored, and no slots are filled up to there.

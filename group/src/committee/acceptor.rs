@@ -8,16 +8,17 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
+use overlay::{IntervalMap, Key, KeyRange, NodeId};
 
 use super::catch_up::CatchUp;
 use super::chain::{self, Fate};
 use super::leases::{Grants, granters_length};
+use super::standing::AskedBases;
 use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{Base, CommitteeMessage, CommitteeReport, Message, Vouch, Write};
+use crate::message::{Base, CommitteeMessage, CommitteeReport, Message, Write};
 use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput};
@@ -25,46 +26,28 @@ use crate::table::{Lookup, Table};
 use crate::time::Time;
 
 /// Questions for records that wait for the store. A primary asks for a key at a time of each client that waits.
-const ASKED_MAX: usize = 1 << 12;
+pub(super) const ASKED_MAX: usize = 1 << 12;
 /// Committees at most, and intervals of promises. A group has one committee for each primary and some that are not
 /// settled yet; who names more makes them up. At the limit nothing new is promised.
-const COMMITTEES_MAX: usize = 1 << 10;
+pub(super) const COMMITTEES_MAX: usize = 1 << 10;
 const INTERVALS_MAX: usize = 1 << 12;
 /// Committees that nobody needs any more are kept for members that lag, up to so many.
 const CLOSED_MAX: usize = 16;
 
-/// Bases that were asked for, and when: not with every message that rests on one.
-#[derive(Clone, Debug, Default)]
-struct AskedBases(BTreeMap<TermBallot, Time>);
-
-impl AskedBases {
-    fn ask(&mut self, ctx: &mut Context<'_>, of: NodeId, ballot: TermBallot) {
-        let asked = self.0.get(&ballot).copied();
-        if asked.is_some_and(|asked| ctx.now.time.since(asked) < ctx.config.timing.resend / 10) {
-            return;
-        }
-        if self.0.len() >= COMMITTEES_MAX {
-            self.0.clear(); // Some are asked for once too often.
-        }
-        self.0.insert(ballot, ctx.now.time);
-        ctx.out.send(&[of], Message::Committee(CommitteeMessage::AskBase { ballot }));
-    }
-}
-
 /// One node's acceptor in all committees.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
-    promises: IntervalMap<Option<TermBallot>>,
+    pub(super) promises: IntervalMap<Option<TermBallot>>,
     /// The newest base accepted at each point.
-    bases: IntervalMap<Option<TermBallot>>,
-    committees: BTreeMap<TermBallot, Committee>,
+    pub(super) bases: IntervalMap<Option<TermBallot>>,
+    pub(super) committees: BTreeMap<TermBallot, Committee>,
     grants: Grants,
     /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
     quiet_until: Time,
     pub(super) catch_up: CatchUp,
-    asked_bases: AskedBases,
+    pub(super) asked_bases: AskedBases,
     /// Keys whose record was asked for by a primary and is being loaded.
-    asked: BTreeSet<(Key, NodeId, TermBallot)>,
+    pub(super) asked: BTreeSet<(Key, NodeId, TermBallot)>,
 }
 
 impl Acceptor {
@@ -132,7 +115,7 @@ impl Acceptor {
     }
 
     /// The highest ballot promised somewhere in a range.
-    fn highest_promise(&self, range: KeyRange) -> Option<TermBallot> {
+    pub(super) fn highest_promise(&self, range: KeyRange) -> Option<TermBallot> {
         self.promises.pieces(range).into_iter().filter_map(|(_, promised)| promised).max()
     }
 
@@ -149,15 +132,9 @@ impl Acceptor {
             }
             CommitteeMessage::AskRecord { ballot, key } => self.on_ask_record(ctx, table, from, ballot, key),
             CommitteeMessage::AskSince { ballot, piece, since } => self.on_ask_since(ctx, from, ballot, piece, since),
-            CommitteeMessage::Since { ballot, piece, since, writes, up_to, done } => {
-                self.on_since(ctx, table, from, ballot, piece, since, writes, up_to, done);
-            }
-            CommitteeMessage::AskCompare { ballot, piece, after, held, until } => {
-                self.on_ask_compare(ctx, table, from, ballot, piece, after, held, until);
-            }
-            CommitteeMessage::Compared { ballot, piece, after, writes, up_to, mark, complete } => {
-                self.on_compared(ctx, table, from, ballot, piece, after, writes, up_to, mark, complete);
-            }
+            CommitteeMessage::Since(since) => self.on_since(ctx, table, from, since),
+            CommitteeMessage::AskCompare(ask) => self.on_ask_compare(ctx, table, from, ask),
+            CommitteeMessage::Compared(compared) => self.on_compared(ctx, table, from, compared),
             _ => {}
         }
     }
@@ -454,46 +431,6 @@ impl Acceptor {
         ctx.out.send(&[from], Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
     }
 
-    /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
-    fn on_ask_record(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ballot: TermBallot, key: Key) {
-        let Some(committee) = self.committees.get(&ballot) else {
-            self.asked_bases.ask(ctx, from, ballot);
-            return;
-        };
-        if committee.is_superseded() {
-            let promised = self.highest_promise(committee.range()).expect("superseded by somebody");
-            ctx.out.send(&[from], refused(ballot, promised));
-            return;
-        }
-        if committee.base().is_none() {
-            return;
-        }
-        match table.get(&key, ctx.out) {
-            Lookup::Known(record) => {
-                let message = CommitteeMessage::RecordIs { ballot, key, record };
-                // What it rests on may not be durable yet.
-                ctx.out.send_after(&[from], Message::Committee(message));
-            }
-            // It will ask again.
-            Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Nonsense::NoRoom),
-            Lookup::Loading => {
-                self.asked.insert((key, from, ballot));
-            }
-        }
-    }
-
-    /// A record was loaded: answers who asked for it.
-    pub fn on_loaded(&mut self, ctx: &mut Context<'_>, table: &mut Table, key: &Key) {
-        let first = |(asked, ..): &(Key, NodeId, TermBallot)| asked == key;
-        let asked: Vec<_> = self.asked.iter().filter(|asked| first(asked)).cloned().collect();
-        for asked in asked {
-            self.asked.remove(&asked);
-            let (key, from, ballot) = asked;
-            self.on_ask_record(ctx, table, from, ballot, key);
-        }
-        self.install_deferred(ctx, table);
-    }
-
     /// A record that is known to be chosen came another way than by a write's settling. False: it has to be loaded first.
     pub(super) fn install(&mut self, ctx: &mut Context<'_>, table: &mut Table, write: &Write) -> bool {
         match table.get(&write.key, ctx.out) {
@@ -508,39 +445,6 @@ impl Acceptor {
         table.unpin(&write.key, &write.record);
         ctx.out.persist(Durable::Record(write.clone()));
         true
-    }
-
-    /// Does this acceptor still have everything that somebody knows it acknowledged?
-    pub fn may_vouch(&self, vouch: &Vouch) -> bool {
-        vouch.committees.iter().all(|(ballot, range, last)| {
-            let promised = self.promises.pieces(*range).iter().all(|(_, promised)| *promised >= Some(*ballot));
-            let forgotten = || self.bases.pieces(*range).iter().all(|(_, base)| *base > Some(*ballot));
-            let received = match self.committees.get(ballot) {
-                Some(committee) => *last == 0 || committee.received().contains(*last),
-                None => forgotten(),
-            };
-            promised && received
-        })
-    }
-
-    /// Terms of the current division for which this node holds everything chosen before them, and its marks.
-    pub fn progress(&self, epoch: Epoch, parts: &[(KeyRange, TermBallot)]) -> (Vec<Term>, Vec<(Term, u64)>) {
-        let mine = parts.iter().filter(|(_, ballot)| ballot.epoch == epoch);
-        let committees: Vec<&Committee> = mine.filter_map(|(_, ballot)| self.committees.get(ballot)).collect();
-        let complete = |committee: &&&Committee| {
-            committee.is_complete()
-                && committee.base().is_some_and(|base| committee.received().mark() >= base.reproposed)
-        };
-        (
-            committees.iter().filter(complete).map(|committee| committee.ballot().term).collect(),
-            committees.iter().map(|c| (c.ballot().term, c.chosen().unwrap_or(0).min(c.received().mark()))).collect(),
-        )
-    }
-
-    /// May [`Acceptor::progress`] tell of other terms than when this was asked last?
-    pub fn take_completeness_changed(&mut self) -> bool {
-        let changed: Vec<bool> = self.committees.values_mut().map(Committee::take_completeness_changed).collect();
-        changed.contains(&true)
     }
 
     /// Before a batch goes to the store: what moved, and no more recent writes than there is room for.
@@ -563,6 +467,6 @@ impl Acceptor {
     }
 }
 
-fn refused(ballot: TermBallot, promised: TermBallot) -> Message {
+pub(super) fn refused(ballot: TermBallot, promised: TermBallot) -> Message {
     Message::Committee(CommitteeMessage::Refused { ballot, promised })
 }

@@ -11,10 +11,11 @@ use alloc::vec::Vec;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::acceptor::Acceptor;
+use super::source::Asked;
 use super::window::Committee;
 use crate::ballot::{Number, TermBallot};
 use crate::context::Context;
-use crate::message::{CommitteeMessage, Message, Write};
+use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
@@ -22,10 +23,10 @@ use crate::table::Table;
 use crate::time::Time;
 
 /// Keys listed in one page of a scan.
-const PAGE_KEYS_MAX: usize = 2000;
+pub(super) const PAGE_KEYS_MAX: usize = 2000;
 
 /// Pages of the store being read at one time: each holds a question in memory.
-const SCANS_MAX: usize = 64;
+pub(super) const SCANS_MAX: usize = 64;
 
 /// Where the current piece stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,23 +79,11 @@ enum Then {
 
 /// What a page of the store is for.
 #[derive(Clone, Debug)]
-enum ScanUse {
+pub(super) enum ScanUse {
     /// This node's own clocks, to ask with.
     Mine(TermBallot),
     /// To answer somebody.
-    Theirs { from: NodeId, ask: Ask },
-}
-
-/// A question that a page of the store answers.
-#[derive(Clone, Debug)]
-struct Ask {
-    ballot: TermBallot,
-    piece: KeyRange,
-    after: Option<Key>,
-    held: Vec<(Key, Number)>,
-    until: Option<Key>,
-    /// The chosen mark when it was asked: what the page that answers it certainly contains.
-    mark: u64,
+    Theirs { from: NodeId, asked: Asked },
 }
 
 /// Catching up, for a person to see.
@@ -112,7 +101,7 @@ pub struct CatchUpStatus {
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
     jobs: BTreeMap<TermBallot, Job>,
-    scans: BTreeMap<u64, ScanUse>,
+    pub(super) scans: BTreeMap<u64, ScanUse>,
     next_scan: u64,
     /// Counts questions, to ask another source each time.
     turns: usize,
@@ -256,7 +245,7 @@ impl Acceptor {
         let until = if more { held.last().map(|(key, _)| key.clone()) } else { None };
         job.until.clone_from(&until);
         let piece = *job.pieces.last().expect("a job has a piece");
-        let message = CommitteeMessage::AskCompare { ballot, piece, after: after.clone(), held, until };
+        let message = CommitteeMessage::AskCompare(AskCompare { ballot, piece, after: after.clone(), held, until });
         ctx.out.send(&[job.source], Message::Committee(message));
     }
 
@@ -281,85 +270,16 @@ impl Acceptor {
                 let held = held.into_iter().map(|(key, record)| (key, record.number)).collect();
                 self.send_compare(ctx, ballot, held, more);
             }
-            ScanUse::Theirs { from, ask } => {
-                let (records, more) = within(records, ask.piece, ask.after.as_ref(), done);
-                self.answer_compare(ctx, from, &ask, records.iter().map(|(key, record)| (key, record)), more);
+            ScanUse::Theirs { from, asked } => {
+                let (records, more) = within(records, asked.ask.piece, asked.ask.after.as_ref(), done);
+                self.answer_compare(ctx, from, &asked, records.iter().map(|(key, record)| (key, record)), more);
             }
         }
         true
     }
 
-    /// The source's side of the window.
-    pub(super) fn on_ask_since(
-        &mut self,
-        ctx: &mut Context<'_>,
-        from: NodeId,
-        ballot: TermBallot,
-        piece: KeyRange,
-        since: Number,
-    ) {
-        let Some(committee) = self.committee(ballot) else { return };
-        let complete = committee.is_complete_in(piece);
-        if !complete && (since.term == ballot.term || committee.base().is_none()) {
-            return; // It may have what is asked for soon; somebody else may have it now.
-        }
-        let mut message =
-            CommitteeMessage::Since { ballot, piece, since, writes: Vec::new(), up_to: None, done: false };
-        // Who lacks something from before this term says that its window does not reach: perhaps nobody's does, and only
-        // a comparison with a quorum brings it together.
-        if complete
-            && let Some((found, last, is_all)) = self.window_page(ctx, committee, piece, since)
-            && let CommitteeMessage::Since { writes, up_to, done, .. } = &mut message
-        {
-            (*writes, *up_to, *done) = (found, Some(last), is_all);
-        }
-        ctx.out.send_after(&[from], Message::Committee(message));
-    }
-
-    /// Writes behind `since`, up to where, and whether that is all; `None` where the windows do not reach.
-    fn window_page(
-        &self,
-        ctx: &Context<'_>,
-        committee: &Committee,
-        piece: KeyRange,
-        since: Number,
-    ) -> Option<(Vec<Write>, Number, bool)> {
-        let base = committee.base()?;
-        let own = (committee.ballot().term, committee.chosen()?);
-        let mut terms = alloc::vec![own];
-        if since.term != own.0 {
-            let (_, chain) = base.pieces.iter().find(|(range, _)| range.contains_range(piece))?;
-            let known = chain.iter().position(|(term, _)| *term == since.term)?;
-            terms.extend_from_slice(&chain[..=known]);
-        }
-        let (mut writes, mut bytes) = (Vec::new(), 0);
-        for (term, last) in terms.into_iter().rev() {
-            let window = self.committees().rev().find(|committee| committee.ballot().term == term)?;
-            let behind = if term == since.term { since.n } else { 0 };
-            for write in window.since(behind, last, piece)? {
-                bytes += write.record.bytes() + write.key.name().len();
-                writes.push(write.clone());
-                if bytes > ctx.config.message_bytes_max {
-                    return Some((writes, write.record.number, false));
-                }
-            }
-        }
-        Some((writes, Number { term: own.0, n: own.1 }, true))
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn on_since(
-        &mut self,
-        ctx: &mut Context<'_>,
-        table: &mut Table,
-        from: NodeId,
-        ballot: TermBallot,
-        piece: KeyRange,
-        since: Number,
-        writes: Vec<Write>,
-        up_to: Option<Number>,
-        done: bool,
-    ) {
+    pub(super) fn on_since(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Since) {
+        let Since { ballot, piece, since, writes, up_to, done } = answer;
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
         if job.then.is_some()
             || job.source != from
@@ -394,97 +314,8 @@ impl Acceptor {
         self.install_deferred(ctx, table);
     }
 
-    /// The source's side of a comparison.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn on_ask_compare(
-        &mut self,
-        ctx: &mut Context<'_>,
-        table: &mut Table,
-        from: NodeId,
-        ballot: TermBallot,
-        piece: KeyRange,
-        after: Option<Key>,
-        held: Vec<(Key, Number)>,
-        until: Option<Key>,
-    ) {
-        let Some(committee) = self.committee(ballot).filter(|committee| committee.base().is_some()) else { return };
-        if !ordered(&held, after.as_ref(), until.as_ref()) {
-            return ctx.dropped.note(Nonsense::Malformed);
-        }
-        let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
-        let ask = Ask { ballot, piece, after, held, until, mark };
-        if table.is_whole() {
-            self.answer_compare(ctx, from, &ask, table.scan(piece, ask.after.as_ref()), false);
-        } else if self.catch_up.scans.len() >= SCANS_MAX {
-            ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
-        } else {
-            let first = ask.after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
-            let token = self.catch_up.begin_scan(ScanUse::Theirs { from, ask });
-            ctx.out.push_behind(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
-        }
-    }
-
-    /// `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
-    fn answer_compare<'a>(
-        &self,
-        ctx: &mut Context<'_>,
-        from: NodeId,
-        ask: &Ask,
-        records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
-        more: bool,
-    ) {
-        let Some(committee) = self.committee(ask.ballot) else { return };
-        let (mut writes, mut bytes, mut up_to, mut last) = (Vec::new(), 0, None, None);
-        let mut held = ask.held.iter().peekable();
-        let mut looked = 0;
-        for (key, record) in records {
-            if ask.until.as_ref().is_some_and(|until| key > until) {
-                last = None;
-                break;
-            }
-            looked += 1;
-            last = Some(key.clone());
-            while held.next_if(|(known, _)| known < key).is_some() {}
-            let known = held.next_if(|(known, _)| known == key).map(|(_, number)| *number);
-            if known.is_none_or(|known| known < record.number) {
-                bytes += record.bytes() + key.name().len();
-                writes.push(Write { key: key.clone(), record: record.clone() });
-            }
-            if bytes > ctx.config.message_bytes_max || looked >= 4 * PAGE_KEYS_MAX {
-                up_to = last.clone();
-                break;
-            }
-        }
-        if up_to.is_none() && more {
-            // The page of the store ended before the question did. An empty page would make no progress.
-            up_to = last;
-        }
-        let message = CommitteeMessage::Compared {
-            ballot: ask.ballot,
-            piece: ask.piece,
-            after: ask.after.clone(),
-            writes,
-            up_to,
-            mark: ask.mark,
-            complete: committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some(),
-        };
-        ctx.out.send_after(&[from], Message::Committee(message));
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn on_compared(
-        &mut self,
-        ctx: &mut Context<'_>,
-        table: &mut Table,
-        from: NodeId,
-        ballot: TermBallot,
-        piece: KeyRange,
-        after: Option<Key>,
-        writes: Vec<Write>,
-        up_to: Option<Key>,
-        mark: u64,
-        complete: bool,
-    ) {
+    pub(super) fn on_compared(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Compared) {
+        let Compared { ballot, piece, after, writes, up_to, mark, complete } = answer;
         let asked_until = |held: &Stage| *held == Stage::Compare(after.clone());
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
         if job.then.is_some() || job.source != from || job.pieces.last() != Some(&piece) || !asked_until(&job.stage) {
@@ -579,7 +410,7 @@ impl Acceptor {
 }
 
 impl CatchUp {
-    fn begin_scan(&mut self, scan: ScanUse) -> u64 {
+    pub(super) fn begin_scan(&mut self, scan: ScanUse) -> u64 {
         self.next_scan += 1;
         self.scans.insert(self.next_scan, scan);
         self.next_scan
@@ -607,12 +438,6 @@ fn within(
 }
 
 /// A page of the store that makes progress whatever the records' sizes.
-fn page_bytes(ctx: &Context<'_>) -> usize {
+pub(super) fn page_bytes(ctx: &Context<'_>) -> usize {
     ctx.config.message_bytes_max.max(8 * ctx.state.settings.value_bytes_max as usize)
-}
-
-fn ordered(held: &[(Key, Number)], after: Option<&Key>, until: Option<&Key>) -> bool {
-    held.windows(2).all(|pair| pair[0].0 < pair[1].0)
-        && held.first().is_none_or(|(key, _)| after.is_none_or(|after| key > after))
-        && held.last().is_none_or(|(key, _)| until.is_none_or(|until| key <= until))
 }

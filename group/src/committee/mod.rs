@@ -29,6 +29,8 @@ mod leases;
 mod primary;
 mod reads;
 mod seen;
+mod source;
+mod standing;
 mod takeover;
 mod window;
 mod writes;

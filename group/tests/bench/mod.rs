@@ -7,7 +7,9 @@ use std::time::Duration;
 use group::ballot::{Number, Slot, Term, TermBallot};
 use group::committee::Acceptor;
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{Base, ClientMessage, CommitteeMessage, Message, Operation, Sender, Write};
+use group::message::{
+    AskCompare, Base, ClientMessage, CommitteeMessage, Compared, Message, Operation, Sender, Since, Write,
+};
 use group::nonsense::Dropped;
 use group::op::{Op, ReadMode, Version};
 use group::outbox::{Durable, GroupOutput, Outbox};
@@ -54,7 +56,6 @@ impl Bench {
             in_flight_max: 100,
             waiting_max: 100,
             message_bytes_max: 1 << 10,
-            cluster: String::new(),
             divide: |_| None,
             defects: Defects::NONE,
         };
@@ -114,6 +115,42 @@ impl Bench {
     pub fn tick(&mut self) {
         self.now.time = self.now.time + Duration::from_millis(400);
         self.act(|acceptor, ctx, table| acceptor.drive_catch_up(ctx, table));
+    }
+
+    /// The last question for recent writes: of whom, from which piece, behind what.
+    pub fn asked_since(&self) -> (u8, KeyRange, Number) {
+        match self.said.last() {
+            Some((to, CommitteeMessage::AskSince { piece, since, .. })) => (to[0].peer.0[0], *piece, *since),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The last question for newer records, and of whom.
+    pub fn asked_compare(&self) -> (u8, AskCompare) {
+        match self.said.last() {
+            Some((to, CommitteeMessage::AskCompare(ask))) => (to[0].peer.0[0], ask.clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// An answer to a question for recent writes.
+    pub fn since(&mut self, from: u8, answer: Since) {
+        self.hear(from, CommitteeMessage::Since(answer));
+    }
+
+    /// An answer to a question for newer records.
+    pub fn compared(&mut self, from: u8, answer: Compared) {
+        self.hear(from, CommitteeMessage::Compared(answer));
+    }
+
+    /// What it answers who asks for recent writes.
+    pub fn window(&mut self, ballot: TermBallot, since: Number) -> Since {
+        self.said.clear();
+        self.hear(4, CommitteeMessage::AskSince { ballot, piece: KeyRange::FULL, since });
+        match &self.said[..] {
+            [(_, CommitteeMessage::Since(answer))] => answer.clone(),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// What the store would have as a key's record.
@@ -275,6 +312,11 @@ impl Whole {
             }
         }
     }
+}
+
+/// Nothing was newer, to the end of the piece, at a source that lacks nothing.
+pub fn nothing_newer(ballot: TermBallot, piece: KeyRange) -> Compared {
+    Compared { ballot, piece, after: None, writes: vec![], up_to: None, mark: 0, complete: true }
 }
 
 /// An operation of member 2 on a key, meant for that ballot, as its attempt `serial`.

@@ -7,6 +7,8 @@
 extern crate alloc;
 
 mod api;
+mod config;
+mod frames;
 mod node;
 mod sessions;
 mod status;
@@ -14,5 +16,6 @@ pub mod storage;
 pub mod wire;
 
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
-pub use node::{Durability, Node, NodeConfig, Restored, Tail, Timing};
+pub use config::{Durability, NodeConfig, Restored, Tail, Timing};
+pub use node::Node;
 pub use status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus};

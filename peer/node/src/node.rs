@@ -1,6 +1,6 @@
 //! The node itself: a group, sessions, and the edge between them and the outside.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -9,134 +9,21 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::Group;
-use group::config::{Defects, GroupConfig};
-use group::message::{Message, Sender, Write};
-use group::op::{Op, Read, ReadMode};
+use group::config::GroupConfig;
+use group::message::Write;
+use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::record::Record;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
-use overlay::{Epoch, GroupId, Incarnation, Key, NodeId, PeerKey, RingId};
+use overlay::{GroupId, Key, NodeId, PeerKey, RingId};
 
-use crate::api::{Class, ConnectionId, Event, Input, Output, Request, RequestId};
+use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
+use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::sessions::{SessionContext, Sessions};
-use crate::status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus};
+use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, Life};
-use crate::wire::{self, Frame, FrameError};
-
-/// What an acknowledgement rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// On disk at a quorum.
-    Sync,
-    /// In the memory of a quorum; every start is a new incarnation (Scatter §5, diskless Paxos). A node of this kind
-    /// hands out no `Persist`, `Load` or `Scan`.
-    Memory,
-}
-
-/// How long things take. All members of a group should have the same.
-#[derive(Clone, Debug)]
-pub struct Timing {
-    /// Between two heartbeats. Default 500 ms.
-    pub heartbeat: Duration,
-    /// So many missed heartbeats make a suspect. Default 4.
-    pub missed_max: u32,
-    /// A lease's length; network-wide. Default 1 s.
-    pub lease: Duration,
-    /// How far two clocks may drift apart, in 1/1000; network-wide. Default 10 (1 %).
-    pub drift_per_mille: u32,
-    /// How often the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
-    pub horizon: Duration,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Timing {
-            heartbeat: Duration::from_millis(500),
-            missed_max: 4,
-            lease: Duration::from_secs(1),
-            drift_per_mille: 10,
-            horizon: Duration::from_secs(60),
-        }
-    }
-}
-
-/// What a node is told at its start and never again.
-#[derive(Clone, Debug)]
-pub struct NodeConfig {
-    /// This peer.
-    pub me: PeerKey,
-    /// The incarnation to take where the store does not hold one that may go on: never used before by this peer.
-    pub incarnation: Incarnation,
-    /// The ring that this peer belongs to, where it has been in one.
-    pub ring: Option<RingId>,
-    /// Found a network where it belongs to none (`--new`).
-    pub found: bool,
-    /// What acknowledgements rest on.
-    pub durability: Durability,
-    /// Leased instead of confirmed reads; only a founder's word counts.
-    pub leases: bool,
-    /// Where this peer stands, for diversity.
-    pub cluster: String,
-    /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
-    pub memory_bytes_max: usize,
-    /// The longest value, in bytes; network-wide. Default 64 KiB.
-    pub value_bytes_max: usize,
-    /// The largest message between members, in bytes; bulk is cut to it. Default 256 KiB.
-    pub message_bytes_max: usize,
-    /// How long things take.
-    pub timing: Timing,
-    /// Rules left out on purpose, for tests of the checkers. None in earnest.
-    pub defects: Defects,
-}
-
-impl NodeConfig {
-    /// The defaults for a peer, in this life of it if the store does not say otherwise.
-    pub fn new(me: PeerKey, incarnation: Incarnation) -> NodeConfig {
-        NodeConfig {
-            me,
-            incarnation,
-            ring: None,
-            found: false,
-            durability: Durability::Sync,
-            leases: false,
-            cluster: String::new(),
-            memory_bytes_max: 512 << 20,
-            value_bytes_max: 64 << 10,
-            message_bytes_max: 256 << 10,
-            timing: Timing::default(),
-            defects: Defects::NONE,
-        }
-    }
-}
-
-/// How the store was left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
-    /// There was none: a first start, or the old one was moved aside.
-    Empty,
-    /// Sealed by a clean stop: nothing can be missing.
-    Sealed,
-    /// Intact as far as it reads, but it may lack its end.
-    Unsealed,
-}
-
-/// What the store gave back at start.
-#[derive(Clone, Debug)]
-pub struct Restored {
-    /// All small entries.
-    pub meta: BTreeMap<Bytes, Bytes>,
-    /// How it was left.
-    pub tail: Tail,
-}
-
-impl Restored {
-    /// An empty store.
-    pub fn empty() -> Restored {
-        Restored { meta: BTreeMap::new(), tail: Tail::Empty }
-    }
-}
 
 /// What was chosen, as [`Group::watch`] notes it.
 pub type WatchedChosen = Vec<(Key, Arc<Record>)>;
@@ -145,25 +32,25 @@ pub type WatchedAccepted = Vec<Write>;
 
 /// One peer.
 pub struct Node {
-    config: NodeConfig,
-    me: NodeId,
-    ring: Option<RingId>,
-    now: Now,
-    rng: Rng,
-    group: Option<Group>,
+    pub(crate) config: NodeConfig,
+    pub(crate) me: NodeId,
+    pub(crate) ring: Option<RingId>,
+    pub(crate) now: Now,
+    pub(crate) rng: Rng,
+    pub(crate) group: Option<Group>,
     sessions: Sessions,
-    outputs: VecDeque<Output>,
+    pub(crate) outputs: VecDeque<Output>,
     connected: BTreeSet<PeerKey>,
-    addresses: Vec<String>,
-    join_due: Time,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) join_due: Time,
     /// The store has it that this node is in its group: until then nobody hears of it.
-    entered: bool,
+    pub(crate) entered: bool,
     ready: bool,
     probe_due: Time,
     stopping: Option<Time>,
     over: bool,
     wake_at: Time,
-    frames_dropped: u64,
+    pub(crate) frames_dropped: u64,
     answered: u64,
 }
 
@@ -243,7 +130,7 @@ impl Node {
         self.enter(group);
     }
 
-    fn enter(&mut self, group: Group) {
+    pub(crate) fn enter(&mut self, group: Group) {
         let ring = group.state().ring;
         self.ring = Some(ring);
         if self.config.durability == Durability::Sync {
@@ -271,7 +158,7 @@ impl Node {
         self.with_group(|group| group.on_persisted(token));
     }
 
-    fn member(&self) -> Member {
+    pub(crate) fn member(&self) -> Member {
         Member {
             node: self.me,
             addresses: self.addresses.clone(),
@@ -280,7 +167,7 @@ impl Node {
         }
     }
 
-    fn group_config(&self) -> GroupConfig {
+    pub(crate) fn group_config(&self) -> GroupConfig {
         let timing = group::config::Timing {
             heartbeat: self.config.timing.heartbeat,
             missed_max: self.config.timing.missed_max,
@@ -295,7 +182,6 @@ impl Node {
             in_flight_max: 4096,
             waiting_max: 1 << 16,
             message_bytes_max: self.config.message_bytes_max,
-            cluster: self.config.cluster.clone(),
             divide: |view| policy::division::even(view.range, view.current, view.able, view.calm),
             defects: self.config.defects,
         }
@@ -325,7 +211,7 @@ impl Node {
         self.set_now(now);
         if self.over {
             if let Input::Request(request) = input {
-                self.reply(request.id, Err(Group::not_ready()));
+                self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
             }
             return;
         }
@@ -366,7 +252,7 @@ impl Node {
         }
     }
 
-    fn with_group(&mut self, act: impl FnOnce(&mut Group)) {
+    pub(crate) fn with_group(&mut self, act: impl FnOnce(&mut Group)) {
         if let Some(group) = &mut self.group {
             act(group);
         }
@@ -401,7 +287,7 @@ impl Node {
         NodeStatus {
             node: self.me,
             ready: self.ready,
-            group: self.group.as_ref().map(group_status),
+            group: self.group.as_ref().map(GroupStatus::of),
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
             answered: self.answered,
@@ -471,85 +357,9 @@ impl Node {
         }
     }
 
-    fn send(&mut self, to: &[NodeId], message: Message, epoch: Epoch) {
-        let Some(group) = &self.group else { return };
-        let class = wire::class_of(&message);
-        let sender = Sender { node: self.me, epoch };
-        let frame = Frame::Group { ring: group.state().ring, group: group.state().id, sender, message };
-        let frame = wire::encode(&frame);
-        for node in to {
-            self.outputs.push_back(Output::Send { to: node.peer, class, frame: frame.clone() });
-        }
-    }
-
-    fn on_frame(&mut self, from: PeerKey, frame: &[u8]) {
-        if self.group.is_some() && !self.entered {
-            return;
-        }
-        match wire::decode(frame) {
-            Ok(Frame::Group { ring, group, sender, message }) => {
-                if sender.node.peer != from || self.ring.is_some_and(|mine| mine != ring) {
-                    self.frames_dropped += 1;
-                } else if let Some(mine) = &mut self.group {
-                    if mine.state().id == group {
-                        mine.on_message(sender, message);
-                    }
-                } else if let Message::State(state) = message {
-                    self.on_invitation(*state);
-                }
-            }
-            Ok(Frame::Join { ring, member }) => {
-                let Some(group) = &mut self.group else { return };
-                if member.node.peer != from || ring.is_some_and(|ring| ring != group.state().ring) {
-                    self.frames_dropped += 1;
-                    return;
-                }
-                let sender = Sender { node: member.node, epoch: group.state().epoch };
-                group.on_message(sender, Message::Join(member));
-            }
-            Ok(Frame::NotUnderstood { version }) => {
-                self.event(Event::Note(format!("{from:?} does not understand frames of version {version}")));
-            }
-            Err(FrameError::Version(_)) => {
-                self.frames_dropped += 1;
-                let frame = wire::encode(&Frame::NotUnderstood { version: wire::FRAME_VERSION });
-                self.outputs.push_back(Output::Send { to: from, class: Class::Control, frame });
-            }
-            Err(FrameError::Malformed) => self.frames_dropped += 1,
-        }
-    }
-
-    /// A group's state came to a node outside: it is in, or learns which incarnation would be.
-    fn on_invitation(&mut self, state: GroupState) {
-        if !state.is_sound() {
-            self.frames_dropped += 1;
-            return;
-        }
-        match state.last_life(self.me.peer) {
-            Some(node) if node == self.me => {
-                let seed = self.rng.draw();
-                let group = Group::join(self.group_config(), self.me, state, self.now, seed);
-                self.enter(group);
-                let addresses = self.addresses.clone();
-                self.with_group(|group| group.set_addresses(addresses));
-            }
-            Some(node) if node > self.me => {
-                // It has lived there before, with a later incarnation than its clock gave it now.
-                self.me.incarnation = Incarnation(node.incarnation.0 + 1 + self.rng.below(1 << 16));
-                self.join_due = self.now.time;
-            }
-            _ => {}
-        }
-    }
-
-    fn ask_to_join(&mut self, peer: PeerKey) {
-        let frame = wire::encode(&Frame::Join { ring: self.ring, member: self.member() });
-        self.outputs.push_back(Output::Send { to: peer, class: Class::Control, frame });
-    }
-
     fn on_request(&mut self, request: Request) {
         if self.stopping.is_some() && self.group.as_ref().is_none_or(Group::is_idle) {
-            let error = group::op::OpError::TryAgain(group::op::Refusal::Stopping);
+            let error = OpError::TryAgain(Refusal::Stopping);
             self.reply(request.id, Err(error));
             return;
         }
@@ -658,49 +468,12 @@ impl Node {
         next.max(self.now.time + Duration::from_millis(1))
     }
 
-    fn reply(&mut self, id: RequestId, result: Result<group::op::Answer, group::op::OpError>) {
+    fn reply(&mut self, id: RequestId, result: Result<Answer, OpError>) {
         self.answered += 1;
         self.outputs.push_back(Output::Reply { id, result });
     }
 
-    fn event(&mut self, event: Event) {
+    pub(crate) fn event(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
-    }
-}
-
-fn group_status(group: &Group) -> GroupStatus {
-    let state = group.state();
-    let hears = group.hears();
-    let member = |member: &Member, votes| MemberStatus {
-        node: member.node,
-        cluster: member.cluster.clone(),
-        joined: member.joined,
-        votes,
-        alive: member.node == group.me() || hears.contains(&member.node),
-        addresses: member.addresses.clone(),
-    };
-    let mut members: Vec<MemberStatus> = state.members.iter().map(|m| member(m, true)).collect();
-    members.extend(state.learners.iter().map(|m| member(m, false)));
-    let primaries = state.parts().map(|(range, ballot)| PrimaryStatus {
-        range,
-        node: ballot.node,
-        term: ballot.term,
-        serving: group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()),
-    });
-    GroupStatus {
-        ring: state.ring,
-        id: state.id,
-        epoch: state.epoch,
-        applied: state.applied,
-        range: state.range,
-        members,
-        leader: group.leader(),
-        primaries: primaries.collect(),
-        established: state.recovery.is_empty(),
-        records: group.table().len(),
-        bytes: group.table().bytes(),
-        whole: group.table().is_whole(),
-        catching_up: group.catch_up(),
-        dropped: group.dropped(),
     }
 }

@@ -3,9 +3,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use group::Group;
 use group::ballot::{Slot, Term};
 use group::committee::CatchUpStatus;
 use group::nonsense::Dropped;
+use group::state::Member;
 use group::time::WallMillis;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, RingId};
 
@@ -87,4 +89,44 @@ pub struct NodeStatus {
     pub frames_dropped: u64,
     /// Operations answered since the start.
     pub answered: u64,
+}
+
+impl GroupStatus {
+    /// As this group's member knows it.
+    pub(crate) fn of(group: &Group) -> GroupStatus {
+        let state = group.state();
+        let hears = group.hears();
+        let member = |member: &Member, votes| MemberStatus {
+            node: member.node,
+            cluster: member.cluster.clone(),
+            joined: member.joined,
+            votes,
+            alive: member.node == group.me() || hears.contains(&member.node),
+            addresses: member.addresses.clone(),
+        };
+        let mut members: Vec<MemberStatus> = state.members.iter().map(|m| member(m, true)).collect();
+        members.extend(state.learners.iter().map(|m| member(m, false)));
+        let primaries = state.parts().map(|(range, ballot)| PrimaryStatus {
+            range,
+            node: ballot.node,
+            term: ballot.term,
+            serving: group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()),
+        });
+        GroupStatus {
+            ring: state.ring,
+            id: state.id,
+            epoch: state.epoch,
+            applied: state.applied,
+            range: state.range,
+            members,
+            leader: group.leader(),
+            primaries: primaries.collect(),
+            established: state.recovery.is_empty(),
+            records: group.table().len(),
+            bytes: group.table().bytes(),
+            whole: group.table().is_whole(),
+            catching_up: group.catch_up(),
+            dropped: group.dropped(),
+        }
+    }
 }

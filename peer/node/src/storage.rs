@@ -108,7 +108,6 @@ pub fn changes(durable: Durable, changes: &mut Vec<Change>) {
         }
         Durable::Void(write) => drop_one(unsettled_key(&write)),
         Durable::Record(write) => Change::PutRecord(record_key(&write.key), encode_record(&write.record)),
-        Durable::Forget => Change::DropMeta(Bytes::new(), Bytes::from_static(b"\xff")),
     };
     changes.push(last);
 }

@@ -88,7 +88,7 @@ impl Disk {
             }
             Durable::Record(write) => self.put(write),
             // Nobody elects anybody here.
-            Durable::LogPromised(..) | Durable::LogAccepted(..) | Durable::LogForget(_) | Durable::Forget => {}
+            Durable::LogPromised(..) | Durable::LogAccepted(..) | Durable::LogForget(_) => {}
         }
     }
 
@@ -462,7 +462,6 @@ fn config(defects: Defects) -> GroupConfig {
         in_flight_max: 16,
         waiting_max: 16,
         message_bytes_max: 1 << 18,
-        cluster: String::new(),
         divide: |_| None,
         defects,
     }

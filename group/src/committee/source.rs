@@ -1,0 +1,154 @@
+//! The source's side of catching up: what it has in its windows, and what is newer in its table. See [`super::catch_up`].
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Key, KeyRange, NodeId};
+
+use super::acceptor::Acceptor;
+use super::catch_up::{PAGE_KEYS_MAX, SCANS_MAX, ScanUse, page_bytes};
+use super::window::Committee;
+use crate::ballot::{Number, TermBallot};
+use crate::context::Context;
+use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
+use crate::nonsense::Nonsense;
+use crate::outbox::GroupOutput;
+use crate::record::Record;
+use crate::table::Table;
+
+/// A question that a page of the store answers.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) ask: AskCompare,
+    /// The chosen mark when it was asked: what the page that answers it certainly contains.
+    mark: u64,
+}
+
+impl Acceptor {
+    /// The source's side of the window.
+    pub(super) fn on_ask_since(
+        &mut self,
+        ctx: &mut Context<'_>,
+        from: NodeId,
+        ballot: TermBallot,
+        piece: KeyRange,
+        since: Number,
+    ) {
+        let Some(committee) = self.committee(ballot) else { return };
+        let complete = committee.is_complete_in(piece);
+        if !complete && (since.term == ballot.term || committee.base().is_none()) {
+            return; // It may have what is asked for soon; somebody else may have it now.
+        }
+        let mut answer = Since { ballot, piece, since, writes: Vec::new(), up_to: None, done: false };
+        // Who lacks something from before this term says that its window does not reach: perhaps nobody's does, and only
+        // a comparison with a quorum brings it together.
+        if complete && let Some((found, last, is_all)) = self.window_page(ctx, committee, piece, since) {
+            (answer.writes, answer.up_to, answer.done) = (found, Some(last), is_all);
+        }
+        ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::Since(answer)));
+    }
+
+    /// Writes behind `since`, up to where, and whether that is all; `None` where the windows do not reach.
+    fn window_page(
+        &self,
+        ctx: &Context<'_>,
+        committee: &Committee,
+        piece: KeyRange,
+        since: Number,
+    ) -> Option<(Vec<Write>, Number, bool)> {
+        let base = committee.base()?;
+        let own = (committee.ballot().term, committee.chosen()?);
+        let mut terms = alloc::vec![own];
+        if since.term != own.0 {
+            let (_, chain) = base.pieces.iter().find(|(range, _)| range.contains_range(piece))?;
+            let known = chain.iter().position(|(term, _)| *term == since.term)?;
+            terms.extend_from_slice(&chain[..=known]);
+        }
+        let (mut writes, mut bytes) = (Vec::new(), 0);
+        for (term, last) in terms.into_iter().rev() {
+            let window = self.committees().rev().find(|committee| committee.ballot().term == term)?;
+            let behind = if term == since.term { since.n } else { 0 };
+            for write in window.since(behind, last, piece)? {
+                bytes += write.record.bytes() + write.key.name().len();
+                writes.push(write.clone());
+                if bytes > ctx.config.message_bytes_max {
+                    return Some((writes, write.record.number, false));
+                }
+            }
+        }
+        Some((writes, Number { term: own.0, n: own.1 }, true))
+    }
+
+    /// The source's side of a comparison.
+    pub(super) fn on_ask_compare(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ask: AskCompare) {
+        let Some(committee) = self.committee(ask.ballot).filter(|committee| committee.base().is_some()) else { return };
+        if !ordered(&ask) {
+            return ctx.dropped.note(Nonsense::Malformed);
+        }
+        let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
+        let asked = Asked { ask, mark };
+        if table.is_whole() {
+            let records = table.scan(asked.ask.piece, asked.ask.after.as_ref());
+            self.answer_compare(ctx, from, &asked, records, false);
+        } else if self.catch_up.scans.len() >= SCANS_MAX {
+            ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
+        } else {
+            let first = asked.ask.after.clone().unwrap_or_else(|| Key::first_at(asked.ask.piece.start()));
+            let token = self.catch_up.begin_scan(ScanUse::Theirs { from, asked });
+            ctx.out.push_behind(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
+        }
+    }
+
+    /// `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
+    pub(super) fn answer_compare<'a>(
+        &self,
+        ctx: &mut Context<'_>,
+        from: NodeId,
+        Asked { ask, mark }: &Asked,
+        records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
+        more: bool,
+    ) {
+        let Some(committee) = self.committee(ask.ballot) else { return };
+        let (mut writes, mut bytes, mut up_to, mut last) = (Vec::new(), 0, None, None);
+        let mut held = ask.held.iter().peekable();
+        let mut looked = 0;
+        for (key, record) in records {
+            if ask.until.as_ref().is_some_and(|until| key > until) {
+                last = None;
+                break;
+            }
+            looked += 1;
+            last = Some(key.clone());
+            while held.next_if(|(known, _)| known < key).is_some() {}
+            let known = held.next_if(|(known, _)| known == key).map(|(_, number)| *number);
+            if known.is_none_or(|known| known < record.number) {
+                bytes += record.bytes() + key.name().len();
+                writes.push(Write { key: key.clone(), record: record.clone() });
+            }
+            if bytes > ctx.config.message_bytes_max || looked >= 4 * PAGE_KEYS_MAX {
+                up_to = last.clone();
+                break;
+            }
+        }
+        if up_to.is_none() && more {
+            // The page of the store ended before the question did. An empty page would make no progress.
+            up_to = last;
+        }
+        let message = CommitteeMessage::Compared(Compared {
+            ballot: ask.ballot,
+            piece: ask.piece,
+            after: ask.after.clone(),
+            writes,
+            up_to,
+            mark: *mark,
+            complete: committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some(),
+        });
+        ctx.out.send_after(&[from], Message::Committee(message));
+    }
+}
+
+fn ordered(AskCompare { after, held, until, .. }: &AskCompare) -> bool {
+    held.windows(2).all(|pair| pair[0].0 < pair[1].0)
+        && held.first().is_none_or(|(key, _)| after.as_ref().is_none_or(|after| key > after))
+        && held.last().is_none_or(|(key, _)| until.as_ref().is_none_or(|until| key <= until))
+}

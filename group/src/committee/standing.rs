@@ -1,0 +1,115 @@
+//! What an acceptor says for itself: what it has of what it acknowledged, how far it has come, and single records.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use overlay::{Epoch, Key, KeyRange, NodeId};
+
+use super::acceptor::{ASKED_MAX, Acceptor, COMMITTEES_MAX, refused};
+use super::window::Committee;
+use crate::ballot::{Term, TermBallot};
+use crate::context::Context;
+use crate::message::{CommitteeMessage, Message, Vouch};
+use crate::nonsense::Nonsense;
+use crate::table::{Lookup, Table};
+use crate::time::Time;
+
+/// Bases that were asked for, and when: not with every message that rests on one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AskedBases(BTreeMap<TermBallot, Time>);
+
+impl AskedBases {
+    pub(super) fn ask(&mut self, ctx: &mut Context<'_>, of: NodeId, ballot: TermBallot) {
+        let asked = self.0.get(&ballot).copied();
+        if asked.is_some_and(|asked| ctx.now.time.since(asked) < ctx.config.timing.resend / 10) {
+            return;
+        }
+        if self.0.len() >= COMMITTEES_MAX {
+            self.0.clear(); // Some are asked for once too often.
+        }
+        self.0.insert(ballot, ctx.now.time);
+        ctx.out.send(&[of], Message::Committee(CommitteeMessage::AskBase { ballot }));
+    }
+}
+
+impl Acceptor {
+    /// Does this acceptor still have everything that somebody knows it acknowledged?
+    pub fn may_vouch(&self, vouch: &Vouch) -> bool {
+        vouch.committees.iter().all(|(ballot, range, last)| {
+            let promised = self.promises.pieces(*range).iter().all(|(_, promised)| *promised >= Some(*ballot));
+            let forgotten = || self.bases.pieces(*range).iter().all(|(_, base)| *base > Some(*ballot));
+            let received = match self.committees.get(ballot) {
+                Some(committee) => *last == 0 || committee.received().contains(*last),
+                None => forgotten(),
+            };
+            promised && received
+        })
+    }
+
+    /// Terms of the current division for which this node holds everything chosen before them, and its marks.
+    pub fn progress(&self, epoch: Epoch, parts: &[(KeyRange, TermBallot)]) -> (Vec<Term>, Vec<(Term, u64)>) {
+        let mine = parts.iter().filter(|(_, ballot)| ballot.epoch == epoch);
+        let committees: Vec<&Committee> = mine.filter_map(|(_, ballot)| self.committees.get(ballot)).collect();
+        let complete = |committee: &&&Committee| {
+            committee.is_complete()
+                && committee.base().is_some_and(|base| committee.received().mark() >= base.reproposed)
+        };
+        (
+            committees.iter().filter(complete).map(|committee| committee.ballot().term).collect(),
+            committees.iter().map(|c| (c.ballot().term, c.chosen().unwrap_or(0).min(c.received().mark()))).collect(),
+        )
+    }
+
+    /// May [`Acceptor::progress`] tell of other terms than when this was asked last?
+    pub fn take_completeness_changed(&mut self) -> bool {
+        let changed: Vec<bool> = self.committees.values_mut().map(Committee::take_completeness_changed).collect();
+        changed.contains(&true)
+    }
+
+    /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
+    pub(super) fn on_ask_record(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        key: Key,
+    ) {
+        let Some(committee) = self.committees.get(&ballot) else {
+            self.asked_bases.ask(ctx, from, ballot);
+            return;
+        };
+        if committee.is_superseded() {
+            let promised = self.highest_promise(committee.range()).expect("superseded by somebody");
+            ctx.out.send(&[from], refused(ballot, promised));
+            return;
+        }
+        if committee.base().is_none() {
+            return;
+        }
+        match table.get(&key, ctx.out) {
+            Lookup::Known(record) => {
+                let message = CommitteeMessage::RecordIs { ballot, key, record };
+                // What it rests on may not be durable yet.
+                ctx.out.send_after(&[from], Message::Committee(message));
+            }
+            // It will ask again.
+            Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Nonsense::NoRoom),
+            Lookup::Loading => {
+                self.asked.insert((key, from, ballot));
+            }
+        }
+    }
+
+    /// A record was loaded: answers who asked for it.
+    pub fn on_loaded(&mut self, ctx: &mut Context<'_>, table: &mut Table, key: &Key) {
+        let first = |(asked, ..): &(Key, NodeId, TermBallot)| asked == key;
+        let asked: Vec<_> = self.asked.iter().filter(|asked| first(asked)).cloned().collect();
+        for asked in asked {
+            self.asked.remove(&asked);
+            let (key, from, ballot) = asked;
+            self.on_ask_record(ctx, table, from, ballot, key);
+        }
+        self.install_deferred(ctx, table);
+    }
+}

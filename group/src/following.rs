@@ -1,0 +1,119 @@
+//! How a member follows the agreed state: entry by entry from its log, or from another's state where it is behind.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use overlay::NodeId;
+
+use crate::ballot::TermBallot;
+use crate::group::{Group, context};
+use crate::message::Message;
+use crate::outbox::{Durable, GroupOutput};
+use crate::state::GroupState;
+use crate::time::Time;
+
+impl Group {
+    /// Applies what is chosen, entry by entry.
+    pub(crate) fn apply_chosen(&mut self) {
+        while let Some(entry) = self.log.take_chosen(self.state.applied) {
+            let led = self.log.leads();
+            let before = self.state.clone();
+            self.state.apply(self.state.applied.next(), &entry);
+            self.out.set_epoch(self.state.epoch);
+            self.log.on_applied(&mut context!(self), before.epoch, led);
+            self.after_change(&before);
+            if led && self.state.epoch != before.epoch {
+                // Newcomers learn of their epoch, and old members need not find out by themselves.
+                let state = Message::State(Box::new(self.state.clone()));
+                let audience = self.state.audience();
+                let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
+                self.out.send(&others, state);
+            }
+        }
+    }
+
+    /// A newer state of this very group replaces this node's.
+    pub(crate) fn adopt(&mut self, state: GroupState) {
+        if !state.is_sound()
+            || state.id != self.state.id
+            || state.ring != self.state.ring
+            || state.applied <= self.state.applied
+        {
+            return;
+        }
+        let before = core::mem::replace(&mut self.state, state);
+        self.out.set_epoch(self.state.epoch);
+        self.log.on_applied(&mut context!(self), before.epoch, false);
+        self.after_change(&before);
+        self.apply_chosen();
+    }
+
+    fn after_change(&mut self, before: &GroupState) {
+        self.out.persist(Durable::State(Box::new(self.state.clone())));
+        if before.members != self.state.members || before.division != self.state.division {
+            self.duties.on_change(self.now.time);
+        }
+        self.follow_state();
+    }
+
+    /// Brings everything in line with the agreed state.
+    pub(crate) fn follow_state(&mut self) {
+        let audience = self.state.audience();
+        if !audience.contains(&self.me) {
+            self.out.push(GroupOutput::Over("its group goes on without this life of it"));
+            self.failed = true;
+        }
+        self.acknowledgements.keep(&audience);
+        self.duties.keep(&audience);
+        let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
+        self.pulse.watch(&others, self.now.time);
+        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();
+        for (ballot, primary) in &mut self.primaries {
+            if !granted.contains(ballot) {
+                primary.end(&mut context!(self));
+            }
+        }
+        self.drop_ended();
+        if self.vouching.is_none() && !self.failed {
+            self.begin_primaries();
+        }
+        self.forget_strays();
+        self.heartbeat_due = self.now.time;
+        self.out.push(GroupOutput::Changed);
+    }
+
+    /// Others have vouched: from now on this node takes part.
+    pub(crate) fn take_part(&mut self) {
+        self.vouching = None;
+        self.follow_state();
+    }
+
+    pub(crate) fn send_state(&mut self, to: NodeId) {
+        let last = self.sent_state.get(&to).copied().unwrap_or(Time(0));
+        if last > Time(0) && self.now.time.since(last) < self.config.timing.heartbeat / 10 {
+            return;
+        }
+        self.sent_state.insert(to, self.now.time);
+        if self.sent_state.len() > 1024 {
+            self.sent_state.clear();
+        }
+        // The state rests on a quorum's log, whatever this node has on disk.
+        let state = Message::State(Box::new(self.state.clone()));
+        self.out.send(&[to], state);
+    }
+
+    /// Something is chosen that this node's log does not hold.
+    pub(crate) fn ask_what_is_lacking(&mut self) {
+        if let Some(leader) = self.log.take_lacking() {
+            self.ask_state(leader);
+        }
+    }
+
+    /// Asks for the whole state, not with every message that shows that it is needed.
+    pub(crate) fn ask_state(&mut self, of: NodeId) {
+        if self.asked_state == Time(0) || self.now.time.since(self.asked_state) >= self.config.timing.heartbeat / 10 {
+            self.asked_state = self.now.time;
+            self.out.send(&[of], Message::AskState);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! How a member comes to be: founding a network, joining a group, or going on with what was stored.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Epoch, IntervalMap, Key, NodeId};
+
+use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::committee::Acceptor;
+use crate::config::{Defect, GroupConfig};
+use crate::duties::Duties;
+use crate::group::{Group, context};
+use crate::log::{Log, LogAcceptor};
+use crate::message::Write;
+use crate::nonsense::Dropped;
+use crate::number_set::NumberSet;
+use crate::operations::{RelaxedReads, Strays};
+use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
+use crate::pulse::Pulse;
+use crate::record::Record;
+use crate::rng::Rng;
+use crate::state::{Entry, GroupState};
+use crate::table::Table;
+use crate::time::{Now, Time};
+use crate::vouching::{Acknowledgements, Vouching};
+
+/// The token of the scan that fills the table at start.
+const PRELOAD: u64 = 0;
+/// How much of the store is read in one go then, in bytes.
+const PRELOAD_BYTES: usize = 1 << 20;
+
+/// What was stored of a group.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its state.
+    pub state: GroupState,
+    /// The log's promise, with its epoch.
+    pub log_promised: Option<(Epoch, Ballot)>,
+    /// The log's accepted entries.
+    pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
+    /// What was promised to primaries.
+    pub promises: Option<IntervalMap<Option<TermBallot>>>,
+    /// Committees.
+    pub committees: Vec<(CommitteeHead, NumberSet, Option<u64>)>,
+    /// Unsettled writes by term.
+    pub unsettled: BTreeMap<Term, Vec<Write>>,
+    /// There are no records.
+    pub empty: bool,
+    /// Nothing can be missing: a clean stop sealed the store.
+    pub sealed: bool,
+}
+
+impl Stored {
+    /// Without anything that was promised or accepted.
+    fn forgotten(self) -> Stored {
+        Stored {
+            log_promised: None,
+            log_accepted: BTreeMap::new(),
+            promises: None,
+            committees: Vec::new(),
+            unsettled: BTreeMap::new(),
+            sealed: true,
+            ..self
+        }
+    }
+}
+
+impl Group {
+    /// The first member of the first group of a new network.
+    pub fn found(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
+        let mut group = Group::start(config, me, state, now, seed, None);
+        // Nobody else can have granted or promised anything.
+        group.granted_before = Slot(0);
+        group.begin();
+        group
+    }
+
+    /// A newcomer, from a state that names it.
+    pub fn join(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
+        let mut group = Group::start(config, me, state, now, seed, None);
+        group.granted_before = Slot(0);
+        group.begin();
+        group
+    }
+
+    /// As it was stored, with the same incarnation. It votes once others have vouched that nothing is missing.
+    pub fn restore(config: GroupConfig, me: NodeId, stored: Stored, now: Now, seed: u64) -> Group {
+        let state = stored.state.clone();
+        let mut group = Group::start(config, me, state, now, seed, Some(stored));
+        group.begin();
+        group
+    }
+
+    fn start(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64, stored: Option<Stored>) -> Group {
+        let quiet_until = Acceptor::quiet_after(now.time, &state.settings);
+        let (durable, memory) = (config.durable, config.memory_bytes_max);
+        let stored = match stored {
+            Some(stored) if config.defects.has(Defect::Amnesia) => Some(stored.forgotten()),
+            stored => stored,
+        };
+        let whole = stored.as_ref().is_none_or(|stored| stored.empty);
+        let vouching = stored.as_ref().filter(|stored| !stored.sealed).map(|_| Vouching::new(now.time));
+        let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
+        let (log, acceptor) = match stored {
+            None => (Log::new(LogAcceptor::default()), Acceptor::new(quiet_until)),
+            Some(stored) => {
+                let promised = stored.log_promised.filter(|(epoch, _)| *epoch == state.epoch).map(|(_, ballot)| ballot);
+                let accepted = stored.log_accepted.into_iter().filter(|(slot, _)| *slot > state.applied).collect();
+                (
+                    Log::new(LogAcceptor::restored(promised, accepted)),
+                    Acceptor::restored(quiet_until, stored.promises, stored.committees, stored.unsettled),
+                )
+            }
+        };
+        Group {
+            me,
+            out: Outbox::new(me, durable),
+            table: Table::new(memory, whole, !durable),
+            config,
+            state,
+            now,
+            rng: Rng::new(seed),
+            log,
+            pulse: Pulse::default(),
+            acceptor,
+            primaries: BTreeMap::new(),
+            strays: Strays::default(),
+            duties: Duties::new(now.time),
+            vouching,
+            acknowledgements: Acknowledgements::default(),
+            granted_before,
+            heartbeat_due: now.time,
+            leaving: false,
+            full: None,
+            failed: false,
+            relaxed: RelaxedReads::default(),
+            preloading: !whole,
+            addresses: Vec::new(),
+            dropped: Dropped::default(),
+            asked_state: Time(0),
+            sent_state: BTreeMap::new(),
+        }
+    }
+
+    fn begin(&mut self) {
+        self.out.set_epoch(self.state.epoch);
+        self.out.persist(Durable::State(Box::new(self.state.clone())));
+        if self.preloading {
+            self.out.push(GroupOutput::Scan(PRELOAD, None, PRELOAD_BYTES));
+        }
+        self.follow_state();
+        self.tick();
+    }
+
+    /// A page of records came from the store.
+    pub fn on_scanned(&mut self, token: u64, records: Vec<(Key, Arc<Record>)>, done: bool) {
+        if token != PRELOAD {
+            self.acceptor.on_scanned(&mut context!(self), token, records, done);
+            return;
+        }
+        if !self.preloading {
+            return;
+        }
+        let last = records.last().map(|(key, _)| key.clone());
+        let room = self.table.preload(records);
+        if room && done {
+            self.table.set_whole();
+        }
+        self.preloading = room && !done && last.is_some();
+        if self.preloading {
+            self.out.push(GroupOutput::Scan(PRELOAD, last, PRELOAD_BYTES));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a node is told at its start.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use core::time::Duration;
+
+use bytes::Bytes;
+use group::config::Defects;
+use overlay::{Incarnation, PeerKey, RingId};
+
+/// What an acknowledgement rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk at a quorum.
+    Sync,
+    /// In the memory of a quorum; every start is a new incarnation (Scatter §5, diskless Paxos). A node of this kind
+    /// hands out no `Persist`, `Load` or `Scan`.
+    Memory,
+}
+
+/// How long things take. All members of a group should have the same.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// Between two heartbeats. Default 500 ms.
+    pub heartbeat: Duration,
+    /// So many missed heartbeats make a suspect. Default 4.
+    pub missed_max: u32,
+    /// A lease's length; network-wide. Default 1 s.
+    pub lease: Duration,
+    /// How far two clocks may drift apart, in 1/1000; network-wide. Default 10 (1 %).
+    pub drift_per_mille: u32,
+    /// How often the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
+    pub horizon: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            heartbeat: Duration::from_millis(500),
+            missed_max: 4,
+            lease: Duration::from_secs(1),
+            drift_per_mille: 10,
+            horizon: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a node is told at its start and never again.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// This peer.
+    pub me: PeerKey,
+    /// The incarnation to take where the store does not hold one that may go on: never used before by this peer.
+    pub incarnation: Incarnation,
+    /// The ring that this peer belongs to, where it has been in one.
+    pub ring: Option<RingId>,
+    /// Found a network where it belongs to none (`--new`).
+    pub found: bool,
+    /// What acknowledgements rest on.
+    pub durability: Durability,
+    /// Leased instead of confirmed reads; only a founder's word counts.
+    pub leases: bool,
+    /// Where this peer stands, for diversity.
+    pub cluster: String,
+    /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
+    pub memory_bytes_max: usize,
+    /// The longest value, in bytes; network-wide. Default 64 KiB.
+    pub value_bytes_max: usize,
+    /// The largest message between members, in bytes; bulk is cut to it. Default 256 KiB.
+    pub message_bytes_max: usize,
+    /// How long things take.
+    pub timing: Timing,
+    /// Rules left out on purpose, for tests of the checkers. None in earnest.
+    pub defects: Defects,
+}
+
+impl NodeConfig {
+    /// The defaults for a peer, in this life of it if the store does not say otherwise.
+    pub fn new(me: PeerKey, incarnation: Incarnation) -> NodeConfig {
+        NodeConfig {
+            me,
+            incarnation,
+            ring: None,
+            found: false,
+            durability: Durability::Sync,
+            leases: false,
+            cluster: String::new(),
+            memory_bytes_max: 512 << 20,
+            value_bytes_max: 64 << 10,
+            message_bytes_max: 256 << 10,
+            timing: Timing::default(),
+            defects: Defects::NONE,
+        }
+    }
+}
+
+/// How the store was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// There was none: a first start, or the old one was moved aside.
+    Empty,
+    /// Sealed by a clean stop: nothing can be missing.
+    Sealed,
+    /// Intact as far as it reads, but it may lack its end.
+    Unsealed,
+}
+
+/// What the store gave back at start.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// All small entries.
+    pub meta: BTreeMap<Bytes, Bytes>,
+    /// How it was left.
+    pub tail: Tail,
+}
+
+impl Restored {
+    /// An empty store.
+    pub fn empty() -> Restored {
+        Restored { meta: BTreeMap::new(), tail: Tail::Empty }
+    }
+}
