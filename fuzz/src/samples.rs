@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{
-    Base, ClientMessage, CommitteeMessage, CommitteeReport, Heartbeat, LogMessage, Message, Operation, Outcome,
-    Progress, Sender, Vouch, Write,
+    AskCompare, Base, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Heartbeat, LogMessage, Message,
+    Operation, Outcome, Progress, Sender, Since, Vouch, Write,
 };
 use group::number_set::NumberSet;
 use group::op::{Answer, Condition, ExpireOnly, Expiry, Limit, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
@@ -140,15 +140,23 @@ fn committee_messages() -> Vec<CommitteeMessage> {
         C::AskRecord { ballot, key: key("k") },
         C::RecordIs { ballot, key: key("k"), record: Some(Arc::new(records().remove(0))) },
         C::AskSince { ballot, piece, since: NUMBER },
-        C::Since { ballot, piece, since: NUMBER, writes: writes(), up_to: Some(NUMBER), done: true },
-        C::AskCompare {
+        C::Since(Since { ballot, piece, since: NUMBER, writes: writes(), up_to: Some(NUMBER), done: true }),
+        C::AskCompare(AskCompare {
             ballot,
             piece,
             after: Some(key("a")),
             held: vec![(key("b"), NUMBER), (key("c"), NUMBER)],
             until: None,
-        },
-        C::Compared { ballot, piece, after: None, writes: writes(), up_to: Some(key("c")), mark: 5, complete: true },
+        }),
+        C::Compared(Compared {
+            ballot,
+            piece,
+            after: None,
+            writes: writes(),
+            up_to: Some(key("c")),
+            mark: 5,
+            complete: true,
+        }),
     ]
 }
 

@@ -8,11 +8,11 @@ use super::disk::{Disk, RealDisk};
 use super::error::{Doing, StoreError};
 
 /// So many damaged stores are kept; the oldest goes first. A disk that fails again and again must not fill with them.
-pub const DAMAGED_KEPT: usize = 3;
+const DAMAGED_KEPT: usize = 3;
 
 /// Renames the store's directory `dir` to `<dir>.damaged-<n>` and says where it is now. The next
 /// [`open_dir`](super::Engine::open_dir) makes a new, empty store: a peer must come back as a new incarnation then.
-/// Of those that lie there already, the [`DAMAGED_KEPT`] newest stay.
+/// Three of them are kept.
 pub fn move_aside(dir: impl AsRef<Path>) -> Result<PathBuf, StoreError> {
     let dir = dir.as_ref();
     let moving = || format!("moving {} aside", dir.display());

@@ -89,6 +89,32 @@ impl Evidence {
         }
     }
 
+    /// Which summands of unknown outcome are worth a place next, as bits: for each open answer that tells the sum, the
+    /// lowest that it contains and the state lacks. Sums come out the same in any order, so the others may wait; without
+    /// this every subset of them would be a state of its own. All, where some open answer leaves the sum open.
+    pub fn summands<'a>(&self, state: &State, open: impl Iterator<Item = &'a CallOf<'a>>) -> i64 {
+        let (Some(_), Some(before)) = (self.bits, number(state.value.as_deref().unwrap_or_default())) else {
+            return -1;
+        };
+        let (mut next, mut unknown, mut sums) = (0, 0, Vec::new());
+        for call in open {
+            match (call.op, call.answer) {
+                (Op::Add(delta), None) => unknown |= delta,
+                (_, None) => {}
+                (Op::Add(delta), Some(Answer::Integer(sum))) => sums.push(sum & !delta),
+                (Op::Read(Read::Value), Some(Answer::Value(value))) => {
+                    sums.extend(number(value.as_deref().unwrap_or_default()));
+                }
+                _ => return -1,
+            }
+        }
+        for sum in sums.into_iter().filter(|sum| before & !sum == 0) {
+            let missing = sum & !before & unknown;
+            next |= missing & missing.wrapping_neg();
+        }
+        next
+    }
+
     /// Calls of unknown outcome that nothing can tell from each other, by number of their kind: deletions under the same
     /// condition, and settings of values of one length that nobody has seen.
     pub fn kinds(&self, calls: &[CallOf<'_>]) -> Vec<Option<usize>> {

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use group::op::Op;
 use group::time::Time;
 
 use super::calls::{CallOf, calls_of};
@@ -241,10 +242,12 @@ impl<'a> Search<'a> {
             if self.evidence.out_of_reach(growth, &state, &self.calls[index]) {
                 continue;
             }
+            let summands = self.evidence.summands(&state, self.worth_a_place(answered, unknown));
             for slot in 0..self.open.len() {
                 let Some(open) = self.open[slot] else { continue };
                 let mark: Slots = 1 << slot;
                 if (answered | unknown) & mark != 0
+                    || self.is_idle_summand(open, summands)
                     || !self.may_come_next(open, answered, unknown)
                     || self.has_better_twin(open, unknown)
                 {
@@ -303,6 +306,21 @@ impl<'a> Search<'a> {
             self.kind[other] == Some(kind) && (b > a || (b == a && other < index))
         };
         (0..self.open.len()).any(|slot| unknown & (1 << slot) == 0 && self.open[slot].is_some_and(is_twin))
+    }
+
+    /// Open operations without a place: those that were answered, and those of the others that may have one next.
+    fn worth_a_place(&self, answered: Slots, unknown: Slots) -> impl Iterator<Item = &CallOf<'a>> {
+        let open = (0..self.open.len()).filter(move |slot| (answered | unknown) & (1 << slot) == 0);
+        open.filter_map(|slot| self.open[slot])
+            .filter(move |index| {
+                self.calls[*index].completed.is_some() || self.may_come_next(*index, answered, unknown)
+            })
+            .map(|index| &self.calls[index])
+    }
+
+    fn is_idle_summand(&self, index: usize, summands: i64) -> bool {
+        let call = &self.calls[index];
+        matches!(call.op, Op::Add(delta) if call.completed.is_none() && delta & summands == 0)
     }
 
     fn has_place(&self, index: usize, answered: Slots, unknown: Slots) -> bool {

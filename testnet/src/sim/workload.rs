@@ -125,6 +125,21 @@ struct Waiting {
     retry: Option<Retry>,
 }
 
+/// How far a key has been used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    /// The number of the key among those that had its place.
+    life: u64,
+    /// Operations on it so far.
+    count: u64,
+    /// Its share of outcomes that nobody knows.
+    uncertain: u64,
+}
+
+/// After so many changes of unknown outcome a key whose answers tell little of them is left alone: what they may have done
+/// together could not be judged any more.
+const UNCERTAIN_MAX: u64 = 10;
+
 /// All clients of a run.
 #[derive(Debug)]
 pub struct Workload {
@@ -132,7 +147,8 @@ pub struct Workload {
     clients: Vec<Client>,
     waiting: BTreeMap<RequestId, Waiting>,
     given_up: BTreeSet<RequestId>,
-    uses: BTreeMap<(usize, u64), u64>,
+    /// The present key of each family and index.
+    uses: BTreeMap<(usize, u64), Use>,
     next_id: u64,
     operations: u64,
     hosts: usize,
@@ -336,6 +352,9 @@ impl Workload {
             let state = &mut self.clients[client];
             state.waiting -= 1;
             let operation = &self.history.operations[waiting.index];
+            if outcome == Outcome::Uncertain && !matches!(operation.op, Op::Read(_)) {
+                note_uncertain(&mut self.uses, &operation.key);
+            }
             remember(&mut state.seen, operation, &outcome);
             if outcome == Outcome::Uncertain
                 && let Some(mut retry) = waiting.retry
@@ -368,7 +387,6 @@ impl Workload {
             .expect("drawn below the sum");
         let hot = load.cold_keys == 0 || rng.per_mille(700);
         let index = if hot { rng.below(load.hot_keys) } else { load.hot_keys + rng.below(load.cold_keys) };
-        let uses = self.uses.entry((family, index)).or_default();
         let uses_max = match family {
             // Each summand is a bit of its own, so that a sum tells what it is made of.
             2 => load.key_uses.min(60),
@@ -376,9 +394,13 @@ impl Workload {
             3 => load.key_uses / 3,
             _ => load.key_uses,
         };
-        let (life, use_of_it) = (*uses / uses_max.max(1), *uses % uses_max.max(1));
-        *uses += 1;
-        let name = format!("{}{index}.{life}", ["r", "l", "c", "m", "t"][family]);
+        let used = self.uses.entry((family, index)).or_default();
+        if used.count >= uses_max.max(1) || family >= 3 && used.uncertain >= UNCERTAIN_MAX {
+            *used = Use { life: used.life + 1, ..Use::default() };
+        }
+        let use_of_it = used.count;
+        used.count += 1;
+        let name = key_name(family, index, used.life);
         let key = Key::new(name.as_bytes()).expect("short");
         let value = Bytes::from(format!("{client}-{unique}"));
         let seen = state.seen.get(&key).cloned();
@@ -394,6 +416,20 @@ impl Workload {
             }
         };
         (key, op)
+    }
+}
+
+const FAMILIES: [&str; 5] = ["r", "l", "c", "m", "t"];
+
+fn key_name(family: usize, index: u64, life: u64) -> String {
+    format!("{}{index}.{life}", FAMILIES[family])
+}
+
+fn note_uncertain(uses: &mut BTreeMap<(usize, u64), Use>, key: &Key) {
+    let used =
+        uses.iter_mut().find(|((family, index), used)| key_name(*family, *index, used.life).as_bytes() == key.name());
+    if let Some((_, used)) = used {
+        used.uncertain += 1;
     }
 }
 
