@@ -33,7 +33,6 @@ fn quiet(seed: u64, leases: bool) -> World<Node> {
 }
 
 #[test]
-#[ignore = "fails: an idle group takes nobody in"]
 fn machines_that_nobody_asks_anything_become_one_group() {
     for_each_seed("machines_that_nobody_asks_anything_become_one_group", 10, |seed| {
         let mut world = idle(seed, false);
