@@ -12,6 +12,7 @@ use crate::config::{Defect, DivisionView};
 use crate::context::Context;
 use crate::group::{Group, context};
 use crate::message::{Heartbeat, Message, Progress};
+use crate::outbox::GroupOutput;
 use crate::state::{Entry, Member};
 use crate::time::Time;
 
@@ -179,7 +180,9 @@ impl Group {
             .or_else(|| self.drop_learner())
             .or_else(|| self.raise_horizon());
         if let Some(entry) = entry {
-            self.out.push(crate::outbox::GroupOutput::Note(alloc::format!("propose {entry:?}").into()));
+            if !matches!(entry, Entry::Noop | Entry::Horizon(_)) {
+                self.out.push(GroupOutput::Note(alloc::format!("leads the group, and proposes {entry}").into()));
+            }
             self.log.propose(&mut context!(self), entry);
         }
     }

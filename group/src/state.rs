@@ -7,6 +7,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
@@ -117,6 +118,28 @@ pub enum Entry {
     Horizon(u64),
     /// A member's or learner's addresses changed.
     Addresses(NodeId, Vec<String>),
+}
+
+/// For a person who reads the log of a leader.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Noop => f.write_str("nothing"),
+            Entry::Division { parts, .. } => {
+                f.write_str("to divide the range among")?;
+                parts.iter().try_for_each(|(start, node)| write!(f, " {node:?} (from {start:?})"))
+            }
+            Entry::Learner(member) => write!(f, "to take in {:?}", member.node),
+            Entry::DropLearner(node) => write!(f, "to wait no longer for {node:?}"),
+            Entry::Next(members) => {
+                f.write_str("these members from now on:")?;
+                members.iter().try_for_each(|member| write!(f, " {:?}", member.node))
+            }
+            Entry::Established(epoch) => write!(f, "that all is there in epoch {}", epoch.0),
+            Entry::Horizon(horizon) => write!(f, "the horizon {horizon}"),
+            Entry::Addresses(node, addresses) => write!(f, "to reach {node:?} at {}", addresses.join(", ")),
+        }
+    }
 }
 
 impl GroupState {
