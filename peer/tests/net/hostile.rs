@@ -407,14 +407,18 @@ fn a_peer_of_another_protocol_is_refused_and_left_alone() {
     let mut raw = Raw::connect(&victim);
     let theirs = &mut raw.theirs;
     raw.runtime.block_on(async {
-        // Its streams for identify, ping and three classes: each is told no.
+        // Its streams for identify, ping and three classes: each is told no. It may hang up at the first of them.
         let mut streams = Vec::new();
-        for _ in 0..5 {
-            let mut stream = theirs.recv().await.unwrap();
-            stream.write_all(b"\x13/multistream/1.0.0\n\x03na\n").await.unwrap();
-            stream.flush().await.unwrap();
+        while streams.len() < 5 {
+            let Some(mut stream) = theirs.recv().await else { break };
+            let told = stream.write_all(b"\x13/multistream/1.0.0\n\x03na\n").await.is_ok();
+            let told = told && stream.flush().await.is_ok();
             streams.push(stream);
+            if !told {
+                break;
+            }
         }
+        assert!(!streams.is_empty(), "it opens none");
     });
     victim.wait("a refusal", |victim| victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Them)]);
     nobody_is_left(&victim);
