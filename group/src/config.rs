@@ -79,6 +79,10 @@ pub struct GroupConfig {
     pub defects: Defects,
 }
 
+/// The longest value that a network may allow, in bytes. A record holds a value and answers that hold another, and goes
+/// into one message with other writes: a frame of the network (1 MiB) must take them all.
+pub const VALUE_BYTES_MAX: usize = 128 << 10;
+
 /// Rules that can be left out, each named after the hazard that it invites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]

@@ -280,7 +280,9 @@ impl Group {
         }
         if message.is_for_primary() {
             let range = self.acceptor.committee(ballot).map(Committee::range);
-            self.acknowledgements.on_committee(from, range, &message);
+            let state = &self.state;
+            let granted = |ballot| state.parts().any(|(_, known)| known == ballot);
+            self.acknowledgements.on_committee(from, range, &message, granted);
             if let Some(primary) = self.primaries.get_mut(&ballot) {
                 primary.on_message(&mut context!(self), &mut local!(self), from, message);
             }

@@ -103,6 +103,8 @@ impl Group {
         if ballot.term.slot() <= self.granted_before || forgotten {
             return self.out.outcome(attempt, Outcome::Unknown);
         }
+        // A copy that came to another run of this process would not be known for one. None does: it would have had to come
+        // over a connection with that run, and all copies of an attempt come over one.
         if self.may_begin(ballot) {
             match self.arrive_early(ballot, name) {
                 Arrival::First => {}

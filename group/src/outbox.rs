@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
@@ -80,8 +81,8 @@ pub enum GroupOutput {
     Persist(u64, Vec<Durable>),
     /// Look up a key's record; answered by `loaded`.
     Load(Key),
-    /// List records from this key on (`None`: from the first), about so many bytes; answered by `scanned`.
-    Scan(u64, Option<Key>, usize),
+    /// List records from there on, about so many bytes, and one at least; answered by `scanned`.
+    Scan(u64, Bound<Key>, usize),
     /// An operation of this node's own came to this.
     Outcome(u64, crate::message::Outcome),
     /// The group's state changed.

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use overlay::{Epoch, IntervalMap, Key, NodeId};
 
@@ -148,7 +149,7 @@ impl Group {
         self.out.set_epoch(self.state.epoch);
         self.out.persist(Durable::State(Box::new(self.state.clone())));
         if self.preloading {
-            self.out.push(GroupOutput::Scan(PRELOAD, None, PRELOAD_BYTES));
+            self.out.push(GroupOutput::Scan(PRELOAD, Bound::Unbounded, PRELOAD_BYTES));
         }
         self.follow_state();
         self.tick();
@@ -169,8 +170,8 @@ impl Group {
             self.table.set_whole();
         }
         self.preloading = room && !done && last.is_some();
-        if self.preloading {
-            self.out.push(GroupOutput::Scan(PRELOAD, last, PRELOAD_BYTES));
+        if let Some(last) = last.filter(|_| self.preloading) {
+            self.out.push(GroupOutput::Scan(PRELOAD, Bound::Excluded(last), PRELOAD_BYTES));
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::time::Duration;
 
 use overlay::{Epoch, KeyRange, NodeId};
@@ -68,7 +69,16 @@ impl Acknowledgements {
     }
 
     /// A message to a primary of this node came.
-    pub fn on_committee(&mut self, from: NodeId, range: Option<KeyRange>, message: &CommitteeMessage) {
+    ///
+    /// Beyond a limit the oldest is forgotten that is not `granted` any more: a term may be kept for long, and is the
+    /// oldest of all then.
+    pub fn on_committee(
+        &mut self,
+        from: NodeId,
+        range: Option<KeyRange>,
+        message: &CommitteeMessage,
+        granted: impl Fn(TermBallot) -> bool,
+    ) {
         let last = match message {
             CommitteeMessage::Promise { .. } | CommitteeMessage::BaseAccepted { .. } => 0,
             CommitteeMessage::Accepted { numbers, .. } => numbers.iter().map(|(_, last)| *last).max().unwrap_or(0),
@@ -79,7 +89,8 @@ impl Acknowledgements {
         let entry = known.committees.entry(message.ballot()).or_insert((range, 0));
         entry.1 = entry.1.max(last);
         if known.committees.len() > COMMITTEES_MAX {
-            known.committees.pop_first();
+            let over = known.committees.keys().find(|ballot| !granted(**ballot)).copied();
+            over.and_then(|ballot| known.committees.remove(&ballot));
         }
     }
 
@@ -118,11 +129,16 @@ impl Group {
             return;
         }
         vouching.answered.insert(from);
-        let log_holds = vouch.epoch != self.state.epoch
-            || (vouch.promised <= self.log.promised()
-                && vouch
-                    .accepted
-                    .is_none_or(|slot| slot <= self.state.applied || Some(slot) <= self.log.last_accepted()));
+        let log_holds = match vouch.epoch.cmp(&self.state.epoch) {
+            // That epoch is over, whatever was promised in it.
+            Ordering::Less => true,
+            Ordering::Equal => {
+                let held = |slot| slot <= self.state.applied || Some(slot) <= self.log.last_accepted();
+                vouch.promised <= self.log.promised() && vouch.accepted.is_none_or(held)
+            }
+            // An epoch is made durable before anything is acknowledged in it: this store has lost all of it.
+            Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_none(),
+        };
         let holds = log_holds && self.acceptor.may_vouch(vouch);
         if !holds && !self.config.defects.has(Defect::Amnesia) {
             self.vouching = None;

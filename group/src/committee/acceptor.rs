@@ -393,6 +393,7 @@ impl Acceptor {
             .collect();
         for ballot in closed.iter().take(closed.len().saturating_sub(CLOSED_MAX)) {
             self.committees.remove(ballot);
+            self.catch_up.forget(*ballot);
             ctx.out.persist(Durable::CommitteeForget(*ballot));
         }
     }

@@ -7,6 +7,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use overlay::{Key, KeyRange, NodeId};
 
@@ -231,17 +232,26 @@ impl Acceptor {
                     self.send_compare(ctx, ballot, held, more);
                 } else {
                     job.waiting_for_scan = true;
-                    let from = after.clone().unwrap_or_else(|| Key::first_at(piece.start()));
+                    let from = scan_from(after.as_ref(), piece);
                     let token = self.catch_up.begin_scan(ScanUse::Mine(ballot));
-                    ctx.out.push_behind(GroupOutput::Scan(token, Some(from), page_bytes(ctx)));
+                    ctx.out.push_behind(GroupOutput::Scan(token, from, page_bytes(ctx)));
                 }
             }
         }
     }
 
-    fn send_compare(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, held: Vec<(Key, Number)>, more: bool) {
+    fn send_compare(
+        &mut self,
+        ctx: &mut Context<'_>,
+        ballot: TermBallot,
+        mut held: Vec<(Key, Number)>,
+        mut more: bool,
+    ) {
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
         let Stage::Compare(after) = &job.stage else { return };
+        let fits = keys_that_fit(&held, ctx.config.message_bytes_max);
+        more |= fits < held.len();
+        held.truncate(fits);
         let until = if more { held.last().map(|(key, _)| key.clone()) } else { None };
         job.until.clone_from(&until);
         let piece = *job.pieces.last().expect("a job has a piece");
@@ -410,6 +420,11 @@ impl Acceptor {
 }
 
 impl CatchUp {
+    /// The committee is let go of: what was asked for it is of no use.
+    pub(super) fn forget(&mut self, ballot: TermBallot) {
+        self.jobs.remove(&ballot);
+    }
+
     pub(super) fn begin_scan(&mut self, scan: ScanUse) -> u64 {
         self.next_scan += 1;
         self.scans.insert(self.next_scan, scan);
@@ -435,6 +450,24 @@ fn within(
     let ended = records.last().is_some_and(|(key, _)| !piece.contains(key.point()));
     let inside = |key: &Key| piece.contains(key.point()) && after.is_none_or(|after| key > after);
     (records.into_iter().filter(|(key, _)| inside(key)).collect(), !done && !ended)
+}
+
+/// How many of these keys one question names: no frame takes it if their names are too long together.
+fn keys_that_fit(held: &[(Key, Number)], bytes_max: usize) -> usize {
+    let mut bytes = 0;
+    let fits = held.iter().take(PAGE_KEYS_MAX).take_while(|(key, _)| {
+        bytes += key.name().len();
+        bytes <= bytes_max
+    });
+    fits.count().max(1)
+}
+
+/// Where the store's page begins: behind the last key, never with it. Its record may be all that a page holds.
+pub(super) fn scan_from(after: Option<&Key>, piece: KeyRange) -> Bound<Key> {
+    match after {
+        Some(after) => Bound::Excluded(after.clone()),
+        None => Bound::Included(Key::first_at(piece.start())),
+    }
 }
 
 /// A page of the store that makes progress whatever the records' sizes.

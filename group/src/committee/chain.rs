@@ -9,6 +9,13 @@ use crate::message::{Base, Chain, CommitteeReport};
 
 /// The most terms that a chain goes back. Who has been away for more has to start anew.
 pub const CHAIN_LENGTH_MAX: usize = 256;
+/// It goes back so far, however many pieces there are.
+const CHAIN_LENGTH_MIN: usize = 8;
+/// Terms in all chains of a base together: it is told whole, with every promise, and must fit a message many times.
+const ENTRIES_MAX: usize = 1024;
+/// Ends a chain that does not go back to the beginning. No term is the first that could be: a group's own first entry is
+/// at slot 1.
+const CUT: Term = Term(0);
 
 /// What became of an older term's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +33,8 @@ pub fn fate(chain: &Chain, term: Term) -> Fate {
     if let Some((_, mark)) = chain.iter().find(|(known, _)| *known == term) {
         return Fate::UpTo(*mark);
     }
-    match chain.last() {
-        Some((oldest, _)) if chain.len() >= CHAIN_LENGTH_MAX && term < *oldest => Fate::Unknown,
+    match chain.split_last() {
+        Some(((CUT, _), rest)) if rest.last().is_none_or(|(oldest, _)| term < *oldest) => Fate::Unknown,
         _ => Fate::Void,
     }
 }
@@ -53,11 +60,31 @@ pub fn pieces(range: KeyRange, reports: &[CommitteeReport]) -> Vec<(KeyRange, Ch
         for (part, chain) in parts_of(base, piece) {
             let mut longer = Chain::with_capacity(chain.len() + 1);
             longer.push((ballot.term, mark));
-            longer.extend(chain.iter().copied().take(CHAIN_LENGTH_MAX - 1));
+            longer.extend_from_slice(chain);
             pieces.push((part, longer));
         }
     }
-    pieces
+    bounded(pieces)
+}
+
+/// Cuts chains, and joins neighbours that have the same history: else every boundary that a division ever had would stay
+/// one for ever.
+fn bounded(pieces: Vec<(KeyRange, Chain)>) -> Vec<(KeyRange, Chain)> {
+    let length = (ENTRIES_MAX / pieces.len().max(1)).clamp(CHAIN_LENGTH_MIN, CHAIN_LENGTH_MAX);
+    let mut joined: Vec<(KeyRange, Chain)> = Vec::with_capacity(pieces.len());
+    for (piece, mut chain) in pieces {
+        if chain.len() > length {
+            chain.truncate(length - 1);
+            chain.push((CUT, 0));
+        }
+        match joined.last_mut() {
+            Some((before, known)) if *known == chain && before.end() == piece.start() => {
+                *before = KeyRange::new(before.start(), piece.end());
+            }
+            _ => joined.push((piece, chain)),
+        }
+    }
+    joined
 }
 
 /// The pieces of a base within a piece of the ring.
@@ -101,5 +128,41 @@ mod tests {
         assert_eq!(pieces, [(left, expected_left.clone()), (right, expected_right)]);
         assert_eq!(fate(&expected_left, Term(3)), Fate::UpTo(10));
         assert_eq!(fate(&expected_left, Term(4)), Fate::Void, "nobody built on it");
+    }
+
+    #[test]
+    fn what_is_cut_off_is_unknown_and_not_void() {
+        let mut chain: Vec<(u64, u64)> = (0..300).map(|age| (1000 - age, 7)).collect();
+        for newest in 1001..1010 {
+            let bases = pieces(KeyRange::FULL, &[report(newest, KeyRange::FULL, &chain, Some(9))]);
+            let [(KeyRange::FULL, longer)] = &bases[..] else { panic!("{bases:?}") };
+            assert_eq!(longer.len(), CHAIN_LENGTH_MAX);
+            assert_eq!(fate(longer, Term(newest)), Fate::UpTo(9));
+            assert_eq!(fate(longer, Term(newest - 253)), Fate::UpTo(7));
+            assert_eq!(fate(longer, Term(newest - 260)), Fate::Unknown);
+            chain = longer.iter().map(|(term, mark)| (term.0, *mark)).collect();
+        }
+    }
+
+    #[test]
+    fn equal_histories_are_one_piece() {
+        let cut = |part: u128| Point(part << 100);
+        let many: Vec<KeyRange> = (0..200).map(|part| KeyRange::new(cut(part), cut(part + 1))).collect();
+        let whole = KeyRange::new(cut(0), cut(200));
+        let alike = |chain: &Chain| many.iter().map(|piece| (*piece, chain.clone())).collect::<Vec<_>>();
+        assert_eq!(bounded(alike(&alloc::vec![(Term(3), 1)])), [(whole, alloc::vec![(Term(3), 1)])]);
+        // Different ones stay apart, and short.
+        let apart: Vec<_> = (0..)
+            .zip(alike(&alloc::vec![(Term(2), 1); 100]))
+            .map(|(n, (piece, mut chain))| {
+                chain[0] = (Term(9), n);
+                (piece, chain)
+            })
+            .collect();
+        let bounded = bounded(apart);
+        assert_eq!(bounded.len(), 200);
+        assert!(
+            bounded.iter().all(|(_, chain)| chain.len() == CHAIN_LENGTH_MIN && fate(chain, Term(1)) == Fate::Unknown)
+        );
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::acceptor::Acceptor;
-use super::catch_up::{PAGE_KEYS_MAX, SCANS_MAX, ScanUse, page_bytes};
+use super::catch_up::{PAGE_KEYS_MAX, SCANS_MAX, ScanUse, page_bytes, scan_from};
 use super::window::Committee;
 use crate::ballot::{Number, TermBallot};
 use crate::context::Context;
@@ -93,9 +93,9 @@ impl Acceptor {
         } else if self.catch_up.scans.len() >= SCANS_MAX {
             ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
         } else {
-            let first = asked.ask.after.clone().unwrap_or_else(|| Key::first_at(asked.ask.piece.start()));
+            let first = scan_from(asked.ask.after.as_ref(), asked.ask.piece);
             let token = self.catch_up.begin_scan(ScanUse::Theirs { from, asked });
-            ctx.out.push_behind(GroupOutput::Scan(token, Some(first), page_bytes(ctx)));
+            ctx.out.push_behind(GroupOutput::Scan(token, first, page_bytes(ctx)));
         }
     }
 
@@ -111,10 +111,10 @@ impl Acceptor {
         let Some(committee) = self.committee(ask.ballot) else { return };
         let (mut writes, mut bytes, mut up_to, mut last) = (Vec::new(), 0, None, None);
         let mut held = ask.held.iter().peekable();
-        let mut looked = 0;
+        let (mut looked, mut is_behind) = (0, false);
         for (key, record) in records {
             if ask.until.as_ref().is_some_and(|until| key > until) {
-                last = None;
+                is_behind = true;
                 break;
             }
             looked += 1;
@@ -130,9 +130,10 @@ impl Acceptor {
                 break;
             }
         }
-        if up_to.is_none() && more {
-            // The page of the store ended before the question did. An empty page would make no progress.
-            up_to = last;
+        if up_to.is_none() && more && !is_behind {
+            // The page of the store ended before the question did. Nothing is known of what follows an empty one.
+            let Some(last) = last else { return };
+            up_to = Some(last);
         }
         let message = CommitteeMessage::Compared(Compared {
             ballot: ask.ballot,

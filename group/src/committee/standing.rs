@@ -37,7 +37,8 @@ impl Acceptor {
     pub fn may_vouch(&self, vouch: &Vouch) -> bool {
         vouch.committees.iter().all(|(ballot, range, last)| {
             let promised = self.promises.pieces(*range).iter().all(|(_, promised)| *promised >= Some(*ballot));
-            let forgotten = || self.bases.pieces(*range).iter().all(|(_, base)| *base > Some(*ballot));
+            // Let go of only where it was followed everywhere.
+            let forgotten = || self.promises.pieces(*range).iter().all(|(_, promised)| *promised > Some(*ballot));
             let received = match self.committees.get(ballot) {
                 Some(committee) => *last == 0 || committee.received().contains(*last),
                 None => forgotten(),

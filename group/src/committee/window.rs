@@ -278,7 +278,8 @@ impl Committee {
     /// A chosen record came another way: older unsettled writes of its key are overtaken.
     pub fn overtake(&mut self, write: &Write, out: &mut Outbox) {
         let number = write.record.number;
-        if number.term == self.head.ballot.term && self.chosen.is_none_or(|chosen| chosen < number.n) {
+        let follows = self.chosen.is_none_or(|chosen| chosen < number.n) && !self.superseded;
+        if number.term == self.head.ballot.term && follows {
             // What it overtakes may still come.
             let ahead = self.ahead.entry(write.key.clone()).or_default();
             *ahead = (*ahead).max(number.n);

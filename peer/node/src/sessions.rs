@@ -63,6 +63,19 @@ struct KeyUse {
     stray: BTreeMap<u64, u64>,
 }
 
+impl KeyUse {
+    /// Below which sequence number nothing is ever sent again when `sequence` is, and but for what.
+    fn retired(&self, sequence: u64) -> (u64, Vec<u64>) {
+        let below = self.live.first().copied().unwrap_or(sequence);
+        let mut except: Vec<u64> = self.stray.range(..below).map(|(stray, _)| *stray).collect();
+        // Those that were under way when the limit was reached are strays too, and a longer list is nobody's to believe.
+        // To retire less is always right.
+        let Some(first) = except.get(LIVE_IDS_MAX).copied() else { return (below, except) };
+        except.truncate(LIVE_IDS_MAX);
+        (first, except)
+    }
+}
+
 /// All operations of this node's clients.
 #[derive(Debug, Default)]
 pub struct Sessions {
@@ -298,8 +311,7 @@ impl Sessions {
             *serial
         });
         let used = self.keys.entry(session.request.key.clone()).or_default();
-        let retired_below = used.live.first().copied().unwrap_or(sequence);
-        let retired_except = used.stray.range(..retired_below).map(|(stray, _)| *stray).collect();
+        let (retired_below, retired_except) = used.retired(sequence);
         let left = session.deadline.since(ctx.now.time);
         let operation = Operation {
             attempt,
@@ -399,6 +411,17 @@ mod tests {
 
     use super::*;
     use crate::api::RequestId;
+
+    #[test]
+    fn no_more_is_retired_than_its_exceptions_can_name() {
+        let mut used = KeyUse { live: BTreeSet::from([5000]), ..KeyUse::default() };
+        used.stray.extend((1..=1500).map(|stray| (2 * stray, 7)));
+        let (below, except) = used.retired(6000);
+        assert_eq!(except.len(), LIVE_IDS_MAX);
+        assert!(used.stray.keys().all(|stray| *stray >= below || except.contains(stray)));
+        used.stray.clear();
+        assert_eq!(used.retired(6000), (5000, Vec::new()));
+    }
 
     /// Submits one operation at a node that is in no group; was it refused at once?
     fn is_refused(sessions: &mut Sessions, name: &str, op: Op) -> bool {

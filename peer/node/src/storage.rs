@@ -16,6 +16,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use bytes::Bytes;
 use group::Stored;
@@ -63,9 +64,17 @@ pub fn key_of(record_key: &[u8]) -> Option<Key> {
     (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some(key)
 }
 
-/// Where a scan begins that looks for keys from this one on.
-pub fn scan_start(from: Option<&Key>) -> Bytes {
-    from.map_or_else(Bytes::new, record_key)
+/// Where a scan begins, as a record's key.
+pub fn scan_start(from: Bound<&Key>) -> Bytes {
+    match from {
+        Bound::Unbounded => Bytes::new(),
+        Bound::Included(key) => record_key(key),
+        Bound::Excluded(key) => {
+            let mut behind = record_key(key).to_vec();
+            behind.push(0);
+            behind.into()
+        }
+    }
 }
 
 /// A record as bytes.

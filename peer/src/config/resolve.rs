@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use group::config::VALUE_BYTES_MAX;
+
 use super::{Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Shown, Switch};
 
 /// Where settings come from.
@@ -136,8 +138,9 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let max_group = p.pick("max-group", |l| l.max_group, 12, ToString::to_string);
     group_sizes(min_group, max_group)?;
     let max_value = p.pick("max-value", |l| l.max_value, super::Bytes(64 << 10), ToString::to_string).0;
-    if !(1024..=16 << 20).contains(&max_value) {
-        return Err(ConfigError(format!("--max-value {max_value} is not between 1KiB and 16MiB")));
+    if !(1024..=VALUE_BYTES_MAX as u64).contains(&max_value) {
+        let most = super::Bytes(VALUE_BYTES_MAX as u64);
+        return Err(ConfigError(format!("--max-value {max_value} is not between 1KiB and {most}")));
     }
     let nat = pick_switch(p, "nat", |l| l.nat, true);
     let dial_private = pick_switch(p, "dial-private", |l| l.dial_private, true);
