@@ -179,6 +179,7 @@ fn expire(expiry: Expiry, only: ExpireOnly, state: Option<&Live>, now: WallMilli
         ExpireOnly::With => old.is_some(),
         ExpireOnly::Later => old.is_some_and(|old| new_or_never > old),
         ExpireOnly::Earlier => old.is_none_or(|old| new_or_never < old),
+        ExpireOnly::WithEarlier => old.is_some_and(|old| new_or_never < old),
     };
     if !allowed {
         return (Change::None, Answer::NotMet);
@@ -270,6 +271,9 @@ mod tests {
             (ExpireOnly::Earlier, None, true),
             (ExpireOnly::Earlier, Some(5), false),
             (ExpireOnly::Earlier, Some(50), true),
+            (ExpireOnly::WithEarlier, None, false),
+            (ExpireOnly::WithEarlier, Some(5), false),
+            (ExpireOnly::WithEarlier, Some(50), true),
         ];
         for (only, before, expected) in cases {
             let state = live("v", before.map(|ms: u64| NOW.0 + ms));

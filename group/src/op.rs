@@ -120,10 +120,12 @@ pub enum ExpireOnly {
     Without,
     /// Only where there is one (`XX`).
     With,
-    /// Only an earlier one (`GT`).
+    /// Only if the new one is later; none is later than all (`GT`).
     Later,
-    /// Only a later one (`LT`).
+    /// Only if the new one is earlier; none is later than all (`LT`).
     Earlier,
+    /// Only where there is one, and the new one is earlier (`XX LT`).
+    WithEarlier,
 }
 
 /// What an operation answers.

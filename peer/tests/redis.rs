@@ -229,7 +229,8 @@ fn compare(redis: &Redis, start: impl Fn() -> Server, steps: u64) {
             // Never twice the same, so that it does not matter that one server is asked a little later than the other.
             let (early, late) = ((step * 1000 + 1000).to_string(), (90_000_000 - step * 1000).to_string());
             let time = [&early, &late, "-5", "0"][chance(4)];
-            let flag = ["NX", "XX", "GT", "LT", "nx"][chance(5)];
+            let flags: &[&str] =
+                [&["NX"][..], &["XX"], &["GT"], &["LT"], &["nx"], &["XX", "LT"], &["gt", "xx"]][chance(7)];
             let set_option: &[&str] = [
                 &[][..],
                 &["NX"],
@@ -260,7 +261,7 @@ fn compare(redis: &Redis, start: impl Fn() -> Server, steps: u64) {
                 18 => vec!["MSET", key, value, other, "m"],
                 19 => vec!["TTL", key],
                 20 => vec!["EXPIRE", key, time],
-                21 => vec!["EXPIRE", key, time, flag],
+                21 => [&["EXPIRE", key, time][..], flags].concat(),
                 22 => vec!["EXPIREAT", key, "99999999999"],
                 23 => vec!["PERSIST", key],
                 24 => vec!["TYPE", key],

@@ -61,13 +61,15 @@ pub fn words_of(op: &Op) -> Vec<Bytes> {
                 Expiry::In(after) => vec![word("PEXPIRE"), word(after.as_millis().to_string())],
                 Expiry::At(at) => vec![word("PEXPIREAT"), word(at.0.to_string())],
             };
-            words.extend(match only {
-                ExpireOnly::Always => None,
-                ExpireOnly::Without => Some(word("NX")),
-                ExpireOnly::With => Some(word("XX")),
-                ExpireOnly::Later => Some(word("GT")),
-                ExpireOnly::Earlier => Some(word("LT")),
-            });
+            let flags: &[&str] = match only {
+                ExpireOnly::Always => &[],
+                ExpireOnly::Without => &["NX"],
+                ExpireOnly::With => &["XX"],
+                ExpireOnly::Later => &["GT"],
+                ExpireOnly::Earlier => &["LT"],
+                ExpireOnly::WithEarlier => &["XX", "LT"],
+            };
+            words.extend(flags.iter().copied().map(word));
             words
         }
         Op::ReadExpire(expiry) => {
@@ -136,13 +138,15 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
             } else {
                 Expiry::At(WallMillis(number))
             };
-            let only = match words.0.next().map(|word| &word[..]) {
-                None => ExpireOnly::Always,
-                Some(b"NX") => ExpireOnly::Without,
-                Some(b"XX") => ExpireOnly::With,
-                Some(b"GT") => ExpireOnly::Later,
-                Some(b"LT") => ExpireOnly::Earlier,
-                Some(other) => return Err(format!("no option: {}", other.escape_ascii())),
+            let flags: Vec<&[u8]> = words.0.by_ref().map(|word| &word[..]).collect();
+            let only = match flags[..] {
+                [] => ExpireOnly::Always,
+                [b"NX"] => ExpireOnly::Without,
+                [b"XX"] => ExpireOnly::With,
+                [b"GT"] => ExpireOnly::Later,
+                [b"LT"] => ExpireOnly::Earlier,
+                [b"XX", b"LT"] => ExpireOnly::WithEarlier,
+                _ => return Err(format!("no option: {}", flags.concat().escape_ascii())),
             };
             Op::Expire { expiry, only }
         }
@@ -232,8 +236,14 @@ mod tests {
             }
         }
         ops.extend(expiries.map(Op::ReadExpire));
-        for only in [ExpireOnly::Always, ExpireOnly::Without, ExpireOnly::With, ExpireOnly::Later, ExpireOnly::Earlier]
-        {
+        for only in [
+            ExpireOnly::Always,
+            ExpireOnly::Without,
+            ExpireOnly::With,
+            ExpireOnly::Later,
+            ExpireOnly::Earlier,
+            ExpireOnly::WithEarlier,
+        ] {
             ops.push(Op::Expire { expiry: Expiry::In(Duration::from_millis(1)), only });
             ops.push(Op::Expire { expiry: Expiry::At(WallMillis(1)), only });
         }

@@ -224,6 +224,7 @@ impl Map {
                     ExpireOnly::With => entry.deadline.is_some(),
                     ExpireOnly::Later => entry.deadline.is_some_and(|old| new.is_none_or(|new| new > old)),
                     ExpireOnly::Earlier => entry.deadline.is_none_or(|old| new.is_some_and(|new| new < old)),
+                    ExpireOnly::WithEarlier => entry.deadline.is_some_and(|old| new.is_some_and(|new| new < old)),
                 };
                 if !met {
                     return Answer::NotMet;

@@ -214,7 +214,7 @@ impl State {
             ExpireOnly::Without => (met && self.deadline.is_none(), met && self.deadline.is_none()),
             ExpireOnly::With => (met && self.deadline.is_some(), met && self.deadline.is_some()),
             // No deadline is an infinite one; which of two is later is left open.
-            ExpireOnly::Later => (met && self.deadline.is_some(), false),
+            ExpireOnly::Later | ExpireOnly::WithEarlier => (met && self.deadline.is_some(), false),
             ExpireOnly::Earlier => (met, met && self.deadline.is_none()),
         };
         if may {

@@ -109,7 +109,7 @@ fn change(call: &mut Call<'_>, notation: Notation) -> Handled {
     call.write(Op::Expire { expiry: notation.deadline(millis), only }, Shape::Count)
 }
 
-/// `[NX | XX | GT | LT]`, with Redis's rules of what goes together.
+/// `[NX | [XX] [GT | LT]]`, with Redis's rules of what goes together.
 fn only(call: &Call<'_>) -> Result<ExpireOnly, Reply> {
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for option in call.arguments.from(3).iter() {
@@ -128,10 +128,10 @@ fn only(call: &Call<'_>) -> Result<ExpireOnly, Reply> {
             Err(Reply::error("ERR NX and XX, GT or LT options at the same time are not compatible"))
         }
         (_, _, true, true) => Err(Reply::error("ERR GT and LT options at the same time are not compatible")),
-        (_, true, _, true) => Err(Reply::error("ERR XX and LT options at the same time are not supported")),
         (true, ..) => Ok(ExpireOnly::Without),
         // No deadline counts as an infinite one, so GT is never met without one and XX adds nothing to it.
         (_, _, true, _) => Ok(ExpireOnly::Later),
+        (_, true, _, true) => Ok(ExpireOnly::WithEarlier),
         (_, _, _, true) => Ok(ExpireOnly::Earlier),
         (_, true, ..) => Ok(ExpireOnly::With),
         _ => Ok(ExpireOnly::Always),
