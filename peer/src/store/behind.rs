@@ -18,6 +18,9 @@ use super::pending::{CHANGE_WEIGHT, Pending};
 use super::replay::From;
 use super::segment::{SegmentName, Segments};
 
+/// One portion goes through so many times its own bytes of changes, where later ones overwrite earlier ones.
+const OVERWRITTEN_MAX: usize = 8;
+
 /// Works in one thread at a time; the journal and the readers go on meanwhile.
 pub(crate) struct Behind {
     pub(crate) disk: Arc<dyn Disk>,
@@ -38,7 +41,7 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// Writes about `bytes_max` bytes of waiting changes; `false` if there were none.
+    /// Writes about `bytes_max` bytes of waiting changes, each record once; `false` if there were none.
     pub(crate) fn step(&mut self, bytes_max: usize) -> Result<bool, StoreError> {
         self.health.check()?;
         let worked = self.work(bytes_max);
@@ -59,8 +62,9 @@ impl Behind {
     }
 
     fn work(&mut self, bytes_max: usize) -> Result<bool, StoreError> {
-        let (mut frames, mut records, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
+        let (mut frames, mut records, mut bytes, mut seen) = (Vec::new(), BTreeMap::new(), 0, 0);
         while bytes < bytes_max
+            && seen < bytes_max * OVERWRITTEN_MAX
             && let Some(frame) = self.pending.pop()
         {
             assert_eq!(frame.seq, self.seq + 1, "frames come in order");
@@ -72,8 +76,13 @@ impl Behind {
             for batch in &frame.batches {
                 for change in &batch.changes {
                     apply(&mut self.meta, change, |key, value| {
-                        bytes += CHANGE_WEIGHT + key.len() + value.as_ref().map_or(0, Bytes::len);
-                        records.insert(key, value);
+                        let weight = CHANGE_WEIGHT + key.len();
+                        let length = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+                        bytes += weight + length(&value);
+                        seen += weight + length(&value);
+                        if let Some(overwritten) = records.insert(key, value) {
+                            bytes -= weight + length(&overwritten);
+                        }
                     });
                 }
             }
