@@ -250,13 +250,7 @@ pub fn durables() -> Vec<Durable> {
     let mut received = NumberSet::default();
     received.insert_range(1, 5);
     received.insert_range(8, 9);
-    let head = CommitteeHead {
-        ballot: TERM_BALLOT,
-        range: RANGE,
-        base: Some(base()),
-        missing: vec![RANGE],
-        voided_from: Some(9),
-    };
+    let head = CommitteeHead { ballot: TERM_BALLOT, range: RANGE, base: Some(base()), missing: vec![RANGE] };
     let mut durables = vec![
         Durable::State(Box::new(state())),
         Durable::LogPromised(EPOCH, Some(BALLOT)),

@@ -58,8 +58,6 @@ pub struct CommitteeHead {
     pub base: Option<Base>,
     /// Pieces of the sub-range in which something chosen before the base is not held here.
     pub missing: Vec<KeyRange>,
-    /// The first number that was accepted here and then voided by the base of a younger committee.
-    pub voided_from: Option<u64>,
 }
 
 /// Who waits for an operation's outcome.

@@ -2,8 +2,7 @@
 //!
 //! # Invariants
 //! - What is promised at a point never goes down, and nothing below it is accepted there.
-//! - A base is accepted after all that it re-proposes, or once it is known to be chosen.
-//! - Unsettled writes belong to the newest base's committee or to younger ones: an accepted base settles all older ones.
+//! - Unsettled writes of terms older than the newest base are told to nobody: that base has those that matter.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -11,17 +10,16 @@ use alloc::vec::Vec;
 use overlay::{IntervalMap, Key, KeyRange, NodeId};
 
 use super::catch_up::CatchUp;
-use super::chain::{self, Fate};
 use super::leases::{Grants, granters_length};
 use super::standing::AskedBases;
 use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{Base, CommitteeMessage, CommitteeReport, Message, Write};
+use crate::message::{CommitteeMessage, CommitteeReport, Message, Write};
 use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
-use crate::outbox::{CommitteeHead, Durable, GroupOutput};
+use crate::outbox::{CommitteeHead, Durable};
 use crate::table::{Lookup, Table};
 use crate::time::Time;
 
@@ -31,8 +29,6 @@ pub(super) const ASKED_MAX: usize = 1 << 12;
 /// settled yet; who names more makes them up. At the limit nothing new is promised.
 pub(super) const COMMITTEES_MAX: usize = 1 << 10;
 const INTERVALS_MAX: usize = 1 << 12;
-/// Committees that nobody needs any more are kept for members that lag, up to so many.
-const CLOSED_MAX: usize = 16;
 
 /// One node's acceptor in all committees.
 #[derive(Clone, Debug)]
@@ -43,7 +39,7 @@ pub struct Acceptor {
     pub(super) committees: BTreeMap<TermBallot, Committee>,
     grants: Grants,
     /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
-    quiet_until: Time,
+    pub(super) quiet_until: Time,
     pub(super) catch_up: CatchUp,
     pub(super) asked_bases: AskedBases,
     /// Keys whose record was asked for by a primary and is being loaded.
@@ -153,10 +149,11 @@ impl Acceptor {
         }
         self.promise(ctx, ballot, range);
         let leases = self.grants.left(ballot, range, ctx.now.time);
-        let committees = self.reports(range);
+        let every = ctx.config.defects.has(Defect::VoidComesBack);
+        let committees = self.reports(range, every);
         let mut parts: Vec<Vec<Write>> = alloc::vec![Vec::new()];
         let mut bytes = 0;
-        for write in self.committees.values().flat_map(|committee| committee.unsettled(range)) {
+        for write in self.open_writes(range, every) {
             if bytes > ctx.config.message_bytes_max {
                 parts.push(Vec::new());
                 bytes = 0;
@@ -183,7 +180,7 @@ impl Acceptor {
 
     /// Is this the sub-range of that ballot, as far as this node knows, and is there room for its committee? A term has
     /// one sub-range and one primary.
-    fn admit(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Result<(), Nonsense> {
+    pub(super) fn admit(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) -> Result<(), Nonsense> {
         if let Some(known) = self.committees.get(&ballot) {
             return if known.range() == range { Ok(()) } else { Err(Nonsense::Misplaced) };
         }
@@ -206,7 +203,7 @@ impl Acceptor {
     }
 
     /// Raises the promise of a range, which holds nothing higher.
-    fn promise(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) {
+    pub(super) fn promise(&mut self, ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange) {
         let known = self.promises.pieces(range).iter().all(|(_, promised)| *promised == Some(ballot));
         if !known {
             self.promises.set(range, Some(ballot));
@@ -224,13 +221,19 @@ impl Acceptor {
         });
     }
 
+    /// Unsettled writes that the newest base at their key does not settle; or `every` one.
+    fn open_writes(&self, range: KeyRange, every: bool) -> impl Iterator<Item = &Write> {
+        let base_at = |write: &Write| self.bases.get(write.key.point()).map(|base| base.term);
+        let writes = self.committees.values().flat_map(move |committee| committee.unsettled(range));
+        writes.filter(move |write| every || Some(write.record.number.term) >= base_at(write))
+    }
+
     /// What a new primary of this range must know: every newest base, and whoever has unsettled writes.
-    fn reports(&self, range: KeyRange) -> Vec<CommitteeReport> {
+    fn reports(&self, range: KeyRange, every: bool) -> Vec<CommitteeReport> {
         let newest: Vec<TermBallot> = self.bases.pieces(range).into_iter().filter_map(|(_, ballot)| ballot).collect();
-        let matters = |committee: &&Committee| {
-            newest.contains(&committee.ballot())
-                || (committee.range().overlaps(range) && committee.unsettled(range).next().is_some())
-        };
+        let open: BTreeSet<Term> = self.open_writes(range, every).map(|write| write.record.number.term).collect();
+        let matters =
+            |committee: &&Committee| newest.contains(&committee.ballot()) || open.contains(&committee.ballot().term);
         let report = |committee: &Committee| CommitteeReport {
             ballot: committee.ballot(),
             base: committee.base().cloned(),
@@ -285,7 +288,7 @@ impl Acceptor {
             self.asked_bases.ask(ctx, from, ballot);
         }
         if let Some(mark) = chosen {
-            committee.settle_up_to(mark, table, ctx.out);
+            self.settle_up_to(ctx, table, ballot, mark);
         }
         let mut numbers = accepted.ranges_above();
         if accepted.mark() > 0 {
@@ -294,107 +297,6 @@ impl Acceptor {
         if !numbers.is_empty() {
             let message = CommitteeMessage::Accepted { ballot, numbers };
             ctx.out.send_after(&[from], Message::Committee(message));
-        }
-    }
-
-    /// A new primary's base.
-    fn on_base(
-        &mut self,
-        ctx: &mut Context<'_>,
-        table: &mut Table,
-        from: NodeId,
-        ballot: TermBallot,
-        base: Base,
-        chosen: Option<u64>,
-    ) {
-        let range = base.range;
-        if let Err(why) = self.admit(ctx, ballot, range) {
-            return ctx.dropped.note(why);
-        }
-        if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
-            ctx.out.send(&[from], refused(ballot, promised));
-            return;
-        }
-        if ctx.state.settings.leases && ctx.now.time < self.quiet_until && !self.committees.contains_key(&ballot) {
-            return; // Accepting raises the promise, which it may not yet.
-        }
-        self.promise(ctx, ballot, range);
-        let committee = self.committees.get(&ballot).expect("just promised");
-        if let Some(known) = committee.base() {
-            assert_eq!(*known, base, "two bases under ballot {ballot:?}");
-        } else {
-            if chosen.is_none() && committee.received().mark() < base.reproposed {
-                return; // What it re-proposes comes first, or again.
-            }
-            self.accept_base(ctx, table, ballot, base);
-        }
-        ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::BaseAccepted { ballot }));
-        if let Some(mark) = chosen {
-            self.committees.get_mut(&ballot).expect("just promised").settle_up_to(mark, table, ctx.out);
-        }
-    }
-
-    fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Base) {
-        let mut missing = Vec::new();
-        for (piece, chain) in &base.pieces {
-            if !self.lacks_nothing_up_to(*piece, chain.first().copied()) {
-                missing.push(*piece);
-            }
-            for (_, older) in self.committees.range_mut(..ballot) {
-                if !older.has_unsettled() {
-                    continue;
-                }
-                let mark = match chain::fate(chain, older.ballot().term) {
-                    Fate::UpTo(mark) => mark,
-                    Fate::Void => 0,
-                    Fate::Unknown => {
-                        ctx.out.push(GroupOutput::Over("it was away for longer than its group remembers"));
-                        return;
-                    }
-                };
-                if ctx.config.defects.has(Defect::VoidComesBack) {
-                    older.settle_where(*piece, |n| n <= mark, table, ctx.out);
-                    continue;
-                }
-                older.resolve(*piece, |n| n <= mark, table, ctx.out);
-            }
-        }
-        if ctx.config.defects.has(Defect::TrustOwnCopy) {
-            missing.clear();
-        }
-        self.bases.set(base.range, Some(ballot));
-        let committee = self.committees.get_mut(&ballot).expect("promised before");
-        committee.set_base(base, missing, ctx.out);
-        self.drop_closed(ctx);
-    }
-
-    /// Is everything held that was chosen in this piece up to the end of the term before?
-    fn lacks_nothing_up_to(&self, piece: KeyRange, last: Option<(Term, u64)>) -> bool {
-        let Some((term, mark)) = last else { return true };
-        self.committees
-            .values()
-            .rev()
-            .find(|committee| committee.ballot().term == term)
-            .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.held() >= mark)
-    }
-
-    /// Lets go of committees that were followed everywhere, beyond some that others may want to catch up from.
-    fn drop_closed(&mut self, ctx: &mut Context<'_>) {
-        let live: Vec<TermBallot> = self.bases.pieces(KeyRange::FULL).into_iter().filter_map(|(_, b)| b).collect();
-        let closed: Vec<TermBallot> = self
-            .committees
-            .values()
-            .filter(|committee| {
-                let promised = self.promises.pieces(committee.range());
-                let outrun = promised.iter().all(|(_, promised)| promised.is_some_and(|p| p > committee.ballot()));
-                outrun && !committee.has_unsettled() && !live.contains(&committee.ballot())
-            })
-            .map(Committee::ballot)
-            .collect();
-        for ballot in closed.iter().take(closed.len().saturating_sub(CLOSED_MAX)) {
-            self.committees.remove(ballot);
-            self.catch_up.forget(*ballot);
-            ctx.out.persist(Durable::CommitteeForget(*ballot));
         }
     }
 
@@ -423,10 +325,10 @@ impl Acceptor {
             if committee.base().is_none() {
                 self.asked_bases.ask(ctx, from, ballot);
             }
-            committee.settle_up_to(mark, table, ctx.out);
+            self.settle_up_to(ctx, table, ballot, mark);
         }
         if lease && from == ballot.node {
-            let range = committee.range();
+            let range = self.committees[&ballot].range();
             self.grants.grant(ballot, range, &ctx.state.settings, ctx.now.time);
         }
         ctx.out.send(&[from], Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));

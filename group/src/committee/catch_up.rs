@@ -181,7 +181,7 @@ impl Acceptor {
             let held = chain.and_then(|chain| {
                 chain.iter().find_map(|(term, mark)| {
                     let older = self.committees().rev().find(|c| c.ballot().term == *term)?;
-                    let n = older.held().min(*mark);
+                    let n = older.received().mark().min(*mark);
                     older.lacks_nothing_before(piece).then_some(Number { term: *term, n })
                 })
             });

@@ -56,7 +56,7 @@ impl Committee {
     /// A committee that has begun just now.
     pub fn new(ballot: TermBallot, range: KeyRange) -> Committee {
         Committee::restored(
-            CommitteeHead { ballot, range, base: None, missing: Vec::new(), voided_from: None },
+            CommitteeHead { ballot, range, base: None, missing: Vec::new() },
             NumberSet::default(),
             None,
             Vec::new(),
@@ -109,12 +109,6 @@ impl Committee {
     /// The numbers that were received, or that catching up made up for.
     pub fn received(&self) -> &NumberSet {
         &self.received
-    }
-
-    /// Everything up to here is held, if it was chosen: a base that voided something may have been wrong about it, where
-    /// that base itself came to nothing.
-    pub fn held(&self) -> u64 {
-        self.head.voided_from.map_or(self.received.mark(), |n| self.received.mark().min(n - 1))
     }
 
     /// Pieces in which something chosen before the base is not held.
@@ -231,7 +225,7 @@ impl Committee {
     }
 
     /// Everything up to `mark` is chosen: settles what is held of it.
-    pub fn settle_up_to(&mut self, mark: u64, table: &mut Table, out: &mut Outbox) {
+    pub(super) fn settle_up_to(&mut self, mark: u64, table: &mut Table, out: &mut Outbox) {
         if self.head.base.is_none() || self.chosen.is_some_and(|chosen| chosen >= mark) {
             return;
         }
@@ -247,31 +241,24 @@ impl Committee {
         out.persist(Durable::Settle(self.head.ballot.term, first, mark));
     }
 
-    /// Decides the fate of every unsettled write in a piece: `stands` of its number. The others are void.
-    ///
-    /// The base that says so may come to nothing itself, and an older one stand with a higher mark than its quorum knew:
-    /// from the first void number on nothing is taken for held. What the table has is known to be chosen.
-    pub fn resolve(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
-        self.settle_where(piece, &stands, table, out);
-        for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
-            self.void(n, out);
-            if self.head.voided_from.is_none_or(|from| n < from) {
-                self.head.voided_from = Some(n);
-                out.persist(Durable::Committee(self.head.clone()));
-            }
-        }
-    }
-
-    /// Settles the unsettled writes in a piece that `stands` is true of, by their numbers.
-    pub fn settle_where(&mut self, piece: KeyRange, stands: impl Fn(u64) -> bool, table: &mut Table, out: &mut Outbox) {
-        for n in self.unsettled_where(|write| piece.contains(write.key.point())) {
+    /// Settles the unsettled writes of a piece up to `mark`, and what the table has: that is known to be chosen.
+    pub fn settle_in(&mut self, piece: KeyRange, mark: u64, table: &mut Table, out: &mut Outbox) {
+        for n in self.unsettled_in(piece) {
             let write = &self.kept[&n].write;
             let known = table.peek(&write.key).flatten().is_some_and(|known| known.number == write.record.number);
-            if stands(n) || known {
+            if n <= mark || known {
                 self.unsettled.remove(&n);
                 self.settle(n, table);
                 out.persist(Durable::Settle(self.head.ballot.term, n, n));
             }
+        }
+    }
+
+    /// A younger term's base is chosen, and this term's fate in a piece is `mark`: what it wrote beyond is void.
+    pub fn close_in(&mut self, piece: KeyRange, mark: u64, table: &mut Table, out: &mut Outbox) {
+        self.settle_in(piece, mark, table, out);
+        for n in self.unsettled_in(piece) {
+            self.void(n, out);
         }
     }
 
@@ -296,8 +283,8 @@ impl Committee {
         }
     }
 
-    fn unsettled_where(&self, matches: impl Fn(&Write) -> bool) -> Vec<u64> {
-        self.unsettled.iter().copied().filter(|n| matches(&self.kept[n].write)).collect()
+    fn unsettled_in(&self, piece: KeyRange) -> Vec<u64> {
+        self.unsettled.iter().copied().filter(|n| piece.contains(self.kept[n].write.key.point())).collect()
     }
 
     fn settle(&mut self, n: u64, table: &mut Table) {

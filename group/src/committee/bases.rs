@@ -1,0 +1,144 @@
+//! What an acceptor makes of a new primary's base; see the text of [`super`].
+//!
+//! # Invariants
+//! - A base is accepted after all that it re-proposes, or once it is known to be chosen.
+//! - What an accepted base says is chosen of older terms is settled. What it calls void is void once the base itself is
+//!   known to be chosen, and kept until then: the base may come to nothing, an older one stand with a higher mark than
+//!   this one's quorum knew, and this node be one of the few that hold what is chosen then.
+
+use alloc::vec::Vec;
+
+use overlay::{KeyRange, NodeId};
+
+use super::acceptor::{Acceptor, refused};
+use super::chain::{self, Fate};
+use super::window::Committee;
+use crate::ballot::{Term, TermBallot};
+use crate::config::Defect;
+use crate::context::Context;
+use crate::message::{Base, Chain, CommitteeMessage, Message};
+use crate::outbox::{Durable, GroupOutput};
+use crate::table::Table;
+
+/// Committees that nobody needs any more are kept for members that lag, up to so many.
+const CLOSED_MAX: usize = 16;
+
+impl Acceptor {
+    /// A new primary's base.
+    pub(super) fn on_base(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        ballot: TermBallot,
+        base: Base,
+        chosen: Option<u64>,
+    ) {
+        let range = base.range;
+        if let Err(why) = self.admit(ctx, ballot, range) {
+            return ctx.dropped.note(why);
+        }
+        if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
+            ctx.out.send(&[from], refused(ballot, promised));
+            return;
+        }
+        if ctx.state.settings.leases && ctx.now.time < self.quiet_until && !self.committees.contains_key(&ballot) {
+            return; // Accepting raises the promise, which it may not yet.
+        }
+        self.promise(ctx, ballot, range);
+        let committee = self.committees.get(&ballot).expect("just promised");
+        if let Some(known) = committee.base() {
+            assert_eq!(*known, base, "two bases under ballot {ballot:?}");
+        } else {
+            if chosen.is_none() && committee.received().mark() < base.reproposed {
+                return; // What it re-proposes comes first, or again.
+            }
+            self.accept_base(ctx, table, ballot, base);
+        }
+        ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::BaseAccepted { ballot }));
+        if let Some(mark) = chosen {
+            self.settle_up_to(ctx, table, ballot, mark);
+        }
+    }
+
+    fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Base) {
+        let mut missing = Vec::new();
+        for (piece, chain) in &base.pieces {
+            if !self.lacks_nothing_up_to(*piece, chain.first().copied()) {
+                missing.push(*piece);
+            }
+            for (_, older) in self.committees.range_mut(..ballot).filter(|(_, older)| older.has_unsettled()) {
+                let Some(mark) = stands_up_to(chain, older.ballot().term) else {
+                    ctx.out.push(GroupOutput::Over("it was away for longer than its group remembers"));
+                    return;
+                };
+                older.settle_in(*piece, mark, table, ctx.out);
+            }
+        }
+        if ctx.config.defects.has(Defect::TrustOwnCopy) {
+            missing.clear();
+        }
+        self.bases.set(base.range, Some(ballot));
+        let committee = self.committees.get_mut(&ballot).expect("promised before");
+        committee.set_base(base, missing, ctx.out);
+        self.drop_closed(ctx);
+    }
+
+    /// A primary said that its base is chosen, and all of its writes up to `mark`.
+    pub(super) fn settle_up_to(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, mark: u64) {
+        let Some(committee) = self.committees.get_mut(&ballot) else { return };
+        let was_known = committee.chosen().is_some();
+        committee.settle_up_to(mark, table, ctx.out);
+        let Some(base) = committee.base().filter(|_| !was_known) else { return };
+        if ctx.config.defects.has(Defect::VoidComesBack) {
+            return;
+        }
+        for (piece, chain) in base.pieces.clone() {
+            for (_, older) in self.committees.range_mut(..ballot).filter(|(_, older)| older.has_unsettled()) {
+                // Who does not know any more has ended when it accepted the base.
+                if let Some(mark) = stands_up_to(&chain, older.ballot().term) {
+                    older.close_in(piece, mark, table, ctx.out);
+                }
+            }
+        }
+    }
+
+    /// Is everything held that was chosen in this piece up to the end of the term before?
+    fn lacks_nothing_up_to(&self, piece: KeyRange, last: Option<(Term, u64)>) -> bool {
+        let Some((term, mark)) = last else { return true };
+        self.committees
+            .values()
+            .rev()
+            .find(|committee| committee.ballot().term == term)
+            .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.received().mark() >= mark)
+    }
+
+    /// Lets go of committees that were followed everywhere, beyond some that others may want to catch up from.
+    pub(super) fn drop_closed(&mut self, ctx: &mut Context<'_>) {
+        let live: Vec<TermBallot> = self.bases.pieces(KeyRange::FULL).into_iter().filter_map(|(_, b)| b).collect();
+        let closed: Vec<TermBallot> = self
+            .committees
+            .values()
+            .filter(|committee| {
+                let promised = self.promises.pieces(committee.range());
+                let outrun = promised.iter().all(|(_, promised)| promised.is_some_and(|p| p > committee.ballot()));
+                outrun && !committee.has_unsettled() && !live.contains(&committee.ballot())
+            })
+            .map(Committee::ballot)
+            .collect();
+        for ballot in closed.iter().take(closed.len().saturating_sub(CLOSED_MAX)) {
+            self.committees.remove(ballot);
+            self.catch_up.forget(*ballot);
+            ctx.out.persist(Durable::CommitteeForget(*ballot));
+        }
+    }
+}
+
+/// How far a term that is older than the chain's owner stands, if the chain goes back so far.
+fn stands_up_to(chain: &Chain, term: Term) -> Option<u64> {
+    match chain::fate(chain, term) {
+        Fate::UpTo(mark) => Some(mark),
+        Fate::Void => Some(0),
+        Fate::Unknown => None,
+    }
+}
