@@ -87,7 +87,7 @@ fn entries() -> Vec<Entry> {
     vec![
         Entry::Noop,
         Entry::Division { parts: vec![(Point(0), NODE), (Point(1 << 127), NODE)], kept: vec![TERM] },
-        Entry::Learner(member()),
+        Entry::Learners(vec![member()]),
         Entry::DropLearner(NODE),
         Entry::Next(vec![member(), member()]),
         Entry::Established(EPOCH),
@@ -106,7 +106,7 @@ fn log_messages() -> Vec<LogMessage> {
     vec![
         LogMessage::AskPromise { round: 4 },
         LogMessage::WouldPromise { round: 4 },
-        LogMessage::Prepare { ballot: BALLOT, applied: Slot(7) },
+        LogMessage::Prepare { ballot: BALLOT, applied: Slot(7), stop: true },
         LogMessage::Promise { ballot: BALLOT, state: Some(Box::new(state())), accepted },
         LogMessage::Accept { ballot: BALLOT, entries: entries().into_iter().map(slots).collect(), chosen: Slot(7) },
         LogMessage::Accepted { ballot: BALLOT, slots: vec![Slot(8), Slot(9)] },
@@ -209,7 +209,8 @@ fn messages() -> Vec<Message> {
         chosen: Slot(8),
         hears: vec![NODE, NODE],
         terms: vec![TERM],
-        leaving: false,
+        parting: group::message::Parting::Stops { away_ms: 60_000 },
+        sealed: true,
         wall: WallMillis(1 << 41),
     };
     let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };

@@ -19,6 +19,12 @@ pub struct Timing {
     pub resend: Duration,
     /// How long the membership must have been calm before the range is divided evenly anew. Default 2 s.
     pub calm: Duration,
+    /// Silence for so long, of one who did not say that it would be away, has a member put out. Default 10 s.
+    pub exclude_after: Duration,
+    /// The least between two such changes. Default 2 s.
+    pub exclude_interval: Duration,
+    /// How long a member that has sealed its epoch waits for the next one before it sees to it itself. Default 600 ms.
+    pub seal_patience: Duration,
 }
 
 impl Default for Timing {
@@ -29,6 +35,9 @@ impl Default for Timing {
             broken_grace: Duration::from_millis(250),
             resend: Duration::from_millis(300),
             calm: Duration::from_secs(2),
+            exclude_after: Duration::from_secs(10),
+            exclude_interval: Duration::from_secs(2),
+            seal_patience: Duration::from_millis(600),
         }
     }
 }
@@ -115,6 +124,22 @@ pub enum Defect {
     RecycledConfirmation,
     /// Ids are forgotten as soon as the next operation comes.
     ForgetIds,
+    /// A leader takes the next configuration for chosen when it proposes it.
+    NextUnchosen,
+    /// Whoever stops an epoch does not look at what was accepted in it.
+    StopTooLow,
+    /// The end of an epoch is promised and accepted without sealing it, and what an epoch lacks nobody asks the last one.
+    OneReplicaState,
+    /// An epoch is taken for established although its members have not caught up.
+    EmptyMembers,
+    /// A leader decides about the group before an entry of its own is chosen.
+    NoBarrier,
+    /// What comes by catching up replaces what is there, whichever is newer.
+    LateChunk,
+    /// Catching up leaves out what operations a record remembers.
+    WithoutTail,
+    /// Nobody looks at the epoch of a message, or at whether its sender is a member.
+    NoFence,
 }
 
 /// A set of [`Defect`]s.

@@ -5,23 +5,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{NodeId, PeerKey, Point};
+use overlay::{NodeId, Point};
 
 use crate::ballot::Term;
 use crate::config::{Defect, DivisionView};
 use crate::context::Context;
 use crate::group::{Group, context};
-use crate::message::{Heartbeat, Message, Progress};
+use crate::membership::Doors;
+use crate::message::{Heartbeat, Message, Parting, Progress};
 use crate::outbox::GroupOutput;
-use crate::state::{Entry, Member};
+use crate::state::Entry;
 use crate::time::Time;
-
-/// Newcomers that wait to be told of; more are asked to come again (their own repetition does that).
-const JOINERS_MAX: usize = 64;
-/// Learners at a time: each is told of every write, and is part of the group's state.
-const LEARNERS_MAX: usize = 32;
-/// A learner that is silent for so long is forgotten.
-const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The leader's notes; every member keeps them, since any may come to lead.
 #[derive(Clone, Debug)]
@@ -31,14 +25,13 @@ pub struct Duties {
     /// The terms that it speaks of are others now.
     granted_anew: bool,
     progress: BTreeMap<NodeId, Progress>,
-    joiners: BTreeMap<PeerKey, (Member, Time)>,
+    /// Who wants in, and who has to go.
+    pub(crate) doors: Doors,
     addresses: BTreeMap<NodeId, Vec<String>>,
     /// When membership or division changed last.
     changed: Time,
     /// When the horizon was raised last, as this node knows.
     horizon: (u64, Time),
-    /// When each learner was last known to be alive.
-    learners_heard: BTreeMap<NodeId, Time>,
 }
 
 impl Duties {
@@ -48,11 +41,10 @@ impl Duties {
             told: Vec::new(),
             granted_anew: true,
             progress: BTreeMap::new(),
-            joiners: BTreeMap::new(),
+            doors: Doors::default(),
             addresses: BTreeMap::new(),
             changed: now,
             horizon: (0, now),
-            learners_heard: BTreeMap::new(),
         }
     }
 
@@ -75,41 +67,24 @@ impl Duties {
     /// When there may be something to do next.
     pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
         let calm = self.changed + ctx.config.timing.calm;
-        if calm > ctx.now.time { calm } else { Time::NEVER }
+        let calm = if calm > ctx.now.time { calm } else { Time::NEVER };
+        calm.min(self.doors.look_again(ctx.now.time))
     }
 
     /// Forgets who is gone.
     pub fn keep(&mut self, nodes: &[NodeId]) {
         self.progress.retain(|node, _| nodes.contains(node));
         self.addresses.retain(|node, _| nodes.contains(node));
-        self.learners_heard.retain(|node, _| nodes.contains(node));
+        self.doors.keep(nodes);
     }
 
     /// Does this node hold, durably, everything chosen before each of these terms?
-    fn is_complete(&self, node: NodeId, terms: &[Term]) -> bool {
+    pub(crate) fn is_complete(&self, node: NodeId, terms: &[Term]) -> bool {
         self.progress.get(&node).is_some_and(|progress| terms.iter().all(|term| progress.complete.contains(term)))
     }
 }
 
 impl Group {
-    /// Somebody asks to become a member, here or through another member.
-    pub(crate) fn on_join(&mut self, joiner: Member) {
-        if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
-            // Told already, or an older life than the group knows: its state tells it all.
-            let state = Message::State(alloc::boxed::Box::new(self.state.clone()));
-            self.out.send(&[joiner.node], state);
-            return;
-        }
-        if self.log.leads() {
-            if self.duties.joiners.len() < JOINERS_MAX || self.duties.joiners.contains_key(&joiner.node.peer) {
-                self.duties.joiners.insert(joiner.node.peer, (joiner, self.now.time));
-            }
-            self.do_duties();
-        } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
-            self.out.send(&[leader], Message::Join(joiner));
-        }
-    }
-
     pub(crate) fn send_heartbeat(&mut self) {
         self.heartbeat_due = self.now.time + self.config.timing.heartbeat;
         self.pulse.set_clock(self.now);
@@ -119,7 +94,8 @@ impl Group {
             chosen: self.log.chosen(self.state.applied),
             hears: self.pulse.hears(&self.config.timing, self.now.time),
             terms: self.primaries.keys().map(|ballot| ballot.term).collect(),
-            leaving: self.leaving,
+            parting: self.parting,
+            sealed: self.acceptor.has_sealed(self.state.epoch),
             wall: self.now.wall,
         };
         let audience = self.state.audience();
@@ -172,7 +148,8 @@ impl Group {
             return;
         }
         let entry = self
-            .establish()
+            .end_sealed()
+            .or_else(|| self.establish())
             .or_else(|| self.divide())
             .or_else(|| self.next_members())
             .or_else(|| self.admit())
@@ -199,7 +176,13 @@ impl Group {
 
     /// Divides the range anew where a primary is suspected, restarted or leaving, at once; evenly when all is calm.
     fn divide(&mut self) -> Option<Entry> {
-        let able: Vec<NodeId> = self.state.nodes().into_iter().filter(|node| self.is_able(*node)).collect();
+        let stays = |parting| parting == Parting::Stays;
+        let mut able: Vec<NodeId> = self.state.nodes().into_iter().filter(|node| self.is_able(*node, stays)).collect();
+        if able.is_empty() {
+            // Who wants to leave serves for as long as nobody else can.
+            let is_here = |parting| !matches!(parting, Parting::Stops { .. });
+            able = self.state.nodes().into_iter().filter(|node| self.is_able(*node, is_here)).collect();
+        }
         let current: Vec<(Point, NodeId)> = self.state.division.iter().map(|part| (part.start, part.node)).collect();
         let kept: Vec<Term> = self
             .state
@@ -223,10 +206,10 @@ impl Group {
         Some(Entry::Division { parts, kept })
     }
 
-    /// Can this member be primary: alive, staying, and connected to a quorum?
-    fn is_able(&self, node: NodeId) -> bool {
+    /// Can this member be primary: alive, connected to a quorum, and about to do something that leaves it `here`?
+    fn is_able(&self, node: NodeId, here: impl Fn(Parting) -> bool) -> bool {
         if node == self.me {
-            return !self.leaving;
+            return here(self.parting);
         }
         let timing = &self.config.timing;
         if self.pulse.suspects(node, timing, self.now.time) {
@@ -234,7 +217,7 @@ impl Group {
         }
         let Some(heartbeat) = self.pulse.heartbeat(node, timing.suspicion(), self.now.time) else { return false };
         let reached = 1 + heartbeat.hears.iter().filter(|other| self.state.is_member(**other)).count();
-        !heartbeat.leaving && reached >= self.state.quorum()
+        here(heartbeat.parting) && reached >= self.state.quorum()
     }
 
     /// Does this primary not know, or not want to know, of its term, although it knows the division?
@@ -247,64 +230,11 @@ impl Group {
             .is_some_and(|heartbeat| heartbeat.applied >= self.state.applied && !heartbeat.terms.contains(&term))
     }
 
-    /// Learners that have caught up become members, in place of older lives of theirs.
-    fn next_members(&mut self) -> Option<Entry> {
-        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
-        let ready: Vec<Member> = self
-            .state
-            .learners
-            .iter()
-            .filter(|learner| self.duties.is_complete(learner.node, &terms))
-            .filter(|learner| !self.pulse.suspects(learner.node, &self.config.timing, self.now.time))
-            .cloned()
-            .collect();
-        if ready.is_empty() {
-            return None;
-        }
-        let replaces = |learner: &Member| self.state.members.iter().any(|m| m.node.peer == learner.node.peer);
-        // While the epoch is not established only older lives may be replaced.
-        let unsettled = !self.state.recovery.is_empty();
-        let coming: Vec<&Member> = ready.iter().filter(|learner| !unsettled || replaces(learner)).collect();
-        let stays = |member: &&Member| !coming.iter().any(|learner| learner.node.peer == member.node.peer);
-        let mut members: Vec<Member> = self.state.members.iter().filter(stays).cloned().collect();
-        members.extend(coming.into_iter().cloned());
-        members.sort_by_key(|member| member.node);
-        let changed = members.len() != self.state.members.len() || members != self.state.members;
-        (changed && self.state.refuses_next(&members).is_none()).then_some(Entry::Next(members))
-    }
-
-    fn admit(&mut self) -> Option<Entry> {
-        if self.state.learners.len() >= LEARNERS_MAX {
-            return None; // Until some have become members, or are forgotten.
-        }
-        let (_, (mut joiner, asked)) = self.duties.joiners.pop_first()?;
-        if self.now.time.since(asked) > self.config.timing.suspicion() {
-            return None; // It will ask again, if it still wants to.
-        }
-        let known = self.state.members.iter().chain(&self.state.learners).any(|member| member.node == joiner.node);
-        joiner.joined = self.pulse.group_time(self.now);
-        (!known).then_some(Entry::Learner(joiner))
-    }
-
     fn update_addresses(&mut self) -> Option<Entry> {
         let (node, addresses) = self.duties.addresses.pop_first()?;
         let mut known = self.state.members.iter().chain(&self.state.learners);
         let differs = known.any(|member| member.node == node && member.addresses != addresses);
         differs.then_some(Entry::Addresses(node, addresses))
-    }
-
-    fn drop_learner(&mut self) -> Option<Entry> {
-        let now = self.now.time;
-        let mut silent = None;
-        for learner in &self.state.learners {
-            let heard = self.duties.learners_heard.entry(learner.node).or_insert(now);
-            if !self.pulse.suspects(learner.node, &self.config.timing, now) {
-                *heard = now;
-            } else if now.since(*heard) >= LEARNER_SILENCE_MAX {
-                silent = Some(learner.node);
-            }
-        }
-        silent.map(Entry::DropLearner)
     }
 
     /// Ids of operations are remembered for at least as long as the horizon stands.

@@ -7,7 +7,7 @@ use overlay::NodeId;
 
 use crate::ballot::TermBallot;
 use crate::group::{Group, context};
-use crate::message::Message;
+use crate::message::{Message, Parting};
 use crate::outbox::{Durable, GroupOutput};
 use crate::state::GroupState;
 use crate::time::Time;
@@ -22,13 +22,25 @@ impl Group {
             self.out.set_epoch(self.state.epoch);
             self.log.on_applied(&mut context!(self), before.epoch, led);
             self.after_change(&before);
-            if led && self.state.epoch != before.epoch {
-                // Newcomers learn of their epoch, and old members need not find out by themselves.
-                let state = Message::State(Box::new(self.state.clone()));
-                let audience = self.state.audience();
-                let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
-                self.out.send(&others, state);
+            if led {
+                self.tell_change(&before);
             }
+        }
+    }
+
+    /// Newcomers learn that they are in, all learn of a new epoch, and who is not needed any more learns that: none of them
+    /// need find out by itself.
+    fn tell_change(&mut self, before: &GroupState) {
+        let (now, then) = (self.state.audience(), before.audience());
+        let mut told: Vec<NodeId> = if self.state.epoch == before.epoch {
+            now.iter().copied().filter(|node| !then.contains(node)).collect()
+        } else {
+            now.clone()
+        };
+        told.extend(then.iter().copied().filter(|node| !now.contains(node)));
+        told.retain(|node| *node != self.me);
+        if !told.is_empty() {
+            self.out.send(&told, Message::State(Box::new(self.state.clone())));
         }
     }
 
@@ -49,6 +61,9 @@ impl Group {
     }
 
     fn after_change(&mut self, before: &GroupState) {
+        if before.epoch != self.state.epoch {
+            self.sealed_since = None;
+        }
         self.out.persist(Durable::State(Box::new(self.state.clone())));
         if before.members != self.state.members || before.division != self.state.division {
             self.duties.on_change(self.now.time);
@@ -60,7 +75,10 @@ impl Group {
     pub(crate) fn follow_state(&mut self) {
         let audience = self.state.audience();
         if !audience.contains(&self.me) {
-            self.out.push(GroupOutput::Over("its group goes on without this life of it"));
+            self.out.push(match self.parting {
+                Parting::Leaves { .. } => GroupOutput::Left,
+                _ => GroupOutput::Over("its group goes on without this life of it"),
+            });
             self.failed = true;
         }
         self.acknowledgements.keep(&audience);

@@ -16,7 +16,7 @@ use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::duties::Duties;
 use crate::log::{AHEAD_MAX, Log};
-use crate::message::{CommitteeMessage, LogMessage, Message, Sender, Write};
+use crate::message::{CommitteeMessage, LogMessage, Message, Parting, Sender, Write};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::op::Limit;
 use crate::operations::{RelaxedReads, Strays};
@@ -50,7 +50,9 @@ pub struct Group {
     /// Terms up to this slot were granted to an earlier run of this process.
     pub(crate) granted_before: Slot,
     pub(crate) heartbeat_due: Time,
-    pub(crate) leaving: bool,
+    pub(crate) parting: Parting,
+    /// Since when it has had its epoch sealed.
+    pub(crate) sealed_since: Option<Time>,
     pub(crate) full: Option<Limit>,
     pub(crate) failed: bool,
     pub(crate) relaxed: RelaxedReads,
@@ -203,10 +205,10 @@ impl Group {
             _ => {}
         }
         if !self.state.audience().contains(&from.node) {
-            if from.epoch < self.state.epoch {
-                self.send_state(from.node);
-            } else if from.epoch > self.state.epoch {
+            if from.epoch > self.state.epoch {
                 self.ask_state(from.node);
+            } else {
+                self.send_state(from.node); // It does not know that it is not needed any more.
             }
             return;
         }
@@ -245,7 +247,7 @@ impl Group {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
             self.ask_what_is_lacking();
         }
-        self.pulse.on_heartbeat(from.node, heartbeat, self.now);
+        self.pulse.on_heartbeat(from.node, from.epoch, heartbeat, self.now);
         self.apply_chosen();
     }
 
@@ -265,8 +267,53 @@ impl Group {
             }
             message => message,
         };
+        if self.keeps_quiet() && message.ends_epoch() {
+            return; // It may have granted a lease in its last life (PITFALLS 16).
+        }
         self.log.on_message(&mut context!(self), &self.pulse, from, message);
+        if self.log.take_seal() {
+            self.seal();
+        }
         self.ask_what_is_lacking();
+    }
+
+    fn keeps_quiet(&self) -> bool {
+        self.state.settings.leases && self.acceptor.keeps_quiet(self.now.time)
+    }
+
+    /// Accepts nothing more in this epoch.
+    fn seal(&mut self) {
+        if !self.acceptor.has_sealed(self.state.epoch) && !self.config.defects.has(Defect::OneReplicaState) {
+            self.acceptor.seal(&mut context!(self), self.state.epoch);
+            self.end_superseded();
+        }
+        self.sealed_since.get_or_insert(self.now.time);
+    }
+
+    /// Ends the epoch, whoever leads; the next one has the same members. Any member may, when it must.
+    pub fn stop_epoch(&mut self) {
+        if self.vouching.is_none() && !self.failed && self.state.is_member(self.me) {
+            self.log.stop(&mut context!(self));
+        }
+    }
+
+    /// Who sealed an epoch sees to its end, if nobody else does (PITFALLS 21).
+    fn tick_sealed(&mut self) {
+        let Some(since) = self.sealed_since else { return };
+        if self.now.time.since(since) >= self.config.timing.seal_patience && self.log.leads_under().is_none() {
+            // Not all at once.
+            let patience = self.config.timing.seal_patience;
+            self.sealed_since = Some(self.now.time + self.rng.duration_below(patience));
+            if self.is_connected() {
+                self.stop_epoch();
+            }
+        }
+    }
+
+    /// Does it hear a majority?
+    fn is_connected(&self) -> bool {
+        let heard = self.pulse.hears(&self.config.timing, self.now.time);
+        1 + heard.iter().filter(|node| self.state.is_member(**node)).count() >= self.state.quorum()
     }
 
     fn on_committee_message(&mut self, from: NodeId, message: CommitteeMessage) {
@@ -352,9 +399,13 @@ impl Group {
         self.go_on(key);
     }
 
-    /// Begin to hand everything over: this node is about to stop.
-    pub fn leave_soon(&mut self) {
-        self.leaving = true;
+    /// Begin to hand everything over: this node is about to stop, and will be back within `away`, it thinks.
+    pub fn stop_soon(&mut self, away: Duration) {
+        self.part(Parting::Stops { away_ms: away.as_millis() as u64 });
+    }
+
+    pub(crate) fn part(&mut self, parting: Parting) {
+        self.parting = parting;
         self.heartbeat_due = self.now.time;
         self.tick();
     }
@@ -370,6 +421,7 @@ impl Group {
         }
         if self.vouching.is_none() {
             self.log.on_tick(&mut context!(self), &self.pulse);
+            self.tick_sealed();
             self.apply_chosen();
             self.do_duties();
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
@@ -390,6 +442,9 @@ impl Group {
         }
         if let Some(suspicion) = self.pulse.next_suspicion(&self.config.timing, self.now.time) {
             next = next.min(suspicion);
+        }
+        if let Some(since) = self.sealed_since {
+            next = next.min(since + self.config.timing.seal_patience);
         }
         if self.vouching.is_some() || !self.acceptor.catch_up_status().is_empty() {
             next = next.min(self.now.time + self.config.timing.resend);

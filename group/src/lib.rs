@@ -15,6 +15,7 @@ pub mod evaluate;
 mod following;
 mod group;
 pub mod log;
+pub mod membership;
 pub mod message;
 pub mod nonsense;
 pub mod number_set;

@@ -32,6 +32,9 @@ pub enum Message {
     Client(ClientMessage),
     /// Somebody asks to become a member.
     Join(Member),
+    /// To who asked to become a member: it is noted, or there is no room to note it; ask again after so many
+    /// milliseconds.
+    Wait(u64),
     /// What have I acknowledged? Asked after a stop that did not seal the store.
     AskVouch,
     /// What the sender knows that the receiver has acknowledged.
@@ -57,10 +60,29 @@ pub struct Heartbeat {
     pub hears: Vec<NodeId>,
     /// Terms under which the sender serves or is taking over.
     pub terms: Vec<crate::ballot::Term>,
-    /// The sender is stopping: hand over what it has.
-    pub leaving: bool,
+    /// What the sender is about to do.
+    pub parting: Parting,
+    /// The sender has sealed its epoch: it accepts no more writes in it.
+    pub sealed: bool,
     /// The sender's wall clock.
     pub wall: WallMillis,
+}
+
+/// What a member is about to do. Others take over what it is primary of, unless it stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parting {
+    /// Nothing.
+    Stays,
+    /// Stop, and come back: it is missed for at least so many milliseconds before it is excluded.
+    Stops {
+        /// Milliseconds from its last word.
+        away_ms: u64,
+    },
+    /// Leave for good.
+    Leaves {
+        /// Also where fewer than three members remain.
+        force: bool,
+    },
 }
 
 /// How far a node has come with the current division.
@@ -93,6 +115,8 @@ pub enum LogMessage {
         ballot: Ballot,
         /// What it has applied.
         applied: Slot,
+        /// The epoch is to end: who promises seals it.
+        stop: bool,
     },
     /// Phase 1b.
     Promise {
@@ -426,6 +450,17 @@ pub struct Sender {
     pub node: NodeId,
     /// Its group's epoch as it knows it.
     pub epoch: Epoch,
+}
+
+impl LogMessage {
+    /// Does it ask to promise, or to accept, the end of the epoch?
+    pub fn ends_epoch(&self) -> bool {
+        match self {
+            LogMessage::Prepare { stop, .. } => *stop,
+            LogMessage::Accept { entries, .. } => entries.iter().any(|(_, entry)| entry.ends_epoch()),
+            _ => false,
+        }
+    }
 }
 
 impl CommitteeMessage {

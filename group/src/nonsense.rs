@@ -131,7 +131,10 @@ impl Message {
             Message::Addresses(addresses) => unless(are_addresses(addresses), Nonsense::Malformed),
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
-            Message::Client(ClientMessage::Outcome { .. }) | Message::AskVouch | Message::AskState => Ok(()),
+            Message::Client(ClientMessage::Outcome { .. })
+            | Message::AskVouch
+            | Message::AskState
+            | Message::Wait(_) => Ok(()),
         }
     }
 }
@@ -188,7 +191,7 @@ impl LogMessage {
     fn check(&self, from: NodeId) -> Result<(), Nonsense> {
         let sound = match self {
             LogMessage::AskPromise { .. } | LogMessage::WouldPromise { .. } => true,
-            LogMessage::Prepare { ballot, applied } => {
+            LogMessage::Prepare { ballot, applied, .. } => {
                 unless(ballot.node == from, Nonsense::NotItsBallot)?;
                 is_round(ballot) && is_slot(applied)
             }

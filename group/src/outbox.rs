@@ -85,6 +85,8 @@ pub enum GroupOutput {
     Outcome(u64, crate::message::Outcome),
     /// The group's state changed.
     Changed,
+    /// It has left for good, as it wanted: nobody needs it any more.
+    Left,
     /// This incarnation is over; says why.
     Over(&'static str),
     /// A line for the log.

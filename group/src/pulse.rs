@@ -6,19 +6,24 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::NodeId;
+use overlay::{Epoch, NodeId};
 
 use crate::config::Timing;
-use crate::message::Heartbeat;
+use crate::message::{Heartbeat, Parting};
 use crate::time::{Now, Time, WallMillis};
+
+/// Nobody is waited for longer than a week, whatever it said.
+const AWAY_MAX_MS: u64 = 7 * 86_400_000;
 
 /// What was last heard of one node.
 #[derive(Clone, Debug)]
 struct Heard {
     /// Anything at all.
     at: Time,
-    /// Its last heartbeat, and when it came.
-    heartbeat: Option<(Time, Heartbeat)>,
+    /// Its last heartbeat, of which epoch, and when it came.
+    heartbeat: Option<(Time, Epoch, Heartbeat)>,
+    /// It stopped, and said that it would be back by then.
+    away_until: Time,
     /// Its wall clock less our steady one, in milliseconds.
     wall_offset: Option<i128>,
     /// Its connections broke then, and nothing has come since.
@@ -38,7 +43,13 @@ impl Pulse {
     pub fn watch(&mut self, nodes: &[NodeId], now: Time) {
         self.heard.retain(|node, _| nodes.contains(node));
         for node in nodes {
-            self.heard.entry(*node).or_insert(Heard { at: now, heartbeat: None, wall_offset: None, broken: None });
+            self.heard.entry(*node).or_insert(Heard {
+                at: now,
+                heartbeat: None,
+                away_until: Time(0),
+                wall_offset: None,
+                broken: None,
+            });
         }
     }
 
@@ -51,10 +62,14 @@ impl Pulse {
     }
 
     /// A heartbeat came.
-    pub fn on_heartbeat(&mut self, from: NodeId, heartbeat: Heartbeat, now: Now) {
+    pub fn on_heartbeat(&mut self, from: NodeId, epoch: Epoch, heartbeat: Heartbeat, now: Now) {
         if let Some(heard) = self.heard.get_mut(&from) {
+            heard.away_until = match heartbeat.parting {
+                Parting::Stops { away_ms } => now.time + Duration::from_millis(away_ms.min(AWAY_MAX_MS)),
+                Parting::Stays | Parting::Leaves { .. } => Time(0),
+            };
             heard.wall_offset = Some(i128::from(heartbeat.wall.0) - i128::from(now.time.0 / 1_000_000));
-            heard.heartbeat = Some((now.time, heartbeat));
+            heard.heartbeat = Some((now.time, epoch, heartbeat));
         }
     }
 
@@ -89,8 +104,19 @@ impl Pulse {
 
     /// The last heartbeat of a node, if it is not older than `age_max`.
     pub fn heartbeat(&self, node: NodeId, age_max: Duration, now: Time) -> Option<&Heartbeat> {
-        let (at, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
+        let (at, _, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
         (now.since(*at) <= age_max).then_some(heartbeat)
+    }
+
+    /// The last heartbeat of a node, however old, if it spoke of this epoch.
+    pub fn heartbeat_of(&self, node: NodeId, epoch: Epoch) -> Option<&Heartbeat> {
+        let (_, of, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
+        (*of == epoch).then_some(heartbeat)
+    }
+
+    /// When this node may be put out, if nothing more is heard of it: not as long as it said that it would be away.
+    pub fn dead_at(&self, node: NodeId, timing: &Timing) -> Time {
+        self.heard.get(&node).map_or(Time::NEVER, |heard| (heard.at + timing.exclude_after).max(heard.away_until))
     }
 
     /// Group time: the median of the members' wall clocks as their heartbeats tell them.

@@ -14,7 +14,7 @@ use crate::config::{Defect, GroupConfig};
 use crate::duties::Duties;
 use crate::group::{Group, context};
 use crate::log::{Log, LogAcceptor};
-use crate::message::Write;
+use crate::message::{Parting, Write};
 use crate::nonsense::Dropped;
 use crate::number_set::NumberSet;
 use crate::operations::{RelaxedReads, Strays};
@@ -115,6 +115,7 @@ impl Group {
                 )
             }
         };
+        let sealed_since = acceptor.has_sealed(state.epoch).then_some(now.time);
         Group {
             me,
             out: Outbox::new(me, durable),
@@ -133,7 +134,8 @@ impl Group {
             acknowledgements: Acknowledgements::default(),
             granted_before,
             heartbeat_due: now.time,
-            leaving: false,
+            parting: Parting::Stays,
+            sealed_since,
             full: None,
             failed: false,
             relaxed: RelaxedReads::default(),

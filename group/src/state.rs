@@ -106,8 +106,8 @@ pub enum Entry {
         /// Terms that go on where their sub-range is unchanged.
         kept: Vec<Term>,
     },
-    /// Tells a newcomer everything from now on.
-    Learner(Member),
+    /// Tells newcomers everything from now on.
+    Learners(Vec<Member>),
     /// Forgets a learner.
     DropLearner(NodeId),
     /// Ends the epoch: the configuration of the next one. What is chosen behind it is void.
@@ -120,6 +120,13 @@ pub enum Entry {
     Addresses(NodeId, Vec<String>),
 }
 
+impl Entry {
+    /// Is it the last of its epoch?
+    pub fn ends_epoch(&self) -> bool {
+        matches!(self, Entry::Next(_))
+    }
+}
+
 /// For a person who reads the log of a leader.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,7 +136,10 @@ impl fmt::Display for Entry {
                 f.write_str("to divide the range among")?;
                 parts.iter().try_for_each(|(start, node)| write!(f, " {node:?} (from {start:?})"))
             }
-            Entry::Learner(member) => write!(f, "to take in {:?}", member.node),
+            Entry::Learners(members) => {
+                f.write_str("to take in")?;
+                members.iter().try_for_each(|member| write!(f, " {:?}", member.node))
+            }
             Entry::DropLearner(node) => write!(f, "to wait no longer for {node:?}"),
             Entry::Next(members) => {
                 f.write_str("these members from now on:")?;
@@ -253,23 +263,29 @@ impl GroupState {
 
     /// May this membership follow the current one? Says why not.
     ///
-    /// An epoch that is not established may only be followed by one that replaces lives of the same peers, so that a
-    /// group can always heal, but never runs away from its data (§6.5 of the design).
+    /// An epoch that is not established may only be followed by one of as many members, of which most stay: a group can
+    /// always heal, but never runs away from its data (§6.5 of the design). One of the very same members always may.
     pub fn refuses_next(&self, members: &[Member]) -> Option<&'static str> {
         if members.is_empty() {
             return Some("a group needs a member");
         }
-        if self.recovery.len() >= RECOVERY_MAX {
+        if self.recovery.len() >= RECOVERY_MAX && !self.is_asked_already() {
             return Some("too many epochs in a row were not established");
         }
         if !members.windows(2).all(|pair| pair[0].node.peer < pair[1].node.peer) {
             return Some("members must be ordered, one life of each peer");
         }
-        let same_peers = members.iter().map(|member| member.node.peer).eq(self.members.iter().map(|m| m.node.peer));
-        if !self.recovery.is_empty() && !same_peers {
+        let stays = |member: &&Member| members.iter().any(|next| next.node.peer == member.node.peer);
+        let healed = members.len() == self.members.len() && self.members.iter().filter(stays).count() >= self.quorum();
+        if !self.recovery.is_empty() && !healed {
             return Some("the current epoch is not established yet");
         }
         None
+    }
+
+    /// Does recovery ask these very members already, on behalf of an earlier epoch?
+    fn is_asked_already(&self) -> bool {
+        self.recovery.iter().any(|config| config.members.iter().eq(self.members.iter().map(|member| &member.node)))
     }
 
     /// The state after the entry of the next slot.
@@ -279,7 +295,7 @@ impl GroupState {
         match entry {
             Entry::Noop => {}
             Entry::Division { parts, kept } => self.apply_division(slot, parts, kept),
-            Entry::Learner(learner) => self.apply_learner(learner),
+            Entry::Learners(learners) => learners.iter().for_each(|learner| self.apply_learner(learner)),
             Entry::DropLearner(node) => self.learners.retain(|learner| learner.node != *node),
             Entry::Next(members) => self.apply_next(slot, members),
             Entry::Established(epoch) => {
@@ -331,7 +347,9 @@ impl GroupState {
         if self.refuses_next(members).is_some() {
             return;
         }
-        self.recovery.push(Config { epoch: self.epoch, members: self.nodes() });
+        if !self.is_asked_already() {
+            self.recovery.push(Config { epoch: self.epoch, members: self.nodes() });
+        }
         self.epoch = Epoch(self.epoch.0 + 1);
         self.members = members.to_vec();
         self.learners.retain(|learner| !members.iter().any(|member| member.node.peer == learner.node.peer));
@@ -363,7 +381,7 @@ mod tests {
     fn next_begins_an_epoch_with_new_terms() {
         let mut state = founded();
         let before = state.division[0];
-        state.apply(Slot(2), &Entry::Learner(member(2, 1)));
+        state.apply(Slot(2), &Entry::Learners(alloc::vec![member(2, 1)]));
         assert!(state.is_learner(member(2, 1).node));
         state.apply(Slot(3), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
         assert_eq!((state.epoch, state.members.len(), state.learners.len()), (Epoch(2), 2, 0));
@@ -381,6 +399,7 @@ mod tests {
         state.apply(Slot(2), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
         assert!(state.refuses_next(&[member(1, 1), member(2, 1), member(3, 1)]).is_some());
         assert!(state.refuses_next(&[member(1, 1), member(2, 2)]).is_none());
+        assert!(state.refuses_next(&[member(1, 1), member(3, 1)]).is_some(), "that is no majority of the two");
         assert!(state.refuses_next(&[member(2, 2), member(1, 1)]).is_some(), "out of order");
         assert!(state.refuses_next(&[]).is_some());
     }

@@ -48,7 +48,10 @@ fn numbers_that_nobody_comes_to_are_dropped() {
     let since = Number { term: other.term, n: u64::MAX };
     expect(Nonsense::Malformed, committee(CommitteeMessage::AskSince { ballot: other, piece: KeyRange::FULL, since }));
     let high = Ballot { round: u64::MAX, node: node(2) };
-    expect(Nonsense::Malformed, Message::Log(LogMessage::Prepare { ballot: high, applied: Slot(u64::MAX) }));
+    expect(
+        Nonsense::Malformed,
+        Message::Log(LogMessage::Prepare { ballot: high, applied: Slot(u64::MAX), stop: false }),
+    );
     expect(Nonsense::Malformed, Message::Log(LogMessage::Refused { ballot: high, promised: high }));
     let mut state = bench.state.clone();
     (state.applied, state.division) = (Slot(u64::MAX), Vec::new());
@@ -71,7 +74,7 @@ fn nobody_proposes_under_the_ballot_of_another() {
         expect(Nonsense::NotItsBallot, committee(message));
     }
     let theirs = Ballot { round: 9, node: node(3) };
-    expect(Nonsense::NotItsBallot, Message::Log(LogMessage::Prepare { ballot: theirs, applied: Slot(0) }));
+    expect(Nonsense::NotItsBallot, Message::Log(LogMessage::Prepare { ballot: theirs, applied: Slot(0), stop: false }));
     let entries = vec![(Slot(2), Entry::Noop)];
     expect(Nonsense::NotItsBallot, Message::Log(LogMessage::Accept { ballot: theirs, entries, chosen: Slot(0) }));
     let heartbeat = Heartbeat {
@@ -80,7 +83,8 @@ fn nobody_proposes_under_the_ballot_of_another() {
         chosen: Slot(1),
         hears: Vec::new(),
         terms: Vec::new(),
-        leaving: false,
+        parting: group::message::Parting::Stays,
+        sealed: false,
         wall: WallMillis(1),
     };
     expect(Nonsense::NotItsBallot, Message::Heartbeat(heartbeat));

@@ -52,6 +52,9 @@ struct Sim {
     /// Small runs, of seconds instead of minutes: many more seeds in the same time
     #[arg(long, conflicts_with = "hours")]
     small: bool,
+    /// Small runs in which members come and go all the time
+    #[arg(long, conflicts_with_all = ["hours", "small", "nodes"])]
+    members: bool,
     /// Print what happens
     #[arg(long)]
     trace: bool,
@@ -87,10 +90,13 @@ fn simulate(sim: &Sim) -> ExitCode {
         Some(text) => hash_bytes(text.as_bytes()) >> 16,
         None => sim.seed,
     };
-    let (nodes, hours, small) = (sim.nodes, sim.hours, sim.small);
+    let (nodes, hours, small, members) = (sim.nodes, sim.hours, sim.small, sim.members);
     let scenario = move |seed| {
         if small {
             return Scenario::small(seed, nodes);
+        }
+        if members {
+            return Scenario::churn(seed);
         }
         let mut scenario = Scenario::from_seed_with(seed, nodes);
         if let Some(hours) = hours {
@@ -117,7 +123,11 @@ fn simulate(sim: &Sim) -> ExitCode {
     for (scenario, failure) in &batch.failures {
         println!("\n{}", explain::<Node>(scenario, failure));
         let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
-        let small = if sim.small { " --small" } else { "" };
+        let small = match (sim.small, sim.members) {
+            (true, _) => " --small",
+            (_, true) => " --members",
+            _ => "",
+        };
         println!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
     }
     if batch.failures.is_empty() {

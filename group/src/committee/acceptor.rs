@@ -86,6 +86,11 @@ impl Acceptor {
         acceptor
     }
 
+    /// Must it not promise anything yet, where leases are on?
+    pub fn keeps_quiet(&self, now: Time) -> bool {
+        now < self.quiet_until
+    }
+
     /// The committee of a ballot.
     pub fn committee(&self, ballot: TermBallot) -> Option<&Committee> {
         self.committees.get(&ballot)

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use overlay::{Epoch, Key, KeyRange, NodeId};
+use overlay::{Epoch, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
 use super::acceptor::{ASKED_MAX, Acceptor, COMMITTEES_MAX, refused};
 use super::window::Committee;
@@ -11,6 +11,7 @@ use crate::ballot::{Term, TermBallot};
 use crate::context::Context;
 use crate::message::{CommitteeMessage, Message, Vouch};
 use crate::nonsense::Nonsense;
+use crate::outbox::Durable;
 use crate::table::{Lookup, Table};
 use crate::time::Time;
 
@@ -32,7 +33,27 @@ impl AskedBases {
     }
 }
 
+/// Above every ballot of an epoch, and below all of the next.
+fn seal_of(epoch: Epoch) -> TermBallot {
+    let node = NodeId { peer: PeerKey([u8::MAX; 32]), incarnation: Incarnation(u64::MAX) };
+    TermBallot { epoch, term: Term(u64::MAX), node }
+}
+
 impl Acceptor {
+    /// Accepts nothing more of this epoch, at any point: nobody is primary of it here any more (§5.2 of the design). It is
+    /// a promise like others, and as durable.
+    pub fn seal(&mut self, ctx: &mut Context<'_>, epoch: Epoch) {
+        let seal = seal_of(epoch);
+        self.promises.update(KeyRange::FULL, |known| (*known).max(Some(seal)));
+        ctx.out.persist(Durable::Promises(self.promises.clone()));
+        self.committees.range_mut(..seal).for_each(|(_, committee)| committee.supersede());
+    }
+
+    /// Has it sealed this epoch, the last that it knows of?
+    pub fn has_sealed(&self, epoch: Epoch) -> bool {
+        *self.promises.get(Point(0)) >= Some(seal_of(epoch))
+    }
+
     /// Does this acceptor still have everything that somebody knows it acknowledged?
     pub fn may_vouch(&self, vouch: &Vouch) -> bool {
         vouch.committees.iter().all(|(ballot, range, last)| {

@@ -27,7 +27,7 @@ pub(super) struct Candidacy {
 #[derive(Clone, Debug)]
 enum Stage {
     Polling { round: u64, yes: BTreeSet<NodeId> },
-    Preparing { ballot: Ballot, applied: Slot, promises: BTreeMap<NodeId, Accepted> },
+    Preparing { ballot: Ballot, applied: Slot, stop: bool, promises: BTreeMap<NodeId, Accepted> },
 }
 
 impl Candidacy {
@@ -48,8 +48,9 @@ impl Candidacy {
     pub(super) fn resend(&self, ctx: &mut Context<'_>) {
         let (message, answered): (_, Vec<NodeId>) = match &self.stage {
             Stage::Polling { round, yes } => (LogMessage::AskPromise { round: *round }, yes.iter().copied().collect()),
-            Stage::Preparing { ballot, applied, promises } => {
-                (LogMessage::Prepare { ballot: *ballot, applied: *applied }, promises.keys().copied().collect())
+            Stage::Preparing { ballot, applied, stop, promises } => {
+                let prepare = LogMessage::Prepare { ballot: *ballot, applied: *applied, stop: *stop };
+                (prepare, promises.keys().copied().collect())
             }
         };
         let to: Vec<NodeId> = ctx.others().into_iter().filter(|node| !answered.contains(node)).collect();
@@ -82,24 +83,25 @@ impl Log {
         }
         yes.insert(from);
         if yes.len() >= ctx.state.quorum() {
-            self.prepare(ctx);
+            self.prepare(ctx, false);
         }
     }
 
-    /// Phase 1a under a ballot above all that were seen.
-    pub(super) fn prepare(&mut self, ctx: &mut Context<'_>) {
+    /// Phase 1a under a ballot above all that were seen; to `stop` the epoch, or to lead it.
+    pub(super) fn prepare(&mut self, ctx: &mut Context<'_>, stop: bool) {
         self.round_seen += 1;
         let ballot = Ballot { round: self.round_seen, node: ctx.me };
         let applied = ctx.state.applied;
-        let stage = Stage::Preparing { ballot, applied, promises: BTreeMap::new() };
+        let stage = Stage::Preparing { ballot, applied, stop, promises: BTreeMap::new() };
         self.role = Role::Candidate(Candidacy { since: ctx.now.time, stage });
         let nodes = ctx.state.nodes();
-        ctx.out.send(&nodes, Message::Log(LogMessage::Prepare { ballot, applied }));
+        ctx.out.send(&nodes, Message::Log(LogMessage::Prepare { ballot, applied, stop }));
     }
 
     /// Phase 1b at the candidate. A state that came along was adopted before this.
     pub(super) fn on_promise(&mut self, ctx: &mut Context<'_>, from: NodeId, promised: Ballot, accepted: Accepted) {
-        let Role::Candidate(Candidacy { stage: Stage::Preparing { ballot, promises, .. }, .. }) = &mut self.role else {
+        let Role::Candidate(Candidacy { stage: Stage::Preparing { ballot, stop, promises, .. }, .. }) = &mut self.role
+        else {
             return;
         };
         if *ballot != promised || !ctx.state.is_member(from) {
@@ -111,7 +113,7 @@ impl Log {
         if promises.len() < ctx.state.quorum() || !promises.contains_key(&ctx.me) {
             return;
         }
-        let (ballot, promises) = (*ballot, core::mem::take(promises));
+        let (ballot, stop, promises) = (*ballot, *stop, core::mem::take(promises));
         let mut adopted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
         for (slot, under, entry) in promises.into_values().flatten() {
             if slot > ctx.state.applied
@@ -121,7 +123,7 @@ impl Log {
                 adopted.insert(slot, (under, entry));
             }
         }
-        let leadership = Leadership::begin(ctx, ballot, adopted);
+        let leadership = Leadership::begin(ctx, ballot, adopted, stop);
         self.leader = Some((ballot, ctx.now.time));
         self.role = Role::Leader(leadership);
     }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use overlay::NodeId;
 
 use crate::ballot::{Ballot, Slot};
+use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{LogMessage, Message};
 use crate::state::Entry;
@@ -31,12 +32,18 @@ pub(super) struct Leadership {
 }
 
 impl Leadership {
-    /// Phase 1 is done: proposes again what may have been chosen, fills the holes, and closes with an entry of its own.
+    /// Phase 1 is done: proposes again what may have been chosen, fills the holes, and closes with an entry of its own:
+    /// the end of the epoch if that is to `stop`, and is not among what may have been chosen.
     pub(super) fn begin(
         ctx: &mut Context<'_>,
         ballot: Ballot,
         mut adopted: BTreeMap<Slot, (Ballot, Entry)>,
+        stop: bool,
     ) -> Leadership {
+        if stop && ctx.config.defects.has(Defect::StopTooLow) {
+            adopted.clear();
+        }
+        let ends = adopted.values().any(|(_, entry)| entry.ends_epoch());
         let mut slot = ctx.state.applied.next();
         let last = adopted.last_key_value().map_or(ctx.state.applied, |(slot, _)| *slot);
         let mut leadership =
@@ -46,7 +53,8 @@ impl Leadership {
             leadership.propose(ctx, entry);
             slot = slot.next();
         }
-        leadership.propose(ctx, Entry::Noop);
+        let last = if stop && !ends { Entry::Next(ctx.state.members.clone()) } else { Entry::Noop };
+        leadership.propose(ctx, last);
         leadership
     }
 

@@ -61,6 +61,8 @@ pub struct Log {
     election_due: Time,
     /// The next attempt's name.
     next_attempt: u64,
+    /// The end of the epoch was promised or accepted: its data plane is to be sealed. Said once.
+    seals: bool,
 }
 
 impl Log {
@@ -76,6 +78,7 @@ impl Log {
             chosen: BTreeMap::new(),
             election_due: Time(0),
             next_attempt: 1,
+            seals: false,
         }
     }
 
@@ -126,6 +129,12 @@ impl Log {
         self.lacking.take()
     }
 
+    /// Was the end of the epoch promised or accepted, since this was last asked? Then nothing more may be accepted of it,
+    /// before what was said to that leaves (§5.2 of the design).
+    pub fn take_seal(&mut self) -> bool {
+        core::mem::take(&mut self.seals)
+    }
+
     /// The next entry to apply, if it is known to be chosen.
     pub fn take_chosen(&mut self, applied: Slot) -> Option<Entry> {
         self.chosen.remove(&applied.next())
@@ -150,8 +159,14 @@ impl Log {
         self.arm(ctx);
         if led && ctx.state.is_member(ctx.me) {
             // Whoever led the last epoch goes on at once: nobody need notice a gap.
-            self.prepare(ctx);
+            self.prepare(ctx, false);
         }
+    }
+
+    /// Ends the epoch, whoever leads: phase 1 for all slots, then *Next* with unchanged members where none may have been
+    /// chosen already (Harmony §3.3.1).
+    pub fn stop(&mut self, ctx: &mut Context<'_>) {
+        self.prepare(ctx, true);
     }
 
     /// Proposes an entry; only where [`Log::leads`]. Returns its slot.
@@ -181,7 +196,7 @@ impl Log {
                 }
             }
             LogMessage::WouldPromise { round } => self.on_would_promise(ctx, from, round),
-            LogMessage::Prepare { ballot, applied } => self.on_prepare(ctx, from, ballot, applied),
+            LogMessage::Prepare { ballot, applied, stop } => self.on_prepare(ctx, from, ballot, applied, stop),
             LogMessage::Promise { ballot, accepted, .. } => self.on_promise(ctx, from, ballot, accepted),
             LogMessage::Accept { ballot, entries, chosen } => self.on_accept(ctx, from, ballot, entries, chosen),
             LogMessage::Accepted { ballot, slots } => self.on_accepted(ctx, from, ballot, &slots),
@@ -284,12 +299,13 @@ impl Log {
         }
     }
 
-    fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: Slot) {
+    fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: Slot, stop: bool) {
         self.round_seen = self.round_seen.max(ballot.round);
         if let Err(promised) = self.acceptor.prepare(ballot, ctx) {
             ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised }));
             return;
         }
+        self.seals |= stop;
         if self.leads_under().is_some_and(|mine| mine < ballot) {
             self.role = Role::Follower;
         }
@@ -316,9 +332,11 @@ impl Log {
             ctx.dropped.note(Nonsense::Far);
         }
         self.round_seen = self.round_seen.max(ballot.round);
+        let ends = entries.iter().any(|(slot, entry)| *slot > ctx.state.applied && entry.ends_epoch());
         match self.acceptor.accept(ballot, entries, ctx) {
             Err(promised) => ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised })),
             Ok(slots) => {
+                self.seals |= ends;
                 self.heed(ctx, ballot);
                 if !slots.is_empty() {
                     ctx.out.send_after(&[from], Message::Log(LogMessage::Accepted { ballot, slots }));

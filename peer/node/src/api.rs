@@ -92,6 +92,11 @@ pub enum Input {
     Addresses(Vec<String>),
     /// Stop politely: hand primaries over, then [`Event::Stopped`].
     Stop,
+    /// Leave the group for good, then [`Event::Left`]. It goes on serving until others have everything that it has.
+    Leave {
+        /// Also where fewer than three members remain.
+        force: bool,
+    },
 }
 
 /// One change to the store. Changes of a batch are atomic; batches are durable in order.
@@ -183,6 +188,9 @@ pub enum Event {
     NotReady,
     /// Primaries are handed over: the driver seals the store and ends the process.
     Stopped,
+    /// The node has left for good: the driver moves the store aside, remembers that the peer belongs to no ring any more,
+    /// and ends the process.
+    Left,
     /// The node cannot go on with this store; the text says what to do.
     Fatal(String),
     /// This node's incarnation ended (it lost state, or its group has forgotten it): the driver starts it anew with an

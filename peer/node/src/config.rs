@@ -29,6 +29,8 @@ pub struct Timing {
     pub lease: Duration,
     /// How far two clocks may drift apart, in 1/1000; network-wide. Default 10 (1 %).
     pub drift_per_mille: u32,
+    /// Silence for so long has a member put out, where it did not say that it would be away. Default 10 s.
+    pub exclude_after: Duration,
     /// How often the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
     pub horizon: Duration,
 }
@@ -40,6 +42,7 @@ impl Default for Timing {
             missed_max: 4,
             lease: Duration::from_secs(1),
             drift_per_mille: 10,
+            exclude_after: Duration::from_secs(10),
             horizon: Duration::from_secs(60),
         }
     }
@@ -68,6 +71,8 @@ pub struct NodeConfig {
     pub value_bytes_max: usize,
     /// The largest message between members, in bytes; bulk is cut to it. Default 256 KiB.
     pub message_bytes_max: usize,
+    /// How long this peer is waited for after a clean stop. Default 60 s.
+    pub away: Duration,
     /// How long things take.
     pub timing: Timing,
     /// Rules left out on purpose, for tests of the checkers. None in earnest.
@@ -88,6 +93,7 @@ impl NodeConfig {
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,
             message_bytes_max: 256 << 10,
+            away: Duration::from_secs(60),
             timing: Timing::default(),
             defects: Defects::NONE,
         }

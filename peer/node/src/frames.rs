@@ -1,6 +1,7 @@
 //! A node's frames: what it says, and what is said to it, inside a group and on the way in.
 
 use alloc::format;
+use core::time::Duration;
 
 use group::Group;
 use group::message::{Message, Sender};
@@ -10,6 +11,9 @@ use overlay::{Epoch, Incarnation, NodeId, PeerKey};
 use crate::api::{Class, Event, Output};
 use crate::node::Node;
 use crate::wire::{self, Frame, FrameError};
+
+/// Longer than this nobody who wants in waits before it asks again, whatever it was told.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Node {
     pub(crate) fn send(&mut self, to: &[NodeId], message: Message, epoch: Epoch) {
@@ -35,8 +39,12 @@ impl Node {
                     if mine.state().id == group {
                         mine.on_message(sender, message);
                     }
-                } else if let Message::State(state) = message {
-                    self.on_invitation(*state);
+                } else {
+                    match message {
+                        Message::State(state) => self.on_invitation(*state),
+                        Message::Wait(millis) => self.on_wait(millis),
+                        _ => {}
+                    }
                 }
             }
             Ok(Frame::Join { ring, member }) => {
@@ -81,6 +89,12 @@ impl Node {
             }
             _ => {}
         }
+    }
+
+    /// A group has noted that this node wants in, or has no room to note it.
+    fn on_wait(&mut self, millis: u64) {
+        let wait = Duration::from_millis(millis).min(WAIT_MAX);
+        self.join_due = self.join_due.max(self.now.time + wait);
     }
 
     pub(crate) fn ask_to_join(&mut self, peer: PeerKey) {

@@ -172,6 +172,7 @@ impl Node {
             heartbeat: self.config.timing.heartbeat,
             missed_max: self.config.timing.missed_max,
             broken_grace: self.config.timing.heartbeat / 2,
+            exclude_after: self.config.timing.exclude_after,
             ..group::config::Timing::default()
         };
         GroupConfig {
@@ -203,6 +204,11 @@ impl Node {
         let group = self.group.as_mut().filter(|group| group.is_durable())?;
         let (chosen, accepted) = group.watch();
         Some((group, chosen, accepted))
+    }
+
+    /// As [`Group::stop_epoch`], for tests.
+    pub fn stop_epoch(&mut self) {
+        self.with_group(Group::stop_epoch);
     }
 
     /// Takes one input; `now` never goes backwards. Outputs queue for [`Node::poll_output`]: hand in all that waits,
@@ -244,8 +250,10 @@ impl Node {
             }
             Input::Stop => {
                 self.stopping.get_or_insert(now.time);
-                self.with_group(Group::leave_soon);
+                let away = self.config.away;
+                self.with_group(|group| group.stop_soon(away));
             }
+            Input::Leave { force } => self.leave(force),
         }
         if self.now.time >= self.wake_at {
             self.tick();
@@ -317,6 +325,7 @@ impl Node {
                 self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
             }
             GroupOutput::Changed => self.on_changed(),
+            GroupOutput::Left => self.left(),
             GroupOutput::Over(why) => {
                 self.over = true;
                 self.ready = false;
@@ -430,6 +439,21 @@ impl Node {
                 self.event(Event::Stopped);
             }
         }
+    }
+
+    /// Leaves the group, or what there is of one.
+    fn leave(&mut self, force: bool) {
+        match &mut self.group {
+            Some(group) => group.leave(force),
+            None => self.left(),
+        }
+    }
+
+    fn left(&mut self) {
+        self.over = true;
+        self.ready = false;
+        self.with_sessions(Sessions::stop);
+        self.event(Event::Left);
     }
 
     /// Asks itself what a client might ask.

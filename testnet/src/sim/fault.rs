@@ -14,6 +14,8 @@ pub enum Target {
     Host(usize),
     /// Whichever machine was last seen to serve as a primary.
     Primary,
+    /// Whichever machine leads a group now.
+    Leader,
 }
 
 /// What goes wrong.
@@ -27,6 +29,10 @@ pub enum Kind {
     CrashAll,
     /// The process is asked to stop and comes back later.
     Stop(Target),
+    /// The process is asked to leave its group for good, and comes back later as a newcomer.
+    Leave(Target),
+    /// Some member ends its epoch, whoever leads.
+    StopEpoch(Target),
     /// The process freezes while time passes; what arrives waits.
     Pause(Target),
     /// The machine sleeps: frozen, and its awake clock stands still.
@@ -69,7 +75,10 @@ pub struct Fault {
 impl Fault {
     /// Whether it keeps frames back that arrive later.
     fn stalls(&self) -> bool {
-        !matches!(self.kind, Kind::Reset(..) | Kind::WallJump(..) | Kind::DiskLow(_) | Kind::StoreFails(..))
+        !matches!(
+            self.kind,
+            Kind::Reset(..) | Kind::WallJump(..) | Kind::DiskLow(_) | Kind::StoreFails(..) | Kind::StopEpoch(_)
+        )
     }
 }
 
@@ -115,6 +124,20 @@ const KINDS: [(Draw, u64); 17] = [
     (|rng, n| Kind::StoreFails(target(rng, n), rng.below(20)), 2),
 ];
 
+/// What changes a group's members, beside faults of all kinds.
+const CHURN: [(Draw, u64); 6] = [
+    (|rng, n| Kind::Leave(host(rng, n)), 10),
+    (|rng, n| Kind::Lose(host(rng, n)), 6),
+    (|_, _| Kind::Crash(Target::Leader), 8),
+    (|_, _| Kind::Isolate(Target::Leader), 5),
+    (|_, _| Kind::Pause(Target::Leader), 5),
+    (|rng, n| Kind::StopEpoch(host(rng, n)), 6),
+];
+
+fn host(rng: &mut Rng, n: usize) -> Target {
+    Target::Host(rng.below(n as u64) as usize)
+}
+
 /// A machine, half of the time whichever serves as a primary.
 pub fn target(rng: &mut Rng, n: usize) -> Target {
     if rng.per_mille(500) { Target::Primary } else { Target::Host(rng.below(n as u64) as usize) }
@@ -153,6 +176,13 @@ impl Mix {
         }
         let share = *rng.pick(&[150, 300, 600, 1000]);
         Mix { kinds: KINDS.into_iter().filter(|_| rng.per_mille(share)).collect() }
+    }
+
+    /// Members come and go all the time; some other things go wrong as well.
+    pub fn churn(rng: &mut Rng) -> Mix {
+        let mut mix = if rng.per_mille(400) { Mix::default() } else { Mix::draw(rng) };
+        mix.kinds.extend(CHURN.into_iter().filter(|_| rng.per_mille(700)));
+        mix
     }
 
     /// Draws a plan for `n` machines and a time.

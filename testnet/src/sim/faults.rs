@@ -93,6 +93,10 @@ impl<H: Host> World<H> {
         match target {
             Target::Host(host) => host,
             Target::Primary => self.probes.last_primary(),
+            Target::Leader => {
+                let leads = |host: &usize| self.process(*host).is_some_and(H::leads);
+                (0..self.machines.len()).find(leads).unwrap_or_else(|| self.probes.last_primary())
+            }
         }
     }
 
@@ -103,6 +107,13 @@ impl<H: Host> World<H> {
             Kind::Lose(target) => self.lose(self.resolve(target)),
             Kind::CrashAll => self.crash_all(),
             Kind::Stop(target) => self.stop(self.resolve(target)),
+            Kind::Leave(target) => self.leave(self.resolve(target)),
+            Kind::StopEpoch(target) => {
+                self.marks.hit("fault: an epoch is stopped");
+                let host = self.resolve(target);
+                self.stop_epoch(host);
+                None
+            }
             Kind::Pause(target) => self.freeze(self.resolve(target), false),
             Kind::Suspend(target) => self.freeze(self.resolve(target), true),
             Kind::Isolate(target) => {
@@ -207,6 +218,25 @@ impl<H: Host> World<H> {
         self.machines[host].doomed = true;
         self.deliver(host, Input::Stop);
         Some(Undo::Stopped(host))
+    }
+
+    fn leave(&mut self, host: usize) -> Option<Undo> {
+        if self.machines[host].state != State::Running {
+            return None;
+        }
+        self.marks.hit("fault: asked to leave");
+        self.deliver(host, Input::Leave { force: false });
+        None
+    }
+
+    fn stop_epoch(&mut self, host: usize) {
+        if let Some(mut process) = self.machines[host].host.take() {
+            process.stop_epoch();
+            self.obey(host, &mut process);
+            if self.machines[host].state != State::Down {
+                self.machines[host].host = Some(process);
+            }
+        }
     }
 
     fn freeze(&mut self, host: usize, asleep: bool) -> Option<Undo> {

@@ -21,7 +21,15 @@ pub trait Host: Sized {
         let _ = (scope, show);
     }
 
-    /// Whether it leaves the group intact to lose another node's state now: this one takes part and holds all it must.
+    /// Whether it leads a group.
+    fn leads(&self) -> bool {
+        false
+    }
+
+    /// Ends its group's epoch, whoever leads.
+    fn stop_epoch(&mut self) {}
+
+    /// Whether the group survives losing another node now: this one takes part and holds all that it must.
     fn is_whole(&self) -> bool {
         true
     }
@@ -42,6 +50,14 @@ impl Host for Node {
 
     fn observe(&mut self, scope: Scope, show: &mut dyn FnMut(Observation)) {
         super::observe::observe(self, scope, show);
+    }
+
+    fn leads(&self) -> bool {
+        self.group().is_some_and(|group| group.log().leads())
+    }
+
+    fn stop_epoch(&mut self) {
+        Node::stop_epoch(self);
     }
 
     fn is_whole(&self) -> bool {

@@ -84,6 +84,13 @@ impl<H: Host> World<H> {
                 self.marks.hit("machine: stopped cleanly");
                 self.end(host, None);
             }
+            NodeEvent::Left => {
+                self.marks.hit("machine: left for good");
+                self.end(host, None);
+                self.machines[host].ring = None;
+                let away = self.chance.duration(Duration::from_millis(10), Duration::from_secs(3));
+                self.come_back(host, away, Return::Empty);
+            }
             NodeEvent::Fatal(_) => {
                 self.marks.hit("machine: could not go on");
                 let kept = self.kept(host);

@@ -108,7 +108,7 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
 fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
     for (range, promised) in group.acceptor().promises().pieces(overlay::KeyRange::FULL) {
         if let Some(ballot) = promised {
-            show(Observation::Promised { range, ballot: ballot_of(ballot.term) });
+            show(Observation::Promised { range, ballot: full(ballot) });
         }
     }
     for (key, record) in group.table().iter() {

@@ -141,6 +141,21 @@ impl Scenario {
         scenario
     }
 
+    /// A short run in which members come and go all the time, and are put out soon.
+    pub fn churn(seed: u64) -> Scenario {
+        let mut scenario = Scenario::small(seed, Some(3));
+        let mut rng = Rng::new(seed, "churn");
+        scenario.hosts = *rng.pick(&[3, 4, 4, 5, 5, 6, 7]);
+        scenario.timing.exclude_after = Duration::from_millis(*rng.pick(&[2_100, 2_500, 4_000, 10_000]));
+        if rng.per_mille(500) {
+            scenario.timing.heartbeat = Duration::from_millis(100);
+            scenario.timing.exclude_after = Duration::from_millis(*rng.pick(&[450, 700, 1_500]));
+        }
+        scenario.fault_time = Duration::from_secs(*rng.pick(&[6, 10, 15]));
+        scenario.faults = Mix::churn(&mut rng).plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
+        scenario
+    }
+
     /// A run in which these things alone go wrong.
     pub fn of(seed: u64, hosts: usize, mix: &Mix) -> Scenario {
         let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };
