@@ -7,7 +7,7 @@ use bytes::Bytes;
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{
     AskCompare, Base, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Heartbeat, LogMessage, Message,
-    Operation, Outcome, Progress, Sender, Since, Vouch, Write,
+    Operation, Outcome, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
 };
 use group::number_set::NumberSet;
 use group::op::{Answer, Condition, ExpireOnly, Expiry, Limit, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
@@ -139,20 +139,24 @@ fn committee_messages() -> Vec<CommitteeMessage> {
         C::Confirmed { ballot, attempt: 6 },
         C::AskRecord { ballot, key: key("k") },
         C::RecordIs { ballot, key: key("k"), record: Some(Arc::new(records().remove(0))) },
-        C::AskSince { ballot, piece, since: NUMBER },
-        C::Since(Since { ballot, piece, since: NUMBER, writes: writes(), up_to: Some(NUMBER), done: true }),
+        C::AskSince { ballot, piece, since: NUMBER, attempt: 9 },
+        C::Since(Since { ballot, piece, since: NUMBER, attempt: 9, writes: writes(), up_to: Some(NUMBER), done: true }),
         C::AskCompare(AskCompare {
             ballot,
             piece,
             after: Some(key("a")),
             held: vec![(key("b"), NUMBER), (key("c"), NUMBER)],
             until: None,
+            attempt: 9,
         }),
         C::Compared(Compared {
             ballot,
             piece,
             after: None,
+            attempt: 9,
             writes: writes(),
+            looked: 12,
+            digest: writes().iter().fold(0, |sum: u64, write| sum.wrapping_add(write.digest())),
             up_to: Some(key("c")),
             mark: 5,
             complete: true,
@@ -217,7 +221,7 @@ fn messages() -> Vec<Message> {
     let vouch = Vouch {
         promised: Some(BALLOT),
         accepted: Some(Slot(9)),
-        committees: vec![(TERM_BALLOT, RANGE, 5)],
+        committees: vec![VouchedCommittee { ballot: TERM_BALLOT, range: RANGE, based: true, last: 5 }],
         ..Vouch::silent(Slot(8), EPOCH)
     };
     let others = [

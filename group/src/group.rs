@@ -446,7 +446,8 @@ impl Group {
         if let Some(since) = self.sealed_since {
             next = next.min(since + self.config.timing.seal_patience);
         }
-        if self.vouching.is_some() || !self.acceptor.catch_up_status().is_empty() {
+        next = next.min(self.acceptor.catch_up_due(&context!(self)));
+        if self.vouching.is_some() {
             next = next.min(self.now.time + self.config.timing.resend);
         }
         next

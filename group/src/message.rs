@@ -191,6 +191,21 @@ pub struct Write {
     pub record: Arc<Record>,
 }
 
+impl Write {
+    /// A number that differs where keys, numbers or values do: for comparing what was sent with what is held, not against
+    /// anybody who wants it to be the same.
+    pub fn digest(&self) -> u64 {
+        const PRIME: u64 = 0x100_0000_01b3;
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let number = self.record.number;
+        let words = [number.term.0, number.n, self.record.value.is_some().into(), self.record.done.len() as u64];
+        words.into_iter().for_each(|word| hash = (hash ^ word).wrapping_mul(PRIME).rotate_left(29));
+        let bytes = self.key.name().iter().chain(self.record.value.iter().flatten());
+        bytes.for_each(|byte| hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
+        hash
+    }
+}
+
 /// Replication of keys (fRSM §3.3, with promises for whole ranges).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommitteeMessage {
@@ -302,6 +317,8 @@ pub enum CommitteeMessage {
         piece: KeyRange,
         /// The last write that the asker has, with all before it.
         since: Number,
+        /// The asker's attempt; its name is used for no other.
+        attempt: u64,
     },
     /// Answers [`CommitteeMessage::AskSince`].
     Since(Since),
@@ -320,6 +337,8 @@ pub struct Since {
     pub piece: KeyRange,
     /// As asked.
     pub since: Number,
+    /// As asked: pages of different attempts do not go together.
+    pub attempt: u64,
     /// Chosen writes in order; not all of them (later ones of the same key stand for earlier ones).
     pub writes: Vec<Write>,
     /// The asker has everything up to here now; `None` where the window does not reach back so far.
@@ -341,6 +360,8 @@ pub struct AskCompare {
     pub held: Vec<(Key, Number)>,
     /// The asker holds nothing else up to and with this key; `None`: up to the end of the piece.
     pub until: Option<Key>,
+    /// The asker's attempt; its name is used for no other.
+    pub attempt: u64,
 }
 
 /// What was newer.
@@ -352,9 +373,15 @@ pub struct Compared {
     pub piece: KeyRange,
     /// As asked.
     pub after: Option<Key>,
+    /// As asked: pages of different attempts do not go together.
+    pub attempt: u64,
     /// Records that are newer here.
     pub writes: Vec<Write>,
-    /// The comparison is done up to and with this key; `None`: up to where the asker's list went.
+    /// How many records the sender holds where it compared.
+    pub looked: u64,
+    /// The sum of [`Write::digest`] over `writes`.
+    pub digest: u64,
+    /// The comparison is done up to and with this key; `None`: to the end of the piece.
     pub up_to: Option<Key>,
     /// The sender's chosen mark when it compared.
     pub mark: u64,
@@ -432,8 +459,21 @@ pub struct Vouch {
     pub promised: Option<Ballot>,
     /// The last slot of the log it accepted.
     pub accepted: Option<Slot>,
-    /// Per committee, that it promised, and the highest number it accepted.
-    pub committees: Vec<(TermBallot, KeyRange, u64)>,
+    /// Committees in which it promised.
+    pub committees: Vec<VouchedCommittee>,
+}
+
+/// What a node knows of another's acknowledgements to one of its primaries: that it promised, and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VouchedCommittee {
+    /// The primary's ballot.
+    pub ballot: TermBallot,
+    /// Its sub-range.
+    pub range: KeyRange,
+    /// It accepted the base.
+    pub based: bool,
+    /// The highest number it accepted, or 0.
+    pub last: u64,
 }
 
 impl Vouch {

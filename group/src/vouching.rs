@@ -11,7 +11,7 @@ use overlay::{Epoch, KeyRange, NodeId};
 use crate::ballot::{Ballot, Slot, TermBallot};
 use crate::config::Defect;
 use crate::group::{Group, context};
-use crate::message::{CommitteeMessage, LogMessage, Message, Vouch};
+use crate::message::{CommitteeMessage, LogMessage, Message, Vouch, VouchedCommittee};
 use crate::outbox::GroupOutput;
 use crate::time::Time;
 
@@ -49,7 +49,7 @@ struct Acknowledged {
     epoch: Epoch,
     promised: Option<Ballot>,
     accepted: Option<Slot>,
-    committees: BTreeMap<TermBallot, (KeyRange, u64)>,
+    committees: BTreeMap<TermBallot, VouchedCommittee>,
 }
 
 impl Acknowledgements {
@@ -86,8 +86,11 @@ impl Acknowledgements {
         };
         let Some(range) = range else { return };
         let known = self.by_node.entry(from).or_default();
-        let entry = known.committees.entry(message.ballot()).or_insert((range, 0));
-        entry.1 = entry.1.max(last);
+        let ballot = message.ballot();
+        let silent = VouchedCommittee { ballot, range, based: false, last: 0 };
+        let entry = known.committees.entry(ballot).or_insert(silent);
+        entry.last = entry.last.max(last);
+        entry.based |= matches!(message, CommitteeMessage::BaseAccepted { .. });
         if known.committees.len() > COMMITTEES_MAX {
             let over = known.committees.keys().find(|ballot| !granted(**ballot)).copied();
             over.and_then(|ballot| known.committees.remove(&ballot));
@@ -111,7 +114,7 @@ impl Acknowledgements {
                 epoch: known.epoch,
                 promised: known.promised,
                 accepted: known.accepted,
-                committees: known.committees.iter().map(|(ballot, (range, last))| (*ballot, *range, *last)).collect(),
+                committees: known.committees.values().copied().collect(),
             },
         }
     }

@@ -41,7 +41,7 @@ fn a_window_with_a_hole_is_no_window() {
     let since = Number { term: term.term, n: 1 };
     let up_to = Some(Number { term: term.term, n: 3 });
     let writes = vec![write(term, 2, "b", "2")];
-    bench.since(1, Since { ballot: term, piece: KeyRange::FULL, since, writes, up_to, done: true });
+    bench.since(1, Since { ballot: term, piece: KeyRange::FULL, since, attempt: 0, writes, up_to, done: true });
     assert!(bench.knows(&key("b")).is_some());
     assert_eq!(bench.acceptor.committee(term).unwrap().received().mark(), 4);
     let Since { writes, up_to, .. } = bench.window(term, Number { term: term.term, n: 0 });
@@ -60,8 +60,10 @@ fn a_window_that_ends_early_is_no_window() {
     bench.tick();
     // Whatever it asks, it is told to compare, and gets the write that it lacks.
     let (from, piece, since) = bench.asked_since();
-    bench.since(from, Since { ballot: new, piece, since, writes: vec![], up_to: None, done: false });
+    bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes: vec![], up_to: None, done: false });
     bench.compared(from, Compared { writes: vec![write(old, 2, "b", "2")], ..nothing_newer(new, piece) });
+    assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "what came is listed once more, and counted");
+    bench.compared(from, nothing_newer(new, piece));
     assert!(bench.acceptor.committee(new).unwrap().is_complete());
     let Since { writes, up_to, .. } = bench.window(new, Number { term: old.term, n: 1 });
     assert!(up_to.is_none() || writes.iter().any(|write| write.key == key("b")), "number 2 was left out");
@@ -104,7 +106,8 @@ fn a_late_write_does_not_replace_what_catching_up_brought() {
     let writes = vec![write(new, 2, "k", "newer")];
     bench.compared(from, Compared { writes, up_to: Some(key("k")), ..page.clone() });
     bench.accept(new, Some(0), vec![write(new, 1, "k", "older")]);
-    bench.compared(from, Compared { after: Some(key("k")), ..page });
+    bench.compared(from, Compared { after: Some(key("k")), ..page.clone() });
+    bench.compared(from, page);
     bench.accept(new, Some(2), vec![]);
     assert_eq!(bench.acceptor.committee(new).unwrap().received().mark(), 2);
     assert_eq!(bench.on_disk(&key("k")), Some(Number { term: new.term, n: 2 }), "the store went back");
@@ -130,7 +133,7 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     assert_eq!(piece, right);
     let up_to = Some(Number { term: new.term, n: 0 });
     let writes = vec![write(old, 1, "x", "1")];
-    bench.since(from, Since { ballot: new, piece, since, writes, up_to, done: true });
+    bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes, up_to, done: true });
     // Meanwhile the new term wrote something on the right, whose accept is lost.
     let (from, AskCompare { piece, .. }) = bench.asked_compare();
     assert_eq!(piece, left);
@@ -185,4 +188,26 @@ fn nobody_leads_before_its_own_promise_is_durable() {
         }
     }
     assert!(led, "then it leads");
+}
+
+/// Pages of another attempt are not for this one (PITFALLS 25), and what was copied is counted before it is believed.
+#[test]
+fn what_was_copied_is_counted() {
+    let mut bench = Bench::new(node(2), 3);
+    let (old, new) = (ballot(5, 1), ballot(7, 3));
+    bench.serve(new, &[(old.term, 9)]);
+    bench.tick();
+    let (from, AskCompare { piece, attempt, .. }) = bench.asked_compare();
+    let stale = Compared { attempt: attempt ^ 1, ..nothing_newer(new, piece) };
+    bench.hear(from, CommitteeMessage::Compared(stale));
+    assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "a page of another attempt");
+    // Of three records that the source holds one does not come.
+    let writes = vec![write(old, 1, "a", "1"), write(old, 2, "b", "2")];
+    bench.compared(from, Compared { writes, looked: 3, ..nothing_newer(new, piece) });
+    bench.compared(from, Compared { looked: 3, ..nothing_newer(new, piece) });
+    assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "two of three records are here");
+    let writes = vec![write(old, 3, "c", "3")];
+    bench.compared(from, Compared { writes, looked: 3, ..nothing_newer(new, piece) });
+    bench.compared(from, Compared { looked: 3, ..nothing_newer(new, piece) });
+    assert!(bench.acceptor.committee(new).unwrap().is_complete());
 }

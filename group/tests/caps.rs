@@ -153,8 +153,8 @@ fn learners() {
             }
         }
     }
-    assert_eq!(group.state().learners.len(), 32);
-    assert!(group.state().applied > Slot(30));
+    assert_eq!(group.state().learners.len(), group::membership::LEARNERS_MAX);
+    assert!(group.state().applied > Slot(2));
 }
 
 /// What is said of leases again stands for what was said before.

@@ -46,7 +46,10 @@ fn numbers_that_nobody_comes_to_are_dropped() {
     expect(Nonsense::Malformed, accepted(vec![(1, 5), (1, 1), (1, 1)]));
     expect(Nonsense::Malformed, accepted(vec![(5, 1)]));
     let since = Number { term: other.term, n: u64::MAX };
-    expect(Nonsense::Malformed, committee(CommitteeMessage::AskSince { ballot: other, piece: KeyRange::FULL, since }));
+    expect(
+        Nonsense::Malformed,
+        committee(CommitteeMessage::AskSince { ballot: other, piece: KeyRange::FULL, since, attempt: 0 }),
+    );
     let high = Ballot { round: u64::MAX, node: node(2) };
     expect(
         Nonsense::Malformed,
@@ -127,7 +130,7 @@ fn what_catching_up_brings_lies_in_the_piece_that_was_asked_for() {
     let piece = KeyRange::new(outside.end(), outside.start());
     let writes = || vec![write(theirs, 1, "k", "v")];
     let since = Number { term: theirs.term, n: 0 };
-    let answer = Since { ballot: theirs, piece, since, writes: writes(), up_to: None, done: true };
+    let answer = Since { ballot: theirs, piece, since, attempt: 0, writes: writes(), up_to: None, done: true };
     expect(Nonsense::Misplaced, committee(CommitteeMessage::Since(answer)));
     let answer = Compared { writes: writes(), ..nothing_newer(theirs, piece) };
     expect(Nonsense::Misplaced, committee(CommitteeMessage::Compared(answer)));

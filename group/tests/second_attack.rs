@@ -32,8 +32,9 @@ fn a_comparison_of_long_names_fits_a_frame() {
     bench.said.clear();
     bench.tick();
     for _ in 0..3 {
-        if let Some((_, CommitteeMessage::AskSince { ballot, piece, since })) = bench.said.last().cloned() {
-            let out_of_reach = group::message::Since { ballot, piece, since, writes: vec![], up_to: None, done: false };
+        if let Some((_, CommitteeMessage::AskSince { ballot, piece, since, .. })) = bench.said.last().cloned() {
+            let out_of_reach =
+                group::message::Since { ballot, piece, since, attempt: 0, writes: vec![], up_to: None, done: false };
             let from = bench.asked_since().0;
             bench.since(from, out_of_reach);
         }
@@ -99,7 +100,14 @@ fn a_page_of_one_record_does_not_say_that_nothing_follows() {
     let term = ballot(5, 1);
     bench.serve(term, &[]);
     let large = write(term, 1, "k", "as large as a page");
-    let ask = AskCompare { ballot: term, piece: KeyRange::FULL, after: Some(key("k")), held: vec![], until: None };
+    let ask = AskCompare {
+        ballot: term,
+        piece: KeyRange::FULL,
+        after: Some(key("k")),
+        held: vec![],
+        until: None,
+        attempt: 0,
+    };
     bench.said.clear();
     bench.hear(3, CommitteeMessage::AskCompare(ask));
     bench.act(|acceptor, ctx, _| {
@@ -168,7 +176,7 @@ fn a_late_answer_for_a_term_that_was_let_go_of_is_dropped() {
     begin(&mut bench, ballot(40, 3), left, &[(kept.term, 3)]);
     let writes = vec![write(kept, 2, &names[1], "v"), write(kept, 3, &names[2], "v")];
     let up_to = Some(group::ballot::Number { term: kept.term, n: 3 });
-    let answer = group::message::Since { ballot: kept, piece, since, writes, up_to, done: true };
+    let answer = group::message::Since { ballot: kept, piece, since, attempt: 0, writes, up_to, done: true };
     bench.since(source, answer);
 }
 
@@ -200,7 +208,7 @@ fn what_was_acknowledged_under_a_kept_term_is_vouched_for() {
         _ => None,
     });
     let known = vouch.expect("it answers").committees;
-    assert!(known.iter().any(|(ballot, _, last)| *ballot == kept && *last == 7), "forgotten: {known:?}");
+    assert!(known.iter().any(|known| known.ballot == kept && known.last == 7), "forgotten: {known:?}");
 }
 
 /// Its store ends before an epoch in which it promised something.

@@ -16,7 +16,7 @@ use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{CommitteeMessage, CommitteeReport, Message, Write};
+use crate::message::{CommitteeMessage, CommitteeReport, Message, Since, Write};
 use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable};
@@ -132,7 +132,10 @@ impl Acceptor {
                 self.on_confirm(ctx, table, from, ballot, attempt, lease, chosen);
             }
             CommitteeMessage::AskRecord { ballot, key } => self.on_ask_record(ctx, table, from, ballot, key),
-            CommitteeMessage::AskSince { ballot, piece, since } => self.on_ask_since(ctx, from, ballot, piece, since),
+            CommitteeMessage::AskSince { ballot, piece, since, attempt } => {
+                let answer = Since { ballot, piece, since, attempt, writes: Vec::new(), up_to: None, done: false };
+                self.on_ask_since(ctx, from, answer);
+            }
             CommitteeMessage::Since(since) => self.on_since(ctx, table, from, since),
             CommitteeMessage::AskCompare(ask) => self.on_ask_compare(ctx, table, from, ask),
             CommitteeMessage::Compared(compared) => self.on_compared(ctx, table, from, compared),
@@ -191,7 +194,9 @@ impl Acceptor {
         }
         let mut parts = ctx.state.parts();
         let fits = match parts.find(|(_, known)| known.term == ballot.term) {
-            Some((part, known)) => part == range && known.node == ballot.node,
+            // Nobody made it up: there is always room.
+            Some((part, known)) if part == range && known.node == ballot.node => return Ok(()),
+            Some(_) => false,
             None => ctx.state.range.contains_range(range), // It may be ahead of this node.
         };
         if !fits {

@@ -53,7 +53,9 @@ impl Acceptor {
             if chosen.is_none() && committee.received().mark() < base.reproposed {
                 return; // What it re-proposes comes first, or again.
             }
-            self.accept_base(ctx, table, ballot, base);
+            if !self.accept_base(ctx, table, ballot, base) {
+                return;
+            }
         }
         ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::BaseAccepted { ballot }));
         if let Some(mark) = chosen {
@@ -61,18 +63,24 @@ impl Acceptor {
         }
     }
 
-    fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Base) {
+    /// False: this node was away for too long to accept it.
+    fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Base) -> bool {
         let mut missing = Vec::new();
         for (piece, chain) in &base.pieces {
             if !self.lacks_nothing_up_to(*piece, chain.first().copied()) {
                 missing.push(*piece);
             }
-            for (_, older) in self.committees.range_mut(..ballot).filter(|(_, older)| older.has_unsettled()) {
-                let Some(mark) = stands_up_to(chain, older.ballot().term) else {
-                    ctx.out.push(GroupOutput::Over("it was away for longer than its group remembers"));
-                    return;
+            for (part, of, fate) in self.fates(ballot, *piece, chain) {
+                let mark = match fate {
+                    Fate::UpTo(mark) => mark,
+                    Fate::Void => 0,
+                    Fate::Unknown => {
+                        ctx.out.push(GroupOutput::Over("it was away for longer than its group remembers"));
+                        return false;
+                    }
                 };
-                older.settle_in(*piece, mark, table, ctx.out);
+                let older = self.committees.get_mut(&of).expect("just seen");
+                older.settle_in(part, mark, table, ctx.out);
             }
         }
         if ctx.config.defects.has(Defect::TrustOwnCopy) {
@@ -82,6 +90,33 @@ impl Acceptor {
         let committee = self.committees.get_mut(&ballot).expect("promised before");
         committee.set_base(base, missing, ctx.out);
         self.drop_closed(ctx);
+        true
+    }
+
+    /// What became of older terms that have unsettled writes here, part by part of a piece with this chain.
+    ///
+    /// Where the chain does not go back so far, the base of a term in it goes on: who has that was not away.
+    fn fates(&self, ballot: TermBallot, piece: KeyRange, chain: &Chain) -> Vec<(KeyRange, TermBallot, Fate)> {
+        let mut fates = Vec::new();
+        let open = self.committees.range(..ballot).filter(|(_, older)| older.has_unsettled_in(piece));
+        for (of, _) in open {
+            let known = chain::fate(chain, of.term);
+            if known != Fate::Unknown {
+                fates.push((piece, *of, known));
+                continue;
+            }
+            // The oldest of them goes back furthest.
+            let stands = |older: &&Committee| chain.iter().any(|(term, _)| *term == older.ballot().term);
+            let bases = self.committees.values().filter(stands).filter_map(Committee::base);
+            let mine = bases.into_iter().find(|base| base.range.contains_range(piece));
+            let parts = mine.map_or(Vec::new(), |base| chain::parts_of(base, piece));
+            let told = |(part, chain): (KeyRange, &Chain)| (part, *of, chain::fate(chain, of.term));
+            fates.extend(parts.into_iter().map(told));
+            if mine.is_none() {
+                fates.push((piece, *of, Fate::Unknown));
+            }
+        }
+        fates
     }
 
     /// A primary said that its base is chosen, and all of its writes up to `mark`.
@@ -94,11 +129,14 @@ impl Acceptor {
             return;
         }
         for (piece, chain) in base.pieces.clone() {
-            for (_, older) in self.committees.range_mut(..ballot).filter(|(_, older)| older.has_unsettled()) {
-                // Who does not know any more has ended when it accepted the base.
-                if let Some(mark) = stands_up_to(&chain, older.ballot().term) {
-                    older.close_in(piece, mark, table, ctx.out);
-                }
+            for (part, of, fate) in self.fates(ballot, piece, &chain) {
+                let mark = match fate {
+                    Fate::UpTo(mark) => mark,
+                    // Who does not know has ended when it was to accept the base.
+                    Fate::Void | Fate::Unknown => 0,
+                };
+                let older = self.committees.get_mut(&of).expect("just seen");
+                older.close_in(part, mark, table, ctx.out);
             }
         }
     }
@@ -131,14 +169,5 @@ impl Acceptor {
             self.catch_up.forget(*ballot);
             ctx.out.persist(Durable::CommitteeForget(*ballot));
         }
-    }
-}
-
-/// How far a term that is older than the chain's owner stands, if the chain goes back so far.
-fn stands_up_to(chain: &Chain, term: Term) -> Option<u64> {
-    match chain::fate(chain, term) {
-        Fate::UpTo(mark) => Some(mark),
-        Fate::Void => Some(0),
-        Fate::Unknown => None,
     }
 }

@@ -12,11 +12,12 @@ use core::ops::Bound;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::acceptor::Acceptor;
+use super::job::{CatchUpStatus, Found, Job, Stage, Then, Throttle};
 use super::source::Asked;
 use super::window::Committee;
 use crate::ballot::{Number, TermBallot};
 use crate::context::Context;
-use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
+use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since};
 use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
@@ -29,55 +30,6 @@ pub(super) const PAGE_KEYS_MAX: usize = 2000;
 /// Pages of the store being read at one time: each holds a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
 
-/// Where the current piece stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Reading the source's window; everything up to this number is held.
-    Window(Number),
-    /// Comparing clocks; done up to and with this key.
-    Compare(Option<Key>),
-}
-
-/// One committee's catching up at one member.
-#[derive(Clone, Debug)]
-struct Job {
-    /// What is left to do, the current piece last.
-    pieces: Vec<KeyRange>,
-    stage: Stage,
-    /// The pieces are the whole sub-range.
-    covers_all: bool,
-    /// It makes up for numbers of the term itself, not for what was before.
-    gap: bool,
-    /// The lowest mark that a source had when it answered for a piece, or a part of one.
-    mark: Option<u64>,
-    /// Sources that were compared with to the end of the current piece and were not complete.
-    compared: BTreeSet<NodeId>,
-    /// Who answered since the comparison of the piece began, and whether all of them were complete.
-    answered: BTreeSet<NodeId>,
-    all_complete: bool,
-    source: NodeId,
-    asked: Time,
-    waiting_for_scan: bool,
-    /// What the last comparison went up to; `None`: to the end of the piece.
-    until: Option<Key>,
-    /// Writes of the last page that wait for their key's own record, and what the page leads to.
-    deferred: Vec<Write>,
-    then: Option<Then>,
-}
-
-impl Job {
-    /// A source's answer contains everything of the term up to this number.
-    fn reached(&mut self, mark: u64) {
-        self.mark = Some(self.mark.unwrap_or(u64::MAX).min(mark));
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Then {
-    Continue(Stage),
-    PieceDone,
-}
-
 /// What a page of the store is for.
 #[derive(Clone, Debug)]
 pub(super) enum ScanUse {
@@ -87,23 +39,13 @@ pub(super) enum ScanUse {
     Theirs { from: NodeId, asked: Asked },
 }
 
-/// Catching up, for a person to see.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CatchUpStatus {
-    /// Whose sub-range.
-    pub ballot: TermBallot,
-    /// Pieces left.
-    pub pieces: usize,
-    /// By a scan of clocks, not from the window.
-    pub scan: bool,
-}
-
 /// All catching up of one member.
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
     jobs: BTreeMap<TermBallot, Job>,
     pub(super) scans: BTreeMap<u64, ScanUse>,
     next_scan: u64,
+    throttle: Throttle,
     /// Counts questions, to ask another source each time.
     turns: usize,
 }
@@ -122,6 +64,7 @@ impl Acceptor {
         for ballot in needy {
             match self.catch_up.jobs.get(&ballot) {
                 None => self.begin_job(ctx, table, ballot),
+                Some(job) if job.held_back => self.ask(ctx, table, ballot),
                 Some(job) if job.then.is_some() || job.waiting_for_scan => {}
                 Some(job) if ctx.now.time.since(job.asked) >= ctx.config.timing.resend => {
                     self.turn(ctx, ballot);
@@ -134,12 +77,19 @@ impl Acceptor {
 
     /// What is being caught up with.
     pub fn catch_up_status(&self) -> Vec<CatchUpStatus> {
-        let status = |(ballot, job): (&TermBallot, &Job)| CatchUpStatus {
-            ballot: *ballot,
-            pieces: job.pieces.len(),
-            scan: matches!(job.stage, Stage::Compare(_)),
+        self.catch_up.jobs.iter().map(|(ballot, job)| job.status(*ballot)).collect()
+    }
+
+    /// When [`Acceptor::drive_catch_up`] has something to do.
+    pub fn catch_up_due(&self, ctx: &Context<'_>) -> Time {
+        let due = |job: &Job| {
+            if job.held_back {
+                self.catch_up.throttle.opens(ctx.now.time)
+            } else {
+                ctx.now.time + ctx.config.timing.resend
+            }
         };
-        self.catch_up.jobs.iter().map(status).collect()
+        self.catch_up.jobs.values().map(due).min().unwrap_or(Time::NEVER)
     }
 
     fn begin_job(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
@@ -148,22 +98,7 @@ impl Acceptor {
         let gap = committee.missing().is_empty();
         let pieces = if gap { alloc::vec![base.range] } else { committee.missing().to_vec() };
         let covers_all = pieces.len() == base.pieces.len();
-        let job = Job {
-            pieces,
-            stage: Stage::Compare(None),
-            covers_all,
-            gap,
-            mark: None,
-            compared: BTreeSet::new(),
-            answered: BTreeSet::new(),
-            all_complete: true,
-            source: ballot.node,
-            asked: ctx.now.time,
-            waiting_for_scan: false,
-            until: None,
-            deferred: Vec::new(),
-            then: None,
-        };
+        let job = Job::new(ctx.rng.draw(), pieces, covers_all, gap, ballot.node);
         self.catch_up.jobs.insert(ballot, job);
         self.begin_piece(ctx, table, ballot);
     }
@@ -190,6 +125,7 @@ impl Acceptor {
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         job.stage = stage;
         job.compared.clear();
+        job.pass.forget();
         job.source = ballot.node;
         if ballot.node == ctx.me {
             self.turn(ctx, ballot);
@@ -214,13 +150,19 @@ impl Acceptor {
     }
 
     fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
+        let open = self.catch_up.throttle.is_open(ctx.now.time);
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
         job.asked = ctx.now.time;
+        job.held_back = !open;
+        if job.held_back {
+            return;
+        }
         let piece = *job.pieces.last().expect("a job has a piece");
         match &job.stage {
             Stage::Window(since) => {
-                let message = CommitteeMessage::AskSince { ballot, piece, since: *since };
-                ctx.out.send(&[job.source], Message::Committee(message));
+                let message = CommitteeMessage::AskSince { ballot, piece, since: *since, attempt: job.attempt };
+                // What came before is durable then: a slow disk is not overrun.
+                ctx.out.send_after(&[job.source], Message::Committee(message));
             }
             Stage::Compare(after) => {
                 if table.is_whole() {
@@ -253,10 +195,11 @@ impl Acceptor {
         more |= fits < held.len();
         held.truncate(fits);
         let until = if more { held.last().map(|(key, _)| key.clone()) } else { None };
-        job.until.clone_from(&until);
+        job.listed = held.iter().map(|(key, _)| key.clone()).collect();
         let piece = *job.pieces.last().expect("a job has a piece");
-        let message = CommitteeMessage::AskCompare(AskCompare { ballot, piece, after: after.clone(), held, until });
-        ctx.out.send(&[job.source], Message::Committee(message));
+        let (after, attempt) = (after.clone(), job.attempt);
+        let message = CommitteeMessage::AskCompare(AskCompare { ballot, piece, after, held, until, attempt });
+        ctx.out.send_after(&[job.source], Message::Committee(message));
     }
 
     /// A page of the store came; false if it was not asked for here.
@@ -289,9 +232,10 @@ impl Acceptor {
     }
 
     pub(super) fn on_since(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Since) {
-        let Since { ballot, piece, since, writes, up_to, done } = answer;
+        let Since { ballot, piece, since, attempt, writes, up_to, done } = answer;
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
         if job.then.is_some()
+            || job.attempt != attempt
             || job.source != from
             || job.pieces.last() != Some(&piece)
             || job.stage != Stage::Window(since)
@@ -319,33 +263,40 @@ impl Acceptor {
         if done && up_to.term == ballot.term {
             job.reached(up_to.n);
         }
-        job.then = Some(if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) });
-        job.deferred = writes;
+        let then = if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) };
+        let bytes = job.came(writes, then);
+        self.catch_up.throttle.take(ctx.now.time, bytes, ctx.config.transfer_bytes_per_s);
         self.install_deferred(ctx, table);
     }
 
     pub(super) fn on_compared(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Compared) {
-        let Compared { ballot, piece, after, writes, up_to, mark, complete } = answer;
-        let asked_until = |held: &Stage| *held == Stage::Compare(after.clone());
+        let (ballot, mark, complete) = (answer.ballot, answer.mark, answer.complete);
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
-        if job.then.is_some() || job.source != from || job.pieces.last() != Some(&piece) || !asked_until(&job.stage) {
+        if job.then.is_some()
+            || job.attempt != answer.attempt
+            || job.source != from
+            || job.pieces.last() != Some(&answer.piece)
+            || job.stage != Stage::Compare(answer.after.clone())
+        {
             return;
         }
         if self.has_enough(ballot) {
             return ctx.dropped.note(Nonsense::NoRoom);
         }
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
-        if after.is_none() {
+        if answer.after.is_none() {
             job.answered.clear();
             job.all_complete = true;
+            job.pass.restart();
         }
+        job.pass.page(&answer, job.listed_up_to(answer.up_to.as_ref()));
         job.answered.insert(from);
         job.all_complete &= complete;
         job.reached(if complete { mark } else { 0 });
         // Parts compared with different sources make a whole only where each of them was complete.
         let mixed = job.answered.len() > 1 && !job.all_complete;
-        // Where the answer stopped, or else where the question did.
-        job.then = Some(match up_to.or(job.until.clone()) {
+        let mut turns = false;
+        let then = match answer.up_to.clone() {
             _ if mixed => Then::Continue(Stage::Compare(None)),
             Some(key) => Then::Continue(Stage::Compare(Some(key))),
             None => {
@@ -353,14 +304,27 @@ impl Acceptor {
                     job.compared.insert(from);
                 }
                 let enough = job.all_complete || covers_quorums(ctx, &job.compared);
-                if enough { Then::PieceDone } else { Then::Continue(Stage::Compare(None)) }
+                match if job.all_complete { job.pass.finish() } else { Found::Whole } {
+                    _ if !enough => {
+                        turns = true;
+                        Then::Continue(Stage::Compare(None))
+                    }
+                    Found::Whole => Then::PieceDone,
+                    Found::Unproven => Then::Continue(Stage::Compare(None)),
+                    Found::TooFew { listed, expected } => {
+                        let note =
+                            alloc::format!("holds {listed} of {expected} records that were copied: copies again");
+                        ctx.out.push(GroupOutput::Note(note.into()));
+                        Then::Continue(Stage::Compare(None))
+                    }
+                }
             }
-        });
-        if !mixed && matches!(&job.then, Some(Then::Continue(Stage::Compare(None)))) {
+        };
+        let bytes = job.came(answer.writes, then);
+        self.catch_up.throttle.take(ctx.now.time, bytes, ctx.config.transfer_bytes_per_s);
+        if turns {
             self.turn(ctx, ballot);
         }
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
-        job.deferred = writes;
         self.install_deferred(ctx, table);
     }
 

@@ -88,7 +88,7 @@ fn bounded(pieces: Vec<(KeyRange, Chain)>) -> Vec<(KeyRange, Chain)> {
 }
 
 /// The pieces of a base within a piece of the ring.
-fn parts_of(base: &Base, piece: KeyRange) -> Vec<(KeyRange, &Chain)> {
+pub(super) fn parts_of(base: &Base, piece: KeyRange) -> Vec<(KeyRange, &Chain)> {
     let parts = base
         .pieces
         .iter()

@@ -26,6 +26,7 @@ mod acceptor;
 mod bases;
 mod catch_up;
 mod chain;
+mod job;
 mod leases;
 mod primary;
 mod reads;
@@ -37,8 +38,8 @@ mod window;
 mod writes;
 
 pub use acceptor::Acceptor;
-pub use catch_up::CatchUpStatus;
 pub use chain::CHAIN_LENGTH_MAX;
+pub use job::CatchUpStatus;
 pub use primary::{Local, Pending, Primary, PrimaryCounts};
 pub use seen::{Arrival, Name, Seen};
 pub use window::Committee;

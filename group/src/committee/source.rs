@@ -8,7 +8,7 @@ use overlay::{Key, KeyRange, NodeId};
 use super::acceptor::Acceptor;
 use super::catch_up::{PAGE_KEYS_MAX, SCANS_MAX, ScanUse, page_bytes, scan_from};
 use super::window::Committee;
-use crate::ballot::{Number, TermBallot};
+use crate::ballot::Number;
 use crate::context::Context;
 use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
@@ -25,21 +25,14 @@ pub(super) struct Asked {
 }
 
 impl Acceptor {
-    /// The source's side of the window.
-    pub(super) fn on_ask_since(
-        &mut self,
-        ctx: &mut Context<'_>,
-        from: NodeId,
-        ballot: TermBallot,
-        piece: KeyRange,
-        since: Number,
-    ) {
+    /// The source's side of the window: fills the answer.
+    pub(super) fn on_ask_since(&mut self, ctx: &mut Context<'_>, from: NodeId, mut answer: Since) {
+        let Since { ballot, piece, since, .. } = answer;
         let Some(committee) = self.committee(ballot) else { return };
         let complete = committee.is_complete_in(piece);
         if !complete && (since.term == ballot.term || committee.base().is_none()) {
             return; // It may have what is asked for soon; somebody else may have it now.
         }
-        let mut answer = Since { ballot, piece, since, writes: Vec::new(), up_to: None, done: false };
         // Who lacks something from before this term says that its window does not reach: perhaps nobody's does, and only
         // a comparison with a quorum brings it together.
         if complete && let Some((found, last, is_all)) = self.window_page(ctx, committee, piece, since) {
@@ -111,7 +104,7 @@ impl Acceptor {
         let Some(committee) = self.committee(ask.ballot) else { return };
         let (mut writes, mut bytes, mut up_to, mut last) = (Vec::new(), 0, None, None);
         let mut held = ask.held.iter().peekable();
-        let (mut looked, mut is_behind) = (0, false);
+        let (mut looked, mut digest, mut is_behind) = (0_usize, 0_u64, false);
         for (key, record) in records {
             if ask.until.as_ref().is_some_and(|until| key > until) {
                 is_behind = true;
@@ -123,7 +116,9 @@ impl Acceptor {
             let known = held.next_if(|(known, _)| known == key).map(|(_, number)| *number);
             if known.is_none_or(|known| known < record.number) {
                 bytes += record.bytes() + key.name().len();
-                writes.push(Write { key: key.clone(), record: record.clone() });
+                let write = Write { key: key.clone(), record: record.clone() };
+                digest = digest.wrapping_add(write.digest());
+                writes.push(write);
             }
             if bytes > ctx.config.message_bytes_max || looked >= 4 * PAGE_KEYS_MAX {
                 up_to = last.clone();
@@ -139,8 +134,12 @@ impl Acceptor {
             ballot: ask.ballot,
             piece: ask.piece,
             after: ask.after.clone(),
+            attempt: ask.attempt,
             writes,
-            up_to,
+            looked: looked as u64,
+            digest,
+            // A question that was asked again may have gone further.
+            up_to: up_to.or_else(|| ask.until.clone()),
             mark: *mark,
             complete: committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some(),
         });

@@ -56,12 +56,16 @@ impl Acceptor {
 
     /// Does this acceptor still have everything that somebody knows it acknowledged?
     pub fn may_vouch(&self, vouch: &Vouch) -> bool {
-        vouch.committees.iter().all(|(ballot, range, last)| {
-            let promised = self.promises.pieces(*range).iter().all(|(_, promised)| *promised >= Some(*ballot));
+        vouch.committees.iter().all(|known| {
+            let promised =
+                self.promises.pieces(known.range).iter().all(|(_, promised)| *promised >= Some(known.ballot));
             // Let go of only where it was followed everywhere.
-            let forgotten = || self.promises.pieces(*range).iter().all(|(_, promised)| *promised > Some(*ballot));
-            let received = match self.committees.get(ballot) {
-                Some(committee) => *last == 0 || committee.received().contains(*last),
+            let forgotten = || self.promises.pieces(known.range).iter().all(|(_, above)| *above > Some(known.ballot));
+            let received = match self.committees.get(&known.ballot) {
+                Some(committee) => {
+                    let has = known.last == 0 || committee.received().contains(known.last);
+                    has && (committee.base().is_some() || !known.based)
+                }
                 None => forgotten(),
             };
             promised && received

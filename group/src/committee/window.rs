@@ -315,6 +315,11 @@ impl Committee {
         !self.unsettled.is_empty()
     }
 
+    /// Has it unsettled writes in this piece?
+    pub fn has_unsettled_in(&self, piece: KeyRange) -> bool {
+        self.unsettled(piece).next().is_some()
+    }
+
     /// Settled writes behind `n`, up to `last`, in a piece, in order; `None` where not all of those numbers are kept:
     /// some came another way, or are let go.
     pub fn since(&self, n: u64, last: u64, piece: KeyRange) -> Option<impl Iterator<Item = &Write>> {

@@ -55,6 +55,7 @@ impl Bench {
             window_bytes_max: 1 << 20,
             in_flight_max: 100,
             waiting_max: 100,
+            transfer_bytes_per_s: 1 << 30,
             message_bytes_max: 1 << 10,
             divide: |_| None,
             defects: Defects::NONE,
@@ -133,20 +134,34 @@ impl Bench {
         }
     }
 
+    /// The attempt that its last question was part of.
+    fn attempt(&self) -> u64 {
+        let attempt = |(_, message): &(_, CommitteeMessage)| match message {
+            CommitteeMessage::AskSince { attempt, .. } => Some(*attempt),
+            CommitteeMessage::AskCompare(ask) => Some(ask.attempt),
+            _ => None,
+        };
+        self.said.iter().rev().find_map(attempt).unwrap_or(0)
+    }
+
     /// An answer to a question for recent writes.
     pub fn since(&mut self, from: u8, answer: Since) {
+        let answer = Since { attempt: self.attempt(), ..answer };
         self.hear(from, CommitteeMessage::Since(answer));
     }
 
     /// An answer to a question for newer records.
     pub fn compared(&mut self, from: u8, answer: Compared) {
+        let digest = answer.writes.iter().fold(0_u64, |sum, write| sum.wrapping_add(write.digest()));
+        let looked = answer.looked.max(answer.writes.len() as u64);
+        let answer = Compared { attempt: self.attempt(), digest, looked, ..answer };
         self.hear(from, CommitteeMessage::Compared(answer));
     }
 
     /// What it answers who asks for recent writes.
     pub fn window(&mut self, ballot: TermBallot, since: Number) -> Since {
         self.said.clear();
-        self.hear(4, CommitteeMessage::AskSince { ballot, piece: KeyRange::FULL, since });
+        self.hear(4, CommitteeMessage::AskSince { ballot, piece: KeyRange::FULL, since, attempt: 0 });
         match &self.said[..] {
             [(_, CommitteeMessage::Since(answer))] => answer.clone(),
             other => panic!("{other:?}"),
@@ -316,7 +331,18 @@ impl Whole {
 
 /// Nothing was newer, to the end of the piece, at a source that lacks nothing.
 pub fn nothing_newer(ballot: TermBallot, piece: KeyRange) -> Compared {
-    Compared { ballot, piece, after: None, writes: vec![], up_to: None, mark: 0, complete: true }
+    Compared {
+        ballot,
+        piece,
+        after: None,
+        attempt: 0,
+        writes: vec![],
+        looked: 0,
+        digest: 0,
+        up_to: None,
+        mark: 0,
+        complete: true,
+    }
 }
 
 /// An operation of member 2 on a key, meant for that ballot, as its attempt `serial`.

@@ -69,6 +69,8 @@ pub struct NodeConfig {
     pub memory_bytes_max: usize,
     /// The longest value, in bytes; network-wide. Default 64 KiB.
     pub value_bytes_max: usize,
+    /// How much this peer copies from others at most when it joins or comes back, in bytes a second. Default 64 MiB/s.
+    pub transfer_bytes_per_s: u64,
     /// The largest message between members, in bytes; bulk is cut to it. Default 256 KiB.
     pub message_bytes_max: usize,
     /// How long this peer is waited for after a clean stop. Default 60 s.
@@ -92,6 +94,7 @@ impl NodeConfig {
             cluster: String::new(),
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,
+            transfer_bytes_per_s: 64 << 20,
             message_bytes_max: 256 << 10,
             away: Duration::from_secs(60),
             timing: Timing::default(),

@@ -182,6 +182,7 @@ impl Node {
             window_bytes_max: (self.config.memory_bytes_max / 8).clamp(1 << 20, 64 << 20),
             in_flight_max: 4096,
             waiting_max: 1 << 16,
+            transfer_bytes_per_s: self.config.transfer_bytes_per_s,
             message_bytes_max: self.config.message_bytes_max,
             divide: |view| policy::division::even(view.range, view.current, view.able, view.calm),
             defects: self.config.defects,

@@ -461,6 +461,7 @@ fn config(defects: Defects) -> GroupConfig {
         window_bytes_max: 1 << 20,
         in_flight_max: 16,
         waiting_max: 16,
+        transfer_bytes_per_s: 1 << 30,
         message_bytes_max: 1 << 18,
         divide: |_| None,
         defects,

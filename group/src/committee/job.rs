@@ -1,0 +1,289 @@
+//! One committee's catching up at one member: what is left, where it stands, what came. See [`super::catch_up`].
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Key, KeyRange, NodeId};
+
+use crate::ballot::{Number, TermBallot};
+use crate::message::{Compared, Write};
+use crate::time::Time;
+
+/// Where the current piece stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Reading the source's window; everything up to this number is held.
+    Window(Number),
+    /// Comparing clocks; done up to and with this key.
+    Compare(Option<Key>),
+}
+
+/// One comparison of a piece, from its beginning.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pass {
+    /// Records that the sources hold, as they said page by page.
+    looked: u64,
+    /// Records that came.
+    came: u64,
+    /// Records that this node holds, as it listed them.
+    listed: u64,
+    /// This is the second pass, and the first saw so many records: fewer must not be listed now.
+    expected: Option<u64>,
+}
+
+/// What a finished pass leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Everything is here.
+    Whole,
+    /// Records came: another pass lists them from the store, and counts.
+    Unproven,
+    /// Fewer are here than were seen to be there.
+    TooFew {
+        /// So many are here.
+        listed: u64,
+        /// So many were there.
+        expected: u64,
+    },
+}
+
+impl Pass {
+    pub(super) fn page(&mut self, page: &Compared, listed: u64) {
+        self.looked += page.looked;
+        self.came += page.writes.len() as u64;
+        self.listed += listed;
+    }
+
+    /// The end of the piece is reached: begins the pass that follows, if one does.
+    pub(super) fn finish(&mut self) -> Found {
+        let found = match self.expected {
+            None if self.came == 0 => Found::Whole,
+            None => Found::Unproven,
+            Some(expected) if self.listed < expected => Found::TooFew { listed: self.listed, expected },
+            Some(_) => Found::Whole,
+        };
+        *self = Pass { expected: (found == Found::Unproven).then_some(self.looked), ..Pass::default() };
+        found
+    }
+
+    /// Begins again, with nothing seen; a second pass stays one.
+    pub(super) fn restart(&mut self) {
+        *self = Pass { expected: self.expected, ..Pass::default() };
+    }
+
+    /// Begins with another source: what the last one held says nothing of this one.
+    pub(super) fn forget(&mut self) {
+        *self = Pass::default();
+    }
+}
+
+/// One committee's catching up at one member.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// Its name, used for no other: answers to others are not for it (PITFALLS 25).
+    pub(super) attempt: u64,
+    /// What is left to do, the current piece last.
+    pub(super) pieces: Vec<KeyRange>,
+    pub(super) stage: Stage,
+    /// The pieces are the whole sub-range.
+    pub(super) covers_all: bool,
+    /// It makes up for numbers of the term itself, not for what was before.
+    pub(super) gap: bool,
+    /// The lowest mark that a source had when it answered for a piece, or a part of one.
+    pub(super) mark: Option<u64>,
+    /// Sources that were compared with to the end of the current piece and were not complete.
+    pub(super) compared: BTreeSet<NodeId>,
+    /// Who answered since the comparison of the piece began, and whether all of them were complete.
+    pub(super) answered: BTreeSet<NodeId>,
+    pub(super) all_complete: bool,
+    pub(super) pass: Pass,
+    pub(super) source: NodeId,
+    pub(super) asked: Time,
+    pub(super) waiting_for_scan: bool,
+    /// It has had its share of the bandwidth for now.
+    pub(super) held_back: bool,
+    /// What the last comparison listed, in order.
+    pub(super) listed: Vec<Key>,
+    /// Writes of the last page that wait for their key's own record, and what the page leads to.
+    pub(super) deferred: Vec<Write>,
+    pub(super) then: Option<Then>,
+    /// Records that came, and their bytes.
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+}
+
+impl Job {
+    pub(super) fn new(attempt: u64, pieces: Vec<KeyRange>, covers_all: bool, gap: bool, source: NodeId) -> Job {
+        Job {
+            attempt,
+            pieces,
+            stage: Stage::Compare(None),
+            covers_all,
+            gap,
+            mark: None,
+            compared: BTreeSet::new(),
+            answered: BTreeSet::new(),
+            all_complete: true,
+            pass: Pass::default(),
+            source,
+            asked: Time(0),
+            waiting_for_scan: false,
+            held_back: false,
+            listed: Vec::new(),
+            deferred: Vec::new(),
+            then: None,
+            records: 0,
+            bytes: 0,
+        }
+    }
+
+    /// A source's answer contains everything of the term up to this number.
+    pub(super) fn reached(&mut self, mark: u64) {
+        self.mark = Some(self.mark.unwrap_or(u64::MAX).min(mark));
+    }
+
+    /// Writes came; returns what they take, in bytes.
+    pub(super) fn came(&mut self, writes: Vec<Write>, then: Then) -> u64 {
+        let bytes = writes.iter().map(|write| (write.record.bytes() + write.key.name().len()) as u64).sum();
+        self.records += writes.len() as u64;
+        self.bytes += bytes;
+        (self.deferred, self.then) = (writes, Some(then));
+        bytes
+    }
+
+    /// How many of the keys listed last lie in the part that the answer speaks of.
+    pub(super) fn listed_up_to(&self, up_to: Option<&Key>) -> u64 {
+        up_to.map_or(self.listed.len(), |up_to| self.listed.partition_point(|key| key <= up_to)) as u64
+    }
+
+    pub(super) fn status(&self, ballot: TermBallot) -> CatchUpStatus {
+        let done = match (&self.stage, self.pieces.last()) {
+            (Stage::Compare(Some(key)), Some(piece)) => {
+                let length = piece.length().unwrap_or(u128::MAX);
+                (piece.start().distance_to(key.point()) / (length / 1000).max(1)) as u32
+            }
+            _ => 0,
+        };
+        CatchUpStatus {
+            ballot,
+            pieces: self.pieces.len(),
+            scan: matches!(self.stage, Stage::Compare(_)),
+            records: self.records,
+            bytes: self.bytes,
+            done_per_mille: done.min(1000),
+            source: self.source,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Then {
+    Continue(Stage),
+    PieceDone,
+}
+
+/// Catching up, for a person to see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatchUpStatus {
+    /// Whose sub-range.
+    pub ballot: TermBallot,
+    /// Pieces left.
+    pub pieces: usize,
+    /// By a scan of clocks, not from the window.
+    pub scan: bool,
+    /// Records that came.
+    pub records: u64,
+    /// What they take, in bytes.
+    pub bytes: u64,
+    /// How far the scan of the current piece has come, in 1/1000 of the piece.
+    pub done_per_mille: u32,
+    /// Who is asked.
+    pub source: NodeId,
+}
+
+/// Shares a bandwidth out over time: who has taken much waits until that was its share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Throttle {
+    free_at: Time,
+}
+
+impl Throttle {
+    /// What may come ahead of its time.
+    const BURST: Duration = Duration::from_millis(20);
+
+    /// So many bytes came.
+    pub(super) fn take(&mut self, now: Time, bytes: u64, per_second: u64) {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(per_second.max(1));
+        self.free_at = self.free_at.max(now) + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 4));
+    }
+
+    /// May more be asked for?
+    pub(super) fn is_open(&self, now: Time) -> bool {
+        self.free_at <= now + Throttle::BURST
+    }
+
+    /// When it opens.
+    pub(super) fn opens(&self, now: Time) -> Time {
+        now + self.free_at.since(now).saturating_sub(Throttle::BURST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_throttle_keeps_to_its_rate() {
+        let (mut throttle, mut now, mut taken) = (Throttle::default(), Time(1_000_000_000), 0);
+        let begin = now;
+        while taken < 10_000_000 {
+            assert!(throttle.is_open(now));
+            throttle.take(now, 256 << 10, 1_000_000);
+            taken += 256 << 10;
+            now = now.max(throttle.opens(now));
+        }
+        let seconds = now.since(begin).as_secs_f64();
+        assert!((9.5..10.6).contains(&seconds), "10 MB at 1 MB/s took {seconds} s");
+    }
+
+    #[test]
+    fn a_pass_that_brought_something_is_followed_by_one_that_counts() {
+        let page = |looked, came: usize| {
+            let node = NodeId { peer: overlay::PeerKey([1; 32]), incarnation: overlay::Incarnation(1) };
+            let ballot = TermBallot { epoch: overlay::Epoch(1), term: crate::ballot::Term(1), node };
+            let record = crate::record::Record {
+                number: Number { term: ballot.term, n: 1 },
+                version: crate::op::Version { generation: 1, timestamp: 1 },
+                value: None,
+                deadline: None,
+                horizon: 0,
+                done: Vec::new(),
+            };
+            let write = Write { key: Key::new(b"k").unwrap(), record: alloc::sync::Arc::new(record) };
+            Compared {
+                ballot,
+                piece: KeyRange::FULL,
+                after: None,
+                attempt: 1,
+                writes: alloc::vec![write; came],
+                looked,
+                digest: 0,
+                up_to: None,
+                mark: 0,
+                complete: true,
+            }
+        };
+        let mut pass = Pass::default();
+        pass.page(&page(7, 0), 7);
+        assert_eq!(pass.finish(), Found::Whole, "nothing was lacking");
+        pass.page(&page(7, 3), 4);
+        assert_eq!(pass.finish(), Found::Unproven);
+        pass.page(&page(7, 0), 6);
+        assert_eq!(pass.finish(), Found::TooFew { listed: 6, expected: 7 });
+        pass.page(&page(7, 1), 6);
+        assert_eq!(pass.finish(), Found::Unproven, "from the beginning");
+        pass.page(&page(8, 1), 7);
+        assert_eq!(pass.finish(), Found::Whole);
+    }
+}
