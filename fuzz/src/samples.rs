@@ -72,6 +72,7 @@ fn member() -> Member {
         addresses: vec!["/ip4/127.0.0.1/tcp/6478".into(), "/ip6/::1/tcp/1".into()],
         cluster: "attic".into(),
         joined: WallMillis(77),
+        since: Slot(3),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Timing {
     pub exclude_after: Duration,
     /// The least between two such changes. Default 2 s.
     pub exclude_interval: Duration,
+    /// How often tombstones are let go of, if there are any. Default 5 minutes.
+    pub purge_every: Duration,
     /// How long a member that has sealed its epoch waits for the next one before it sees to it itself. Default 600 ms.
     pub seal_patience: Duration,
 }
@@ -37,6 +39,7 @@ impl Default for Timing {
             calm: Duration::from_secs(2),
             exclude_after: Duration::from_secs(10),
             exclude_interval: Duration::from_secs(2),
+            purge_every: Duration::from_secs(300),
             seal_patience: Duration::from_millis(600),
         }
     }
@@ -134,12 +137,14 @@ pub enum Defect {
     OneReplicaState,
     /// An epoch is taken for established although its members have not caught up.
     EmptyMembers,
-    /// A leader decides about the group before an entry of its own is chosen.
-    NoBarrier,
+    /// The next change of members does not wait until the last one is established.
+    BackToBack,
     /// What comes by catching up replaces what is there, whichever is newer.
     LateChunk,
     /// Catching up leaves out what operations a record remembers.
     WithoutTail,
+    /// Tombstones are let go of when their own primary knows them to be chosen.
+    PurgeEarly,
     /// Nobody looks at the epoch of a message, or at whether its sender is a member.
     NoFence,
 }

@@ -23,6 +23,7 @@ pub mod op;
 pub mod operations;
 pub mod outbox;
 mod pulse;
+mod purge;
 pub mod record;
 pub mod rng;
 mod start;

@@ -12,6 +12,7 @@ use core::time::Duration;
 use overlay::{NodeId, PeerKey};
 
 use crate::ballot::Term;
+use crate::config::Defect;
 use crate::group::Group;
 use crate::message::{Message, Parting};
 use crate::state::{Entry, Member};
@@ -169,7 +170,7 @@ impl Group {
     fn ready_learners(&self) -> Vec<Member> {
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
         let ready = self.state.learners.iter().filter(|learner| {
-            self.duties.is_complete(learner.node, &terms)
+            (self.duties.is_complete(learner.node, &terms) || self.config.defects.has(Defect::EmptyMembers))
                 && !self.pulse.suspects(learner.node, &self.config.timing, self.now.time)
         });
         ready.cloned().collect()
@@ -208,7 +209,7 @@ impl Group {
     }
 
     /// Members that leave, and whether they insist.
-    fn leaving(&self) -> Vec<(NodeId, bool)> {
+    pub(crate) fn leaving(&self) -> Vec<(NodeId, bool)> {
         let of = |node: NodeId| {
             let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
             match if node == self.me { Some(self.parting) } else { told } {

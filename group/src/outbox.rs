@@ -43,6 +43,8 @@ pub enum Durable {
     Settle(Term, u64, u64),
     /// This accepted write is void, or overtaken.
     Void(Write),
+    /// A tombstone that nobody needs any more.
+    Purge(Key),
     /// A chosen record that came another way.
     Record(Write),
 }

@@ -20,6 +20,7 @@ use crate::number_set::NumberSet;
 use crate::operations::{RelaxedReads, Strays};
 use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
 use crate::pulse::Pulse;
+use crate::purge::{PURGE, Purging};
 use crate::record::Record;
 use crate::rng::Rng;
 use crate::state::{Entry, GroupState};
@@ -115,6 +116,7 @@ impl Group {
                 )
             }
         };
+        let purging = Purging::new(now.time + config.timing.purge_every);
         let sealed_since = acceptor.has_sealed(state.epoch).then_some(now.time);
         Group {
             me,
@@ -130,6 +132,7 @@ impl Group {
             primaries: BTreeMap::new(),
             strays: Strays::default(),
             duties: Duties::new(now.time),
+            purging,
             vouching,
             acknowledgements: Acknowledgements::default(),
             granted_before,
@@ -159,6 +162,9 @@ impl Group {
 
     /// A page of records came from the store.
     pub fn on_scanned(&mut self, token: u64, records: Vec<(Key, Arc<Record>)>, done: bool) {
+        if token == PURGE {
+            return self.on_purge_page(records, done);
+        }
         if token != PRELOAD {
             self.acceptor.on_scanned(&mut context!(self), token, records, done);
             return;

@@ -9,10 +9,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey, Point, RingId};
+use overlay::{Epoch, GroupId, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
-use crate::ballot::{Slot, Term, TermBallot};
+use crate::ballot::{Number, Slot, Term, TermBallot};
+use crate::record::Record;
 use crate::time::WallMillis;
 
 /// The most configurations that recovery may have to ask beside the current one.
@@ -29,6 +30,8 @@ pub struct Member {
     pub cluster: String,
     /// When it came, in group time.
     pub joined: WallMillis,
+    /// The slot of the entry that made it a member; what a proposal says here is not looked at.
+    pub since: Slot,
 }
 
 /// One sub-range's primary.
@@ -66,6 +69,34 @@ pub struct Config {
     pub members: Vec<NodeId>,
 }
 
+/// Tombstones that are let go of: everybody has them, so nobody needs them any more (PITFALLS 14).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purged {
+    /// Per piece of the range, the last purge: its slot, and the number up to which every member of that time held all
+    /// that was chosen.
+    pub bounds: IntervalMap<Option<(Slot, Number)>>,
+    /// The horizon at the last purge. Operations of horizons two below it are refused, so that nobody needs to remember
+    /// them for a key that is gone.
+    pub horizon: u64,
+    /// A key that is not there is created with a generation above this: above that of every tombstone purged.
+    pub floor: u32,
+}
+
+impl Purged {
+    /// Nothing yet.
+    pub fn nothing() -> Purged {
+        Purged { bounds: IntervalMap::new(None), horizon: 0, floor: 0 }
+    }
+
+    /// May this record be let go of?
+    pub fn covers(&self, key: &Key, record: &Record) -> bool {
+        record.value.is_none()
+            && self.bounds.get(key.point()).is_some_and(|(_, bound)| record.number <= bound)
+            && record.horizon < self.horizon
+            && record.done.iter().all(|done| done.horizon + 1 < self.horizon)
+    }
+}
+
 /// The state of a group after some slot of its log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupState {
@@ -89,6 +120,8 @@ pub struct GroupState {
     pub recovery: Vec<Config>,
     /// Operations of horizons two below this one are refused.
     pub horizon: u64,
+    /// Tombstones that are let go of.
+    pub purged: Purged,
     /// The network's settings.
     pub settings: Settings,
 }
@@ -116,6 +149,15 @@ pub enum Entry {
     Established(Epoch),
     /// Raises the horizon to this.
     Horizon(u64),
+    /// Lets go of tombstones; void in another epoch, and while somebody copies or the epoch is not established.
+    Purge {
+        /// The epoch whose members are meant.
+        epoch: Epoch,
+        /// Per piece, the number up to which all of them hold everything that was chosen, durably.
+        bounds: Vec<(KeyRange, Number)>,
+        /// The highest generation of what goes.
+        floor: u32,
+    },
     /// A member's or learner's addresses changed.
     Addresses(NodeId, Vec<String>),
 }
@@ -147,6 +189,7 @@ impl fmt::Display for Entry {
             }
             Entry::Established(epoch) => write!(f, "that all is there in epoch {}", epoch.0),
             Entry::Horizon(horizon) => write!(f, "the horizon {horizon}"),
+            Entry::Purge { floor, .. } => write!(f, "to let go of tombstones of generations up to {floor}"),
             Entry::Addresses(node, addresses) => write!(f, "to reach {node:?} at {}", addresses.join(", ")),
         }
     }
@@ -169,6 +212,7 @@ impl GroupState {
             division,
             recovery: Vec::new(),
             horizon: 1,
+            purged: Purged::nothing(),
             settings,
         }
     }
@@ -190,6 +234,9 @@ impl GroupState {
             && self.recovery.len() <= RECOVERY_MAX
             && self.epoch.0 < u64::MAX
             && self.horizon < u64::MAX / 2
+            && self.members.iter().all(|member| member.since <= self.applied)
+            && self.purged.bounds.len() <= 4 * Term::PARTS_MAX
+            && self.purged.floor < u32::MAX / 2
             && settings.drift_per_mille <= 900
             && settings.lease_ms <= 86_400_000
     }
@@ -304,6 +351,7 @@ impl GroupState {
                 }
             }
             Entry::Horizon(horizon) => self.horizon = self.horizon.max(*horizon),
+            Entry::Purge { epoch, bounds, floor } => self.apply_purge(slot, *epoch, bounds, *floor),
             Entry::Addresses(node, addresses) => {
                 let all = self.members.iter_mut().chain(&mut self.learners);
                 if let Some(member) = all.into_iter().find(|member| member.node == *node) {
@@ -334,6 +382,29 @@ impl GroupState {
         self.division = redrawn.collect();
     }
 
+    fn apply_purge(&mut self, slot: Slot, epoch: Epoch, bounds: &[(KeyRange, Number)], floor: u32) {
+        if epoch != self.epoch || !self.is_settled() {
+            return;
+        }
+        for (piece, bound) in bounds {
+            self.purged.bounds.set(*piece, Some((slot, *bound)));
+        }
+        self.purged.horizon = self.horizon;
+        self.purged.floor = self.purged.floor.max(floor);
+    }
+
+    /// Does nobody copy from anybody, but members from members what they missed?
+    pub fn is_settled(&self) -> bool {
+        self.learners.is_empty() && self.recovery.is_empty()
+    }
+
+    /// This member holds all that was chosen up to this number, since a purge said so: older records of keys that it does
+    /// not hold are of keys that are gone.
+    pub fn held_since_purge(&self, node: NodeId, point: Point) -> Option<Number> {
+        let since = self.members.iter().find(|member| member.node == node)?.since;
+        self.purged.bounds.get(point).filter(|(slot, _)| *slot > since).map(|(_, number)| number)
+    }
+
     fn apply_learner(&mut self, learner: &Member) {
         if self.is_member(learner.node) {
             return;
@@ -351,7 +422,9 @@ impl GroupState {
             self.recovery.push(Config { epoch: self.epoch, members: self.nodes() });
         }
         self.epoch = Epoch(self.epoch.0 + 1);
-        self.members = members.to_vec();
+        let since = |node: NodeId| self.members.iter().find(|known| known.node == node).map(|known| known.since);
+        let next = members.iter().map(|member| Member { since: since(member.node).unwrap_or(slot), ..member.clone() });
+        self.members = next.collect();
         self.learners.retain(|learner| !members.iter().any(|member| member.node.peer == learner.node.peer));
         for (index, part) in self.division.iter_mut().enumerate() {
             part.term = Term::new(slot, index);
@@ -367,7 +440,7 @@ mod tests {
 
     fn member(peer: u8, incarnation: u64) -> Member {
         let node = NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(incarnation) };
-        Member { node, addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0) }
+        Member { node, addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0), since: Slot(0) }
     }
 
     fn founded() -> GroupState {

@@ -45,6 +45,10 @@ pub struct Table {
     alone: bool,
     /// Where the next look for victims begins.
     hand: Option<Key>,
+    /// Keys with new records since somebody began to read a page of the store, if anybody does.
+    touched: Option<BTreeSet<Key>>,
+    /// Tombstones may be here, or in the store.
+    deleted: bool,
     /// What was chosen since somebody last looked, if anybody looks.
     watched: Option<Vec<(Key, Arc<Record>)>>,
 }
@@ -60,6 +64,8 @@ impl Table {
             whole,
             alone,
             hand: None,
+            touched: None,
+            deleted: !whole,
             watched: None,
         }
     }
@@ -162,6 +168,43 @@ impl Table {
         true
     }
 
+    /// Notes from now on which keys get new records: a page of the store that is being read says nothing of them.
+    pub fn watch_page(&mut self) {
+        self.touched = Some(BTreeSet::new());
+    }
+
+    /// The keys that got new records meanwhile.
+    pub fn take_touched(&mut self) -> BTreeSet<Key> {
+        self.touched.take().unwrap_or_default()
+    }
+
+    /// May there be tombstones? Until one is put, no more once [`Table::set_undeleted`] said so.
+    pub fn has_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Somebody looked at all records: whatever tombstones there are were put later.
+    pub fn set_undeleted(&mut self) {
+        self.deleted = false;
+    }
+
+    /// Lets go of a record if it is this very one, or not in memory. False: a newer one is there.
+    pub fn purge(&mut self, key: &Key, record: &Record) -> bool {
+        match self.held.get(key) {
+            Some(held) if held.record.as_ref().is_some_and(|known| known.number != record.number) => return false,
+            Some(_) => {
+                let held = self.held.remove(key).expect("just seen");
+                self.bytes -= size(key, held.record.as_deref());
+            }
+            None => {}
+        }
+        if !self.whole {
+            // The store may still be asked, and has it until this is written.
+            self.insert(key, None, false);
+        }
+        true
+    }
+
     /// Every record of the store is in memory now.
     pub fn set_whole(&mut self) {
         self.whole = true;
@@ -216,6 +259,10 @@ impl Table {
     }
 
     fn insert(&mut self, key: &Key, record: Option<Arc<Record>>, pinned: bool) {
+        if let Some(touched) = self.touched.as_mut().filter(|_| pinned) {
+            touched.insert(key.clone());
+        }
+        self.deleted |= record.as_ref().is_some_and(|record| record.value.is_none());
         let added = size(key, record.as_deref());
         match self.held.get_mut(key) {
             Some(held) => {

@@ -11,24 +11,8 @@ use overlay::Key;
 use testnet::checkers::Failure;
 use testnet::sim::fault::Target::{Host, Primary};
 use testnet::sim::fault::{Kind, Mix, target};
-use testnet::sim::harness::run;
+use testnet::sim::harness::is_found;
 use testnet::sim::{Load, Noise, Scenario, World};
-
-/// Runs scenarios with the defect until one fails, by one of these properties; without it none of them may.
-fn is_found(defect: Defect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
-    for seed in 0..seeds {
-        let sound = scenario(seed);
-        let broken = Scenario { defects: Defects::NONE.with(defect), ..sound.clone() };
-        let failure = run::<Node>(&sound, false).failure;
-        assert!(failure.is_none(), "seed {seed} fails without {defect:?}: {}", failure.expect("just seen"));
-        if let Some(failure) = run::<Node>(&broken, false).failure {
-            println!("{defect:?} is found at seed {seed}: {failure}");
-            assert!(properties.contains(&failure.property), "found, but as {}", failure.property);
-            return;
-        }
-    }
-    panic!("{defect:?} is not found within {seeds} seeds");
-}
 
 /// What clients see go wrong.
 const HISTORY: [&str; 5] = ["I4 linearizable", "I5 durable", "I6 at most once", "I7 no dirty read", "I8 settled"];

@@ -349,6 +349,7 @@ impl Acceptor {
         match table.get(&write.key, ctx.out) {
             Lookup::Loading => return false,
             Lookup::Known(Some(known)) if known.number >= write.record.number => return true,
+            Lookup::Known(None) if self.is_gone(ctx, write) => return true,
             Lookup::Known(_) => {}
         }
         for committee in self.committees.values_mut() {
@@ -358,6 +359,12 @@ impl Acceptor {
         table.unpin(&write.key, &write.record);
         ctx.out.persist(Durable::Record(write.clone()));
         true
+    }
+
+    /// Is it a record of a key that this member held, and let go of? An older state of it would bring it back.
+    fn is_gone(&self, ctx: &Context<'_>, write: &Write) -> bool {
+        let held = ctx.state.held_since_purge(ctx.me, write.key.point());
+        held.is_some_and(|held| write.record.number <= held) && !ctx.config.defects.has(Defect::PurgeEarly)
     }
 
     /// Before a batch goes to the store: what moved, and no more recent writes than there is room for.

@@ -16,11 +16,13 @@ use super::job::{CatchUpStatus, Found, Job, Stage, Then, Throttle};
 use super::source::Asked;
 use super::window::Committee;
 use crate::ballot::{Number, TermBallot};
+use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since};
+use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
-use crate::outbox::GroupOutput;
+use crate::outbox::{Durable, GroupOutput};
 use crate::record::Record;
+use crate::state::Config;
 use crate::table::Table;
 use crate::time::Time;
 
@@ -233,6 +235,7 @@ impl Acceptor {
 
     pub(super) fn on_since(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Since) {
         let Since { ballot, piece, since, attempt, writes, up_to, done } = answer;
+        self.install_late(ctx, table, &writes);
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
         if job.then.is_some()
             || job.attempt != attempt
@@ -270,6 +273,7 @@ impl Acceptor {
     }
 
     pub(super) fn on_compared(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Compared) {
+        self.install_late(ctx, table, &answer.writes);
         let (ballot, mark, complete) = (answer.ballot, answer.mark, answer.complete);
         let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
         if job.then.is_some()
@@ -326,6 +330,17 @@ impl Acceptor {
             self.turn(ctx, ballot);
         }
         self.install_deferred(ctx, table);
+    }
+
+    /// Takes whatever comes for newer than what is there.
+    fn install_late(&mut self, ctx: &mut Context<'_>, table: &mut Table, writes: &[Write]) {
+        if ctx.config.defects.has(Defect::LateChunk) {
+            for write in writes {
+                table.purge(&write.key, &write.record);
+                table.put(&write.key, write.record.clone());
+                ctx.out.persist(Durable::Record(write.clone()));
+            }
+        }
     }
 
     /// Installs what the last pages brought; goes on where nothing waits any more.
@@ -398,7 +413,9 @@ impl CatchUp {
 
 /// Together with this node, do these make a quorum of every configuration that recovery asks?
 pub(super) fn covers_quorums(ctx: &Context<'_>, nodes: &BTreeSet<NodeId>) -> bool {
-    ctx.state.configs().iter().all(|config| {
+    let forgets = ctx.config.defects.has(Defect::OneReplicaState);
+    let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
+    ctx.state.configs().iter().filter(asked).all(|config| {
         let covered = config.members.iter().filter(|node| **node == ctx.me || nodes.contains(node)).count();
         covered > config.members.len() / 2
     })

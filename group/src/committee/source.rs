@@ -9,6 +9,7 @@ use super::acceptor::Acceptor;
 use super::catch_up::{PAGE_KEYS_MAX, SCANS_MAX, ScanUse, page_bytes, scan_from};
 use super::window::Committee;
 use crate::ballot::Number;
+use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
@@ -63,7 +64,7 @@ impl Acceptor {
             let behind = if term == since.term { since.n } else { 0 };
             for write in window.since(behind, last, piece)? {
                 bytes += write.record.bytes() + write.key.name().len();
-                writes.push(write.clone());
+                writes.push(Write { key: write.key.clone(), record: told(ctx, &write.record) });
                 if bytes > ctx.config.message_bytes_max {
                     return Some((writes, write.record.number, false));
                 }
@@ -116,7 +117,7 @@ impl Acceptor {
             let known = held.next_if(|(known, _)| known == key).map(|(_, number)| *number);
             if known.is_none_or(|known| known < record.number) {
                 bytes += record.bytes() + key.name().len();
-                let write = Write { key: key.clone(), record: record.clone() };
+                let write = Write { key: key.clone(), record: told(ctx, record) };
                 digest = digest.wrapping_add(write.digest());
                 writes.push(write);
             }
@@ -145,6 +146,14 @@ impl Acceptor {
         });
         ctx.out.send_after(&[from], Message::Committee(message));
     }
+}
+
+/// A record with all that it remembers of operations.
+fn told(ctx: &Context<'_>, record: &Arc<Record>) -> Arc<Record> {
+    if ctx.config.defects.has(Defect::WithoutTail) {
+        return Arc::new(Record { done: Vec::new(), ..(**record).clone() });
+    }
+    record.clone()
 }
 
 fn ordered(AskCompare { after, held, until, .. }: &AskCompare) -> bool {

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use bytes::Bytes;
 use overlay::{Key, NodeId};
 
 use super::primary::{Local, Pending, Phase, Primary, renumbered};
@@ -298,7 +299,7 @@ impl Draft {
     /// An expired value becomes a tombstone before anything is said about it.
     fn expire(&mut self, now: WallMillis) {
         if let Some(record) = self.record.as_deref().filter(|record| is_expired(record, now)) {
-            self.record = Some(Arc::new(changed(Some(record), None, None)));
+            self.record = Some(Arc::new(changed(Some(record), None, None, 0)));
             self.changed = true;
         }
     }
@@ -344,13 +345,13 @@ impl Draft {
             ctx.out.refuse(pending.attempt, OpError::Limit(limit));
             return;
         }
-        let mut record = changed(self.record.as_deref(), value, deadline);
+        let mut record = changed(self.record.as_deref(), value, deadline, ctx.state.purged.floor);
         record.horizon = horizon;
         if ctx.config.defects.has(Defect::ForgetIds) {
             record.done.clear();
         }
         record.done.retain(|done| done.horizon >= horizon && !pending.retires(&done.id));
-        let answers: usize = record.bytes() - record.value.as_ref().map_or(0, bytes::Bytes::len);
+        let answers: usize = record.bytes() - record.value.as_ref().map_or(0, Bytes::len);
         if record.done.len() >= LIVE_IDS_MAX || answers >= ANSWERS_BYTES_MAX {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
             return;
@@ -362,11 +363,12 @@ impl Draft {
     }
 }
 
-/// The record after one more change; its number is given when it is proposed.
-fn changed(before: Option<&Record>, value: Option<bytes::Bytes>, deadline: Option<WallMillis>) -> Record {
+/// The record after one more change; its number is given when it is proposed. A key that is not there may have been there
+/// before, in generations up to `floor`.
+fn changed(before: Option<&Record>, value: Option<Bytes>, deadline: Option<WallMillis>, floor: u32) -> Record {
     let created = value.is_some() && before.is_none_or(|record| record.value.is_none());
     let version = match before {
-        None => Version { generation: 1, timestamp: 1 },
+        None => Version { generation: floor + 1, timestamp: 1 },
         Some(record) if created => Version { generation: record.version.generation + 1, timestamp: 1 },
         Some(record) => Version { timestamp: record.version.timestamp + 1, ..record.version },
     };

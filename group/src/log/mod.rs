@@ -21,6 +21,7 @@ use candidate::Candidacy;
 use leader::Leadership;
 
 use crate::ballot::{Ballot, Slot};
+use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{LogMessage, Message};
 use crate::nonsense::Nonsense;
@@ -171,10 +172,12 @@ impl Log {
 
     /// Proposes an entry; only where [`Log::leads`]. Returns its slot.
     pub fn propose(&mut self, ctx: &mut Context<'_>, entry: Entry) -> Option<Slot> {
-        match &mut self.role {
-            Role::Leader(leadership) => Some(leadership.propose(ctx, entry)),
-            _ => None,
+        let Role::Leader(leadership) = &mut self.role else { return None };
+        let slot = leadership.propose(ctx, entry.clone());
+        if entry.ends_epoch() && ctx.config.defects.has(Defect::NextUnchosen) {
+            self.chosen.insert(slot, entry);
         }
+        Some(slot)
     }
 
     /// A sign of life from whoever leads.

@@ -44,8 +44,13 @@ impl Bench {
     pub fn new(me: NodeId, nodes: u8) -> Bench {
         let settings =
             Settings { leases: false, lease_ms: 1000, drift_per_mille: 10, value_bytes_max: 1000, horizon_ms: 60_000 };
-        let member =
-            |peer| Member { node: node(peer), addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0) };
+        let member = |peer| Member {
+            node: node(peer),
+            addresses: Vec::new(),
+            cluster: String::new(),
+            joined: WallMillis(0),
+            since: Slot(0),
+        };
         let mut state = GroupState::founded(RingId(1), GroupId(1), member(1), settings);
         state.members = (1..=nodes).map(member).collect();
         let config = GroupConfig {

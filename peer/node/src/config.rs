@@ -31,6 +31,8 @@ pub struct Timing {
     pub drift_per_mille: u32,
     /// Silence for so long has a member put out, where it did not say that it would be away. Default 10 s.
     pub exclude_after: Duration,
+    /// How often tombstones that nobody needs are let go of. Default 5 minutes.
+    pub purge_every: Duration,
     /// How often the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
     pub horizon: Duration,
 }
@@ -43,6 +45,7 @@ impl Default for Timing {
             lease: Duration::from_secs(1),
             drift_per_mille: 10,
             exclude_after: Duration::from_secs(10),
+            purge_every: Duration::from_secs(300),
             horizon: Duration::from_secs(60),
         }
     }

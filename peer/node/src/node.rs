@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::Group;
+use group::ballot::Slot;
 use group::config::GroupConfig;
 use group::message::Write;
 use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
@@ -164,6 +165,7 @@ impl Node {
             addresses: self.addresses.clone(),
             cluster: self.config.cluster.clone(),
             joined: self.now.wall,
+            since: Slot(0),
         }
     }
 
@@ -173,6 +175,7 @@ impl Node {
             missed_max: self.config.timing.missed_max,
             broken_grace: self.config.timing.heartbeat / 2,
             exclude_after: self.config.timing.exclude_after,
+            purge_every: self.config.timing.purge_every,
             ..group::config::Timing::default()
         };
         GroupConfig {

@@ -116,6 +116,7 @@ pub fn changes(durable: Durable, changes: &mut Vec<Change>) {
             Change::DropMeta(from, to)
         }
         Durable::Void(write) => drop_one(unsettled_key(&write)),
+        Durable::Purge(key) => Change::DropRecord(record_key(&key)),
         Durable::Record(write) => Change::PutRecord(record_key(&write.key), encode_record(&write.record)),
     };
     changes.push(last);

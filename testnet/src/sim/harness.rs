@@ -4,6 +4,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
+use group::config::{Defect, Defects};
+use node::Node;
+
 use crate::checkers::Failure;
 use crate::history::History;
 use crate::marks::Marks;
@@ -95,6 +98,25 @@ pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
             resume_unwind(panic);
         }
     }
+}
+
+/// Runs scenarios of real nodes with the defect until one fails, by one of these properties; without it none of them may.
+///
+/// # Panics
+/// If it is not found within so many seeds, or shows otherwise.
+pub fn is_found(defect: Defect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
+    for seed in 0..seeds {
+        let sound = scenario(seed);
+        let broken = Scenario { defects: Defects::NONE.with(defect), ..sound.clone() };
+        if let Some(failure) = run::<Node>(&broken, false).failure {
+            println!("{defect:?} is found at seed {seed}: {failure}");
+            assert!(properties.contains(&failure.property), "found, but as {}", failure.property);
+            let failure = run::<Node>(&sound, false).failure;
+            assert!(failure.is_none(), "seed {seed} fails without {defect:?}: {}", failure.expect("just seen"));
+            return;
+        }
+    }
+    panic!("{defect:?} is not found within {seeds} seeds");
 }
 
 /// Runs a scenario; where it fails, cuts it down, and panics with all that is needed to repeat and read it.

@@ -18,6 +18,15 @@ use crate::sim::world::World;
 /// A client gives up so long after its node should have answered.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// What nodes note, and what is counted for it.
+const NOTES: [(&str, &str); 5] = [
+    ("to take in", "group: newcomers were let in"),
+    ("these members from now on", "group: members changed"),
+    ("that all is there", "group: an epoch was established"),
+    ("to let go of tombstones", "group: tombstones were let go of"),
+    ("copies again", "group: a copy fell short"),
+];
+
 impl<H: Host> World<H> {
     pub(super) fn on_output(&mut self, host: usize, output: Output) {
         let life = self.machines[host].life;
@@ -83,6 +92,11 @@ impl<H: Host> World<H> {
             NodeEvent::Stopped => {
                 self.marks.hit("machine: stopped cleanly");
                 self.end(host, None);
+            }
+            NodeEvent::Note(text) => {
+                for (_, mark) in NOTES.iter().filter(|(words, _)| text.contains(words)) {
+                    self.marks.hit(mark);
+                }
             }
             NodeEvent::Left => {
                 self.marks.hit("machine: left for good");

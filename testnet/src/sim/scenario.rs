@@ -151,6 +151,13 @@ impl Scenario {
             scenario.timing.heartbeat = Duration::from_millis(100);
             scenario.timing.exclude_after = Duration::from_millis(*rng.pick(&[450, 700, 1_500]));
         }
+        if rng.per_mille(500) {
+            // Soon nobody needs to remember a key that is gone. Clients that repeat an operation themselves must do so
+            // before the horizon has passed.
+            scenario.load.once = 0;
+            scenario.timing.horizon = Duration::from_millis(*rng.pick(&[100, 300, 1_000]));
+            scenario.timing.purge_every = Duration::from_millis(*rng.pick(&[50, 200, 1_000]));
+        }
         scenario.fault_time = Duration::from_secs(*rng.pick(&[6, 10, 15]));
         scenario.faults = Mix::churn(&mut rng).plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
         scenario

@@ -37,8 +37,13 @@ fn key() -> Key {
 fn state(division: u64, primary: usize) -> GroupState {
     let settings =
         Settings { leases: false, lease_ms: 1_000, drift_per_mille: 10, value_bytes_max: 1_000, horizon_ms: 60_000 };
-    let member =
-        |index| Member { node: node(index), addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0) };
+    let member = |index| Member {
+        node: node(index),
+        addresses: Vec::new(),
+        cluster: String::new(),
+        joined: WallMillis(0),
+        since: Slot(0),
+    };
     let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
     state.members = (0..MEMBERS).map(member).collect();
     state.applied = Slot(division);
@@ -87,6 +92,7 @@ impl Disk {
                 self.unsettled.remove(&write.record.number);
             }
             Durable::Record(write) => self.put(write),
+            Durable::Purge(_) => self.record = None,
             // Nobody elects anybody here.
             Durable::LogPromised(..) | Durable::LogAccepted(..) | Durable::LogForget(_) => {}
         }

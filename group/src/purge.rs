@@ -1,0 +1,182 @@
+//! Letting go of tombstones (PITFALLS 14): first every member holds them, then the log says so, then each drops its own.
+//!
+//! The leader looks through its records for the highest generation among tombstones up to numbers that all members have
+//! told, durably, to hold everything up to; and proposes [`Entry::Purge`]. Each member that applies it looks through its
+//! own and drops what [`Purged::covers`]. A key that is created afterwards gets a generation above all of those, and
+//! whoever was a member then installs nothing below those numbers for a key that it does not hold.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use overlay::{Key, KeyRange};
+
+use crate::ballot::{Number, Slot};
+use crate::config::Defect;
+use crate::group::Group;
+use crate::outbox::{Durable, GroupOutput};
+use crate::record::Record;
+use crate::state::{Entry, Purged};
+use crate::time::Time;
+
+/// The token of the scans that look for tombstones in the store.
+pub(crate) const PURGE: u64 = u64::MAX;
+/// Records looked at in one go.
+const RECORDS: usize = 4_096;
+/// How much of the store is read in one go, in bytes.
+const BYTES: usize = 1 << 20;
+
+/// Why records are looked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Search {
+    /// To propose a purge up to these numbers.
+    Floor { bounds: Vec<(KeyRange, Number)>, floor: u32, found: u64, kept: u64 },
+    /// To drop what a purge covers.
+    Drop,
+}
+
+/// One member's part in purges.
+#[derive(Clone, Debug)]
+pub struct Purging {
+    search: Option<Search>,
+    /// Everything up to this key was looked at.
+    after: Option<Key>,
+    /// A page of the store is on its way.
+    reading: bool,
+    /// The slot of the last purge that this node has dropped everything of.
+    done: Slot,
+    /// The leader looks again then.
+    due: Time,
+    /// Tombstones dropped since the start.
+    pub(crate) dropped: u64,
+}
+
+impl Purging {
+    pub(crate) fn new(due: Time) -> Purging {
+        Purging { search: None, after: None, reading: false, done: Slot(0), due, dropped: 0 }
+    }
+
+    /// When [`Group::tick_purging`] has something to do.
+    pub(crate) fn next_timeout(&self, now: Time) -> Time {
+        if self.search.is_some() && !self.reading { now } else { self.due.max(now) }
+    }
+
+    fn begin(&mut self, search: Search) {
+        (self.search, self.after, self.reading) = (Some(search), None, false);
+    }
+}
+
+impl Group {
+    /// Looks through some more records, or begins to.
+    pub(crate) fn tick_purging(&mut self) {
+        let purged = self.state.purged.bounds.pieces(self.state.range);
+        let last = purged.into_iter().filter_map(|(_, bound)| bound).map(|(slot, _)| slot).max().unwrap_or(Slot(0));
+        if last > self.purging.done {
+            self.purging.done = last;
+            self.purging.begin(Search::Drop);
+        } else if self.purging.search.is_none() && self.now.time >= self.purging.due {
+            self.purging.due = self.now.time + self.config.timing.purge_every;
+            self.begin_search();
+        }
+        if self.purging.search.is_none() || self.purging.reading {
+            return;
+        }
+        if self.table.is_whole() {
+            let after = self.purging.after.clone();
+            let records = self.table.scan(KeyRange::FULL, after.as_ref()).take(RECORDS + 1);
+            let mut records: Vec<(Key, Arc<Record>)> =
+                records.map(|(key, record)| (key.clone(), record.clone())).collect();
+            let done = records.len() <= RECORDS;
+            records.truncate(RECORDS);
+            self.look_through(records, done);
+        } else {
+            self.purging.reading = true;
+            self.table.watch_page();
+            let from = self.purging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            self.out.push_behind(GroupOutput::Scan(PURGE, from, BYTES));
+        }
+    }
+
+    /// The leader's search, where all members have told how far they are.
+    fn begin_search(&mut self) {
+        if !self.log.leads() || !self.table.has_deleted() || !self.state.is_settled() {
+            return;
+        }
+        if let Some(bounds) = self.held_by_all() {
+            self.purging.begin(Search::Floor { bounds, floor: 0, found: 0, kept: 0 });
+        }
+    }
+
+    /// Per sub-range, the number up to which every member holds everything; `None` where somebody lacks something.
+    fn held_by_all(&self) -> Option<Vec<(KeyRange, Number)>> {
+        let nodes = self.state.nodes();
+        let early = self.config.defects.has(Defect::PurgeEarly);
+        let asked = || nodes.iter().filter(|node| !early || **node == self.me);
+        let bound = |(range, ballot): (KeyRange, crate::ballot::TermBallot)| {
+            let marks = asked().map(|node| self.duties.mark(*node, ballot.term)).collect::<Option<Vec<u64>>>()?;
+            Some((range, Number { term: ballot.term, n: marks.into_iter().min()? }))
+        };
+        self.state.parts().map(bound).collect()
+    }
+
+    /// A page of the store came.
+    pub(crate) fn on_purge_page(&mut self, records: Vec<(Key, Arc<Record>)>, done: bool) {
+        let touched = self.table.take_touched();
+        if !core::mem::take(&mut self.purging.reading) {
+            return;
+        }
+        let last = records.last().map(|(key, _)| key.clone());
+        let records = records.into_iter().filter(|(key, _)| !touched.contains(key)).collect();
+        self.look_through(records, done || last.is_none());
+        if last.is_some() {
+            self.purging.after = last;
+        }
+    }
+
+    fn look_through(&mut self, records: Vec<(Key, Arc<Record>)>, done: bool) {
+        self.purging.after = records.last().map(|(key, _)| key.clone()).or(self.purging.after.take());
+        match self.purging.search.take() {
+            Some(Search::Floor { bounds, mut floor, mut found, mut kept }) => {
+                for (key, record) in records.iter().filter(|(_, record)| record.value.is_none()) {
+                    let held =
+                        |(piece, bound): &(KeyRange, Number)| piece.contains(key.point()) && record.number <= *bound;
+                    if bounds.iter().any(held) {
+                        floor = floor.max(record.version.generation);
+                        found += u64::from(self.may_go(key, record));
+                    }
+                    kept += 1;
+                }
+                let search = Search::Floor { bounds, floor, found, kept };
+                if done { self.end_search(search) } else { self.purging.search = Some(search) }
+            }
+            Some(Search::Drop) => {
+                for (key, record) in records {
+                    if self.state.purged.covers(&key, &record) && self.table.purge(&key, &record) {
+                        self.purging.dropped += 1;
+                        self.out.persist(Durable::Purge(key));
+                    }
+                }
+                self.purging.search = (!done).then_some(Search::Drop);
+            }
+            None => {}
+        }
+    }
+
+    /// Would a purge now let go of this tombstone?
+    fn may_go(&self, key: &Key, record: &Record) -> bool {
+        let mut purged = Purged { horizon: self.state.horizon, ..Purged::nothing() };
+        purged.bounds.set(KeyRange::FULL, Some((self.state.applied, record.number)));
+        purged.covers(key, record)
+    }
+
+    fn end_search(&mut self, search: Search) {
+        let Search::Floor { bounds, floor, found, kept } = search else { return };
+        if kept == 0 {
+            self.table.set_undeleted();
+        }
+        if found > 0 && self.log.leads() && !self.log.is_busy() && self.state.is_settled() {
+            let entry = Entry::Purge { epoch: self.state.epoch, bounds, floor };
+            self.propose(entry);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Members come and go: each rule about that is missed when it is left out (PITFALLS 14, 20-27).
+
+use std::time::Duration;
+
+use group::config::Defect;
+use node::Timing;
+use testnet::sim::Scenario;
+use testnet::sim::harness::is_found;
+
+/// What clients, replicas or checks of agreement show.
+const ANY: [&str; 12] = [
+    "I1 one value",
+    "I2 one configuration",
+    "I4 linearizable",
+    "I5 durable",
+    "I6 at most once",
+    "I7 no dirty read",
+    "I8 settled",
+    "I12 only up",
+    "I14 deleted stays deleted",
+    "I16 live",
+    "one answer to each request",
+    "panic",
+];
+
+/// PITFALLS 14.
+#[test]
+fn purge_early() {
+    is_found(Defect::PurgeEarly, &ANY, 200, Scenario::churn);
+}
+
+/// PITFALLS 20.
+#[test]
+fn next_unchosen() {
+    is_found(Defect::NextUnchosen, &ANY, 200, Scenario::churn);
+}
+
+/// PITFALLS 21.
+#[test]
+fn stop_too_low() {
+    is_found(Defect::StopTooLow, &ANY, 200, Scenario::churn);
+}
+
+/// PITFALLS 22.
+#[test]
+fn one_replica_state() {
+    is_found(Defect::OneReplicaState, &ANY, 200, Scenario::churn);
+}
+
+/// PITFALLS 23.
+#[test]
+fn empty_members() {
+    is_found(Defect::EmptyMembers, &ANY, 200, Scenario::churn);
+}
+
+/// PITFALLS 24.
+#[test]
+fn back_to_back() {
+    is_found(Defect::BackToBack, &ANY, 200, Scenario::churn);
+}
+
+/// PITFALLS 25.
+#[test]
+fn late_chunk() {
+    is_found(Defect::LateChunk, &ANY, 200, Scenario::churn);
+}
+
+/// PITFALLS 26.
+#[test]
+fn without_tail() {
+    is_found(Defect::WithoutTail, &ANY, 200, |seed| {
+        let mut scenario = Scenario::churn(seed);
+        let load = &mut scenario.load;
+        (load.once, load.families, load.patience) = (1_000, [1, 3, 3, 1, 0], Duration::from_millis(400));
+        scenario.timing.horizon = Timing::default().horizon;
+        scenario
+    });
+}
+
+/// PITFALLS 27.
+#[test]
+fn no_fence() {
+    is_found(Defect::NoFence, &ANY, 200, Scenario::churn);
+}
