@@ -243,7 +243,7 @@ impl Group {
         }
         self.pulse
             .heartbeat(node, self.config.timing.suspicion(), self.now.time)
-            .is_some_and(|heartbeat| heartbeat.applied >= self.state.applied && !heartbeat.terms.contains(&term))
+            .is_some_and(|heartbeat| heartbeat.applied >= term.slot() && !heartbeat.terms.contains(&term))
     }
 
     fn update_addresses(&mut self) -> Option<Entry> {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use group::config::Defect;
-use node::Timing;
+use node::{Node, Timing};
 use testnet::sim::Scenario;
-use testnet::sim::harness::is_found;
+use testnet::sim::harness::{expect_well, is_found};
 
 /// What clients, replicas or checks of agreement show.
 const ANY: [&str; 12] = [
@@ -81,4 +81,10 @@ fn without_tail() {
 #[test]
 fn no_fence() {
     is_found(Defect::NoFence, &ANY, 200, Scenario::churn);
+}
+
+/// The log moved on faster than a primary that had restarted could tell that it did not serve.
+#[test]
+fn a_primary_that_lost_its_term_is_noticed() {
+    expect_well::<Node>(&Scenario::churn(169_783_912_865_058));
 }
