@@ -94,6 +94,7 @@ impl Group {
     pub(crate) fn send_heartbeat(&mut self) {
         self.heartbeat_due = self.now.time + self.config.timing.heartbeat;
         self.pulse.set_clock(self.now);
+        self.heard = self.hears();
         let heartbeat = Heartbeat {
             applied: self.state.applied,
             leads: self.log.leads_under(),
@@ -126,8 +127,12 @@ impl Group {
 
     /// Says how far this node has come, where that has changed: newcomers and epochs wait for it.
     pub(crate) fn tell_progress(&mut self) {
-        if self.vouching.is_some() || !(self.acceptor.take_completeness_changed() || self.duties.granted_anew) {
+        let changed = self.acceptor.take_completeness_changed();
+        if self.vouching.is_some() || !(changed || self.duties.granted_anew) {
             return;
+        }
+        if changed {
+            self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
         }
         self.duties.granted_anew = false;
         let progress = self.progress();

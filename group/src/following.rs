@@ -20,10 +20,29 @@ impl Group {
             let before = self.state.clone();
             self.state.apply(self.state.applied.next(), &entry);
             self.out.set_epoch(self.state.epoch);
-            self.log.on_applied(&mut context!(self), before.epoch, led);
-            self.after_change(&before);
             if led {
                 self.tell_change(&before);
+            }
+            self.log.on_applied(&mut context!(self), before.epoch, led);
+            self.after_change(&before);
+            if led && self.state.epoch == before.epoch {
+                self.log.announce(&mut context!(self));
+            }
+            self.replay_early();
+        }
+    }
+
+    /// What came before this node knew of its epoch.
+    fn replay_early(&mut self) {
+        let now = self.state.epoch;
+        if self.early.iter().all(|(from, _)| from.epoch > now) {
+            return;
+        }
+        for (from, message) in core::mem::take(&mut self.early) {
+            if from.epoch == now {
+                self.on_message(from, message);
+            } else if from.epoch > now {
+                self.early.push((from, message));
             }
         }
     }
@@ -57,12 +76,18 @@ impl Group {
         self.out.set_epoch(self.state.epoch);
         self.log.on_applied(&mut context!(self), before.epoch, false);
         self.after_change(&before);
+        self.replay_early();
         self.apply_chosen();
     }
 
     fn after_change(&mut self, before: &GroupState) {
         if before.epoch != self.state.epoch {
             self.sealed_since = None;
+        }
+        let (now, then) = (self.state.audience(), before.audience());
+        let newcomers: Vec<NodeId> = now.into_iter().filter(|node| !then.contains(node)).collect();
+        for primary in self.primaries.values().filter(|_| !newcomers.is_empty()) {
+            primary.welcome(&mut context!(self), &newcomers);
         }
         self.out.persist(Durable::State(Box::new(self.state.clone())));
         if before.members != self.state.members || before.division != self.state.division {

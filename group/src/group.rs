@@ -30,6 +30,9 @@ use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::vouching::{Acknowledgements, Vouching};
 
+/// Messages of an epoch to come that are kept: the first words of its leader and of its primaries.
+const EARLY_MAX: usize = 64;
+
 /// One member, or learner, of one group. A copy of it is a member in the same situation, for searches through all schedules.
 #[derive(Clone)]
 pub struct Group {
@@ -55,6 +58,12 @@ pub struct Group {
     pub(crate) parting: Parting,
     /// Since when it has had its epoch sealed.
     pub(crate) sealed_since: Option<Time>,
+    /// The nodes that the last heartbeat said were heard.
+    pub(crate) heard: Vec<NodeId>,
+    /// A newcomer that has not got all bases yet.
+    pub(crate) lacks_bases: bool,
+    /// Messages of an epoch that this node does not know yet.
+    pub(crate) early: Vec<(Sender, Message)>,
     pub(crate) full: Option<Limit>,
     pub(crate) failed: bool,
     pub(crate) relaxed: RelaxedReads,
@@ -154,6 +163,11 @@ impl Group {
         self.vouching.is_some()
     }
 
+    /// How many wait to be let in; only the leader knows.
+    pub fn waiting_to_join(&self) -> usize {
+        self.duties.doors.joiners()
+    }
+
     /// Who else is alive, as far as this node can tell.
     pub fn hears(&self) -> Vec<NodeId> {
         self.pulse.hears(&self.config.timing, self.now.time)
@@ -219,6 +233,9 @@ impl Group {
         }
         if from.epoch > self.state.epoch {
             self.ask_state(from.node);
+            if self.early.len() < EARLY_MAX && message.begins_epoch() {
+                self.early.push((from, message));
+            }
             return;
         }
         if from.epoch < self.state.epoch {
@@ -258,6 +275,7 @@ impl Group {
         }
         self.pulse.on_heartbeat(from.node, from.epoch, heartbeat, self.now);
         self.apply_chosen();
+        self.do_duties();
     }
 
     fn on_log_message(&mut self, from: NodeId, message: LogMessage) {
@@ -428,11 +446,17 @@ impl Group {
         if self.now.time >= self.heartbeat_due {
             self.send_heartbeat();
         }
+        if self.heard != self.hears() {
+            self.send_heartbeat(); // Whoever leads counts who misses whom.
+        }
         if self.vouching.is_none() {
             self.log.on_tick(&mut context!(self), &self.pulse);
             self.tick_sealed();
             self.apply_chosen();
             self.do_duties();
+            if self.state.is_learner(self.me) {
+                self.lacks_bases = self.acceptor.ask_for_bases(&mut context!(self));
+            }
             self.tick_purging();
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
         }
@@ -458,8 +482,8 @@ impl Group {
             next = next.min(since + self.config.timing.seal_patience);
         }
         next = next.min(self.acceptor.catch_up_due(&context!(self)));
-        if self.vouching.is_some() {
-            next = next.min(self.now.time + self.config.timing.resend);
+        if self.vouching.is_some() || self.lacks_bases {
+            next = next.min(self.now.time + self.config.timing.resend / 4);
         }
         next
     }
@@ -490,6 +514,9 @@ impl Group {
             primary.flush(&mut context!(self));
         }
         self.acceptor.flush(&mut context!(self));
+        if self.now.time >= self.heartbeat_due {
+            self.send_heartbeat();
+        }
         self.tell_progress();
         if self.table.evict() {
             // A page that was read before may be older than what was evicted.

@@ -492,6 +492,17 @@ pub struct Sender {
     pub epoch: Epoch,
 }
 
+impl Message {
+    /// Is it one of the first words of an epoch? They come together with its state, or before.
+    pub fn begins_epoch(&self) -> bool {
+        matches!(
+            self,
+            Message::Log(LogMessage::Prepare { .. } | LogMessage::Accept { .. })
+                | Message::Committee(CommitteeMessage::Prepare { .. } | CommitteeMessage::Base { .. })
+        )
+    }
+}
+
 impl LogMessage {
     /// Does it ask to promise, or to accept, the end of the epoch?
     pub fn ends_epoch(&self) -> bool {

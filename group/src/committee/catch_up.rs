@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use overlay::{Key, KeyRange, NodeId};
+use overlay::{Key, KeyRange, NodeId, Point};
 
 use super::acceptor::Acceptor;
 use super::job::{CatchUpStatus, Found, Job, Stage, Then, Throttle};
@@ -18,7 +18,7 @@ use super::window::Committee;
 use crate::ballot::{Number, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{AskCompare, CommitteeMessage, Compared, Message, Since, Write};
+use crate::message::{AskCompare, Base, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
 use crate::outbox::{Durable, GroupOutput};
 use crate::record::Record;
@@ -100,6 +100,7 @@ impl Acceptor {
         let gap = committee.missing().is_empty();
         let pieces = if gap { alloc::vec![base.range] } else { committee.missing().to_vec() };
         let covers_all = pieces.len() == base.pieces.len();
+        let pieces = if gap { pieces } else { self.joined(base, pieces) };
         let job = Job::new(ctx.rng.draw(), pieces, covers_all, gap, ballot.node);
         self.catch_up.jobs.insert(ballot, job);
         self.begin_piece(ctx, table, ballot);
@@ -114,15 +115,7 @@ impl Acceptor {
             Stage::Window(Number { term: ballot.term, n: committee.received().mark() })
         } else {
             let base = committee.base().expect("a job has a base");
-            let chain = base.pieces.iter().find(|(range, _)| *range == piece).map(|(_, chain)| chain);
-            let held = chain.and_then(|chain| {
-                chain.iter().find_map(|(term, mark)| {
-                    let older = self.committees().rev().find(|c| c.ballot().term == *term)?;
-                    let n = older.received().mark().min(*mark);
-                    older.lacks_nothing_before(piece).then_some(Number { term: *term, n })
-                })
-            });
-            held.map_or(Stage::Compare(None), Stage::Window)
+            self.held_of(base, piece).map_or(Stage::Compare(None), Stage::Window)
         };
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         job.stage = stage;
@@ -133,6 +126,32 @@ impl Acceptor {
             self.turn(ctx, ballot);
         }
         self.ask(ctx, table, ballot);
+    }
+
+    /// The youngest number of a piece's history up to which this node holds everything.
+    fn held_of(&self, base: &Base, piece: KeyRange) -> Option<Number> {
+        let (_, chain) = base.pieces.iter().find(|(range, _)| *range == piece)?;
+        chain.iter().find_map(|(term, mark)| {
+            let older = self.committees().rev().find(|c| c.ballot().term == *term)?;
+            let n = older.received().mark().min(*mark);
+            older.lacks_nothing_before(piece).then_some(Number { term: *term, n })
+        })
+    }
+
+    /// Neighbours of which nothing is held become one piece: a newcomer does not ask for each by itself.
+    fn joined(&self, base: &Base, pieces: Vec<KeyRange>) -> Vec<KeyRange> {
+        let mut joined: Vec<(KeyRange, bool)> = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let fresh = self.held_of(base, piece).is_none();
+            match joined.last_mut() {
+                // Never across point zero: records are read in ring order from there.
+                Some((before, true)) if fresh && before.end() == piece.start() && piece.start() != Point(0) => {
+                    *before = KeyRange::new(before.start(), piece.end());
+                }
+                _ => joined.push((piece, fresh)),
+            }
+        }
+        joined.into_iter().map(|(piece, _)| piece).collect()
     }
 
     /// Another source.

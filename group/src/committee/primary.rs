@@ -336,6 +336,13 @@ impl Primary {
         ctx.out.send(to, Message::Committee(message));
     }
 
+    /// Newcomers are told the base: what is written rests on it.
+    pub fn welcome(&self, ctx: &mut Context<'_>, newcomers: &[NodeId]) {
+        if self.is_serving() {
+            self.send_base(ctx, newcomers);
+        }
+    }
+
     /// The attempts that it has seen, to be told from copies of them when it is over.
     pub fn into_seen(self) -> Seen {
         self.seen

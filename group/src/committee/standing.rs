@@ -40,6 +40,17 @@ fn seal_of(epoch: Epoch) -> TermBallot {
 }
 
 impl Acceptor {
+    /// A newcomer asks for the bases that it lacks. True if it lacks some.
+    pub fn ask_for_bases(&mut self, ctx: &mut Context<'_>) -> bool {
+        let parts = ctx.state.parts().map(|(_, ballot)| ballot);
+        let has = |ballot: &TermBallot| self.committees.get(ballot).is_some_and(|committee| committee.base().is_some());
+        let lacking: Vec<TermBallot> = parts.filter(|ballot| !has(ballot)).collect();
+        for ballot in &lacking {
+            self.asked_bases.ask(ctx, ballot.node, *ballot);
+        }
+        !lacking.is_empty()
+    }
+
     /// Accepts nothing more of this epoch, at any point: nobody is primary of it here any more (§5.2 of the design). It is
     /// a promise like others, and as durable.
     pub fn seal(&mut self, ctx: &mut Context<'_>, epoch: Epoch) {

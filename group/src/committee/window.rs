@@ -199,7 +199,7 @@ impl Committee {
     /// Everything before the base is held in this piece now.
     pub fn fill(&mut self, piece: KeyRange, out: &mut Outbox) {
         let before = self.head.missing.len();
-        self.head.missing.retain(|missing| *missing != piece);
+        self.head.missing.retain(|missing| !piece.contains_range(*missing));
         if self.head.missing.len() < before {
             self.completeness_changed = true;
             out.persist(Durable::Committee(self.head.clone()));

@@ -180,6 +180,15 @@ impl Log {
         Some(slot)
     }
 
+    /// The leader tells the others what is chosen, if nothing else tells them soon.
+    pub fn announce(&self, ctx: &mut Context<'_>) {
+        let Role::Leader(leadership) = &self.role else { return };
+        let message =
+            LogMessage::Accept { ballot: leadership.ballot(), entries: Vec::new(), chosen: ctx.state.applied };
+        let others = ctx.others();
+        ctx.out.send(&others, Message::Log(message));
+    }
+
     /// A sign of life from whoever leads.
     pub fn on_leader_heartbeat(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
         self.round_seen = self.round_seen.max(ballot.round);

@@ -197,6 +197,11 @@ impl Node {
         self.me
     }
 
+    /// Is somebody there?
+    pub fn is_connected(&self) -> bool {
+        !self.connected.is_empty()
+    }
+
     /// Its group, for checks.
     pub fn group(&self) -> Option<&Group> {
         self.group.as_ref()

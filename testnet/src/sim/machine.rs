@@ -222,11 +222,12 @@ impl<H: Host> World<H> {
             return;
         }
         let n = self.machines.len();
-        if (0..n).any(|peer| peer != host && self.connections.is_up(host, peer)) {
+        // Those whom it knows may be outside, too: it goes on looking until it can serve.
+        if machine.ready && (0..n).any(|peer| peer != host && self.connections.is_up(host, peer)) {
             return;
         }
-        let entries = if host == 0 { 1..n } else { 0..1 };
-        for peer in entries {
+        let all = host == 0 || machine.life > 1;
+        for peer in (0..if all { n } else { 1 }).filter(|peer| *peer != host) {
             self.connections.learn(host, peer);
             self.dial(host, peer);
         }

@@ -20,6 +20,8 @@ pub enum Latency {
     Uniform(Duration, Duration),
     /// Machines stand in three sites in turn: short inside, tens of milliseconds between them (Scatter §7).
     ThreeSites,
+    /// Machines stand in the papers' three sites in turn: round trips of 82, 79 and 38 ms between them, and 0.3 ms inside.
+    PaperSites,
 }
 
 /// What goes wrong all the time, in frames of 1,000.
@@ -116,6 +118,15 @@ impl Network {
         let (base, jitter) = match self.latency {
             Latency::Uniform(base, jitter) => (base, jitter),
             Latency::ThreeSites if from % 3 == to % 3 => (Duration::from_micros(300), Duration::from_micros(200)),
+            Latency::PaperSites => {
+                let micros = match (from % 3, to % 3) {
+                    (a, b) if a == b => 150,
+                    (0, 1) | (1, 0) => 41_000,
+                    (0, 2) | (2, 0) => 39_500,
+                    _ => 19_000,
+                };
+                (Duration::from_micros(micros), Duration::ZERO)
+            }
             Latency::ThreeSites => {
                 let apart = (from % 3 + to % 3) as u64;
                 (Duration::from_millis(20 + 20 * apart), Duration::from_millis(5))

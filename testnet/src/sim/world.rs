@@ -132,6 +132,11 @@ impl<H: Host> World<H> {
         self.machines[host].host.as_ref()
     }
 
+    /// How many machines there are.
+    pub fn hosts(&self) -> usize {
+        self.machines.len()
+    }
+
     /// A machine's state.
     pub fn state(&self, host: usize) -> State {
         self.machines[host].state
