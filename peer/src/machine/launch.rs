@@ -58,6 +58,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         cluster: config.cluster.clone(),
         memory_bytes_max: usize::try_from(config.max_memory).unwrap_or(usize::MAX),
         value_bytes_max: config.max_value,
+        away: config.away,
         ..NodeConfig::new(identity.peer(), incarnation)
     };
     let node = Node::new(node_config, draw(), clocks.now(), restored);
