@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::admin::Admin;
 use crate::cli::Exit;
 use crate::config::{Config, Format, Origin};
-use crate::http::{self, Doors, StatusMetrics};
+use crate::http::{self, Served, StatusMetrics};
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 
@@ -157,7 +157,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
     }
     let followed = Arc::new(Notify::new());
     if let Some(listener) = http_listener {
-        let doors = Doors {
+        let served = Served {
             status: peer.status.clone(),
             registry: Arc::new(registry),
             admin: peer.admin.clone(),
@@ -165,7 +165,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
             followed: followed.clone(),
         };
         endpoints.push(runtime.spawn(async move {
-            if let Err(error) = http::serve(listener, doors, stopped).await {
+            if let Err(error) = http::serve(listener, served, stopped).await {
                 tracing::error!(%error, "the HTTP endpoint ended");
             }
         }));

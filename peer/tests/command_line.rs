@@ -189,6 +189,7 @@ fn http_pages() {
     peer.run(&["incr", "n"]);
     for name in [
         "scatter_ready 1",
+        "scatter_leaving 0",
         "scatter_uptime_seconds ",
         "scatter_groups 1",
         "scatter_group_messages_dropped_total{group=\"77777777777777777777777777777777\",reason=\"far\"} 2",

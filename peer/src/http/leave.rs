@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Doors, problem};
+use super::{Served, problem};
 use crate::admin::LeaveError;
 use crate::resp::Password;
 
@@ -27,9 +27,9 @@ struct Wish {
 }
 
 /// 202 where it has begun; `/v1/status` tells how it goes on.
-pub async fn leave(State(doors): State<Doors>, request: Request<Body>) -> Response {
+pub async fn leave(State(served): State<Served>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
-    if let Err((code, why)) = may(doors.token.as_ref(), &parts.headers) {
+    if let Err((code, why)) = may(served.token.as_ref(), &parts.headers) {
         let mut refusal = problem(code, why);
         if code == StatusCode::UNAUTHORIZED {
             refusal.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
@@ -45,9 +45,9 @@ pub async fn leave(State(doors): State<Doors>, request: Request<Body>) -> Respon
         Ok(wish) => wish,
         Err(why) => return problem(StatusCode::BAD_REQUEST, &why),
     };
-    match doors.admin.leave(wish.force).await {
+    match served.admin.leave(wish.force).await {
         Ok(Ok(leaving)) => {
-            let body = json!({ "peer_id": doors.status.status().peer_id, "leaving": leaving }).to_string();
+            let body = json!({ "peer_id": served.status.status().peer_id, "leaving": leaving }).to_string();
             (StatusCode::ACCEPTED, [(header::CONTENT_TYPE, "application/json")], body).into_response()
         }
         Ok(Err(error)) => {

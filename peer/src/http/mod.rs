@@ -25,7 +25,7 @@ pub use metrics::StatusMetrics;
 
 /// What stands behind the endpoint.
 #[derive(Clone)]
-pub struct Doors {
+pub struct Served {
     /// Status and readiness.
     pub status: Arc<dyn StatusSource>,
     /// All metrics.
@@ -39,7 +39,7 @@ pub struct Doors {
 }
 
 /// Serves until `stop` becomes true.
-pub async fn serve(listener: TcpListener, doors: Doors, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, served: Served, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
     let router = axum::Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
@@ -48,7 +48,7 @@ pub async fn serve(listener: TcpListener, doors: Doors, mut stop: watch::Receive
         .route("/v1/leave", post(leave::leave))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
         .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
-        .with_state(doors);
+        .with_state(served);
     let stopped = async move {
         // An error means that nobody can say it any more.
         let _ = stop.wait_for(|stop| *stop).await;
@@ -62,8 +62,8 @@ async fn health() -> &'static str {
 }
 
 /// A client operation sent now will be answered. With `?verbose`, what that rests on.
-async fn ready(State(doors): State<Doors>, RawQuery(query): RawQuery) -> Response {
-    let readiness = doors.status.readiness();
+async fn ready(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
+    let readiness = served.status.readiness();
     let code = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let verbose = query.is_some_and(|query| query.split('&').any(|part| part.split('=').next() == Some("verbose")));
     let mut text = String::new();
@@ -77,9 +77,9 @@ async fn ready(State(doors): State<Doors>, RawQuery(query): RawQuery) -> Respons
     (code, text).into_response()
 }
 
-async fn metrics(State(doors): State<Doors>) -> Response {
+async fn metrics(State(served): State<Served>) -> Response {
     let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &doors.registry) {
+    match prometheus_client::encoding::text::encode(&mut text, &served.registry) {
         Ok(()) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
@@ -88,12 +88,12 @@ async fn metrics(State(doors): State<Doors>) -> Response {
     }
 }
 
-async fn status(State(doors): State<Doors>) -> Response {
-    let status = doors.status.status();
+async fn status(State(served): State<Served>) -> Response {
+    let status = served.status.status();
     match serde_json::to_vec(&status) {
         Ok(body) => {
             if status.leaving.as_ref().is_some_and(LeavingStatus::is_over) {
-                doors.followed.notify_one();
+                served.followed.notify_one();
             }
             ([(header::CONTENT_TYPE, "application/json")], body).into_response()
         }

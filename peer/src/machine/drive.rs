@@ -246,8 +246,12 @@ impl Drive {
             }
             (end, _) => end,
         };
-        if matches!(end, End::Left) {
-            self.memo.set_left();
+        match end {
+            End::Left => self.memo.set_left(),
+            End::Stopped if self.memo.leaving().is_some() => {
+                tracing::warn!("it has not left yet: it goes on leaving with its next start");
+            }
+            _ => {}
         }
         let saved = self.memo.save();
         // Not before that is written down: who follows a leave sees its end here.
