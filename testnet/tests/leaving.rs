@@ -4,9 +4,10 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Daemon, Options, Reply, Signal};
+use testnet::live::{Cluster, Daemon, Keys, Load, Options, Recorder, Reply, Signal};
 
 const KEYS: usize = 300;
 /// More than a leave takes, by far.
@@ -154,6 +155,28 @@ fn in_memory_mode_a_member_leaves_as_well() {
     expect_keys(&cluster);
     gone.start(&[]);
     expect_refused(&mut gone, "has left its network");
+}
+
+/// Each of two leaves while clients are at it, the leaver's own as well: what was acknowledged stays, and none of their
+/// operations takes effect twice.
+#[test]
+fn under_load_nothing_is_lost_and_nothing_happens_twice() {
+    let mut cluster = Cluster::start("leaveload", &Options { daemons: 5, ..Options::default() });
+    let endpoints: Vec<_> = cluster.daemons.iter().map(|daemon| daemon.resp).collect();
+    let recorder = Arc::new(Recorder::default());
+    let load = Load::start(&recorder, &endpoints, 8, 11, &Keys::default());
+    for index in [4, 0] {
+        std::thread::sleep(Duration::from_secs(2));
+        let mut gone = cluster.daemons.remove(index);
+        let output = gone.run(&["leave"]);
+        assert_eq!(output.status.code(), Some(0), "{:?}{}", text(&output), gone.log_text());
+        expect_left(&mut gone);
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    load.stop();
+    cluster.wait_members(SETTLED_MAX);
+    recorder.judge(&cluster.daemons.iter().map(|daemon| daemon.resp).collect::<Vec<_>>());
+    assert!(recorder.answered() > 1_000, "too little was answered: {}", recorder.answered());
 }
 
 /// Its group may have let it go already, or have heard nothing of it: either way it does not come back as a member, also
