@@ -15,17 +15,20 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::admin::Admin;
 use crate::cli::Exit;
 use crate::config::{Config, Format, Origin};
-use crate::http::{self, Shown, StatusMetrics};
+use crate::http::{self, Served, StatusMetrics};
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 
 /// A stop asked for by a signal has to be over within 10 s: so long the node may take of it.
 const STOP_MAX: Duration = Duration::from_millis(8500);
+/// Who follows a leave over HTTP asks several times in this time, and hears how it ended.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
 /// And so long clients may take to read their last answers.
 const GOODBYE_MAX: Duration = Duration::from_millis(1200);
 
@@ -53,10 +56,13 @@ pub struct Peer {
     pub listen: Vec<String>,
     /// Where clients' requests go.
     pub backend: Arc<dyn Backend>,
+    /// Where administrators' wishes go.
+    pub admin: Arc<dyn Admin>,
     /// What it tells about itself.
     pub status: Arc<dyn StatusSource>,
     /// What happens to it. [`Event::Ready`] lets the daemon say so; after [`Event::Stopped`] the store is sealed, and the
-    /// process ends; [`Event::Fatal`] ends it at once. The end of the channel counts as [`Event::Stopped`].
+    /// process ends; after [`Event::Left`] the peer belongs to no network any more, and the process ends after it has said
+    /// so; [`Event::Fatal`] ends it at once. The end of the channel counts as [`Event::Stopped`].
     pub events: mpsc::UnboundedReceiver<Event>,
     /// Asks it to hand over and stop.
     pub stop: Box<dyn FnOnce() + Send>,
@@ -81,7 +87,7 @@ pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
 }
 
 /// Settings that are taken and checked, and change nothing in this version.
-const IDLE: [&str; 5] = ["away", "max-bandwidth", "max-group", "min-group", "nat"];
+const IDLE: [&str; 4] = ["max-bandwidth", "max-group", "min-group", "nat"];
 
 /// Whoever set a limit must not believe that it holds.
 fn warn_of_idle(config: &Config) {
@@ -149,17 +155,37 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
         let shared = Arc::new(Shared { backend, router, status, settings, metrics, started });
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
     }
+    let followed = Arc::new(Notify::new());
     if let Some(listener) = http_listener {
-        let shown = Shown { status: peer.status.clone(), registry: Arc::new(registry) };
+        let served = Served {
+            status: peer.status.clone(),
+            registry: Arc::new(registry),
+            admin: peer.admin.clone(),
+            token: config.admin_token.as_deref().map(Password::new),
+            followed: followed.clone(),
+        };
         endpoints.push(runtime.spawn(async move {
-            if let Err(error) = http::serve(listener, shown, stopped).await {
+            if let Err(error) = http::serve(listener, served, stopped).await {
                 tracing::error!(%error, "the HTTP endpoint ended");
             }
         }));
     }
 
-    let ready_line = ready_line(config.output, &peer, resp_address, http_address);
-    let exit = runtime.block_on(live(peer, signals, &ready_line));
+    let lines = Lines {
+        ready: ready_line(config.output, &peer, resp_address, http_address),
+        left: left_line(config.output, &peer.peer_id),
+    };
+    let exit = runtime.block_on(live(peer, signals, &lines));
+    if exit == End::Left && http_address.is_some() {
+        let _ = runtime.block_on(async {
+            tokio::time::timeout(FAREWELL_MAX, async {
+                followed.notified().await;
+                // That may have been somebody else's question.
+                tokio::time::sleep(FAREWELL_MAX / 4).await;
+            })
+            .await
+        });
+    }
     // The last answers go out before the process ends.
     let _ = stop.send(true);
     runtime.block_on(async {
@@ -171,7 +197,10 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
         .await;
     });
     runtime.shutdown_background();
-    Ok(exit)
+    Ok(match exit {
+        End::Stopped | End::Left => Exit::Done.into(),
+        End::Failed => ExitCode::FAILURE,
+    })
 }
 
 fn bind(runtime: &Runtime, flag: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {
@@ -212,8 +241,39 @@ fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Optio
     }
 }
 
+/// The line that says that this peer has left for good.
+fn left_line(format: Format, peer_id: &str) -> String {
+    match format {
+        Format::Json => format!(r#"{{"event":"left","peer_id":{}}}"#, serde_json::Value::from(peer_id)),
+        Format::Text => format!("left peer={peer_id}"),
+    }
+}
+
+/// What goes to stdout, when it is so.
+struct Lines {
+    ready: String,
+    left: String,
+}
+
+/// Nobody may be reading any more; that changes nothing.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// How a peer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It was asked to.
+    Stopped,
+    /// It has left its network.
+    Left,
+    /// It cannot go on, and has said why.
+    Failed,
+}
+
 /// Follows the peer from its start to its end.
-async fn live(peer: Peer, mut signals: Signals, ready_line: &str) -> ExitCode {
+async fn live(peer: Peer, mut signals: Signals, lines: &Lines) -> End {
     let Peer { mut events, stop, .. } = peer;
     let mut announced = false;
     loop {
@@ -225,13 +285,11 @@ async fn live(peer: Peer, mut signals: Signals, ready_line: &str) -> ExitCode {
             Event::Ready if announced => tracing::info!("serves again"),
             Event::Ready => {
                 announced = true;
-                let mut out = io::stdout().lock();
-                // Nobody may be reading any more; the peer serves all the same.
-                let _ = writeln!(out, "{ready_line}").and_then(|()| out.flush());
+                say(&lines.ready);
             }
             other => {
-                if let Some(exit) = ended(other) {
-                    return exit;
+                if let Some(end) = ended(other, lines) {
+                    return end;
                 }
             }
         }
@@ -240,13 +298,13 @@ async fn live(peer: Peer, mut signals: Signals, ready_line: &str) -> ExitCode {
     stop();
     let finished = async {
         loop {
-            if let Some(exit) = ended(events.recv().await.unwrap_or(Event::Stopped)) {
-                return exit;
+            if let Some(end) = ended(events.recv().await.unwrap_or(Event::Stopped), lines) {
+                return end;
             }
         }
     };
     tokio::select! {
-        exit = finished => exit,
+        end = finished => end,
         number = signals.next() => {
             tracing::warn!("stopping at once");
             // What the endpoints still hold is dropped: nobody waits for it any longer.
@@ -254,21 +312,26 @@ async fn live(peer: Peer, mut signals: Signals, ready_line: &str) -> ExitCode {
         }
         () = tokio::time::sleep(STOP_MAX) => {
             tracing::warn!("handing over took too long; stopping without");
-            Exit::Done.into()
+            End::Stopped
         }
     }
 }
 
-/// Tells an event to the log; whether it is the last one.
-fn ended(event: Event) -> Option<ExitCode> {
+/// Tells an event to the log; how the peer ended, if it is the last one.
+fn ended(event: Event, lines: &Lines) -> Option<End> {
     match event {
         Event::Stopped => {
             tracing::info!("stopped");
-            return Some(Exit::Done.into());
+            return Some(End::Stopped);
+        }
+        Event::Left => {
+            tracing::info!("has left its network for good");
+            say(&lines.left);
+            return Some(End::Left);
         }
         Event::Fatal(why) => {
             tracing::error!("{why}");
-            return Some(ExitCode::FAILURE);
+            return Some(End::Failed);
         }
         Event::Ready => {}
         Event::NotReady => tracing::warn!("does not serve"),

@@ -1,5 +1,6 @@
 //! The real world around a node: network, store, clients, command line.
 
+pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod daemon;

@@ -22,6 +22,33 @@ pub struct Status {
     pub durability: String,
     /// The groups that this peer is a member of.
     pub groups: Vec<GroupStatus>,
+    /// What it waits for, where it is leaving for good.
+    #[serde(default)]
+    pub leaving: Option<LeavingStatus>,
+}
+
+/// How far a peer has come with leaving.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeavingStatus {
+    /// What it waits for: `waiting for others to join` (too few would remain), `handing over primaries`,
+    /// `waiting for the next epoch` (in which it is no member), `waiting until a majority holds everything`; or `left`.
+    pub step: String,
+    /// Also where fewer than three members remain.
+    pub force: bool,
+    /// Members beside it.
+    pub remain: u64,
+    /// Parts of the range that it is primary of.
+    pub primaries: u64,
+}
+
+impl LeavingStatus {
+    /// Its last step.
+    pub const LEFT: &str = "left";
+
+    /// Nothing is left to do: the process ends.
+    pub fn is_over(&self) -> bool {
+        self.step == LeavingStatus::LEFT
+    }
 }
 
 /// One group, as one of its members knows it.

@@ -189,6 +189,7 @@ fn http_pages() {
     peer.run(&["incr", "n"]);
     for name in [
         "scatter_ready 1",
+        "scatter_leaving 0",
         "scatter_uptime_seconds ",
         "scatter_groups 1",
         "scatter_group_messages_dropped_total{group=\"77777777777777777777777777777777\",reason=\"far\"} 2",
@@ -235,6 +236,91 @@ fn http_pages() {
 }
 
 #[test]
+fn leaving_is_asked_for_and_followed() {
+    let mut peer = Peer::start(&[]);
+    // Refused: nothing is done, and the text says what is risked.
+    let refused = peer.run(&["leave"]);
+    ends(&refused, 4, "");
+    assert!(text(&refused.stderr).contains("--force") && text(&refused.stderr).contains("two members"));
+    let refused = peer.run(&["leave", "--output", "json"]);
+    assert_eq!(refused.status.code(), Some(4));
+    let said: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!((&said["exit"], &said["reason"]), (&4.into(), &"few_members".into()));
+    assert!(!text(&peer.run(&["status"]).stdout).contains("leaving"));
+    // Over HTTP.
+    let post = |head: &str, body: &str| {
+        let length = body.len();
+        http(&peer.http, &format!("POST /v1/leave HTTP/1.0\r\n{head}Content-Length: {length}\r\n\r\n{body}"))
+    };
+    for (head, body, code) in [
+        ("", "", 409),
+        ("", "{}", 409),
+        ("", "{\"force\": 1}", 400),
+        ("", "yes", 400),
+        ("", &"x".repeat(1025), 413),
+        ("Origin: http://evil.example\r\n", "{\"force\": true}", 403),
+    ] {
+        let (said, answer) = post(head, body);
+        let error: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert!(said == code && error["error"].is_string(), "{head}{body}: {answer}");
+    }
+    for method in ["GET", "HEAD", "PUT", "DELETE"] {
+        let (code, answer) = http(&peer.http, &format!("{method} /v1/leave HTTP/1.0\r\n\r\n"));
+        assert_eq!(code, 405, "{method}");
+        assert!(answer.to_ascii_lowercase().contains("allow: post"), "{answer}");
+    }
+    assert_eq!(peer.get("/v1/status").0, 200, "it is still there");
+    // Each step once, and the end.
+    let output = peer.run(&["leave", "--force"]);
+    let steps = "handing over primaries: 1 to go\nwaiting until a majority holds everything\nleft peer=12D3KooWAlone\n";
+    ends(&output, 0, steps);
+    assert!(text(&output.stderr).contains("interrupted"));
+    assert_eq!(end(&mut peer.child, Duration::from_secs(5)).0, Some(0));
+    let mut rest = String::new();
+    peer.out.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "{\"event\":\"left\",\"peer_id\":\"12D3KooWAlone\"}\n");
+    ends(&peer.run(&["leave"]), 3, "");
+}
+
+#[test]
+fn leaving_as_json_and_with_a_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "hush\n").unwrap();
+    let file = file.to_str().unwrap();
+    let mut peer = Peer::start(&["--admin-token-file", file]);
+    let without = peer.run(&["leave", "--force"]);
+    ends(&without, 4, "");
+    assert!(text(&without.stderr).contains("--admin-token-file"));
+    let (code, answer) = http(&peer.http, "POST /v1/leave HTTP/1.0\r\n\r\n");
+    assert!(code == 401 && answer.to_ascii_lowercase().contains("www-authenticate: bearer"), "{answer}");
+    let wrong = directory.path().join("wrong");
+    std::fs::write(&wrong, "hash").unwrap();
+    ends(&peer.run(&["leave", "--force", "--admin-token-file", wrong.to_str().unwrap()]), 4, "");
+    ends(&peer.run(&["leave", "--admin-token-file", "/nowhere/token"]), 2, "");
+    let output = peer.run(&["leave", "--force", "--output", "json", "--admin-token-file", file]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["leaving"]["step"], "handing over primaries");
+    assert_eq!(lines.last().unwrap()["event"], "left");
+    assert_eq!(end(&mut peer.child, Duration::from_secs(5)).0, Some(0));
+}
+
+/// Gone is not left: whoever follows must not take one for the other.
+#[test]
+fn who_dies_while_it_leaves_has_not_left() {
+    let mut command = command(&["run", "--new", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let peer = {
+        command.env("STAND_IN_DIES", "1");
+        Peer::with(command, &[])
+    };
+    let output = peer.run(&["leave", "--force"]);
+    ends(&output, 5, "handing over primaries: 1 to go\n");
+    assert!(text(&output.stderr).contains("goes on leaving"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn settings_and_where_they_are_from() {
     let output = command(&["run", "--new", "--print-config", "--output", "json", "--away", "5"])
         .env("SCATTER_CLUSTER", "attic")
@@ -261,7 +347,9 @@ fn for_packagers() {
         assert!(text(&page.stdout).contains(word), "{word}");
     }
     assert!(command(&["--version"]).output().unwrap().status.success());
-    for subcommand in ["run", "demo", "get", "set", "del", "cas", "incr", "append", "status", "completions", "man"] {
+    for subcommand in
+        ["run", "demo", "get", "set", "del", "cas", "incr", "append", "status", "leave", "completions", "man"]
+    {
         assert!(command(&[subcommand, "--help"]).output().unwrap().status.success(), "{subcommand}");
     }
 }

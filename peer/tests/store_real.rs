@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
-use peer::store::{Engine, StoreConfig, StoreError, StoreEvent, StoreThread, move_aside};
+use peer::store::{Engine, StoreConfig, StoreError, StoreEvent, StoreThread, leave_behind, move_aside};
 
 fn config() -> StoreConfig {
     StoreConfig {
@@ -84,6 +84,22 @@ fn a_store_moved_aside_leaves_room_for_a_new_one() {
     assert!(aside.join("table").is_dir());
     assert_eq!(open(&store).1.tail, Tail::Empty);
     assert_eq!(move_aside(&store), Ok(dir.path().join("store.damaged-2")));
+}
+
+#[test]
+fn of_stores_left_behind_the_last_is_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("store");
+    for (key, place) in [("a", "store.left-1"), ("b", "store.left-2")] {
+        let (mut engine, _) = open(&store);
+        assert_eq!(leave_behind(&store), Err(StoreError::InUse));
+        engine.append([vec![put(key, "1")]]).expect("appends");
+        drop(engine);
+        assert_eq!(leave_behind(&store), Ok(dir.path().join(place)));
+    }
+    let mut left: Vec<_> = fs::read_dir(dir.path()).expect("lists").map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["store.left-2"], "and nothing of it stands where the next store will");
 }
 
 fn next(events: &Receiver<StoreEvent>) -> StoreEvent {

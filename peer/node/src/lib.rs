@@ -9,6 +9,7 @@ extern crate alloc;
 mod api;
 mod config;
 mod frames;
+mod leaving;
 mod node;
 mod sessions;
 mod status;
@@ -17,5 +18,6 @@ pub mod wire;
 
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
 pub use config::{Durability, NodeConfig, Restored, Tail, Timing};
+pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
 pub use node::Node;
 pub use status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus};

@@ -22,6 +22,7 @@ use overlay::{GroupId, Key, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::config::{Durability, NodeConfig, Restored, Tail};
+use crate::leaving::LeaveStep;
 use crate::sessions::{SessionContext, Sessions};
 use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, Life};
@@ -46,10 +47,14 @@ pub struct Node {
     pub(crate) join_due: Time,
     /// The store has it that this node is in its group: until then nobody hears of it.
     pub(crate) entered: bool,
-    ready: bool,
+    pub(crate) ready: bool,
     probe_due: Time,
-    stopping: Option<Time>,
-    over: bool,
+    pub(crate) stopping: Option<Time>,
+    /// It leaves for good, and perhaps insists.
+    pub(crate) leaving: Option<bool>,
+    /// What it was last said to wait for.
+    pub(crate) leave_step: Option<LeaveStep>,
+    pub(crate) over: bool,
     wake_at: Time,
     pub(crate) frames_dropped: u64,
     answered: u64,
@@ -81,6 +86,8 @@ impl Node {
             ready: false,
             probe_due: now.time,
             stopping: None,
+            leaving: None,
+            leave_step: None,
             over: false,
             wake_at: Time(0),
             frames_dropped: 0,
@@ -260,7 +267,10 @@ impl Node {
             Input::Stop => {
                 self.stopping.get_or_insert(now.time);
                 let away = self.config.away;
-                self.with_group(|group| group.stop_soon(away));
+                // Who leaves hands over as it is, and need not be waited for.
+                if self.leaving.is_none() {
+                    self.with_group(|group| group.stop_soon(away));
+                }
             }
             Input::Leave { force } => self.leave(force),
         }
@@ -308,6 +318,7 @@ impl Node {
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
             answered: self.answered,
+            leaving: self.leave_status(),
         }
     }
 
@@ -335,6 +346,8 @@ impl Node {
             }
             GroupOutput::Changed => self.on_changed(),
             GroupOutput::Left => self.left(),
+            // A life that is over has nothing more to give; the wish to leave outlives it.
+            GroupOutput::Over(_) if self.leaving.is_some() => self.left(),
             GroupOutput::Over(why) => {
                 self.over = true;
                 self.ready = false;
@@ -345,7 +358,7 @@ impl Node {
         }
     }
 
-    fn with_sessions(&mut self, act: impl FnOnce(&mut Sessions, &mut SessionContext<'_>)) {
+    pub(crate) fn with_sessions(&mut self, act: impl FnOnce(&mut Sessions, &mut SessionContext<'_>)) {
         let before = self.outputs.len();
         let mut ctx =
             SessionContext { now: self.now, group: self.group.as_mut(), outputs: &mut self.outputs, me: self.me };
@@ -440,6 +453,7 @@ impl Node {
             self.probe_due = self.now.time + ASK_AGAIN;
             self.probe();
         }
+        self.tell_leave();
         if let Some(since) = self.stopping {
             let idle = self.group.as_ref().is_none_or(Group::is_idle) && self.sessions.is_empty();
             if idle || self.now.time.since(since) >= HAND_OVER_MAX {
@@ -448,21 +462,6 @@ impl Node {
                 self.event(Event::Stopped);
             }
         }
-    }
-
-    /// Leaves the group, or what there is of one.
-    fn leave(&mut self, force: bool) {
-        match &mut self.group {
-            Some(group) => group.leave(force),
-            None => self.left(),
-        }
-    }
-
-    fn left(&mut self) {
-        self.over = true;
-        self.ready = false;
-        self.with_sessions(Sessions::stop);
-        self.event(Event::Left);
     }
 
     /// Asks itself what a client might ask.

@@ -11,6 +11,8 @@ use group::state::Member;
 use group::time::WallMillis;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, RingId};
 
+use crate::leaving::LeaveStatus;
+
 /// One member or learner of the node's group.
 #[derive(Clone, Debug)]
 pub struct MemberStatus {
@@ -89,6 +91,8 @@ pub struct NodeStatus {
     pub frames_dropped: u64,
     /// Operations answered since the start.
     pub answered: u64,
+    /// How far it has come with leaving for good, if it does.
+    pub leaving: Option<LeaveStatus>,
 }
 
 impl GroupStatus {

@@ -4,6 +4,7 @@ mod client;
 mod data;
 mod exit;
 mod json;
+mod leave;
 mod run;
 mod status;
 pub(crate) mod web;
@@ -50,6 +51,18 @@ enum Command {
     Append(data::AppendArgs),
     /// What a peer knows about itself and its groups
     Status(status::StatusArgs),
+    /// Have a peer leave its network for good, and wait until it has
+    ///
+    /// The others take over what it is primary of, go on without it, and hold everything that it holds before it goes.
+    /// Each step is printed once. When it has left, its daemon ends, and belongs to no network any more: `scatter run`
+    /// there enters again, as a new member, with --join.
+    ///
+    /// A leave cannot be taken back: it goes on where this command is interrupted, and where the daemon is killed it goes on
+    /// with its next start. Where fewer than three members would remain it is refused without --force; the last member
+    /// cannot leave. To stop a peer that is to come back, send it SIGTERM instead (see --away of `scatter run`).
+    #[command(after_help = "Exit codes: 0 it has left; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; \
+        5 it was leaving and is gone without having said that it has left.")]
+    Leave(leave::LeaveArgs),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -126,6 +139,7 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         Command::Incr(args) => data::incr(args),
         Command::Append(args) => data::append(args),
         Command::Status(args) => status::status(&args),
+        Command::Leave(args) => leave::leave(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "scatter", &mut script);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::exit::{Exit, fail};
-use super::{print, web};
+use super::{leave, print, web};
 use crate::config::Format;
 use crate::status::{GroupStatus, Status};
 
@@ -60,6 +60,9 @@ fn describe(status: &Status, ready: bool) -> String {
     let _ = writeln!(text, "version    {}, up {} s", status.version, status.uptime_s);
     let _ = writeln!(text, "durability {}", status.durability);
     let _ = writeln!(text, "ready      {}", if ready { "yes" } else { "no" });
+    if let Some(leaving) = &status.leaving {
+        let _ = writeln!(text, "leaving    {}", leave::describe(leaving));
+    }
     for group in &status.groups {
         describe_group(group, &mut text);
     }

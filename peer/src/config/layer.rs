@@ -104,7 +104,7 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_LEASES")]
     pub leases: Option<Switch>,
 
-    /// How long the group waits for this peer after a clean stop before it is replaced [default: 60]
+    /// How long the group waits for this peer after a clean stop before it is replaced [default: 60; home: 0]
     #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY")]
     pub away: Option<u64>,
 

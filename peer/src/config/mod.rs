@@ -124,3 +124,10 @@ pub struct Config {
     /// Everything above with its origin, in the order of the names.
     pub shown: Vec<Shown>,
 }
+
+impl Config {
+    /// Where the setting of this name is from.
+    pub fn origin(&self, name: &str) -> Option<&Origin> {
+        self.shown.iter().find(|shown| shown.name == name).map(|shown| &shown.origin)
+    }
+}

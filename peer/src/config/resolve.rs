@@ -8,6 +8,9 @@ use group::config::VALUE_BYTES_MAX;
 
 use super::{Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Shown, Switch};
 
+/// Seconds for which a group waits for anybody, at most: a week.
+const AWAY_MAX: u64 = 7 * 86_400;
+
 /// Where settings come from.
 #[derive(Debug, Default)]
 pub struct Sources {
@@ -132,6 +135,12 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
 
     let leases = pick_switch(p, "leases", |l| l.leases, false);
     let away = p.pick("away", |l| l.away, 60, ToString::to_string);
+    if away > AWAY_MAX {
+        return Err(ConfigError(format!(
+            "--away {away} is longer than a week ({AWAY_MAX} seconds): nobody is waited for longer; `scatter leave` \
+             leaves for good"
+        )));
+    }
     let durability = p.pick("durability", |l| l.durability, Durability::Sync, ToString::to_string);
     let cluster = p.pick("cluster", |l| l.cluster.clone(), String::new(), Clone::clone);
     let min_group = p.pick("min-group", |l| l.min_group, 5, ToString::to_string);

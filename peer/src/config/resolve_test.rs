@@ -175,13 +175,14 @@ fn groups_that_flap_are_refused() {
 }
 
 #[test]
-fn what_is_too_little_is_refused() {
+fn what_is_too_little_or_too_much_is_refused() {
     for flags in [
         ["--max-value", "10"],
         ["--max-value", "1GiB"],
         ["--max-disk", "1K"],
         ["--max-memory", "0"],
         ["--max-connections", "1"],
+        ["--away", "604801"],
     ] {
         assert!(error(sources(&flags)).contains(flags[0]));
     }

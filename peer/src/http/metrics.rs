@@ -24,6 +24,8 @@ impl Collector for StatusMetrics {
         let status = self.0.status();
         let ready = i64::from(self.0.readiness().ready);
         gauge(&mut encoder, "ready", "1 if a client operation sent now will be answered", ready)?;
+        let leaving = i64::from(status.leaving.is_some());
+        gauge(&mut encoder, "leaving", "1 if the peer is leaving its network for good", leaving)?;
         gauge(&mut encoder, "uptime_seconds", "Since the process started", whole(status.uptime_s))?;
         gauge(&mut encoder, "groups", "Groups that this peer is a member of", whole(status.groups.len() as u64))?;
         let sum = |of: fn(&GroupStatus) -> u64| status.groups.iter().map(of).fold(0, u64::saturating_add);

@@ -1,7 +1,9 @@
-//! The endpoint for people and monitoring: health, metrics, status.
+//! The endpoint for people and monitoring: health, metrics, status; and what administrators ask for (`leave`).
 //!
-//! Everything here is read-only and open to whoever can connect; by default only this machine can.
+//! Whatever is asked with `GET` changes nothing, and is open to whoever can connect; by default only this machine can.
+//! What changes something is asked with `POST`, and needs the administrators' token where there is one.
 
+mod leave;
 mod listener;
 mod metrics;
 
@@ -10,34 +12,43 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use crate::status::StatusSource;
+use crate::admin::Admin;
+use crate::resp::Password;
+use crate::status::{LeavingStatus, StatusSource};
 use listener::Bounded;
 pub use metrics::StatusMetrics;
 
-/// What the endpoint shows.
+/// What stands behind the endpoint.
 #[derive(Clone)]
-pub struct Shown {
+pub struct Served {
     /// Status and readiness.
     pub status: Arc<dyn StatusSource>,
     /// All metrics.
     pub registry: Arc<Registry>,
+    /// Where administrators' wishes go.
+    pub admin: Arc<dyn Admin>,
+    /// Needed for what changes something. Without one the endpoint must be on loopback.
+    pub token: Option<Password>,
+    /// Somebody has seen in the status that this peer has left.
+    pub followed: Arc<Notify>,
 }
 
 /// Serves until `stop` becomes true.
-pub async fn serve(listener: TcpListener, shown: Shown, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, served: Served, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
     let router = axum::Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
+        .route("/v1/leave", post(leave::leave))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
         .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
-        .with_state(shown);
+        .with_state(served);
     let stopped = async move {
         // An error means that nobody can say it any more.
         let _ = stop.wait_for(|stop| *stop).await;
@@ -51,8 +62,8 @@ async fn health() -> &'static str {
 }
 
 /// A client operation sent now will be answered. With `?verbose`, what that rests on.
-async fn ready(State(shown): State<Shown>, RawQuery(query): RawQuery) -> Response {
-    let readiness = shown.status.readiness();
+async fn ready(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
+    let readiness = served.status.readiness();
     let code = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let verbose = query.is_some_and(|query| query.split('&').any(|part| part.split('=').next() == Some("verbose")));
     let mut text = String::new();
@@ -66,9 +77,9 @@ async fn ready(State(shown): State<Shown>, RawQuery(query): RawQuery) -> Respons
     (code, text).into_response()
 }
 
-async fn metrics(State(shown): State<Shown>) -> Response {
+async fn metrics(State(served): State<Served>) -> Response {
     let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &shown.registry) {
+    match prometheus_client::encoding::text::encode(&mut text, &served.registry) {
         Ok(()) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
@@ -77,9 +88,15 @@ async fn metrics(State(shown): State<Shown>) -> Response {
     }
 }
 
-async fn status(State(shown): State<Shown>) -> Response {
-    match serde_json::to_vec(&shown.status.status()) {
-        Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+async fn status(State(served): State<Served>) -> Response {
+    let status = served.status.status();
+    match serde_json::to_vec(&status) {
+        Ok(body) => {
+            if status.leaving.as_ref().is_some_and(LeavingStatus::is_over) {
+                served.followed.notify_one();
+            }
+            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+        }
         Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "status cannot be written"),
     }
 }

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use group::time::Time;
+use group::time::{Now, Time};
 use node::{Event, Input, Node, Output};
 use tokio::sync::mpsc;
 
 use super::clocks::Clocks;
 use super::mailbox::Mailbox;
 use super::memo::Memo;
-use super::show::Showcase;
+use super::show::{Showcase, leaving_status};
+use crate::admin::LeaveError;
 use crate::net::{Net, NetEvent, Outgoing, Transport};
 use crate::resp::Replies;
+use crate::status::LeavingStatus;
 use crate::store::{StoreEvent, StoreThread};
 
 /// Between two pictures for people to see.
@@ -30,6 +32,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 pub enum End {
     /// It was asked to; the store is sealed.
     Stopped,
+    /// It has left for good, and that is remembered; the store is of no more use.
+    Left,
     /// It cannot go on; the text says why.
     Fatal(String),
     /// This life is over: the peer starts anew with an empty store.
@@ -67,13 +71,21 @@ impl Drive {
         let (mut events, mut requests, mut stored) = (std::mem::take(&mut self.early), Vec::new(), Vec::new());
         let mut wake_at = Time(0);
         let mut pictured = Time(0);
+        let mut stopping = false;
         let mut outgoing: Vec<Outgoing> = Vec::new();
+        if let Some(force) = self.memo.leaving() {
+            tracing::info!("this peer was leaving when it ended, and goes on leaving");
+            self.node.handle(self.clocks.now(), Input::Leave { force });
+        }
         loop {
             self.net.drain(&mut events);
             self.mailbox.take(&mut requests, &mut stored);
+            let leaves = self.mailbox.take_leaves();
             let stop = self.mailbox.take_stop();
+            stopping |= stop;
             let mut now = self.clocks.now();
-            if events.is_empty() && requests.is_empty() && stored.is_empty() && !stop && now.time < wake_at {
+            let idle = events.is_empty() && requests.is_empty() && stored.is_empty() && leaves.is_empty() && !stop;
+            if idle && now.time < wake_at {
                 thread::park_timeout(wake_at.since(now.time).min(SLEEP_MAX));
                 now = self.clocks.now();
                 if now.time >= wake_at {
@@ -85,7 +97,7 @@ impl Drive {
                 if let StoreEvent::Failed(error) = &event
                     && error.is_damage()
                 {
-                    return self.end(End::Reincarnate(error.to_string()));
+                    return self.end(End::Reincarnate(error.to_string()), stopping);
                 }
                 self.node.handle(now, store_input(event));
             }
@@ -94,13 +106,18 @@ impl Drive {
                 if count >= BATCH_MAX {
                     // Pulled more often, the outputs are still batches.
                     if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
-                        return self.end(end);
+                        return self.end(end, stopping);
                     }
                     count = 0;
                 }
             }
             for request in requests.drain(..) {
                 self.node.handle(now, Input::Request(request));
+            }
+            for (force, asker) in leaves {
+                // Who asked may have gone.
+                let _ = asker.send(self.leave(now, force));
+                pictured = Time(0);
             }
             if stop {
                 self.node.handle(now, Input::Stop);
@@ -109,7 +126,7 @@ impl Drive {
                 self.node.handle(now, Input::Tick);
             }
             if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
-                return self.end(end);
+                return self.end(end, stopping);
             }
             if now.time.since(pictured) >= PICTURE_EVERY {
                 pictured = now.time;
@@ -121,7 +138,22 @@ impl Drive {
         }
     }
 
-    fn on_net_event(&mut self, now: group::time::Now, event: NetEvent) -> usize {
+    /// Begins to leave. Remembered before anybody is told: whoever dies in the middle of it must not come back as a member.
+    fn leave(&mut self, now: Now, force: bool) -> Result<LeavingStatus, LeaveError> {
+        if let Some(refusal) = self.node.refuses_leave(force) {
+            return Err(LeaveError::Refused(refusal));
+        }
+        let before = self.memo.leaving();
+        self.memo.set_leaving(Some(force || before == Some(true)));
+        if let Err(why) = self.memo.save() {
+            self.memo.set_leaving(before);
+            return Err(LeaveError::Forgotten(why));
+        }
+        self.node.handle(now, Input::Leave { force });
+        Ok(self.node.status().leaving.map(leaving_status).unwrap_or_default())
+    }
+
+    fn on_net_event(&mut self, now: Now, event: NetEvent) -> usize {
         match event {
             NetEvent::Frames { peer, frames, .. } => {
                 let count = frames.len();
@@ -175,6 +207,7 @@ impl Drive {
     fn on_event(&mut self, event: Event) -> Option<End> {
         let end = match &event {
             Event::Stopped => Some(End::Stopped),
+            Event::Left => Some(End::Left),
             Event::Fatal(why) => Some(End::Fatal(why.clone())),
             Event::Reincarnate(why) => Some(End::Reincarnate(why.clone())),
             Event::InRing(ring) => {
@@ -194,22 +227,46 @@ impl Drive {
         end
     }
 
-    /// The last things: the store is sealed after a stop, and only left alone after anything else.
-    fn end(mut self, end: End) -> End {
+    /// The last things: the store is sealed after a stop, and only left alone after anything else. `stopping`: it was
+    /// asked to stop.
+    fn end(mut self, end: End, stopping: bool) -> End {
         self.mailbox.end();
         self.replies.flush();
+        let (last, wall_s) = (self.node.status(), self.clocks.now().wall.0 / 1000);
         let end = match (end, self.store.take()) {
             (End::Stopped, Some(store)) => match store.seal() {
                 Ok(()) => End::Stopped,
                 Err(error) => End::Fatal(format!("the store could not be sealed: {error}")),
             },
+            // A new life is for the next start: this process was told to end. Without a seal, that start looks again.
+            (End::Reincarnate(why), store) if stopping => {
+                drop(store);
+                tracing::warn!("{why}; this peer stops, as it was asked to");
+                End::Stopped
+            }
             (end, _) => end,
         };
-        if let Err(why) = self.memo.save() {
-            tracing::warn!("{why}");
+        match end {
+            End::Left => self.memo.set_left(),
+            End::Stopped if self.memo.leaving().is_some() => {
+                tracing::warn!("it has not left yet: it goes on leaving with its next start");
+            }
+            _ => {}
         }
+        let saved = self.memo.save();
+        // Not before that is written down: who follows a leave sees its end here.
+        self.showcase.set(last, wall_s);
         self.net.shutdown();
-        end
+        match (end, saved) {
+            (End::Left, Err(why)) => End::Fatal(format!(
+                "this peer has left its network, but cannot write that down ({why}): make room and start it once more"
+            )),
+            (end, Err(why)) => {
+                tracing::warn!("{why}");
+                end
+            }
+            (end, Ok(())) => end,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Starting a peer: identity, store, network, node; and starting it anew after its life ended.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use super::drive::{Drive, End};
 use super::mailbox::Mailbox;
 use super::memo::Memo;
 use super::show::Showcase;
-use crate::config::{Config, Durability, Entry};
+use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{NO_NETWORK, Peer, Seat};
 use crate::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetworkKey, Transport};
-use crate::store::{Engine, StoreConfig, StoreThread, move_aside};
+use crate::store::{Engine, StoreConfig, StoreThread, leave_behind, move_aside};
 
 /// How long the network may take to say where it listens.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
@@ -32,8 +32,10 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         .map_err(|error| format!("cannot make the data directory {}: {error}", config.data_dir.display()))?;
     let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| error.to_string())?;
     let mut memo = Memo::load(&config.data_dir)?;
-    if memo.ring().is_none() && config.entry == Entry::Known {
-        return Err(NO_NETWORK.into());
+    may_enter(config, &memo)?;
+    if memo.left().is_some() && store_dir(config).exists() {
+        // Its process died between two steps of leaving.
+        leave_behind(store_dir(config)).map_err(|error| error.to_string())?;
     }
     let mailbox = Arc::new(Mailbox::default());
     mailbox.adopt();
@@ -58,6 +60,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         cluster: config.cluster.clone(),
         memory_bytes_max: usize::try_from(config.max_memory).unwrap_or(usize::MAX),
         value_bytes_max: config.max_value,
+        away: config.away,
         ..NodeConfig::new(identity.peer(), incarnation)
     };
     let node = Node::new(node_config, draw(), clocks.now(), restored);
@@ -86,8 +89,37 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         .map_err(|error| format!("cannot start the loop: {error}"))?;
     let listen = listen.into_iter().map(|address| format!("{address}/p2p/{peer_id}")).collect();
     let stopper = mailbox.clone();
-    Ok(Peer { peer_id, listen, backend: mailbox, status: showcase, events, stop: Box::new(move || stopper.stop()) })
+    Ok(Peer {
+        peer_id,
+        listen,
+        backend: mailbox.clone(),
+        admin: mailbox,
+        status: showcase,
+        events,
+        stop: Box::new(move || stopper.stop()),
+    })
 }
+
+/// Whether there is a network to belong to, or a wish for one: nobody founds a second one by accident (PITFALLS 41).
+fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
+    if memo.ring().is_some() {
+        return Ok(());
+    }
+    match (&config.entry, memo.left()) {
+        (Entry::Known, None) => Err(NO_NETWORK.into()),
+        (Entry::Known, Some(ring)) => Err(format!("this peer has left its network (the ring {ring}): {AGAIN}")),
+        // Written where this peer founded its network, perhaps, and read at every start since.
+        (Entry::New, Some(ring)) if config.origin("new") != Some(&Origin::Flag) => Err(format!(
+            "this peer has left its network (the ring {ring}), and starts another only where --new is said on the command \
+             line, not in the environment or a file: {AGAIN}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a peer can do that has left.
+const AGAIN: &str = "say --join MULTIADDR to enter it or another as a new member, --new to start one that is empty, or \
+                     --profile home to look for one on the local network";
 
 fn store_dir(config: &Config) -> PathBuf {
     config.data_dir.join("store")
@@ -173,11 +205,30 @@ fn wait_for_addresses(net: &mut Net) -> Result<(Vec<NetEvent>, Vec<String>), Str
 fn finish(end: End, store_dir: PathBuf, events: &mpsc::UnboundedSender<Event>) {
     let event = match end {
         End::Stopped => Event::Stopped,
+        End::Left => {
+            retire(&store_dir);
+            Event::Left
+        }
         End::Fatal(why) => Event::Fatal(why),
         End::Reincarnate(why) => Event::Fatal(reincarnate(&why, store_dir)),
     };
     // The daemon waits for nothing else; if it has ended, so has everything.
     let _ = events.send(event);
+}
+
+/// Moves the store of a peer that has left out of the way. It is not removed: where few members remain it may come to be
+/// the last copy of something, and only a person can say that it is of no use any more.
+fn retire(store_dir: &Path) {
+    if !store_dir.exists() {
+        return;
+    }
+    match leave_behind(store_dir) {
+        Ok(place) => {
+            tracing::info!("others hold the data; this peer's copy is in {} and can be removed", place.display())
+        }
+        // The next start does it before anything else.
+        Err(error) => tracing::warn!("this peer's copy of the data stays in {}: {error}", store_dir.display()),
+    }
 }
 
 /// Moves the store aside and starts this process anew, under the same id and with the same settings. Returns only where

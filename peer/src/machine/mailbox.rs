@@ -6,9 +6,15 @@ use std::thread::Thread;
 
 use group::op::Refusal;
 use node::Request;
+use tokio::sync::oneshot;
 
+use crate::admin::{Admin, LeaveError};
 use crate::resp::{Backend, Rejected};
+use crate::status::LeavingStatus;
 use crate::store::StoreEvent;
+
+/// Somebody wants this peer to leave, and perhaps insists; answered once that has begun.
+pub type Leave = (bool, oneshot::Sender<Result<LeavingStatus, LeaveError>>);
 
 /// Requests that wait at most; more are refused, and clients try again.
 const REQUESTS_MAX: usize = 1 << 16;
@@ -18,6 +24,8 @@ const REQUESTS_MAX: usize = 1 << 16;
 pub struct Mailbox {
     requests: Mutex<Vec<Request>>,
     store: Mutex<Vec<StoreEvent>>,
+    /// As many at most as the HTTP endpoint has connections.
+    leaves: Mutex<Vec<Leave>>,
     stop: AtomicBool,
     ended: AtomicBool,
     /// Who is woken. Before there is a loop, the thread that prepares it.
@@ -58,6 +66,13 @@ impl Mailbox {
     /// Nobody empties it any more.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
+        // Who waits is told by the sender's end.
+        lock(&self.leaves).clear();
+    }
+
+    /// Who wants this peer to leave.
+    pub fn take_leaves(&self) -> Vec<Leave> {
+        std::mem::take(&mut *lock(&self.leaves))
     }
 
     /// Takes what waits.
@@ -83,6 +98,20 @@ impl Backend for Mailbox {
             self.wake();
         }
         Ok(())
+    }
+}
+
+impl Admin for Mailbox {
+    fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>> {
+        let (sender, answer) = oneshot::channel();
+        let mut leaves = lock(&self.leaves);
+        // Looked at under the lock: what is put in before the end is dropped by it.
+        if !self.ended.load(Ordering::Acquire) {
+            leaves.push((force, sender));
+            drop(leaves);
+            self.wake();
+        }
+        answer
     }
 }
 

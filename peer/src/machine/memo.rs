@@ -1,7 +1,9 @@
-//! What a peer remembers beside its store: which ring it belongs to, its last incarnation, and whom it knew there.
+//! What a peer remembers beside its store: which ring it belongs to, its last incarnation, and whom it knew there; and
+//! whether it is leaving, or has left.
 //!
 //! Kept apart from the store, so that a peer whose store is lost, or that never had one, still enters its own network
-//! again and never founds a second one (PITFALLS 41), and never uses an incarnation twice.
+//! again and never founds a second one (PITFALLS 41), and never uses an incarnation twice. One that was leaving when its
+//! process died goes on leaving; one that has left enters nothing by itself.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,6 +21,12 @@ struct Content {
     ring: Option<String>,
     incarnation: u64,
     peers: BTreeMap<String, Vec<String>>,
+    /// It leaves the ring, and perhaps insists. What is not so is not written: so the checksums of older files hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leaving: Option<bool>,
+    /// The ring that it has left, while it belongs to no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<String>,
 }
 
 /// What stands in the file: a changed digit would still be a ring, or an incarnation that was used before.
@@ -29,11 +37,11 @@ struct Sealed<C> {
     crc32: u32,
 }
 
-impl Content {
-    fn ring(&self) -> Option<RingId> {
-        u128::from_str_radix(self.ring.as_deref()?, 16).ok().map(RingId)
-    }
+fn ring(text: &str) -> Option<RingId> {
+    u128::from_str_radix(text, 16).ok().map(RingId)
+}
 
+impl Content {
     fn crc32(&self) -> u32 {
         // Maps are in order: equal contents have equal bytes.
         crc32fast::hash(&serde_json::to_vec(self).expect("texts and numbers can always be written"))
@@ -78,7 +86,7 @@ impl Memo {
     }
 
     fn of(path: PathBuf, content: Content) -> Result<Memo, String> {
-        if content.ring.is_some() && content.ring().is_none() {
+        if [&content.ring, &content.left].into_iter().flatten().any(|text| ring(text).is_none()) {
             return Err(broken(&path, &"it names no ring"));
         }
         Ok(Memo { path, content, changed: false })
@@ -86,7 +94,7 @@ impl Memo {
 
     /// The ring that this peer belongs to.
     pub fn ring(&self) -> Option<RingId> {
-        self.content.ring()
+        self.content.ring.as_deref().and_then(ring)
     }
 
     /// It belongs to this ring from now on.
@@ -94,8 +102,33 @@ impl Memo {
         let text = ring.to_string();
         if self.content.ring.as_ref() != Some(&text) {
             self.content.ring = Some(text);
+            self.content.left = None;
             self.changed = true;
         }
+    }
+
+    /// Whether it leaves its ring, and perhaps insists.
+    pub fn leaving(&self) -> Option<bool> {
+        self.content.leaving
+    }
+
+    /// It wants to leave its ring, or does not any more.
+    pub fn set_leaving(&mut self, leaving: Option<bool>) {
+        self.changed |= self.content.leaving != leaving;
+        self.content.leaving = leaving;
+    }
+
+    /// The ring that it has left, while it belongs to no other.
+    pub fn left(&self) -> Option<RingId> {
+        self.content.left.as_deref().and_then(ring)
+    }
+
+    /// It has left its ring: it belongs to none from now on, and knows nobody there.
+    pub fn set_left(&mut self) {
+        self.content.left = self.content.ring.take();
+        self.content.leaving = None;
+        self.content.peers.clear();
+        self.changed = true;
     }
 
     /// An incarnation that this peer has never had; remembered before it is used.
@@ -198,8 +231,40 @@ mod tests {
         assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
         // A wall clock that was set back does not bring an old life back.
         assert!(again.fresh_incarnation(10).unwrap() > first);
+        assert_eq!((again.leaving(), again.left()), (None, None));
         again.content.incarnation = u64::MAX;
         assert!(again.fresh_incarnation(10).is_err(), "there is no later one");
+    }
+
+    #[test]
+    fn a_leave_is_remembered_until_it_is_in_a_ring_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut memo = Memo::load(dir.path()).unwrap();
+        memo.set_ring(RingId(7));
+        memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
+        let first = memo.fresh_incarnation(1000).unwrap();
+        memo.set_leaving(Some(true));
+        memo.save().unwrap();
+        let mut leaving = Memo::load(dir.path()).unwrap();
+        assert_eq!((leaving.ring(), leaving.leaving(), leaving.left()), (Some(RingId(7)), Some(true), None));
+        leaving.set_left();
+        leaving.save().unwrap();
+        let mut left = Memo::load(dir.path()).unwrap();
+        assert_eq!((left.ring(), left.leaving(), left.left()), (None, None, Some(RingId(7))));
+        assert_eq!(left.peers().count(), 0, "it dials nobody there any more");
+        assert!(left.fresh_incarnation(10).unwrap() > first, "a life that has left is not lived again");
+        left.set_ring(RingId(7));
+        left.save().unwrap();
+        let again = Memo::load(dir.path()).unwrap();
+        assert_eq!((again.ring(), again.left()), (Some(RingId(7)), None));
+    }
+
+    /// Its checksum is that of a peer that knew nothing of leaving.
+    #[test]
+    fn an_older_file_can_be_read() {
+        let content = Content { ring: Some(RingId(7).to_string()), incarnation: 5, ..Content::default() };
+        let written = String::from_utf8(serde_json::to_vec(&content).unwrap()).unwrap();
+        assert_eq!(written, format!(r#"{{"ring":"{}","incarnation":5,"peers":{{}}}}"#, RingId(7)));
     }
 
     #[test]
@@ -208,6 +273,8 @@ mod tests {
         let mut memo = Memo::load(dir.path()).unwrap();
         memo.set_ring(RingId(0x1234_5678));
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
+        memo.set_leaving(Some(false));
+        memo.content.left = Some(RingId(0x9abc).to_string());
         memo.fresh_incarnation(1000).unwrap();
         let path = dir.path().join("peer.json");
         let whole = fs::read(&path).unwrap();

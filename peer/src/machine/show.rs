@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use group::nonsense::Nonsense;
-use node::{GroupStatus as NodeGroup, NodeStatus};
+use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus};
 use overlay::KeyRange;
 
 use crate::net::peer_id_of;
-use crate::status::{Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource};
+use crate::status::{
+    Check, GroupStatus, LeavingStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource,
+};
 
 /// The last picture of a node, and what does not change.
 pub struct Showcase {
@@ -62,6 +64,7 @@ impl StatusSource for Showcase {
             uptime_s: self.started.elapsed().as_secs(),
             durability: self.durability.clone(),
             groups: groups.into_iter().collect(),
+            leaving: picture.as_ref().and_then(|picture| picture.node.leaving).map(leaving_status),
         }
     }
 
@@ -102,6 +105,16 @@ impl StatusSource for Showcase {
 
 fn name(peer: &overlay::PeerKey) -> String {
     peer_id_of(peer).to_string()
+}
+
+/// As it is told outside.
+pub fn leaving_status(leaving: LeaveStatus) -> LeavingStatus {
+    LeavingStatus {
+        step: leaving.step.to_string(),
+        force: leaving.force,
+        remain: leaving.remain as u64,
+        primaries: leaving.primaries as u64,
+    }
 }
 
 fn range_status(range: KeyRange) -> RangeStatus {

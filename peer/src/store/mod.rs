@@ -39,7 +39,7 @@ mod table;
 mod table_sled;
 mod thread;
 
-pub use aside::move_aside;
+pub use aside::{leave_behind, move_aside};
 pub use config::StoreConfig;
 pub use disk::{Disk, DiskFile, DiskLock, RealDisk, Space};
 pub use engine::{Engine, Staged};

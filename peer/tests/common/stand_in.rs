@@ -4,14 +4,66 @@
 mod memory;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use node::Event;
+use node::{Event, LeaveRefusal};
+use peer::admin::{Admin, LeaveError};
 use peer::config::{Config, Entry};
 use peer::daemon::{Peer, Seat};
+use peer::status::{LeavingStatus, Readiness, Status, StatusSource};
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 fn main() -> ExitCode {
     peer::cli::main(launch)
+}
+
+/// Leaves in steps, as slowly as a person looks; alone it would be refused, but for what is forced.
+struct Leaver {
+    events: UnboundedSender<Event>,
+    leaving: Arc<Mutex<Option<LeavingStatus>>>,
+}
+
+impl Admin for Leaver {
+    fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>> {
+        let (sender, answer) = oneshot::channel();
+        if !force {
+            let refusal = LeaveError::Refused(LeaveRefusal::Few { remain: 2 });
+            sender.send(Err(refusal)).expect("it is waited for");
+            return answer;
+        }
+        let (events, leaving) = (self.events.clone(), self.leaving.clone());
+        let step = |step: &str| LeavingStatus { step: step.into(), force, remain: 2, primaries: 1 };
+        let first = step("handing over primaries");
+        *leaving.lock().unwrap() = Some(first.clone());
+        let rest = [step("waiting until a majority holds everything"), step(LeavingStatus::LEFT)];
+        sender.send(Ok(first)).expect("it is waited for");
+        // As a test of what becomes of who follows.
+        let dies = std::env::var_os("STAND_IN_DIES").is_some();
+        std::thread::spawn(move || {
+            for step in rest {
+                std::thread::sleep(Duration::from_millis(500));
+                if dies {
+                    std::process::abort();
+                }
+                *leaving.lock().unwrap() = Some(step);
+            }
+            events.send(Event::Left).expect("the daemon listens");
+        });
+        answer
+    }
+}
+
+struct Leaving(Arc<Mutex<Option<LeavingStatus>>>);
+
+impl StatusSource for Leaving {
+    fn status(&self) -> Status {
+        Status { leaving: self.0.lock().unwrap().clone(), ..memory::Alone.status() }
+    }
+
+    fn readiness(&self) -> Readiness {
+        memory::Alone.readiness()
+    }
 }
 
 fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
@@ -23,11 +75,13 @@ fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let stuck = std::env::var_os("STAND_IN_STUCK").is_some();
     events.send(Event::Note("a stand-in".into())).map_err(|error| error.to_string())?;
     events.send(Event::Ready).map_err(|error| error.to_string())?;
+    let leaving = Arc::new(Mutex::new(None));
     Ok(Peer {
+        admin: Arc::new(Leaver { events: events.clone(), leaving: leaving.clone() }),
         peer_id: "12D3KooWAlone".into(),
         listen: config.listen.iter().map(|listen| format!("{listen}/p2p/12D3KooWAlone")).collect(),
         backend: memory::start(&seat.router, memory::Manner::Prompt),
-        status: Arc::new(memory::Alone),
+        status: Arc::new(Leaving(leaving)),
         events: received,
         stop: Box::new(move || {
             if stuck {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -83,6 +83,17 @@ pub fn program() -> &'static Path {
     })
 }
 
+/// The daemon's program, without settings that are meant for a peer of the person's own.
+fn scatter() -> Command {
+    let mut command = Command::new(program());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SCATTER_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// A port that is free now; nothing else on this machine is likely to take it at once.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
@@ -118,13 +129,7 @@ impl Daemon {
         std::fs::create_dir_all(&self.directory).expect("a place for data");
         self.starts += 1;
         let log = File::create(self.log()).expect("a place for the log");
-        let mut command = Command::new(program());
-        for (name, _) in std::env::vars_os() {
-            // Settings meant for a peer of the person's own.
-            if name.to_string_lossy().starts_with("SCATTER_") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = scatter();
         command
             .arg("run")
             .arg("--data-dir")
@@ -173,6 +178,25 @@ impl Daemon {
         assert!(!ready.listen.is_empty(), "{} listens nowhere", self.name);
         self.peer_id = Some(ready.peer_id);
         Ok(())
+    }
+
+    /// The next line that it prints, if one comes within this time.
+    pub fn next_line(&self, at_most: Duration) -> Option<String> {
+        let (_, lines) = self.running.as_ref()?;
+        lines.recv_timeout(at_most).ok()
+    }
+
+    /// A client command against it.
+    pub fn client(&self, arguments: &[&str]) -> Command {
+        let (resp, http) = (self.resp.to_string(), self.http.to_string());
+        let mut command = scatter();
+        command.args(arguments).env("SCATTER_ADDR", resp).env("SCATTER_HTTP", http).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a client command against it, until that ends.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.client(arguments).output().expect("the program can be started")
     }
 
     /// Sends it a signal, if it runs. One that was killed is gone when this returns.
@@ -225,9 +249,14 @@ impl Daemon {
 
     /// What it says at an address of its HTTP endpoint, if it says anything within some seconds.
     pub fn ask_http(&self, path: &str) -> Option<serde_json::Value> {
+        self.http(&format!("GET {path}"))
+    }
+
+    /// What it says to a request without a body, of this method and path.
+    pub fn http(&self, request: &str) -> Option<serde_json::Value> {
         let mut stream = TcpStream::connect_timeout(&self.http, HTTP_MAX).ok()?;
         stream.set_read_timeout(Some(HTTP_MAX)).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http).ok()?;
+        write!(stream, "{request} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (_, body) = answer.split_once("\r\n\r\n")?;

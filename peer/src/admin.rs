@@ -1,0 +1,84 @@
+//! What administrators ask of a running peer.
+
+use node::LeaveRefusal;
+use tokio::sync::oneshot;
+
+use crate::status::LeavingStatus;
+
+/// Where administrators' wishes go.
+pub trait Admin: Send + Sync + 'static {
+    /// Begins to leave the network for good; `force`: also where fewer than three members remain. The answer comes once
+    /// the wish is remembered, so that not even the death of the process undoes it; a peer that has ended drops it.
+    ///
+    /// Must not block.
+    fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>>;
+}
+
+/// Why a leave was not begun. The text is for the person who asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaveError {
+    /// It would come to nothing, or to harm.
+    #[error("{}", explain(*.0))]
+    Refused(LeaveRefusal),
+    /// It cannot be remembered, so it was not begun.
+    #[error("this peer cannot remember that it is to leave, and stays: {0}")]
+    Forgotten(String),
+}
+
+impl LeaveError {
+    /// A word for scripts.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            LeaveError::Refused(LeaveRefusal::Stopping) => "stopping",
+            LeaveError::Refused(LeaveRefusal::Outside) => "no_network",
+            LeaveError::Refused(LeaveRefusal::NotMember) => "not_member",
+            LeaveError::Refused(LeaveRefusal::Last) => "last_member",
+            LeaveError::Refused(LeaveRefusal::Unheard { .. }) => "members_silent",
+            LeaveError::Refused(LeaveRefusal::Few { .. }) => "few_members",
+            LeaveError::Forgotten(_) => "not_remembered",
+        }
+    }
+}
+
+fn explain(refusal: LeaveRefusal) -> String {
+    match refusal {
+        LeaveRefusal::Stopping => "this peer is stopping".into(),
+        LeaveRefusal::Outside => {
+            "this peer is in no network yet, so there is nothing to leave: stop it instead (SIGTERM)".into()
+        }
+        LeaveRefusal::NotMember => {
+            "this peer is not a member yet, or is being replaced: ask again in a moment, or stop it (SIGTERM)".into()
+        }
+        LeaveRefusal::Last => "this peer is the last member of its network: were it to leave, all data would be gone. \
+                               To only stop it, and keep the data, send it SIGTERM"
+            .into(),
+        LeaveRefusal::Unheard { remain, heard } => format!(
+            "of the {remain} members that would remain only {heard} {} heard of: they could not go on without this one. \
+             Start the others again, or wait until the silent are put out",
+            if heard == 1 { "is" } else { "are" },
+        ),
+        LeaveRefusal::Few { remain } => {
+            let risk = match remain {
+                1 => {
+                    "only one member would remain: it alone would have the data, and its end would be that of the data"
+                }
+                _ => "only two members would remain: neither of them could be down without all operations failing",
+            };
+            format!("{risk}. Let another peer join first, or insist with --force (over HTTP: {{\"force\": true}})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_is_risked_and_what_to_do() {
+        let said = |refusal| LeaveError::Refused(refusal).to_string();
+        assert!(said(LeaveRefusal::Few { remain: 2 }).contains("--force"));
+        assert!(said(LeaveRefusal::Few { remain: 1 }).contains("one member would remain"));
+        assert!(said(LeaveRefusal::Last).contains("SIGTERM"));
+        assert!(said(LeaveRefusal::Unheard { remain: 3, heard: 1 }).contains("only 1 is heard of"));
+    }
+}

@@ -1,0 +1,203 @@
+//! `scatter leave`: asks a peer to leave its network for good, and follows it until it has.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::exit::{Exit, fail};
+use super::web::NoAnswer;
+use super::{print, web};
+use crate::config::Format;
+use crate::status::{LeavingStatus, Status};
+
+/// Between two looks at how far it has come. A peer that has left says so for longer than this.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A peer that was seen leaving, and is silent or says nothing of it for so long, is not waited for: its process died,
+/// perhaps, and is started again by something in this time.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Arguments of `scatter leave`.
+#[derive(Debug, Args)]
+pub struct LeaveArgs {
+    /// Also where fewer than three members remain. With two, either one that is down stops all operations; with one, its
+    /// disk is the only one that has the data
+    #[arg(long)]
+    force: bool,
+    /// The HTTP address of the peer that is to leave
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", default_value = "127.0.0.1:6480")]
+    http: String,
+    /// A file with the token of administrators, where the peer has one
+    #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
+    admin_token_file: Option<PathBuf>,
+    /// How to print the steps
+    #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
+    output: Format,
+}
+
+/// What there is to say about how it ended.
+struct Ending {
+    exit: Exit,
+    why: String,
+    /// What the peer said beside it.
+    reason: Option<Value>,
+}
+
+impl Ending {
+    fn new(exit: Exit, why: impl Into<String>) -> Ending {
+        Ending { exit, why: why.into(), reason: None }
+    }
+}
+
+/// `scatter leave`
+pub fn leave(args: &LeaveArgs) -> ExitCode {
+    match begin(args).and_then(|(peer_id, first)| follow(args, &peer_id, first)) {
+        Ok(()) => Exit::Done.into(),
+        Err(Ending { exit, why, reason }) => match args.output {
+            Format::Text => fail(exit, &why),
+            Format::Json => {
+                let mut line = json!({ "error": why, "exit": exit as u8 });
+                if let Some(reason) = reason {
+                    line["reason"] = reason;
+                }
+                print(format!("{line}\n").as_bytes());
+                exit.into()
+            }
+        },
+    }
+}
+
+/// Asks for it: who it is that leaves, and its first step.
+fn begin(args: &LeaveArgs) -> Result<(String, LeavingStatus), Ending> {
+    let http = &args.http;
+    let token =
+        match &args.admin_token_file {
+            None => None,
+            Some(path) => Some(std::fs::read(path).map_err(|error| {
+                Ending::new(Exit::Usage, format!("cannot read the token {}: {error}", path.display()))
+            })?),
+        };
+    let body = json!({ "force": args.force }).to_string();
+    let answer = web::post(http, "/v1/leave", token.as_deref().map(<[u8]>::trim_ascii), body.as_bytes());
+    let answer = answer.map_err(|why| match why {
+        NoAnswer::Unreachable(error) => {
+            Ending::new(Exit::Unreachable, format!("cannot reach a peer at {http}: {error}"))
+        }
+        NoAnswer::Lost(error) => Ending::new(
+            Exit::Unknown,
+            format!("{http} did not answer ({error}): it may be leaving. `scatter status` tells"),
+        ),
+    })?;
+    let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    match (answer.code, said["peer_id"].as_str(), serde_json::from_value(said["leaving"].clone())) {
+        (202, Some(peer_id), Ok(leaving)) => Ok((peer_id.to_owned(), leaving)),
+        (202, ..) => Err(Ending::new(Exit::Refused, format!("{http} is no peer that this program knows"))),
+        (code, ..) => {
+            let mut why = match said["error"].as_str() {
+                Some(error) => error.to_owned(),
+                None => format!("{http} answered {code}"),
+            };
+            if code == 401 {
+                why.push_str(" (here: --admin-token-file FILE)");
+            }
+            Err(Ending { exit: Exit::Refused, why, reason: said.get("reason").cloned() })
+        }
+    }
+}
+
+/// Looks on until it has left, and says each step once.
+fn follow(args: &LeaveArgs, peer_id: &str, first: LeavingStatus) -> Result<(), Ending> {
+    if args.output == Format::Text {
+        eprintln!("scatter: {peer_id} is leaving; it goes on with that also where this command is interrupted");
+    }
+    let (mut told, mut leaving, mut seen) = (Vec::new(), first, Instant::now());
+    loop {
+        if !told.contains(&leaving.step) {
+            tell(args.output, peer_id, &leaving);
+            told.push(leaving.step.clone());
+        }
+        if leaving.is_over() {
+            return Ok(());
+        }
+        let trouble = loop {
+            std::thread::sleep(LOOK_EVERY);
+            let trouble = match look(&args.http, peer_id) {
+                Ok(next) => {
+                    leaving = next;
+                    break None;
+                }
+                Err(trouble) => trouble,
+            };
+            if seen.elapsed() >= SILENCE_MAX {
+                break Some(trouble);
+            }
+        };
+        if let Some(trouble) = trouble {
+            let why = format!(
+                "{trouble}. It was last seen {}, and has not said that it has left: its process may have died. Start it \
+                 again (scatter run): it goes on leaving, or says that it has left",
+                leaving.step,
+            );
+            return Err(Ending::new(Exit::Unknown, why));
+        }
+        seen = Instant::now();
+    }
+}
+
+/// How far it has come, or why that cannot be told.
+fn look(http: &str, peer_id: &str) -> Result<LeavingStatus, String> {
+    let (code, body) = web::get(http, "/v1/status").map_err(|error| format!("the peer at {http} is gone ({error})"))?;
+    if code != 200 {
+        return Err(format!("{http} answered {code}"));
+    }
+    match serde_json::from_slice::<Status>(&body) {
+        Ok(Status { leaving: Some(leaving), peer_id: who, .. }) if who == peer_id => Ok(leaving),
+        Ok(Status { peer_id: who, .. }) if who != peer_id => Err(format!("at {http} is another peer now, {who}")),
+        Ok(_) => Err(format!("the peer at {http} says nothing of leaving any more")),
+        Err(error) => Err(format!("{http} is no peer that this program knows: {error}")),
+    }
+}
+
+fn tell(output: Format, peer_id: &str, leaving: &LeavingStatus) {
+    let line = match output {
+        Format::Text if leaving.is_over() => format!("left peer={peer_id}\n"),
+        Format::Text => format!("{}\n", describe(leaving)),
+        Format::Json => {
+            let event = if leaving.is_over() { "left" } else { "leaving" };
+            let mut line = json!({ "event": event, "peer_id": peer_id });
+            if !leaving.is_over() {
+                line["leaving"] = json!(leaving);
+            }
+            format!("{line}\n")
+        }
+    };
+    print(line.as_bytes());
+}
+
+/// A step for a person, with what it is about.
+pub fn describe(leaving: &LeavingStatus) -> String {
+    let LeavingStatus { step, remain, primaries, force } = leaving;
+    match step.as_str() {
+        "waiting for others to join" if !force => {
+            format!("{step}: {remain} would remain, and that is too few without --force")
+        }
+        "waiting for others to join" => format!("{step}: it is the last member"),
+        "handing over primaries" => format!("{step}: {primaries} to go"),
+        _ => step.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_say_what_they_are_about() {
+        let step = |step: &str, force| describe(&LeavingStatus { step: step.into(), force, remain: 2, primaries: 3 });
+        assert!(step("waiting for others to join", false).contains("2 would remain"));
+        assert_eq!(step("handing over primaries", false), "handing over primaries: 3 to go");
+        assert_eq!(step("waiting for the next epoch", true), "waiting for the next epoch");
+    }
+}
