@@ -159,11 +159,19 @@ impl Group {
             }
         }
         members.sort_by_key(|member| member.node);
-        if members == self.state.members || self.state.refuses_next(&members).is_some() {
+        if members == self.state.members || self.state.refuses_next(&members).is_some() || !self.can_go_on(&members) {
             return None;
         }
         self.duties.doors.removals.extend(core::iter::repeat_n(self.now.time, put_out));
         Some(Entry::Next(members))
+    }
+
+    /// Are enough of them alive to choose anything? Who leaves a group of which others are silent must wait for them, or
+    /// until they are put out.
+    fn can_go_on(&self, members: &[Member]) -> bool {
+        let timing = &self.config.timing;
+        let lives = |node: NodeId| node == self.me || !self.pulse.suspects(node, timing, self.now.time);
+        members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
     }
 
     /// Learners that hold everything, and live.

@@ -8,7 +8,7 @@ use testnet::sim::Scenario;
 use testnet::sim::harness::{expect_well, is_found};
 
 /// What clients, replicas or checks of agreement show.
-const ANY: [&str; 12] = [
+const ANY: [&str; 13] = [
     "I1 one value",
     "I2 one configuration",
     "I4 linearizable",
@@ -18,6 +18,7 @@ const ANY: [&str; 12] = [
     "I8 settled",
     "I12 only up",
     "I14 deleted stays deleted",
+    "I15 bounded",
     "I16 live",
     "one answer to each request",
     "panic",
@@ -26,7 +27,13 @@ const ANY: [&str; 12] = [
 /// PITFALLS 14.
 #[test]
 fn purge_early() {
-    is_found(Defect::PurgeEarly, &ANY, 200, Scenario::churn);
+    is_found(Defect::PurgeEarly, &ANY, 200, |seed| {
+        let mut scenario = Scenario::churn(seed);
+        scenario.timing.horizon = Duration::from_millis(100);
+        scenario.timing.purge_every = Duration::from_millis(50);
+        scenario.load.once = 0;
+        scenario
+    });
 }
 
 /// PITFALLS 20.

@@ -224,11 +224,13 @@ impl Acceptor {
                 }
             }
         }
-        self.committees.entry(ballot).or_insert_with(|| {
+        if !self.committees.contains_key(&ballot) {
             let committee = Committee::new(ballot, range);
             committee.persist_head(ctx.out);
-            committee
-        });
+            self.committees.insert(ballot, committee);
+            // Takeovers that come to nothing leave some behind.
+            self.drop_closed(ctx);
+        }
     }
 
     /// Unsettled writes that the newest base at their key does not settle; or `every` one.
