@@ -163,6 +163,11 @@ impl Group {
         self.vouching.is_some()
     }
 
+    /// How many tombstones it let go of since its start.
+    pub fn purged(&self) -> u64 {
+        self.purging.dropped
+    }
+
     /// How many wait to be let in; only the leader knows.
     pub fn waiting_to_join(&self) -> usize {
         self.duties.doors.joiners()

@@ -67,6 +67,18 @@ pub struct GroupStatus {
     /// A quorum of this epoch's members holds everything: any minority of them may be lost.
     #[serde(default)]
     pub established: bool,
+    /// Of so many parts of the range this peer holds everything; of all of them where that is the number of `primaries`.
+    #[serde(default)]
+    pub complete: u64,
+    /// What this peer is copying from others, because it is new or was away.
+    #[serde(default)]
+    pub transfers: Vec<TransferStatus>,
+    /// Newcomers that wait to be let in, where this peer leads.
+    #[serde(default)]
+    pub waiting_to_join: u64,
+    /// Deleted keys that this peer has forgotten altogether since it started.
+    #[serde(default)]
+    pub purged: u64,
     /// Who leads it, where that is known.
     pub leader: Option<String>,
     /// Who is primary for which part of the range.
@@ -93,6 +105,27 @@ pub struct RangeStatus {
     pub start: String,
     /// The first point behind it.
     pub end: String,
+}
+
+/// One part of the range being copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferStatus {
+    /// The first point in the part.
+    pub start: String,
+    /// The first point behind it.
+    pub end: String,
+    /// From whom.
+    pub from: String,
+    /// `recent writes`, or `all records` where those do not reach back far enough.
+    pub what: String,
+    /// Records copied.
+    pub records: u64,
+    /// What they take, in bytes.
+    pub bytes: u64,
+    /// Pieces of the part that are left.
+    pub pieces: u64,
+    /// How far the current piece has come, in percent.
+    pub done_percent: u64,
 }
 
 /// One member of a group.

@@ -224,12 +224,14 @@ impl Acceptor {
                 }
             }
         }
-        if !self.committees.contains_key(&ballot) {
+        let begins = !self.committees.contains_key(&ballot);
+        self.committees.entry(ballot).or_insert_with(|| {
             let committee = Committee::new(ballot, range);
             committee.persist_head(ctx.out);
-            self.committees.insert(ballot, committee);
-            // Takeovers that come to nothing leave some behind.
-            self.drop_closed(ctx);
+            committee
+        });
+        if begins {
+            self.drop_closed(ctx); // Takeovers that come to nothing leave some behind.
         }
     }
 

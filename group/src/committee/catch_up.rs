@@ -79,7 +79,8 @@ impl Acceptor {
 
     /// What is being caught up with.
     pub fn catch_up_status(&self) -> Vec<CatchUpStatus> {
-        self.catch_up.jobs.iter().map(|(ballot, job)| job.status(*ballot)).collect()
+        let range = |ballot| self.committee(ballot).map_or(KeyRange::FULL, Committee::range);
+        self.catch_up.jobs.iter().map(|(ballot, job)| job.status(*ballot, range(*ballot))).collect()
     }
 
     /// When [`Acceptor::drive_catch_up`] has something to do.

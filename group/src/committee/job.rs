@@ -157,7 +157,7 @@ impl Job {
         up_to.map_or(self.listed.len(), |up_to| self.listed.partition_point(|key| key <= up_to)) as u64
     }
 
-    pub(super) fn status(&self, ballot: TermBallot) -> CatchUpStatus {
+    pub(super) fn status(&self, ballot: TermBallot, range: KeyRange) -> CatchUpStatus {
         let done = match (&self.stage, self.pieces.last()) {
             (Stage::Compare(Some(key)), Some(piece)) => {
                 let length = piece.length().unwrap_or(u128::MAX);
@@ -167,6 +167,7 @@ impl Job {
         };
         CatchUpStatus {
             ballot,
+            range,
             pieces: self.pieces.len(),
             scan: matches!(self.stage, Stage::Compare(_)),
             records: self.records,
@@ -188,6 +189,8 @@ pub(super) enum Then {
 pub struct CatchUpStatus {
     /// Whose sub-range.
     pub ballot: TermBallot,
+    /// The sub-range.
+    pub range: KeyRange,
     /// Pieces left.
     pub pieces: usize,
     /// By a scan of clocks, not from the window.

@@ -70,8 +70,14 @@ pub struct GroupStatus {
     pub bytes: usize,
     /// All records are in memory.
     pub whole: bool,
+    /// Of so many sub-ranges this node holds everything.
+    pub complete: usize,
     /// What this node is catching up with.
     pub catching_up: Vec<CatchUpStatus>,
+    /// How many wait to be let in; only the leader knows.
+    pub waiting_to_join: usize,
+    /// Tombstones that this node let go of since its start.
+    pub purged: u64,
     /// What members said and was dropped as nonsense, or for want of room.
     pub dropped: Dropped,
 }
@@ -129,8 +135,17 @@ impl GroupStatus {
             records: group.table().len(),
             bytes: group.table().bytes(),
             whole: group.table().is_whole(),
+            complete: complete_parts(group),
             catching_up: group.catch_up(),
+            waiting_to_join: group.waiting_to_join(),
+            purged: group.purged(),
             dropped: group.dropped(),
         }
     }
+}
+
+/// Of how many sub-ranges this node holds everything.
+fn complete_parts(group: &Group) -> usize {
+    let parts: Vec<_> = group.state().parts().collect();
+    group.acceptor().progress(group.state().epoch, &parts).0.len()
 }

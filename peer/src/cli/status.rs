@@ -77,6 +77,18 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         "  holds      {} keys, {} bytes; {:.1} operations a second",
         group.keys, group.bytes, group.ops_per_s
     );
+    let established = if group.established { "" } else { "; no majority holds everything yet" };
+    let _ = writeln!(text, "  complete   {} of {} parts here{established}", group.complete, group.primaries.len());
+    for transfer in &group.transfers {
+        let _ = writeln!(
+            text,
+            "  copies     {} from {}: {} records, {} bytes, {} pieces left, {} % of this one",
+            transfer.what, transfer.from, transfer.records, transfer.bytes, transfer.pieces, transfer.done_percent
+        );
+    }
+    if group.waiting_to_join > 0 {
+        let _ = writeln!(text, "  waiting    {} to be let in", group.waiting_to_join);
+    }
     for (name, neighbour) in [("before it", &group.predecessor), ("behind it", &group.successor)] {
         if let Some(neighbour) = neighbour {
             let _ = writeln!(text, "  {name}  {neighbour}");

@@ -31,7 +31,18 @@ impl Collector for StatusMetrics {
         let sum = |of: fn(&GroupStatus) -> u64| status.groups.iter().map(of).fold(0, u64::saturating_add);
         gauge(&mut encoder, "keys", "Keys held, about", whole(sum(|group| group.keys)))?;
         gauge(&mut encoder, "stored_bytes", "Bytes of keys and values held, about", whole(sum(|group| group.bytes)))?;
-        let by_group: [ByGroup; 4] = [
+        let by_group: [ByGroup; 9] = [
+            ("group_established", "1 if a majority of this epoch's members holds everything", |group| {
+                f64::from(u8::from(group.established))
+            }),
+            ("group_complete_parts", "Parts of the range of which this peer holds everything", |group| {
+                group.complete as f64
+            }),
+            ("group_parts", "Parts of the range", |group| group.primaries.len() as f64),
+            ("group_transfers", "Parts of the range being copied from others", |group| group.transfers.len() as f64),
+            ("group_waiting_to_join", "Newcomers that wait to be let in, where this peer leads", |group| {
+                group.waiting_to_join as f64
+            }),
             ("group_members", "Members of the group", |group| group.members.len() as f64),
             ("group_epoch", "Goes up with each reconfiguration of the group", |group| group.epoch as f64),
             ("group_has_leader", "1 if a leader of the group is known", |group| {

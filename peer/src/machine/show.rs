@@ -10,6 +10,7 @@ use overlay::KeyRange;
 use crate::net::peer_id_of;
 use crate::status::{
     Check, GroupStatus, LeavingStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource,
+    TransferStatus,
 };
 
 /// The last picture of a node, and what does not change.
@@ -142,7 +143,24 @@ fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
         let RangeStatus { start, end } = range_status(primary.range);
         PrimaryStatus { start, end, peer_id: name(&primary.node.peer) }
     });
+    let transfers = group.catching_up.iter().map(|transfer| {
+        let RangeStatus { start, end } = range_status(transfer.range);
+        TransferStatus {
+            start,
+            end,
+            from: name(&transfer.source.peer),
+            what: if transfer.scan { "all records" } else { "recent writes" }.into(),
+            records: transfer.records,
+            bytes: transfer.bytes,
+            pieces: transfer.pieces as u64,
+            done_percent: u64::from(transfer.done_per_mille / 10),
+        }
+    });
     GroupStatus {
+        complete: group.complete as u64,
+        transfers: transfers.collect(),
+        waiting_to_join: group.waiting_to_join as u64,
+        purged: group.purged,
         id: group.id.to_string(),
         epoch: group.epoch.0,
         term: group.primaries.iter().map(|primary| primary.term.slot().0).max().unwrap_or(0),
