@@ -1,8 +1,9 @@
 //! A group of three real daemons on loopback: what it does in a second and what that costs, how soon a peer is back
-//! after `kill -9`, and for how long nobody is served when a primary dies. For comparing builds on one machine.
+//! after `kill -9`, for how long nobody is served when a primary dies, how soon a member that was away has caught up, and
+//! what clients feel of it when a member is replaced. For comparing builds on one machine.
 //!
 //! ```text
-//! cargo bench -p testnet --bench one_group [-- [--keys N] [--kills N] [--only load|start|gap]]
+//! cargo bench -p testnet --bench one_group [-- [--keys N] [--kills N] [--only load|start|gap|away|replace]]
 //! ```
 
 use std::net::SocketAddr;
@@ -27,6 +28,8 @@ const WRITERS: usize = 8;
 const WRITE_EVERY: Duration = Duration::from_millis(4);
 const WATCH: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Clients that write while a member is replaced.
+const CLIENTS: usize = 16;
 
 struct Arguments {
     keys: u64,
@@ -47,6 +50,12 @@ fn main() {
     }
     if run("start") {
         starts(&mut cluster, arguments.keys);
+    }
+    if run("away") {
+        away(&mut cluster, arguments.keys);
+    }
+    if run("replace") {
+        replace(&mut cluster, arguments.keys);
     }
 }
 
@@ -185,6 +194,132 @@ fn starts(cluster: &mut Cluster, keys: u64) {
             since.elapsed().as_secs_f64()
         );
     }
+}
+
+/// A member is killed, misses writes to 1 % of the keys, and comes back.
+fn away(cluster: &mut Cluster, keys: u64) {
+    let keys = fill(&endpoints(cluster), keys);
+    for victim in [2, 1] {
+        cluster.kill(victim);
+        let others: Vec<SocketAddr> = (0..cluster.daemons.len())
+            .filter(|index| *index != victim)
+            .map(|index| cluster.daemons[index].resp)
+            .collect();
+        thread::sleep(Duration::from_secs(3));
+        let missed = fill(&others, keys / 100);
+        let since = Instant::now();
+        cluster.restart(victim);
+        cluster.wait_ready(victim);
+        let ready = since.elapsed();
+        let (complete, _) = wait_complete(cluster, victim);
+        println!(
+            "away: {missed} of {keys} keys written meanwhile; started again, peer {victim} is ready after {:.2} s, and holds \
+             everything {:.2} s after that",
+            ready.as_secs_f64(),
+            (complete - since).saturating_sub(ready).as_secs_f64()
+        );
+    }
+}
+
+/// Until this daemon says that it holds everything; when, and the most that it said to have copied, in bytes.
+fn wait_complete(cluster: &Cluster, index: usize) -> (Instant, u64) {
+    let until = Instant::now() + PATIENCE * 20;
+    let mut copied = 0;
+    loop {
+        let status = cluster.daemons[index].ask_http("/v1/status").unwrap_or_default();
+        let group = &status["groups"][0];
+        let transfers = group["transfers"].as_array().map_or(&[][..], Vec::as_slice);
+        copied = copied.max(transfers.iter().filter_map(|transfer| transfer["bytes"].as_u64()).sum());
+        let parts = group["primaries"].as_array().map_or(0, Vec::len) as u64;
+        let is_member = group["members"].as_array().is_some_and(|members| {
+            members.iter().any(|member| member["peer_id"] == status["peer_id"] && member["role"] != "learner")
+        });
+        if is_member && parts > 0 && group["complete"].as_u64() == Some(parts) && group["established"] == true {
+            return (Instant::now(), copied);
+        }
+        assert!(Instant::now() < until, "peer {index} never holds everything: {status}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What clients feel of it when a member dies and an empty one comes in its place, under half the load that the group can
+/// take.
+fn replace(cluster: &mut Cluster, keys: u64) {
+    let keys = fill(&endpoints(cluster), keys);
+    let at: Vec<SocketAddr> = endpoints(cluster).into_iter().take(2).collect();
+    let most = paced(&at, Duration::from_secs(5), None).len() as f64 / 5.0;
+    let rate = most / 2.0;
+    let before = p99(paced(&at, Duration::from_secs(10), Some(rate)));
+    let victim = 2;
+    cluster.kill(victim);
+    let directory = cluster.daemons[victim].directory.clone();
+    std::fs::remove_dir_all(&directory).expect("its data can be removed");
+    thread::sleep(Duration::from_secs(3));
+    let since = Instant::now();
+    cluster.restart(victim);
+    let (stop, mut during) = (AtomicBool::new(false), Vec::new());
+    let mut done = (since, 0);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut all = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                all.extend(paced(&at, Duration::from_secs(1), Some(rate)));
+            }
+            all
+        });
+        done = wait_complete(cluster, victim);
+        stop.store(true, Ordering::Relaxed);
+        during = load.join().expect("clients go on");
+    });
+    let during = p99(during);
+    println!(
+        "replace: {keys} keys, {rate:.0} writes/s (half of what {CLIENTS} clients get); an empty member is in, and the epoch \
+         established, after {:.1} s; p99 {:.1} ms before, {:.1} ms meanwhile: {:.2} times",
+        (done.0 - since).as_secs_f64(),
+        before.as_secs_f64() * 1e3,
+        during.as_secs_f64() * 1e3,
+        during.as_secs_f64() / before.as_secs_f64()
+    );
+}
+
+/// Clients that write at a rate all together, or as fast as they can: how long each write took that succeeded.
+fn paced(at: &[SocketAddr], time: Duration, rate: Option<f64>) -> Vec<Duration> {
+    let begin = Instant::now();
+    let took = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (took, at) = (&took, at[client % at.len()]);
+            scope.spawn(move || {
+                let mut connection = Connection::open(at, PATIENCE).expect("it serves");
+                let pause = rate.map(|rate| Duration::from_secs_f64(CLIENTS as f64 / rate));
+                let (mut due, mut mine, mut key) = (Instant::now(), Vec::new(), client as u64);
+                while begin.elapsed() < time {
+                    if let Some(pause) = pause {
+                        thread::sleep(due.saturating_duration_since(Instant::now()));
+                        due += pause;
+                    }
+                    // Late clients count from when they should have asked.
+                    let since = if pause.is_some() {
+                        (due - pause.unwrap_or_default()).min(Instant::now())
+                    } else {
+                        Instant::now()
+                    };
+                    key = (key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)) % 1_000_000;
+                    let name = format!("key:{key:012}");
+                    if connection.call(&["SET", name.as_str(), "y"]).is_ok_and(|reply| is_ok(&reply)) {
+                        mine.push(since.elapsed());
+                    }
+                }
+                took.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(mine);
+            });
+        }
+    });
+    took.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn p99(mut took: Vec<Duration>) -> Duration {
+    took.sort_unstable();
+    took.get(took.len() * 99 / 100).copied().unwrap_or_default()
 }
 
 /// For how long no write to a primary's range succeeds when that primary is killed.
