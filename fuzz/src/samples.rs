@@ -80,7 +80,7 @@ fn state() -> GroupState {
     let settings =
         Settings { leases: true, lease_ms: 2000, drift_per_mille: 10, value_bytes_max: 1 << 16, horizon_ms: 60_000 };
     let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
-    let former = Config { epoch: Epoch(2), members: vec![NODE, NODE] };
+    let former = Config { epoch: Epoch(2), members: vec![NODE, NODE], open: vec![RANGE] };
     GroupState { learners: vec![member()], recovery: vec![former], ..founded }
 }
 
@@ -91,7 +91,7 @@ fn entries() -> Vec<Entry> {
         Entry::Learners(vec![member()]),
         Entry::DropLearner(NODE),
         Entry::Next(vec![member(), member()]),
-        Entry::Established(EPOCH),
+        Entry::Established(EPOCH, vec![RANGE]),
         Entry::Horizon(12),
         Entry::Addresses(NODE, vec!["/ip4/127.0.0.1/tcp/1".into()]),
     ]

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{NodeId, Point};
+use overlay::{KeyRange, NodeId, Point};
 
 use crate::ballot::Term;
 use crate::config::{Defect, DivisionView};
@@ -179,7 +179,8 @@ impl Group {
         self.log.propose(&mut context!(self), entry);
     }
 
-    /// A quorum holds everything from before this epoch: recovery need not look further back (§6.5 of the design).
+    /// Of some sub-ranges a quorum holds everything from before this epoch: there recovery need not look further back
+    /// (§6.5 of the design).
     fn establish(&mut self) -> Option<Entry> {
         if self.state.recovery.is_empty() {
             return None;
@@ -188,11 +189,14 @@ impl Group {
             && (self.state.learners.iter().any(|learner| self.duties.is_complete(learner.node, &[]))
                 || !self.leaving().is_empty());
         if self.config.defects.has(Defect::EmptyMembers) || hurries {
-            return Some(Entry::Established(self.state.epoch));
+            return Some(Entry::Established(self.state.epoch, alloc::vec![self.state.range]));
         }
-        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
-        let complete = self.state.nodes().into_iter().filter(|node| self.duties.is_complete(*node, &terms)).count();
-        (complete >= self.state.quorum()).then_some(Entry::Established(self.state.epoch))
+        let nodes = self.state.nodes();
+        let complete = |term: Term| nodes.iter().filter(|node| self.duties.is_complete(**node, &[term])).count();
+        let parts = self.state.parts().filter(|(range, _)| self.state.is_open(*range));
+        let held = parts.filter(|(_, ballot)| complete(ballot.term) >= self.state.quorum());
+        let ranges: Vec<KeyRange> = held.map(|(range, _)| range).collect();
+        (!ranges.is_empty()).then_some(Entry::Established(self.state.epoch, ranges))
     }
 
     /// Divides the range anew where a primary is suspected, restarted or leaving, at once; evenly when all is calm.

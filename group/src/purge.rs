@@ -32,7 +32,7 @@ enum Search {
     /// To propose a purge up to these numbers.
     Floor { bounds: Vec<(KeyRange, Number)>, floor: u32, found: u64, kept: u64 },
     /// To drop what a purge covers.
-    Drop,
+    Drop { kept: u64 },
 }
 
 /// One member's part in purges.
@@ -73,10 +73,14 @@ impl Group {
         let last = purged.into_iter().filter_map(|(_, bound)| bound).map(|(slot, _)| slot).max().unwrap_or(Slot(0));
         if last > self.purging.done {
             self.purging.done = last;
-            self.purging.begin(Search::Drop);
+            self.begin_dropping();
         } else if self.purging.search.is_none() && self.now.time >= self.purging.due {
             self.purging.due = self.now.time + self.config.timing.purge_every;
             self.begin_search();
+            if self.purging.search.is_none() && last > Slot(0) && self.table.has_deleted() {
+                // A newcomer copies from members that have not dropped everything yet.
+                self.begin_dropping();
+            }
         }
         if self.purging.search.is_none() || self.purging.reading {
             return;
@@ -97,12 +101,18 @@ impl Group {
         }
     }
 
+    fn begin_dropping(&mut self) {
+        self.table.set_deleted(false);
+        self.purging.begin(Search::Drop { kept: 0 });
+    }
+
     /// The leader's search, where all members have told how far they are.
     fn begin_search(&mut self) {
         if !self.log.leads() || !self.table.has_deleted() || !self.state.is_settled() {
             return;
         }
         if let Some(bounds) = self.held_by_all() {
+            self.table.set_deleted(false);
             self.purging.begin(Search::Floor { bounds, floor: 0, found: 0, kept: 0 });
         }
     }
@@ -149,14 +159,20 @@ impl Group {
                 let search = Search::Floor { bounds, floor, found, kept };
                 if done { self.end_search(search) } else { self.purging.search = Some(search) }
             }
-            Some(Search::Drop) => {
-                for (key, record) in records {
+            Some(Search::Drop { mut kept }) => {
+                for (key, record) in records.into_iter().filter(|(_, record)| record.value.is_none()) {
                     if self.state.purged.covers(&key, &record) && self.table.purge(&key, &record) {
                         self.purging.dropped += 1;
                         self.out.persist(Durable::Purge(key));
+                    } else {
+                        kept += 1;
                     }
                 }
-                self.purging.search = (!done).then_some(Search::Drop);
+                match done {
+                    true if kept > 0 => self.table.set_deleted(true),
+                    true => {}
+                    false => self.purging.search = Some(Search::Drop { kept }),
+                }
             }
             None => {}
         }
@@ -171,8 +187,8 @@ impl Group {
 
     fn end_search(&mut self, search: Search) {
         let Search::Floor { bounds, floor, found, kept } = search else { return };
-        if kept == 0 {
-            self.table.set_undeleted();
+        if kept > 0 {
+            self.table.set_deleted(true);
         }
         if found > 0 && self.log.leads() && !self.log.is_busy() && self.state.is_settled() {
             let entry = Entry::Purge { epoch: self.state.epoch, bounds, floor };

@@ -67,6 +67,15 @@ pub struct Config {
     pub epoch: Epoch,
     /// Who voted in it.
     pub members: Vec<NodeId>,
+    /// The ranges in which it may be the only holder of something chosen.
+    pub open: Vec<KeyRange>,
+}
+
+impl Config {
+    /// May it be the only holder of something chosen in this range?
+    fn matters_in(&self, range: KeyRange) -> bool {
+        self.open.iter().any(|open| open.overlaps(range))
+    }
 }
 
 /// Tombstones that are let go of: everybody has them, so nobody needs them any more (PITFALLS 14).
@@ -116,7 +125,7 @@ pub struct GroupState {
     pub learners: Vec<Member>,
     /// Primaries, in ring order from the range's start.
     pub division: Vec<Assignment>,
-    /// Former configurations that recovery must still ask; empty once the epoch is established.
+    /// Former configurations that recovery must still ask, in some ranges; empty once the epoch is established.
     pub recovery: Vec<Config>,
     /// Operations of horizons two below this one are refused.
     pub horizon: u64,
@@ -145,8 +154,8 @@ pub enum Entry {
     DropLearner(NodeId),
     /// Ends the epoch: the configuration of the next one. What is chosen behind it is void.
     Next(Vec<Member>),
-    /// A quorum of this epoch's members holds all that was chosen before it.
-    Established(Epoch),
+    /// In each of these ranges a quorum of this epoch's members holds all that was chosen before it.
+    Established(Epoch, Vec<KeyRange>),
     /// Raises the horizon to this.
     Horizon(u64),
     /// Lets go of tombstones; void in another epoch, and while somebody copies or the epoch is not established.
@@ -187,7 +196,10 @@ impl fmt::Display for Entry {
                 f.write_str("these members from now on:")?;
                 members.iter().try_for_each(|member| write!(f, " {:?}", member.node))
             }
-            Entry::Established(epoch) => write!(f, "that all is there in epoch {}", epoch.0),
+            Entry::Established(epoch, ranges) => {
+                write!(f, "that all is there in epoch {}, in", epoch.0)?;
+                ranges.iter().try_for_each(|range| write!(f, " {range:?}"))
+            }
             Entry::Horizon(horizon) => write!(f, "the horizon {horizon}"),
             Entry::Purge { floor, .. } => write!(f, "to let go of tombstones of generations up to {floor}"),
             Entry::Addresses(node, addresses) => write!(f, "to reach {node:?} at {}", addresses.join(", ")),
@@ -232,6 +244,7 @@ impl GroupState {
             && division
             && self.division.iter().all(|part| self.range.contains(part.start) && part.term.slot() <= self.applied)
             && self.recovery.len() <= RECOVERY_MAX
+            && self.recovery.iter().all(|config| config.open.len() <= 4 * Term::PARTS_MAX)
             && self.epoch.0 < u64::MAX
             && self.horizon < u64::MAX / 2
             && self.members.iter().all(|member| member.since <= self.applied)
@@ -291,11 +304,18 @@ impl GroupState {
         self.division.iter().rev().find(|part| self.range.start().distance_to(part.start) <= offset)
     }
 
-    /// The configurations whose quorums recovery asks: this epoch's and those before it that may hold something alone.
-    pub fn configs(&self) -> Vec<Config> {
-        let mut configs = self.recovery.clone();
-        configs.push(Config { epoch: self.epoch, members: self.nodes() });
+    /// The configurations whose quorums recovery asks in a range: this epoch's and those before it that may hold something
+    /// alone.
+    pub fn configs(&self, range: KeyRange) -> Vec<Config> {
+        let mut configs: Vec<Config> =
+            self.recovery.iter().filter(|config| config.matters_in(range)).cloned().collect();
+        configs.push(Config { epoch: self.epoch, members: self.nodes(), open: alloc::vec![self.range] });
         configs
+    }
+
+    /// Is there a range in this one that is not established?
+    pub fn is_open(&self, range: KeyRange) -> bool {
+        self.recovery.iter().any(|config| config.matters_in(range))
     }
 
     /// Everyone who is told of writes: members, learners, and members of configurations that recovery asks.
@@ -332,7 +352,7 @@ impl GroupState {
 
     /// Does recovery ask these very members already, on behalf of an earlier epoch?
     fn is_asked_already(&self) -> bool {
-        self.recovery.iter().any(|config| config.members.iter().eq(self.members.iter().map(|member| &member.node)))
+        self.recovery.iter().any(|config| config.members == self.nodes())
     }
 
     /// The state after the entry of the next slot.
@@ -345,11 +365,7 @@ impl GroupState {
             Entry::Learners(learners) => learners.iter().for_each(|learner| self.apply_learner(learner)),
             Entry::DropLearner(node) => self.learners.retain(|learner| learner.node != *node),
             Entry::Next(members) => self.apply_next(slot, members),
-            Entry::Established(epoch) => {
-                if *epoch == self.epoch {
-                    self.recovery.clear();
-                }
-            }
+            Entry::Established(epoch, ranges) => self.apply_established(*epoch, ranges),
             Entry::Horizon(horizon) => self.horizon = self.horizon.max(*horizon),
             Entry::Purge { epoch, bounds, floor } => self.apply_purge(slot, *epoch, bounds, *floor),
             Entry::Addresses(node, addresses) => {
@@ -380,6 +396,20 @@ impl GroupState {
             Assignment { start: *start, node: *node, term }
         });
         self.division = redrawn.collect();
+    }
+
+    fn apply_established(&mut self, epoch: Epoch, ranges: &[KeyRange]) {
+        if epoch != self.epoch {
+            return;
+        }
+        for config in &mut self.recovery {
+            let mut open = IntervalMap::new(false);
+            config.open.iter().for_each(|range| open.set(*range, true));
+            ranges.iter().for_each(|range| open.set(*range, false));
+            config.open =
+                open.pieces(KeyRange::FULL).into_iter().filter(|(_, open)| *open).map(|(piece, _)| piece).collect();
+        }
+        self.recovery.retain(|config| !config.open.is_empty());
     }
 
     fn apply_purge(&mut self, slot: Slot, epoch: Epoch, bounds: &[(KeyRange, Number)], floor: u32) {
@@ -418,8 +448,11 @@ impl GroupState {
         if self.refuses_next(members).is_some() {
             return;
         }
-        if !self.is_asked_already() {
-            self.recovery.push(Config { epoch: self.epoch, members: self.nodes() });
+        let nodes = self.nodes();
+        let open = alloc::vec![self.range];
+        match self.recovery.iter_mut().find(|config| config.members == nodes) {
+            Some(known) => known.open = open,
+            None => self.recovery.push(Config { epoch: self.epoch, members: nodes, open }),
         }
         self.epoch = Epoch(self.epoch.0 + 1);
         let since = |node: NodeId| self.members.iter().find(|known| known.node == node).map(|known| known.since);
@@ -458,11 +491,17 @@ mod tests {
         assert!(state.is_learner(member(2, 1).node));
         state.apply(Slot(3), &Entry::Next(alloc::vec![member(1, 1), member(2, 1)]));
         assert_eq!((state.epoch, state.members.len(), state.learners.len()), (Epoch(2), 2, 0));
-        assert_eq!(state.recovery, [Config { epoch: Epoch(1), members: alloc::vec![member(1, 1).node] }]);
+        let former =
+            Config { epoch: Epoch(1), members: alloc::vec![member(1, 1).node], open: alloc::vec![KeyRange::FULL] };
+        assert_eq!(state.recovery, [former]);
         assert!(state.division[0].term > before.term);
-        state.apply(Slot(4), &Entry::Established(Epoch(1)));
+        state.apply(Slot(4), &Entry::Established(Epoch(1), alloc::vec![KeyRange::FULL]));
         assert_eq!(state.recovery.len(), 1, "that was another epoch's");
-        state.apply(Slot(5), &Entry::Established(Epoch(2)));
+        let (left, right) = (KeyRange::new(Point(0), Point(9)), KeyRange::new(Point(9), Point(0)));
+        state.apply(Slot(5), &Entry::Established(Epoch(2), alloc::vec![left]));
+        assert!(!state.is_open(left) && state.is_open(right) && !state.is_settled());
+        assert_eq!((state.configs(left).len(), state.configs(right).len()), (1, 2));
+        state.apply(Slot(6), &Entry::Established(Epoch(2), alloc::vec![right]));
         assert_eq!(state.recovery.len(), 0);
     }
 

@@ -178,14 +178,14 @@ impl Table {
         self.touched.take().unwrap_or_default()
     }
 
-    /// May there be tombstones? Until one is put, no more once [`Table::set_undeleted`] said so.
+    /// May there be tombstones?
     pub fn has_deleted(&self) -> bool {
         self.deleted
     }
 
-    /// Somebody looked at all records: whatever tombstones there are were put later.
-    pub fn set_undeleted(&mut self) {
-        self.deleted = false;
+    /// Somebody begins to look at all records (false), or found tombstones that stay (true). One that is put says so, too.
+    pub fn set_deleted(&mut self, deleted: bool) {
+        self.deleted = deleted;
     }
 
     /// Lets go of a record if it is this very one, or not in memory. False: a newer one is there.

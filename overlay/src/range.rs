@@ -14,6 +14,11 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
+    /// This point and no other.
+    pub fn at(point: Point) -> KeyRange {
+        KeyRange::new(point, Point(point.0.wrapping_add(1)))
+    }
+
     /// The whole ring, cut at point zero.
     pub const FULL: KeyRange = KeyRange { start: Point(0), end: Point(0) };
 

@@ -158,9 +158,10 @@ impl Acceptor {
     /// Another source.
     fn turn(&mut self, ctx: &mut Context<'_>, ballot: TermBallot) {
         let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
+        let piece = *job.pieces.last().expect("a job has a piece");
         let sources: Vec<NodeId> = ctx
             .state
-            .configs()
+            .configs(piece)
             .into_iter()
             .flat_map(|config| config.members)
             .filter(|node| *node != ctx.me && !job.compared.contains(node))
@@ -327,7 +328,7 @@ impl Acceptor {
                 if !job.all_complete {
                     job.compared.insert(from);
                 }
-                let enough = job.all_complete || covers_quorums(ctx, &job.compared);
+                let enough = job.all_complete || covers_quorums(ctx, answer.piece, &job.compared);
                 match if job.all_complete { job.pass.finish() } else { Found::Whole } {
                     _ if !enough => {
                         turns = true;
@@ -431,11 +432,11 @@ impl CatchUp {
     }
 }
 
-/// Together with this node, do these make a quorum of every configuration that recovery asks?
-pub(super) fn covers_quorums(ctx: &Context<'_>, nodes: &BTreeSet<NodeId>) -> bool {
+/// Together with this node, do these make a quorum of every configuration that recovery asks in this range?
+pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeSet<NodeId>) -> bool {
     let forgets = ctx.config.defects.has(Defect::OneReplicaState);
     let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
-    ctx.state.configs().iter().filter(asked).all(|config| {
+    ctx.state.configs(range).iter().filter(asked).all(|config| {
         let covered = config.members.iter().filter(|node| **node == ctx.me || nodes.contains(node)).count();
         covered > config.members.len() / 2
     })

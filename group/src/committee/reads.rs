@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use overlay::{Key, NodeId};
+use overlay::{Key, KeyRange, NodeId};
 
 use super::catch_up::covers_quorums;
 use super::leases::holders_length;
@@ -207,7 +207,8 @@ impl Primary {
 
     fn ask_record(&self, ctx: &mut Context<'_>, key: &Key) {
         let read = &self.quorum_reads[key];
-        let nodes: BTreeSet<NodeId> = ctx.state.configs().into_iter().flat_map(|config| config.members).collect();
+        let nodes: BTreeSet<NodeId> =
+            ctx.state.configs(KeyRange::at(key.point())).into_iter().flat_map(|config| config.members).collect();
         let to: Vec<NodeId> =
             nodes.into_iter().filter(|node| *node != ctx.me && !read.answers.contains_key(node)).collect();
         let message = CommitteeMessage::AskRecord { ballot: self.ballot, key: key.clone() };
@@ -225,7 +226,7 @@ impl Primary {
         let Some(read) = self.quorum_reads.get_mut(&key) else { return };
         read.answers.insert(from, record);
         let answered: BTreeSet<NodeId> = read.answers.keys().copied().collect();
-        if !covers_quorums(ctx, &answered) {
+        if !covers_quorums(ctx, KeyRange::at(key.point()), &answered) {
             return;
         }
         let read = self.quorum_reads.remove(&key).expect("just seen");

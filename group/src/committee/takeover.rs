@@ -60,7 +60,8 @@ impl Primary {
     pub(super) fn send_prepare(&mut self, ctx: &mut Context<'_>) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
         takeover.sent = ctx.now.time;
-        let nodes: BTreeSet<NodeId> = ctx.state.configs().into_iter().flat_map(|config| config.members).collect();
+        let nodes: BTreeSet<NodeId> =
+            ctx.state.configs(self.range).into_iter().flat_map(|config| config.members).collect();
         let to: Vec<NodeId> = nodes.into_iter().filter(|node| !takeover.promised.contains(node)).collect();
         let message = CommitteeMessage::Prepare { ballot: self.ballot, range: self.range };
         ctx.out.send(&to, Message::Committee(message));
@@ -105,7 +106,7 @@ impl Primary {
             return;
         }
         takeover.promised.insert(from);
-        if self.base.is_none() && promised_by_quorums(ctx, &takeover.promised) {
+        if self.base.is_none() && promised_by_quorums(ctx, self.range, &takeover.promised) {
             self.lay_base(ctx);
         } else {
             self.try_serve(ctx, local);
@@ -211,9 +212,9 @@ impl Primary {
 }
 
 /// Do these make a quorum of every configuration that may hold something alone?
-fn promised_by_quorums(ctx: &Context<'_>, promised: &BTreeSet<NodeId>) -> bool {
+fn promised_by_quorums(ctx: &Context<'_>, range: KeyRange, promised: &BTreeSet<NodeId>) -> bool {
     // This node counts when it has promised itself, like everyone.
-    promised.contains(&ctx.me) && covers_quorums(ctx, promised)
+    promised.contains(&ctx.me) && covers_quorums(ctx, range, promised)
 }
 
 /// May this unsettled write have been chosen? Not if it is of a term that a newer base has closed (then it is chosen for

@@ -107,6 +107,7 @@ impl Node {
             Some(group) => group.leave(force),
             None => self.left(),
         }
+        self.tell_leave();
     }
 
     /// It is not needed any more.

@@ -434,6 +434,7 @@ impl Node {
             self.outputs.push_back(Output::Dial { peer, addresses });
         }
         self.with_sessions(Sessions::on_division);
+        self.tell_leave();
     }
 
     fn tick(&mut self) {

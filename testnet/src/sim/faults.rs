@@ -22,8 +22,8 @@ enum Undo {
         asleep: bool,
     },
     Restart(Vec<usize>, Return),
-    /// It was asked to stop; whether it has or not, it starts again.
-    Stopped(usize),
+    /// It was asked to stop, in this life; whether it has or not, it starts again.
+    Stopped(usize, u32),
     Quiet,
     RightClock(usize),
     DiskFree(usize),
@@ -217,7 +217,7 @@ impl<H: Host> World<H> {
         self.marks.hit("fault: asked to stop");
         self.machines[host].doomed = true;
         self.deliver(host, Input::Stop);
-        Some(Undo::Stopped(host))
+        Some(Undo::Stopped(host, self.machines[host].life))
     }
 
     fn leave(&mut self, host: usize) -> Option<Undo> {
@@ -299,10 +299,12 @@ impl<H: Host> World<H> {
                     self.come_back(host, Duration::ZERO, how);
                 }
             }
-            Undo::Stopped(host) => {
-                // One that has not stopped by now is killed.
-                let kept = self.kept(host);
-                self.end(host, Some(kept));
+            Undo::Stopped(host, life) => {
+                // One that has not stopped by now is killed; but not one that died meanwhile, and is back.
+                if self.machines[host].life == life {
+                    let kept = self.kept(host);
+                    self.end(host, Some(kept));
+                }
                 self.come_back(host, Duration::ZERO, Return::WithStore);
             }
             Undo::Quiet => self.network.set_noise(Noise::default()),
