@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -94,10 +95,20 @@ fn scatter() -> Command {
     command
 }
 
-/// A port that is free now; nothing else on this machine is likely to take it at once.
+/// A port that is free now. Nothing else on this machine is likely to take it: no connection does, as systems take the
+/// ports of those from further up, and other programs like this one begin to look elsewhere.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-    listener.local_addr().expect("it is bound").port()
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(199);
+    for _ in 0..PORTS.len() {
+        let place = first.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u32;
+        let port = u16::try_from(PORTS.start + place).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("loopback has no free ports");
 }
 
 impl Daemon {
