@@ -162,7 +162,7 @@ fn in_memory_mode_a_member_leaves_as_well() {
 #[test]
 fn under_load_nothing_is_lost_and_nothing_happens_twice() {
     let mut cluster = Cluster::start("leaveload", &Options { daemons: 5, ..Options::default() });
-    let endpoints: Vec<_> = cluster.daemons.iter().map(|daemon| daemon.resp).collect();
+    let endpoints = cluster.endpoints();
     let recorder = Arc::new(Recorder::default());
     let load = Load::start(&recorder, &endpoints, 8, 11, &Keys::default());
     for index in [4, 0] {
@@ -175,7 +175,7 @@ fn under_load_nothing_is_lost_and_nothing_happens_twice() {
     std::thread::sleep(Duration::from_secs(2));
     load.stop();
     cluster.wait_members(SETTLED_MAX);
-    recorder.judge(&cluster.daemons.iter().map(|daemon| daemon.resp).collect::<Vec<_>>());
+    recorder.judge(&cluster.endpoints());
     assert!(recorder.answered() > 1_000, "too little was answered: {}", recorder.answered());
 }
 

@@ -6,25 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Connection, Keys, Load, Options, Recorder, Reply, Signal};
+use testnet::live::{Cluster, Connection, Keys, Load, Options, Recorder, Reply, Signal, short_or};
 use testnet::rng::Rng;
 
 const SERVING_MAX: Duration = Duration::from_secs(60);
 /// A lease's default length.
 const LEASE: Duration = Duration::from_secs(1);
-
-/// A short time, or the full one if `SCATTER_LONG` is set.
-fn short_or(seconds: u64, full: u64) -> Duration {
-    Duration::from_secs(if std::env::var_os("SCATTER_LONG").is_some() { full } else { seconds })
-}
-
-fn endpoints(cluster: &Cluster) -> Vec<SocketAddr> {
-    cluster.daemons.iter().map(|daemon| daemon.resp).collect()
-}
-
-fn all(cluster: &Cluster) -> Vec<usize> {
-    (0..cluster.daemons.len()).collect()
-}
 
 fn sync(daemons: usize) -> Options {
     Options { daemons, ..Options::default() }
@@ -34,7 +21,7 @@ fn sync(daemons: usize) -> Options {
 fn a_minority_is_killed_in_a_loop() {
     let mut cluster = Cluster::start("minority", &sync(5));
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &endpoints(&cluster), 8, 1, &Keys::default());
+    let load = Load::start(&recorder, &cluster.endpoints(), 8, 1, &Keys::default());
     let mut rng = Rng::new(1, "kills");
     let until = Instant::now() + short_or(20, 600);
     while Instant::now() < until {
@@ -53,8 +40,8 @@ fn a_minority_is_killed_in_a_loop() {
         }
     }
     load.stop();
-    cluster.wait_serving(&all(&cluster), SERVING_MAX);
-    recorder.judge(&endpoints(&cluster));
+    cluster.wait_serving(&cluster.all(), SERVING_MAX);
+    recorder.judge(&cluster.endpoints());
     assert!(recorder.answered() > 1_000, "too little was answered: {}", recorder.answered());
     cluster.wait_same("serving", SERVING_MAX);
 }
@@ -64,7 +51,7 @@ fn all_are_killed_and_nothing_is_lost() {
     let mut cluster = Cluster::start("all", &sync(3));
     let recorder = Arc::new(Recorder::default());
     for round in 0..short_or(3, 30).as_secs() {
-        let load = Load::start(&recorder, &endpoints(&cluster), 6, round, &Keys::default());
+        let load = Load::start(&recorder, &cluster.endpoints(), 6, round, &Keys::default());
         std::thread::sleep(Duration::from_secs(2));
         // Under load: some writes are in the middle of it.
         for index in 0..3 {
@@ -78,8 +65,8 @@ fn all_are_killed_and_nothing_is_lost() {
             cluster.wait_ready(index);
         }
     }
-    cluster.wait_serving(&all(&cluster), SERVING_MAX);
-    recorder.judge(&endpoints(&cluster));
+    cluster.wait_serving(&cluster.all(), SERVING_MAX);
+    recorder.judge(&cluster.endpoints());
 }
 
 /// PITFALLS 6: what was in memory is gone, and nobody may say that it never was, nor begin a second network.
@@ -118,10 +105,10 @@ fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
         let mut cluster = Cluster::start("frozen", &Options { leases, ..sync(3) });
         for round in 0..short_or(2, 20).as_secs() {
             let key = format!("frozen-{round}");
-            let endpoints = endpoints(&cluster);
+            let endpoints = cluster.endpoints();
             let set = |daemon: usize, value: &str| {
-                Connection::open(endpoints[daemon], Duration::from_secs(5))
-                    .and_then(|mut connection| connection.call(&["SET", &key, value]))
+                let connection = endpoints[daemon].connect(Duration::from_secs(5));
+                connection.and_then(|mut connection| connection.call(&["SET", &key, value]))
             };
             assert_eq!(set(0, "old").expect("it serves"), Reply::Simple("OK".into()));
             let primary = cluster.primary_of(&key).expect("some peer is named as primary");
@@ -155,7 +142,7 @@ fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
                     Err(error) => panic!("a read was not answered: {error}"),
                 }
             }
-            cluster.wait_serving(&all(&cluster), SERVING_MAX);
+            cluster.wait_serving(&cluster.all(), SERVING_MAX);
         }
     }
 }
@@ -165,7 +152,7 @@ fn a_primary_that_was_frozen_does_not_answer_from_the_past() {
 fn a_frozen_member_costs_the_others_nothing() {
     let mut cluster = Cluster::start("flat", &sync(3));
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &endpoints(&cluster), 8, 3, &Keys::default());
+    let load = Load::start(&recorder, &cluster.endpoints(), 8, 3, &Keys::default());
     std::thread::sleep(Duration::from_secs(3));
     cluster.daemons[2].signal(Signal::Freeze);
     // The window of recent writes fills first.
@@ -178,8 +165,8 @@ fn a_frozen_member_costs_the_others_nothing() {
     }
     cluster.daemons[2].signal(Signal::Thaw);
     load.stop();
-    cluster.wait_serving(&all(&cluster), SERVING_MAX);
-    recorder.judge(&endpoints(&cluster));
+    cluster.wait_serving(&cluster.all(), SERVING_MAX);
+    recorder.judge(&cluster.endpoints());
     cluster.wait_same("serving", SERVING_MAX);
 }
 
@@ -188,7 +175,7 @@ fn a_frozen_member_costs_the_others_nothing() {
 fn a_clean_stop_is_quick_and_loses_nothing() {
     let mut cluster = Cluster::start("stop", &sync(3));
     let recorder = Arc::new(Recorder::default());
-    let load = Load::start(&recorder, &endpoints(&cluster), 4, 4, &Keys::default());
+    let load = Load::start(&recorder, &cluster.endpoints(), 4, 4, &Keys::default());
     for index in 0..3 {
         std::thread::sleep(Duration::from_secs(1));
         cluster.daemons[index].signal(Signal::Terminate);
@@ -198,8 +185,8 @@ fn a_clean_stop_is_quick_and_loses_nothing() {
         cluster.wait_ready(index);
     }
     load.stop();
-    cluster.wait_serving(&all(&cluster), SERVING_MAX);
-    recorder.judge(&endpoints(&cluster));
+    cluster.wait_serving(&cluster.all(), SERVING_MAX);
+    recorder.judge(&cluster.endpoints());
 }
 
 /// PITFALLS 3: a stopped store is damaged or cut short. It is refused, or its peer begins anew; nothing that was
@@ -211,7 +198,7 @@ fn damaged_stores_lose_nothing() {
     let mut rng = Rng::new(5, "damage");
     let mut refused = 0;
     for _ in 0..short_or(5, 50).as_secs() {
-        let load = Load::start(&recorder, &endpoints(&cluster), 4, rng.bits(), &Keys::default());
+        let load = Load::start(&recorder, &cluster.endpoints(), 4, rng.bits(), &Keys::default());
         std::thread::sleep(Duration::from_secs(1));
         let victim = rng.below(3) as usize;
         if rng.per_mille(500) {
@@ -233,12 +220,12 @@ fn damaged_stores_lose_nothing() {
             cluster.restart(victim);
             cluster.wait_ready(victim);
         }
-        cluster.wait_serving(&all(&cluster), SERVING_MAX);
+        cluster.wait_serving(&cluster.all(), SERVING_MAX);
         // Whoever lost its memory is no part of a quorum until it is a member again: one is damaged at a time.
         cluster.wait_members(SERVING_MAX);
     }
     println!("{refused} refused to start");
-    recorder.judge(&endpoints(&cluster));
+    recorder.judge(&cluster.endpoints());
 }
 
 /// Takes everything out of a data directory but the identity.
@@ -353,7 +340,7 @@ fn a_full_disk_is_survived() {
     let mut cluster = Cluster::start("full", &Options { directories: Some(directories), ..sync(3) });
     let recorder = Arc::new(Recorder::default());
     disk.fill();
-    let load = Load::start(&recorder, &endpoints(&cluster), 6, 9, &Keys::default());
+    let load = Load::start(&recorder, &cluster.endpoints(), 6, 9, &Keys::default());
     let until = Instant::now() + short_or(8, 60);
     let mut answered = [0; 2];
     let mut round = 0;
@@ -381,9 +368,9 @@ fn a_full_disk_is_survived() {
     } else {
         assert!(log.contains("room"), "it says what is wrong: {log}");
     }
-    cluster.wait_serving(&all(&cluster), SERVING_MAX);
+    cluster.wait_serving(&cluster.all(), SERVING_MAX);
     cluster.wait_members(SERVING_MAX);
-    recorder.judge(&endpoints(&cluster));
+    recorder.judge(&cluster.endpoints());
     cluster.wait_same("serving", SERVING_MAX);
     drop(cluster);
     let _ = std::fs::remove_dir_all(other);
@@ -417,7 +404,7 @@ fn when_all_disks_are_full_nothing_is_taken_and_nothing_lost() {
         assert_eq!(ask(index, &["GET", "before"]).expect("reads go on"), Reply::Bulk(Some("v".into())));
     }
     disk.free();
-    cluster.wait_serving(&all(&cluster), SERVING_MAX);
+    cluster.wait_serving(&cluster.all(), SERVING_MAX);
     assert_eq!(ask(1, &["GET", "before"]).expect("it serves"), Reply::Bulk(Some("v".into())));
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::daemon::{Daemon, Signal};
+use super::namespace::{Endpoint, Site};
 use super::resp::Reply;
 
 /// How long a daemon may take until it serves.
@@ -26,6 +27,10 @@ pub struct Options {
     pub environment: Vec<(usize, String, String)>,
     /// Where their data stands; a temporary directory if `None`.
     pub directories: Option<Vec<PathBuf>>,
+    /// Where they stand; loopback if `None`.
+    pub sites: Option<Vec<Site>>,
+    /// Their program, if not [`program`](super::program).
+    pub program: Option<PathBuf>,
 }
 
 /// The daemons. They are gone when this is, and their data, unless the test panics.
@@ -33,7 +38,12 @@ pub struct Options {
 pub struct Cluster {
     /// By number.
     pub daemons: Vec<Daemon>,
+    options: Options,
+    /// The network's name.
+    network: String,
     directory: PathBuf,
+    /// So many daemons were made anew.
+    renewals: u32,
     /// Several at once would only measure how busy the machine is.
     _alone: MutexGuard<'static, ()>,
 }
@@ -48,28 +58,65 @@ impl Cluster {
         let unique = format!("{test}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("scatter-{unique}"));
         std::fs::create_dir_all(&directory).expect("a place for data");
-        let mut cluster = Cluster { daemons: Vec::new(), directory, _alone: alone };
-        for index in 0..options.daemons {
-            let home = match &options.directories {
-                Some(directories) => directories[index].clone(),
-                None => cluster.directory.join(format!("peer-{index}")),
-            };
-            let mut daemon = Daemon::new(&format!("peer {index}"), home, &unique);
-            if options.memory {
-                daemon.flags.extend(["--durability".into(), "memory".into()]);
-            }
-            if options.leases {
-                daemon.flags.extend(["--leases".into(), "on".into()]);
-            }
-            daemon.flags.extend(options.flags.iter().cloned());
-            let environment = options.environment.iter().filter(|(which, ..)| *which == index);
-            daemon.environment.extend(environment.map(|(_, name, value)| (name.clone(), value.clone())));
-            cluster.daemons.push(daemon);
+        let (options, renewals) = (options.clone(), 0);
+        let mut cluster = Cluster { daemons: Vec::new(), options, network: unique, directory, renewals, _alone: alone };
+        for index in 0..cluster.options.daemons {
+            cluster.add();
             cluster.launch(index, index == 0);
             cluster.wait_ready(index);
         }
         cluster.wait_members(START_MAX);
         cluster
+    }
+
+    /// One more, which is not started yet.
+    fn add(&mut self) {
+        let index = self.daemons.len();
+        let home = match &self.options.directories {
+            Some(directories) => directories[index].clone(),
+            None => self.directory.join(format!("peer-{index}")),
+        };
+        let name = format!("peer {index}");
+        let mut daemon = match &self.options.sites {
+            Some(sites) => Daemon::on_site(&name, home, &self.network, &sites[index]),
+            None => Daemon::new(&name, home, &self.network),
+        };
+        daemon.program.clone_from(&self.options.program);
+        if self.options.memory {
+            daemon.flags.extend(["--durability".into(), "memory".into()]);
+        }
+        if self.options.leases {
+            daemon.flags.extend(["--leases".into(), "on".into()]);
+        }
+        daemon.flags.extend(self.options.flags.iter().cloned());
+        let environment = self.options.environment.iter().filter(|(which, ..)| *which == index);
+        daemon.environment.extend(environment.map(|(_, name, value)| (name.clone(), value.clone())));
+        self.daemons.push(daemon);
+    }
+
+    /// Starts so many more at once, which enter through those that are there, and waits for none of them.
+    pub fn grow(&mut self, count: usize) {
+        for index in self.daemons.len()..self.daemons.len() + count {
+            self.add();
+            self.launch(index, false);
+        }
+    }
+
+    /// Puts another peer in the place of one whose process has ended: it has nothing, and is not started yet.
+    pub fn renew(&mut self, index: usize) {
+        self.renewals += 1;
+        let (name, home) = (format!("peer {index}, made anew"), format!("peer-{index}-new-{}", self.renewals));
+        self.daemons[index] = self.daemons[index].renewed(&name, self.directory.join(home));
+    }
+
+    /// Their numbers.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.daemons.len()).collect()
+    }
+
+    /// Where clients reach them.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        self.daemons.iter().map(Daemon::endpoint).collect()
     }
 
     /// Waits until all of them, and nobody else, are voting members, as each of them knows.

@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use super::namespace::{Endpoint, Namespace, Site};
 use super::resp::Connection;
 
 /// How long an answer over HTTP may take.
@@ -38,6 +40,65 @@ struct Ready {
     listen: Vec<String>,
 }
 
+/// What a daemon says of its group in `/v1/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct View {
+    /// The epoch.
+    pub epoch: u64,
+    /// The slot of the newest of the primaries' terms.
+    pub term: u64,
+    /// A majority of the members holds everything.
+    pub established: bool,
+    /// Who leads, where that is known.
+    pub leader: Option<String>,
+    /// Members, and learners.
+    pub members: Vec<MemberView>,
+    /// Primaries, in the order of their parts of the range.
+    pub primaries: Vec<PrimaryView>,
+}
+
+/// A member as a daemon sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct MemberView {
+    /// Who.
+    pub peer_id: String,
+    /// `leader`, `member`, `learner`, or `suspect`, which may be any of them.
+    pub role: String,
+}
+
+/// A primary as a daemon sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PrimaryView {
+    /// Who.
+    pub peer_id: String,
+}
+
+impl View {
+    /// The voting members that are well, by their names.
+    pub fn voters(&self) -> impl Iterator<Item = &str> {
+        let votes = |member: &&MemberView| matches!(member.role.as_str(), "leader" | "member");
+        self.members.iter().filter(votes).map(|member| member.peer_id.as_str())
+    }
+
+    /// How many may be members that vote: all that are not known to be learners.
+    pub fn voters_max(&self) -> usize {
+        self.members.iter().filter(|member| member.role != "learner").count()
+    }
+}
+
+/// What a daemon answers when it is asked to leave for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// It has begun; its process ends when it is over.
+    Begun,
+    /// It does not, and says why.
+    Refused(String),
+    /// It knows no such thing.
+    Unknown,
+    /// There was no answer: it may have begun.
+    Unanswered,
+}
+
 /// A daemon and all that is needed to start it again.
 #[derive(Debug)]
 pub struct Daemon {
@@ -45,6 +106,10 @@ pub struct Daemon {
     pub name: String,
     /// Its data.
     pub directory: PathBuf,
+    /// Its program, if not [`program`].
+    pub program: Option<PathBuf>,
+    /// The network namespace that it runs in, if not this process's own.
+    pub namespace: Option<Namespace>,
     /// Where clients reach it.
     pub resp: SocketAddr,
     /// Where admins reach it.
@@ -59,45 +124,57 @@ pub struct Daemon {
     pub peer_id: Option<String>,
     starts: u32,
     running: Option<(Child, Receiver<String>)>,
+    /// The process that runs has said that it serves.
+    ready: bool,
 }
 
 /// The daemon's binary: `SCATTER_BIN`, or else it is built beside this test.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        if let Some(path) = std::env::var_os("SCATTER_BIN") {
-            return path.into();
-        }
-        // A test stands in `target/PROFILE/deps`.
-        let me = std::env::current_exe().expect("this program has a path");
-        let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "-p", "peer", "--bin", "scatter", "--target-dir"]);
-        cargo.arg(profile.parent().expect("a profile's directory stands in the target directory"));
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        let built = cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
-        assert!(built.is_ok_and(|status| status.success()), "the daemon can be built");
-        profile.join("scatter")
-    })
+    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build(false)))
 }
 
-/// The daemon's program, without settings that are meant for a peer of the person's own.
-fn scatter() -> Command {
-    let mut command = Command::new(program());
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SCATTER_") {
-            command.env_remove(name);
+/// The same, but as fast as it can be, if it has to be built.
+pub fn fast_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build(true)))
+}
+
+fn named() -> Option<PathBuf> {
+    std::env::var_os("SCATTER_BIN").map(PathBuf::from)
+}
+
+fn build(release: bool) -> PathBuf {
+    // A test stands in `target/PROFILE/deps`.
+    let me = std::env::current_exe().expect("this program has a path");
+    let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
+    let target = profile.parent().expect("a profile's directory stands in the target directory");
+    let release = release || profile.ends_with("release");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "-p", "peer", "--bin", "scatter", "--target-dir"]).arg(target);
+    if release {
+        cargo.arg("--release");
+    }
+    let built = cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
+    assert!(built.is_ok_and(|status| status.success()), "the daemon can be built");
+    let place = if release { target.join("release") } else { profile.to_owned() };
+    place.join("scatter")
+}
+
+/// A port that is free now. Nothing else on this machine is likely to take it: no connection does, as systems take the
+/// ports of those from further up, and other programs like this one begin to look elsewhere.
+pub fn free_port() -> u16 {
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(199);
+    for _ in 0..PORTS.len() {
+        let place = first.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u32;
+        let port = u16::try_from(PORTS.start + place).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
         }
     }
-    command
-}
-
-/// A port that is free now; nothing else on this machine is likely to take it at once.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-    listener.local_addr().expect("it is bound").port()
+    panic!("loopback has no free ports");
 }
 
 impl Daemon {
@@ -107,6 +184,8 @@ impl Daemon {
         Daemon {
             name: name.to_owned(),
             directory,
+            program: None,
+            namespace: None,
             resp: local(free_port()),
             http: local(free_port()),
             listen: format!("/ip4/127.0.0.1/tcp/{}", free_port()),
@@ -115,12 +194,61 @@ impl Daemon {
             peer_id: None,
             starts: 0,
             running: None,
+            ready: false,
         }
+    }
+
+    /// One that stands on wires.
+    pub fn on_site(name: &str, directory: PathBuf, network: &str, site: &Site) -> Daemon {
+        let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let mut daemon = Daemon::new(name, directory, network);
+        daemon.namespace = Some(site.namespace.clone());
+        (daemon.resp, daemon.http) = (local(6479), local(6480));
+        daemon.listen = format!("/ip4/{}/tcp/6478", site.address);
+        daemon
+    }
+
+    /// One that was never started, in the same place as this one, with the same settings and nothing in its `directory`.
+    pub fn renewed(&self, name: &str, directory: PathBuf) -> Daemon {
+        Daemon {
+            name: name.to_owned(),
+            directory,
+            program: self.program.clone(),
+            namespace: self.namespace.clone(),
+            listen: self.listen.clone(),
+            flags: self.flags.clone(),
+            environment: self.environment.clone(),
+            peer_id: None,
+            resp: self.resp,
+            http: self.http,
+            starts: 0,
+            running: None,
+            ready: false,
+        }
+    }
+
+    /// Where clients reach it, from wherever they are.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint { address: self.resp, namespace: self.namespace.clone() }
     }
 
     /// Where other daemons enter through this one.
     pub fn entry(&self) -> String {
         format!("{}/p2p/{}", self.listen, self.peer_id.as_deref().expect("it has said who it is"))
+    }
+
+    /// Its program, where it runs, without settings that are meant for a peer of the person's own.
+    fn scatter(&self) -> Command {
+        let mut command = Command::new(self.program.as_deref().unwrap_or_else(|| program()));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SCATTER_") {
+                command.env_remove(name);
+            }
+        }
+        if let Some(namespace) = &self.namespace {
+            namespace.put(&mut command);
+        }
+        command
     }
 
     /// Starts it. It ends with the thread that starts it, at the latest.
@@ -129,7 +257,7 @@ impl Daemon {
         std::fs::create_dir_all(&self.directory).expect("a place for data");
         self.starts += 1;
         let log = File::create(self.log()).expect("a place for the log");
-        let mut command = scatter();
+        let mut command = self.scatter();
         command
             .arg("run")
             .arg("--data-dir")
@@ -158,26 +286,41 @@ impl Daemon {
                 let _ = sender.send(line);
             }
         });
-        self.running = Some((child, lines));
+        (self.running, self.ready) = (Some((child, lines)), false);
     }
 
     /// Waits until it says that it serves; an error tells how it ended instead, with the end of its log.
     pub fn wait_ready(&mut self, at_most: Duration) -> Result<(), String> {
         let until = Instant::now() + at_most;
-        let (_, lines) = self.running.as_ref().ok_or("it was not started")?;
-        let ready = loop {
+        while !self.is_ready() {
+            let (_, lines) = self.running.as_ref().ok_or("it was not started")?;
             match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) => match serde_json::from_str::<Ready>(&line) {
-                    Ok(ready) if ready.event == "ready" => break ready,
-                    _ => continue,
-                },
+                Ok(line) => self.read(&line),
                 Err(RecvTimeoutError::Timeout) => return Err(self.story(&format!("is not ready after {at_most:?}"))),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.story("ended before it was ready")),
             }
-        };
-        assert!(!ready.listen.is_empty(), "{} listens nowhere", self.name);
-        self.peer_id = Some(ready.peer_id);
+        }
         Ok(())
+    }
+
+    /// Whether its process runs and has said that it serves.
+    pub fn is_ready(&mut self) -> bool {
+        let next = |daemon: &Daemon| daemon.running.as_ref().and_then(|(_, lines)| lines.try_recv().ok());
+        while !self.ready
+            && let Some(line) = next(self)
+        {
+            self.read(&line);
+        }
+        self.running.is_some() && self.ready
+    }
+
+    /// Understands a line that it printed.
+    fn read(&mut self, line: &str) {
+        let Ok(line) = serde_json::from_str::<Ready>(line) else { return };
+        if line.event == "ready" {
+            assert!(!line.listen.is_empty(), "{} listens nowhere", self.name);
+            (self.ready, self.peer_id) = (true, Some(line.peer_id));
+        }
     }
 
     /// The next line that it prints, if one comes within this time.
@@ -189,7 +332,7 @@ impl Daemon {
     /// A client command against it.
     pub fn client(&self, arguments: &[&str]) -> Command {
         let (resp, http) = (self.resp.to_string(), self.http.to_string());
-        let mut command = scatter();
+        let mut command = self.scatter();
         command.args(arguments).env("SCATTER_ADDR", resp).env("SCATTER_HTTP", http).stdin(Stdio::null());
         command
     }
@@ -254,25 +397,42 @@ impl Daemon {
 
     /// What it says to a request without a body, of this method and path.
     pub fn http(&self, request: &str) -> Option<serde_json::Value> {
-        let mut stream = TcpStream::connect_timeout(&self.http, HTTP_MAX).ok()?;
+        let (_, body) = self.request(request)?;
+        serde_json::from_str(&body).ok()
+    }
+
+    /// Code and body of the answer to a request without a body, if there is one within some seconds.
+    fn request(&self, request: &str) -> Option<(u16, String)> {
+        let endpoint = Endpoint { address: self.http, namespace: self.namespace.clone() };
+        let mut stream = endpoint.stream(HTTP_MAX).ok()?;
         stream.set_read_timeout(Some(HTTP_MAX)).ok()?;
         write!(stream, "{request} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        let (_, body) = answer.split_once("\r\n\r\n")?;
-        serde_json::from_str(body).ok()
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// Asks it to leave its network for good, and does not wait until it has.
+    pub fn leave(&self) -> Leave {
+        match self.request("POST /v1/leave") {
+            Some((202, _)) => Leave::Begun,
+            Some((404 | 405, _)) => Leave::Unknown,
+            Some((_, why)) => Leave::Refused(why),
+            None => Leave::Unanswered,
+        }
+    }
+
+    /// Its group as it sees it, if it is in one.
+    pub fn view(&self) -> Option<View> {
+        let group = self.ask_http("/v1/status")?["groups"].get_mut(0)?.take();
+        serde_json::from_value(group).ok()
     }
 
     /// The voting members of its group that are well, by their names, once what it knows is established.
     pub fn members(&self) -> Option<Vec<String>> {
-        let status = self.ask_http("/v1/status")?;
-        let group = status["groups"].get(0)?;
-        if group["established"] != true {
-            return None;
-        }
-        let votes = |member: &&serde_json::Value| matches!(member["role"].as_str(), Some("leader" | "member"));
-        let members = group["members"].as_array()?.iter();
-        Some(members.filter(votes).filter_map(|member| Some(member["peer_id"].as_str()?.to_owned())).collect())
+        let view = self.view().filter(|view| view.established)?;
+        Some(view.voters().map(str::to_owned).collect())
     }
 
     /// How much time it has had on a processor since it started.
@@ -289,7 +449,7 @@ impl Daemon {
 
     /// Connects a client.
     pub fn connect(&self, patience: Duration) -> std::io::Result<Connection> {
-        Connection::open(self.resp, patience)
+        self.endpoint().connect(patience)
     }
 
     fn log(&self) -> PathBuf {

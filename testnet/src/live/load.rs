@@ -1,6 +1,6 @@
 //! Clients that set real daemons to work and record what they see.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,7 +11,8 @@ use group::op::{Condition, Expiry, Op, Read, ReadMode};
 use group::time::Time;
 use overlay::Key;
 
-use super::resp::Connection;
+use super::namespace::Endpoint;
+use super::resp::{Connection, Reply};
 use super::translate;
 use crate::checkers::{Circumstances, check_history};
 use crate::history::{History, Operation, Outcome};
@@ -37,24 +38,61 @@ impl Default for Keys {
     }
 }
 
+/// How clients behave.
+#[derive(Clone, Debug)]
+pub struct Habits {
+    /// So many of them.
+    pub clients: u64,
+    /// What chance is made of.
+    pub seed: u64,
+    /// What they use.
+    pub keys: Keys,
+    /// Between an answer and the next question.
+    pub pause: Duration,
+    /// Each keeps to one daemon, whatever it says; else to one until that fails it.
+    pub faithful: bool,
+}
+
+impl Default for Habits {
+    fn default() -> Habits {
+        Habits { clients: 8, seed: 0, keys: Keys::default(), pause: Duration::ZERO, faithful: false }
+    }
+}
+
+/// The client that reads everything at the end.
+const LAST_READER: u64 = u64::MAX;
+/// Clients that [`Load`] does not know have numbers from here on.
+const NEWCOMERS: u64 = 1 << 20;
+/// So many last reads are on their way at once over one connection.
+const LAST_READS: usize = 64;
+/// A key must be readable again after so long.
+const LAST_READ_MAX: Duration = Duration::from_secs(60);
+
 /// What clients saw, shared between them.
 #[derive(Debug)]
 pub struct Recorder {
     history: Mutex<History>,
     start: Instant,
     uses: AtomicU64,
+    newcomers: AtomicU64,
     wrong: Mutex<Vec<String>>,
 }
 
 impl Default for Recorder {
     fn default() -> Recorder {
-        let (history, wrong) = Default::default();
-        Recorder { history, start: Instant::now(), uses: AtomicU64::new(0), wrong }
+        let (history, uses, wrong) = Default::default();
+        Recorder { history, start: Instant::now(), uses, newcomers: AtomicU64::new(NEWCOMERS), wrong }
     }
 }
 
 impl Recorder {
-    fn now(&self) -> Time {
+    /// The number of a client that nobody else is.
+    pub fn newcomer(&self) -> u64 {
+        self.newcomers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The time that is on record for what happens now.
+    pub fn now(&self) -> Time {
         Time(self.start.elapsed().as_nanos() as u64)
     }
 
@@ -65,24 +103,31 @@ impl Recorder {
     /// Asks over a connection and records what came of it. `None`: the connection is of no use any more.
     pub fn ask(&self, connection: &mut Connection, who: (u64, u64), via: usize, key: &Key, op: &Op) -> Option<Outcome> {
         let words = translate::command(key.name(), op, false, None)?;
-        let index = {
-            let mut history = self.history();
-            let invoked = history.moment(self.now());
-            history.invoke(Operation {
-                client: who.0,
-                connection: who.1,
-                via,
-                key: key.clone(),
-                op: op.clone(),
-                mode: ReadMode::Linearizable,
-                once: None,
-                invoked,
-                completed: None,
-                outcome: Outcome::Uncertain,
-            })
-        };
+        let index = self.invoke(who, via, key, op);
         let reply = connection.call(&words);
         let broken = reply.is_err();
+        let outcome = self.complete(index, op, reply);
+        (!broken).then_some(outcome)
+    }
+
+    fn invoke(&self, who: (u64, u64), via: usize, key: &Key, op: &Op) -> usize {
+        let mut history = self.history();
+        let invoked = history.moment(self.now());
+        history.invoke(Operation {
+            client: who.0,
+            connection: who.1,
+            via,
+            key: key.clone(),
+            op: op.clone(),
+            mode: ReadMode::Linearizable,
+            once: None,
+            invoked,
+            completed: None,
+            outcome: Outcome::Uncertain,
+        })
+    }
+
+    fn complete(&self, index: usize, op: &Op, reply: std::io::Result<Reply>) -> Outcome {
         let outcome = match reply {
             // A connection that breaks in place of an answer leaves the outcome open.
             Err(_) => Outcome::Uncertain,
@@ -92,21 +137,99 @@ impl Recorder {
             }),
         };
         self.history().complete(index, self.now(), outcome.clone());
-        (!broken).then_some(outcome)
+        outcome
+    }
+
+    /// How many operations are of this kind.
+    pub fn count(&self, is: impl Fn(&Operation) -> bool) -> usize {
+        self.history().operations.iter().filter(|operation| is(operation)).count()
     }
 
     /// How many operations were answered.
     pub fn answered(&self) -> usize {
-        self.history().operations.iter().filter(|operation| operation.outcome.answer().is_some()).count()
+        self.count(|operation| operation.outcome.answer().is_some())
+    }
+
+    /// The longest time within these in which some client had no answer, whatever it asked.
+    pub fn longest_wait(&self, from: Time, until: Time) -> Duration {
+        let mut last = BTreeMap::new();
+        let mut longest = Duration::ZERO;
+        let history = self.history();
+        let mut answers: Vec<(Time, u64)> = history
+            .operations
+            .iter()
+            .filter(|operation| operation.client < NEWCOMERS && operation.outcome.answer().is_some())
+            .filter_map(|operation| Some((operation.completed?.time, operation.client)))
+            .filter(|(at, _)| *at <= until)
+            .collect();
+        answers.sort_unstable();
+        for (at, client) in answers {
+            let before = last.insert(client, at).unwrap_or(Time(0)).max(from);
+            if at > from {
+                longest = longest.max(at.since(before));
+            }
+        }
+        last.values().map(|at| until.since((*at).max(from))).fold(longest, Duration::max)
     }
 
     /// Reads every key once more through the daemons in turn, then judges all that clients saw. A bad history is kept in
     /// a file; its name is part of the panic.
-    pub fn judge(&self, daemons: &[SocketAddr]) {
+    pub fn judge(&self, daemons: &[Endpoint]) {
         let keys: Vec<Key> = self.history().by_key().into_keys().cloned().collect();
         for (index, key) in keys.iter().enumerate() {
             self.read_until_answered(daemons, index, key);
         }
+        self.judge_what_was_seen();
+    }
+
+    /// As [`Recorder::judge`], but reads every key through every daemon.
+    pub fn judge_everywhere(&self, daemons: &[Endpoint]) {
+        let keys: Vec<Key> = self.history().by_key().into_keys().cloned().collect();
+        std::thread::scope(|scope| {
+            for (via, daemon) in daemons.iter().enumerate() {
+                let keys = &keys;
+                scope.spawn(move || self.read_all(daemon, via, keys.iter().collect()));
+            }
+        });
+        self.judge_what_was_seen();
+    }
+
+    /// Reads each of these keys through one daemon, many at once, and again until that answers.
+    fn read_all(&self, daemon: &Endpoint, via: usize, mut keys: Vec<&Key>) {
+        let op = Op::Read(Read::Value);
+        let mut connections = (via as u64) << 32;
+        let (mut until, mut left) = (Instant::now() + LAST_READ_MAX, keys.len());
+        while !keys.is_empty() {
+            if keys.len() < left {
+                (until, left) = (Instant::now() + LAST_READ_MAX, keys.len());
+            }
+            assert!(Instant::now() < until, "{:?} and {left} keys in all cannot be read via {via} any more", keys[0]);
+            connections += 1;
+            let Ok(mut connection) = daemon.connect(PATIENCE) else {
+                std::thread::sleep(Duration::from_millis(50));
+                continue;
+            };
+            let batch: Vec<&Key> = keys.iter().rev().take(LAST_READS).copied().collect();
+            let who = (LAST_READER, u64::MAX - connections);
+            let asked: Vec<usize> = batch.iter().map(|key| self.invoke(who, via, key, &op)).collect();
+            let sent = batch.iter().try_for_each(|key| {
+                connection.send(&translate::command(key.name(), &op, false, None).expect("RESP has reads"))
+            });
+            let mut unanswered = Vec::new();
+            let mut sound = sent.is_ok();
+            for (key, index) in batch.iter().zip(asked) {
+                let reply = if sound { connection.receive() } else { Err(std::io::ErrorKind::BrokenPipe.into()) };
+                sound &= reply.is_ok();
+                if !matches!(self.complete(index, &op, reply), Outcome::Answered(_)) {
+                    unanswered.push(*key);
+                }
+            }
+            keys.truncate(keys.len() - batch.len());
+            keys.extend(unanswered);
+        }
+    }
+
+    fn judge_what_was_seen(&self) {
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(wrong.is_empty(), "answers that the contract does not know: {wrong:?}");
         let history = self.history();
@@ -119,12 +242,12 @@ impl Recorder {
         }
     }
 
-    fn read_until_answered(&self, daemons: &[SocketAddr], first: usize, key: &Key) {
-        let until = Instant::now() + Duration::from_secs(60);
+    fn read_until_answered(&self, daemons: &[Endpoint], first: usize, key: &Key) {
+        let until = Instant::now() + LAST_READ_MAX;
         for attempt in first.. {
             let via = attempt % daemons.len();
-            if let Ok(mut connection) = Connection::open(daemons[via], PATIENCE) {
-                let who = (u64::MAX, u64::MAX - attempt as u64);
+            if let Ok(mut connection) = daemons[via].connect(PATIENCE) {
+                let who = (LAST_READER, u64::MAX - attempt as u64);
                 let outcome = self.ask(&mut connection, who, via, key, &Op::Read(Read::Value));
                 if matches!(outcome, Some(Outcome::Answered(_))) {
                     return;
@@ -145,26 +268,21 @@ pub struct Load {
 
 impl Load {
     /// Sets so many clients on the daemons; each stays with one until that fails it.
-    pub fn start(recorder: &Arc<Recorder>, daemons: &[SocketAddr], clients: u64, seed: u64, keys: &Keys) -> Load {
+    pub fn start(recorder: &Arc<Recorder>, daemons: &[Endpoint], clients: u64, seed: u64, keys: &Keys) -> Load {
+        let keys = keys.clone();
+        Load::start_as(recorder, daemons, &Habits { clients, seed, keys, ..Habits::default() })
+    }
+
+    /// Sets clients with such habits on the daemons.
+    pub fn start_as(recorder: &Arc<Recorder>, daemons: &[Endpoint], habits: &Habits) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = (0..clients)
-            .map(|client| {
+        let threads = (0..habits.clients)
+            .map(|number| {
                 let (recorder, stop) = (Arc::clone(recorder), Arc::clone(&stop));
-                let (daemons, keys) = (daemons.to_vec(), keys.clone());
+                let (daemons, habits) = (daemons.to_vec(), habits.clone());
                 std::thread::spawn(move || {
-                    let mut rng = Rng::new(seed ^ client << 32, "live client");
-                    let mut connections = 0;
-                    while !stop.load(Ordering::Relaxed) {
-                        let via = rng.below(daemons.len() as u64) as usize;
-                        connections += 1;
-                        match Connection::open(daemons[via], PATIENCE) {
-                            Ok(connection) => {
-                                let who = (client, client << 32 | connections);
-                                work(&recorder, connection, who, via, &mut rng, &keys, &stop);
-                            }
-                            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-                        }
-                    }
+                    let rng = Rng::new(habits.seed ^ number << 32, "live client");
+                    Client { number, rng, recorder, habits, stop }.work(&daemons);
                 })
             })
             .collect();
@@ -186,31 +304,54 @@ impl Drop for Load {
     }
 }
 
-/// One client over one connection, until that breaks or serves no more.
-fn work(
-    recorder: &Recorder,
-    mut connection: Connection,
-    who: (u64, u64),
-    via: usize,
-    rng: &mut Rng,
-    keys: &Keys,
-    stop: &AtomicBool,
-) {
-    let mut refused = 0;
-    while !stop.load(Ordering::Relaxed) && refused < 5 {
-        let unique = recorder.uses.fetch_add(1, Ordering::Relaxed);
-        let place = unique % (3 * keys.count);
-        let (kind, index) = (place % 3, place / 3);
-        let (life, use_of_it) = (unique / (3 * keys.count) / keys.uses, unique / (3 * keys.count) % keys.uses);
-        let name = format!("{}{}{index}.{life}", keys.prefix, ["r", "l", "c"][kind as usize]);
-        let key = Key::new(name.as_bytes()).expect("short");
-        let op = draw(rng, kind, who.0, unique, use_of_it);
-        match recorder.ask(&mut connection, who, via, &key, &op) {
-            None => return,
-            Some(Outcome::Answered(_)) => refused = 0,
-            Some(_) => {
-                refused += 1;
-                std::thread::sleep(Duration::from_millis(20));
+/// One client.
+struct Client {
+    number: u64,
+    rng: Rng,
+    recorder: Arc<Recorder>,
+    habits: Habits,
+    stop: Arc<AtomicBool>,
+}
+
+impl Client {
+    fn work(&mut self, daemons: &[Endpoint]) {
+        let mut connections = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            let via = match self.habits.faithful {
+                true => self.number as usize % daemons.len(),
+                false => self.rng.below(daemons.len() as u64) as usize,
+            };
+            connections += 1;
+            match daemons[via].connect(PATIENCE) {
+                Ok(connection) => self.use_up(connection, connections, via),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// Works over one connection, until that breaks or serves no more.
+    fn use_up(&mut self, mut connection: Connection, connections: u64, via: usize) {
+        let who = (self.number, self.number << 32 | connections);
+        let Keys { prefix, count, uses } = self.habits.keys.clone();
+        let mut refused = 0;
+        while !self.stop.load(Ordering::Relaxed) && refused < 5 {
+            let unique = self.recorder.uses.fetch_add(1, Ordering::Relaxed);
+            let place = unique % (3 * count);
+            let (kind, index) = (place % 3, place / 3);
+            let (life, use_of_it) = (unique / (3 * count) / uses, unique / (3 * count) % uses);
+            let name = format!("{prefix}{}{index}.{life}", ["r", "l", "c"][kind as usize]);
+            let key = Key::new(name.as_bytes()).expect("short");
+            let op = draw(&mut self.rng, kind, who.0, unique, use_of_it);
+            match self.recorder.ask(&mut connection, who, via, &key, &op) {
+                None => return,
+                Some(Outcome::Answered(_)) => refused = 0,
+                Some(_) => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            if !self.habits.pause.is_zero() {
+                std::thread::sleep(self.habits.pause);
             }
         }
     }

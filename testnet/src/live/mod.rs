@@ -1,15 +1,36 @@
 //! Real daemons on loopback, and what clients see of them.
 //!
-//! A [`Cluster`] starts daemons, kills, stops and restarts them, and takes all of them down with itself. [`Load`] sets
-//! clients on it and records what they see as a [`History`](crate::history::History), which the checkers then judge.
+//! A [`Cluster`] starts daemons, kills, stops and restarts them, and takes all of them down with itself. [`Wires`] give
+//! each of them a network of its own, with links that can be cut. [`Load`] sets clients on them and records what they
+//! see as a [`History`](crate::history::History), which the checkers then judge.
 
 mod cluster;
 mod daemon;
 mod load;
+mod namespace;
 mod resp;
 mod translate;
+mod wires;
+
+use std::time::Duration;
 
 pub use cluster::{Cluster, Options};
-pub use daemon::{Daemon, Signal, program};
-pub use load::{Keys, Load, Recorder};
+pub use daemon::{Daemon, Leave, Signal, View, fast_program, program};
+pub use load::{Habits, Keys, Load, Recorder};
+pub use namespace::{Endpoint, Namespace, Site};
 pub use resp::{Connection, Reply};
+pub use wires::{Wires, between, one_way};
+
+/// What has to be over within a time on a machine of its own has to be over within so many times that here: tests run on
+/// few cores that others use too.
+pub const SLACK: u32 = 3;
+
+/// Full times, as `SCATTER_LONG` asks for.
+pub fn is_long() -> bool {
+    std::env::var_os("SCATTER_LONG").is_some()
+}
+
+/// A short time, or the full one if `SCATTER_LONG` is set.
+pub fn short_or(seconds: u64, full: u64) -> Duration {
+    Duration::from_secs(if is_long() { full } else { seconds })
+}

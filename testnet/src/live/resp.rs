@@ -33,7 +33,11 @@ pub struct Connection {
 impl Connection {
     /// Connects, and waits for answers no longer than `patience`.
     pub fn open(address: SocketAddr, patience: Duration) -> io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, patience)?;
+        Connection::over(TcpStream::connect_timeout(&address, patience)?, patience)
+    }
+
+    /// Speaks over a stream, and waits for answers no longer than `patience`.
+    pub fn over(stream: TcpStream, patience: Duration) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;

@@ -1,0 +1,163 @@
+//! Sites with a wire each, all on one bridge, and wires that are cut one way or both.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+
+use super::namespace::{Namespace, Site};
+
+/// Sites that reach each other over a bridge. All of it lies in namespaces without names: it needs no cleaning up, and
+/// several at a time, or what another program makes, are not in each other's way.
+///
+/// A cut is made where packets leave: the sender is told a wrong hardware address of the other site, and what it sends
+/// there is lost without a word, as on a wire that is broken. Nothing is asked of the kernel beyond `ip`.
+#[derive(Debug)]
+pub struct Wires {
+    sites: Vec<Site>,
+    cut: BTreeSet<(usize, usize)>,
+    /// The bridge is here; it is gone when this is.
+    _hub: Namespace,
+}
+
+impl Wires {
+    /// Lays wires between so many sites. An error says what is missing on this machine.
+    pub fn lay(sites: usize) -> Result<Wires, String> {
+        let new = || Namespace::new().map_err(|error| format!("no right to make network namespaces: {error}"));
+        let hub = new()?;
+        ip(&hub, "link add name bridge type bridge\nlink set bridge up\n")?;
+        let mut wires = Wires { sites: Vec::new(), cut: BTreeSet::new(), _hub: hub.clone() };
+        for index in 0..sites {
+            let namespace = new()?;
+            let (port, there, address) = (format!("port{index}"), namespace.path(), address(index));
+            ip(
+                &hub,
+                &format!(
+                    "link add name {port} type veth peer name wire address {} netns {there}\n\
+                     link set {port} master bridge up\n",
+                    hardware(index, false)
+                ),
+            )?;
+            ip(&namespace, &format!("link set lo up\naddress add {address}/16 dev wire\nlink set wire up\n"))?;
+            wires.sites.push(Site { namespace, address });
+        }
+        wires.tell(&all_links(sites))?;
+        Ok(wires)
+    }
+
+    /// The sites, in order.
+    pub fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    /// Cuts wires: nothing that the first of a pair sends reaches the second any more.
+    pub fn cut(&mut self, links: impl IntoIterator<Item = (usize, usize)>) {
+        let links: Vec<_> = links.into_iter().collect();
+        self.cut.extend(&links);
+        self.tell(&links).expect("a wire that was laid can be cut");
+    }
+
+    /// Mends all wires.
+    pub fn heal(&mut self) {
+        let links: Vec<_> = std::mem::take(&mut self.cut).into_iter().collect();
+        self.tell(&links).expect("a wire that was laid can be mended");
+    }
+
+    /// Tells senders where to send to, which decides whether it arrives.
+    fn tell(&self, links: &[(usize, usize)]) -> Result<(), String> {
+        for (from, site) in self.sites.iter().enumerate() {
+            let mut lines = String::new();
+            for &(_, to) in links.iter().filter(|(sender, _)| *sender == from) {
+                let hardware = hardware(to, self.cut.contains(&(from, to)));
+                let _ = writeln!(lines, "neigh replace {} lladdr {hardware} dev wire nud permanent", address(to));
+            }
+            if !lines.is_empty() {
+                ip(&site.namespace, &lines)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Both directions between each of the ones and each of the others.
+pub fn between(ones: &[usize], others: &[usize]) -> Vec<(usize, usize)> {
+    let mut links = one_way(ones, others);
+    links.extend(one_way(others, ones));
+    links
+}
+
+/// From each of the ones to each of the others.
+pub fn one_way(ones: &[usize], others: &[usize]) -> Vec<(usize, usize)> {
+    ones.iter().flat_map(|one| others.iter().map(|other| (*one, *other))).collect()
+}
+
+fn all_links(sites: usize) -> Vec<(usize, usize)> {
+    let all: Vec<usize> = (0..sites).collect();
+    one_way(&all, &all).into_iter().filter(|(one, other)| one != other).collect()
+}
+
+fn address(index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 83, 0, u8::try_from(index + 1).expect("a few sites"))
+}
+
+/// The hardware address of a site, or one that nobody has.
+fn hardware(index: usize, wrong: bool) -> String {
+    format!("02:53:43:41:{:02x}:{:02x}", u8::from(wrong), index + 1)
+}
+
+/// Has `ip` do this in a namespace, a line each.
+fn ip(namespace: &Namespace, lines: &str) -> Result<(), String> {
+    let mut command = Command::new("ip");
+    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    namespace.put(&mut command);
+    let mut child = command.spawn().map_err(|error| format!("no program `ip`: {error}"))?;
+    // It may have ended already, and then says why.
+    let _ = child.stdin.take().expect("it is a pipe").write_all(lines.as_bytes());
+    let output = child.wait_with_output().map_err(|error| format!("`ip` has no end: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("`ip` refuses {lines:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn socket(site: &Site) -> UdpSocket {
+        site.namespace.within(|| UdpSocket::bind((site.address, 0))).and_then(|made| made).expect("a socket")
+    }
+
+    /// Sends once from one site to another; whether it came.
+    fn arrives(wires: &Wires, from: usize, to: usize) -> io::Result<bool> {
+        let (sender, receiver) = (socket(&wires.sites[from]), socket(&wires.sites[to]));
+        receiver.set_read_timeout(Some(Duration::from_millis(300)))?;
+        sender.send_to(b"x", receiver.local_addr()?)?;
+        Ok(receiver.recv(&mut [0; 8]).is_ok())
+    }
+
+    #[test]
+    fn cut_wires_carry_nothing_and_others_do() {
+        let mut wires = match Wires::lay(3) {
+            Ok(wires) => wires,
+            Err(why) => return eprintln!("SKIPPED: {why}"),
+        };
+        let open = |wires: &Wires| {
+            let links = all_links(3);
+            links.into_iter().filter(|(from, to)| arrives(wires, *from, *to).expect("sockets")).collect::<Vec<_>>()
+        };
+        assert_eq!(open(&wires), all_links(3));
+        wires.cut(one_way(&[0], &[1, 2]));
+        assert_eq!(open(&wires), [(1, 0), (1, 2), (2, 0), (2, 1)]);
+        wires.heal();
+        wires.cut(between(&[1], &[2]));
+        assert_eq!(open(&wires), [(0, 1), (0, 2), (1, 0), (2, 0)]);
+        wires.heal();
+        assert_eq!(open(&wires), all_links(3));
+    }
+}

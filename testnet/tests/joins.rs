@@ -1,0 +1,115 @@
+//! Many real daemons join a network at once: all become members, and then all is quiet.
+//!
+//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` has forty of them join instead of
+//! twelve, and builds them for speed.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use testnet::live::{Cluster, Options, SLACK, View, fast_program, is_long};
+
+const FOUNDERS: usize = 3;
+/// Until all are members.
+const PLACED_MAX: Duration = Duration::from_secs(120);
+/// Nothing may change for so long.
+const QUIET: Duration = Duration::from_secs(10);
+/// Until it is quiet: the range is divided evenly when members have not changed for a while, and taken over.
+const QUIET_AFTER_MAX: Duration = Duration::from_secs(30);
+
+#[test]
+fn many_join_at_once_and_then_all_is_quiet() {
+    let newcomers = if is_long() { 40 } else { 12 };
+    let all = FOUNDERS + newcomers;
+    let options = Options {
+        daemons: FOUNDERS,
+        memory: true,
+        flags: ["--max-memory", "16MiB", "--max-disk", "64MiB"].map(str::to_owned).into(),
+        program: is_long().then(|| fast_program().to_owned()),
+        ..Options::default()
+    };
+    let mut cluster = Cluster::start("joins", &options);
+    let since = Instant::now();
+    cluster.grow(newcomers);
+    println!("{newcomers} were started within {:.1?}", since.elapsed());
+    let mut told = FOUNDERS;
+    while told < all {
+        let members = cluster.daemons[0].view().filter(|view| view.established).map_or(0, |view| view.voters().count());
+        if members > told {
+            println!("{members} members after {:.1?}", since.elapsed());
+            told = members;
+        }
+        for daemon in &mut cluster.daemons {
+            assert!(daemon.is_running(), "{} has ended: {}", daemon.name, daemon.log_text());
+        }
+        assert!(since.elapsed() < PLACED_MAX * SLACK, "{members} are members after {:?}", since.elapsed());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for index in cluster.all() {
+        cluster.wait_ready(index);
+    }
+    cluster.wait_members(PLACED_MAX * SLACK);
+    println!("all are members, know it, and serve after {:.1?}", since.elapsed());
+
+    let since = Instant::now();
+    while !is_even(&cluster, all) {
+        assert!(since.elapsed() < QUIET_AFTER_MAX * SLACK, "not all are primaries: {:?}", cluster.daemons[0].view());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    println!("all are primaries {:.1?} later", since.elapsed());
+    cluster.wait_serving(&cluster.all(), PLACED_MAX);
+    let (before, proposals) = (agreed(&cluster), proposals(&cluster));
+    let (since, cpu) = (Instant::now(), cluster.daemons.iter().map(|daemon| daemon.cpu_time()).collect::<Vec<_>>());
+    std::thread::sleep(QUIET);
+    let took = since.elapsed();
+    let mut shares: Vec<f64> = cluster
+        .daemons
+        .iter()
+        .zip(&cpu)
+        .map(|(daemon, before)| (daemon.cpu_time() - *before).as_secs_f64() / took.as_secs_f64())
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    let (sum, median, most) = (shares.iter().sum::<f64>(), shares[all / 2], shares[all - 1]);
+    let mut memory: Vec<u64> = cluster.daemons.iter().map(|daemon| daemon.memory_bytes() >> 20).collect();
+    memory.sort_unstable();
+    println!(
+        "at rest, of a core: median {:.1} %, most {:.1} %, all together {:.0} %; memory: median {} MiB, most {} MiB",
+        median * 100.0,
+        most * 100.0,
+        sum * 100.0,
+        memory[all / 2],
+        memory[all - 1],
+    );
+    let said: Vec<String> = self::proposals(&cluster).difference(&proposals).cloned().collect();
+    assert_eq!(agreed(&cluster), before, "the group agreed on something while nothing happened: {said:?}");
+    // Whatever a leader proposes it says, but for the horizon, which rises with time.
+    assert!(said.is_empty(), "the group agreed on something while nothing happened: {said:?}");
+}
+
+/// Whether each is primary of one part of the range.
+fn is_even(cluster: &Cluster, all: usize) -> bool {
+    let Some(view) = cluster.daemons[0].view() else { return false };
+    let primaries: BTreeSet<&str> = view.primaries.iter().map(|primary| primary.peer_id.as_str()).collect();
+    view.primaries.len() == all && primaries.len() == all
+}
+
+/// What each knows of the group's log: nothing of it changes but with an entry.
+fn agreed(cluster: &Cluster) -> Vec<Option<View>> {
+    let mut views: Vec<Option<View>> = cluster.daemons.iter().map(|daemon| daemon.view()).collect();
+    for view in views.iter_mut().flatten() {
+        for member in &mut view.members {
+            // Suspicions are each one's own.
+            if member.role == "suspect" {
+                member.role = "member".into();
+            }
+        }
+    }
+    views
+}
+
+/// What leaders said that they propose.
+fn proposals(cluster: &Cluster) -> BTreeSet<String> {
+    let logs = cluster.daemons.iter().map(|daemon| daemon.log_text());
+    let lines =
+        |log: String| log.lines().filter(|line| line.contains("proposes")).map(str::to_owned).collect::<Vec<_>>();
+    logs.flat_map(lines).collect()
+}

@@ -1,0 +1,246 @@
+//! Real daemons, each with a network of its own, whose links are cut: who is cut off acknowledges nothing, the others go
+//! on, and nothing of what clients saw contradicts itself.
+//!
+//! Needs the right to make network namespaces (root), and `ip`; where either is missing it says so and tests nothing.
+//! `SCATTER_BIN` names the daemon's binary; without it, it is built. `SCATTER_LONG=1` cuts links for longer than a member
+//! may be silent: then who is cut off is put out, and has to be let in again.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use group::op::{Condition, Expiry, Op, Read};
+use group::time::Time;
+use overlay::Key;
+use testnet::history::{Operation, Outcome};
+use testnet::live::{
+    Cluster, Endpoint, Habits, Load, Options, Recorder, SLACK, Wires, between, is_long, one_way, short_or,
+};
+
+const DAEMONS: usize = 5;
+/// So many clients ask each of them, and no other.
+const CLIENTS: u64 = 4;
+/// Who is not cut off serves everything again after so long; and so does everybody after the links are mended.
+const PROGRESS_MAX: Duration = Duration::from_secs(10);
+/// More than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Spread over the ring: each of five primaries has some of them.
+const SPREAD_KEYS: usize = 20;
+
+/// Which links are cut, and what follows.
+struct Cut {
+    links: Vec<(usize, usize)>,
+    /// These can agree on nothing, so they acknowledge nothing.
+    cut_off: Vec<usize>,
+    /// These serve all keys.
+    whole: Vec<usize>,
+}
+
+/// The time while links were cut.
+#[derive(Clone, Copy)]
+struct Meanwhile {
+    from: Time,
+    until: Time,
+}
+
+impl Meanwhile {
+    /// Whether an operation was asked for and answered in it, by this peer.
+    fn has(self, operation: &Operation, via: usize) -> bool {
+        let ended = operation.completed.is_some_and(|moment| moment.time < self.until);
+        operation.via == via && operation.invoked.time >= self.from && ended
+    }
+}
+
+/// A network of five under load; its links are cut as `cut` says of the leader and the four others, and mended again.
+fn under(test: &str, cut: impl Fn(usize, [usize; 4]) -> Cut) {
+    let mut wires = match Wires::lay(DAEMONS) {
+        Ok(wires) => wires,
+        Err(why) => {
+            // To the terminal itself: what a test that passes prints is not shown.
+            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+            return;
+        }
+    };
+    let sites = Some(wires.sites().to_vec());
+    let cluster = Cluster::start(test, &Options { daemons: DAEMONS, sites, ..Options::default() });
+    let (all, endpoints) = (cluster.all(), cluster.endpoints());
+    let recorder = Arc::new(Recorder::default());
+    let clients = CLIENTS * DAEMONS as u64;
+    let habits = Habits { clients, pause: Duration::from_millis(10), faithful: true, ..Habits::default() };
+    let load = Load::start_as(&recorder, &endpoints, &habits);
+    serve_all(&recorder, &endpoints, &all, "before");
+
+    let leader = leader_of(&cluster);
+    let others: Vec<usize> = all.iter().copied().filter(|other| *other != leader).collect();
+    let Cut { links, cut_off, whole } = cut(leader, others.try_into().expect("four others"));
+    wires.cut(links);
+    let (from, since) = (recorder.now(), Instant::now());
+    let progress = std::thread::scope(|scope| {
+        for &via in &cut_off {
+            let (recorder, endpoint) = (&recorder, &endpoints[via]);
+            scope.spawn(move || refuse_all(recorder, endpoint, via));
+        }
+        serve_all(&recorder, &endpoints, &whole, "during")
+    });
+    std::thread::sleep(short_or(3, 25).saturating_sub(since.elapsed()));
+    let later = serve_all(&recorder, &endpoints, &whole, "during, later");
+    let (meanwhile, lasted) = (Meanwhile { from, until: recorder.now() }, since.elapsed());
+    wires.heal();
+    let healed = serve_all(&recorder, &endpoints, &all, "after");
+    cluster.wait_members(PATIENCE * SLACK);
+    load.stop();
+
+    println!(
+        "{test}: links were cut for {lasted:.1?}, peer {leader} led; all keys through {whole:?} after {progress:.1?}, \
+         later after {later:.1?}; through all {healed:.1?} after links were mended"
+    );
+    let mut acknowledged = 0;
+    for via in all {
+        let answered =
+            recorder.count(|operation| meanwhile.has(operation, via) && operation.outcome.answer().is_some());
+        let refused = recorder.count(|operation| meanwhile.has(operation, via) && operation.outcome.answer().is_none());
+        println!("{test}: meanwhile peer {via} answered {answered}, and {refused} times that it cannot");
+        acknowledged += if cut_off.contains(&via) { answered } else { 0 };
+    }
+    recorder.judge_everywhere(&endpoints);
+    assert_eq!(acknowledged, 0, "{cut_off:?} acknowledged something while they were cut off");
+    for (what, took) in [("during", progress), ("later", later), ("after", healed)] {
+        assert!(took < PROGRESS_MAX * SLACK, "{what} the cut it took {took:?}");
+    }
+    assert!(recorder.answered() > 500, "too little was answered: {}", recorder.answered());
+}
+
+/// Writes and reads keys all over the ring through each of these peers, until all of them have answered. How long that
+/// took.
+fn serve_all(recorder: &Recorder, endpoints: &[Endpoint], which: &[usize], when: &str) -> Duration {
+    let since = Instant::now();
+    std::thread::scope(|scope| {
+        for &via in which {
+            scope.spawn(move || {
+                for number in 0..SPREAD_KEYS {
+                    let key = Key::new(format!("{when} {number}").as_bytes()).expect("short");
+                    let (value, condition, expiry) =
+                        (format!("through {via}").into(), Condition::Always, Expiry::Clear);
+                    let write = Op::Set { value, condition, expiry, get: false };
+                    for op in [write, Op::Read(Read::Value)] {
+                        while !is_answered(recorder, &endpoints[via], via, &key, &op) {
+                            let late = since.elapsed() > PATIENCE;
+                            assert!(!late, "{when} the cut: peer {via} does not answer {op:?} of {key:?}");
+                            std::thread::sleep(Duration::from_millis(20));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    since.elapsed()
+}
+
+fn is_answered(recorder: &Recorder, at: &Endpoint, via: usize, key: &Key, op: &Op) -> bool {
+    matches!(ask(recorder, at, via, key, op), Some(Outcome::Answered(_)))
+}
+
+/// Asks as a client of its own.
+fn ask(recorder: &Recorder, at: &Endpoint, via: usize, key: &Key, op: &Op) -> Option<Outcome> {
+    let who = recorder.newcomer();
+    let mut connection = at.connect(Duration::from_secs(5)).ok()?;
+    recorder.ask(&mut connection, (who, who << 32), via, key, op)
+}
+
+/// Asks a peer that is cut off for keys all over the ring, all at once. All that it may say is that it cannot.
+fn refuse_all(recorder: &Recorder, at: &Endpoint, via: usize) {
+    std::thread::scope(|scope| {
+        for number in 0..SPREAD_KEYS {
+            scope.spawn(move || {
+                let key = Key::new(format!("cut off {number}").as_bytes()).expect("short");
+                let (op, wanted): (_, &[_]) = match number % 2 {
+                    0 => (Op::Read(Read::Value), &[Outcome::TryAgain]),
+                    _ => (write_of(via), &[Outcome::TryAgain, Outcome::Uncertain]),
+                };
+                let outcome = ask(recorder, at, via, &key, &op).expect("it answers, and does not hang up");
+                assert!(wanted.contains(&outcome), "peer {via} is cut off, and says {outcome:?} to {op:?}");
+            });
+        }
+    });
+}
+
+fn write_of(via: usize) -> Op {
+    let (value, condition, expiry) = (format!("through {via}").into(), Condition::Always, Expiry::Clear);
+    Op::Set { value, condition, expiry, get: false }
+}
+
+/// Who leads, as far as anybody knows.
+fn leader_of(cluster: &Cluster) -> usize {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let leader = cluster.daemons.iter().find_map(|daemon| daemon.view()?.leader);
+        let number = |id: String| cluster.daemons.iter().position(|daemon| daemon.peer_id.as_ref() == Some(&id));
+        if let Some(number) = leader.and_then(number) {
+            return number;
+        }
+        assert!(Instant::now() < until, "nobody leads");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn two_are_cut_off_with_the_leader() {
+    under("two-of-five", |leader, [a, b, c, d]| Cut {
+        links: between(&[leader, a], &[b, c, d]),
+        cut_off: vec![leader, a],
+        whole: vec![b, c, d],
+    });
+}
+
+/// They hear all that is said, and nobody hears them.
+#[test]
+fn two_are_not_heard() {
+    under("not-heard", |leader, [a, b, c, d]| Cut {
+        links: one_way(&[leader, a], &[b, c, d]),
+        cut_off: vec![leader, a],
+        whole: vec![b, c, d],
+    });
+}
+
+/// They are heard, with all that they ask for, and hear nothing.
+#[test]
+fn two_do_not_hear() {
+    under("not-hearing", |leader, [a, b, c, d]| Cut {
+        links: one_way(&[b, c, d], &[leader, a]),
+        cut_off: vec![leader, a],
+        whole: vec![b, c, d],
+    });
+}
+
+/// The leader and another one cannot talk to each other; everybody else hears both of them.
+#[test]
+fn the_leader_and_another_do_not_hear_each_other() {
+    under("triangle", |leader, [a, b, c, d]| Cut {
+        links: between(&[leader], &[a]),
+        cut_off: vec![],
+        whole: vec![leader, b, c, d],
+    });
+}
+
+/// Two that do not lead cannot talk to each other. Only with `SCATTER_LONG`: the others take a minute together.
+#[test]
+fn two_others_do_not_hear_each_other() {
+    if !is_long() {
+        return;
+    }
+    under("side", |leader, [a, b, c, d]| Cut {
+        links: between(&[a], &[b]),
+        cut_off: vec![],
+        whole: vec![leader, c, d],
+    });
+}
+
+/// One hears everybody, and is not the leader when it begins; the others hear only that one.
+#[test]
+fn only_one_is_heard_by_all() {
+    under("star", |leader, [a, b, c, hub]| {
+        let rim = [leader, a, b, c];
+        let links = rim.iter().flat_map(|one| one_way(&[*one], &rim)).filter(|(one, other)| one != other).collect();
+        Cut { links, cut_off: vec![], whole: vec![leader, a, b, c, hub] }
+    });
+}
