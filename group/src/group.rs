@@ -482,9 +482,13 @@ impl Group {
         if let Some(suspicion) = self.pulse.next_suspicion(&self.config.timing, self.now.time) {
             next = next.min(suspicion);
         }
-        next = next.min(self.purging.next_timeout(self.now.time));
+        if self.vouching.is_none() {
+            next = next.min(self.purging.next_timeout(self.now.time));
+        }
         if let Some(since) = self.sealed_since {
-            next = next.min(since + self.config.timing.seal_patience);
+            // Whoever leads, or is still finding out what it has, has other things to wait for.
+            let soon = self.now.time + self.config.timing.resend / 4;
+            next = next.min((since + self.config.timing.seal_patience).max(soon));
         }
         next = next.min(self.acceptor.catch_up_due(&context!(self)));
         if self.vouching.is_some() || self.lacks_bases {

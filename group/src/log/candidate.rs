@@ -21,6 +21,8 @@ type Accepted = Vec<(Slot, Ballot, Entry)>;
 #[derive(Clone, Debug)]
 pub(super) struct Candidacy {
     since: Time,
+    /// When it was said last.
+    said: Time,
     stage: Stage,
 }
 
@@ -44,8 +46,12 @@ impl Candidacy {
         ctx.now.time.since(self.since) >= ctx.config.timing.suspicion()
     }
 
-    /// Says again what was not answered.
-    pub(super) fn resend(&self, ctx: &mut Context<'_>) {
+    /// Says again what was not answered for long.
+    pub(super) fn resend(&mut self, ctx: &mut Context<'_>) {
+        if ctx.now.time.since(self.said) < ctx.config.timing.resend {
+            return;
+        }
+        self.said = ctx.now.time;
         let (message, answered): (_, Vec<NodeId>) = match &self.stage {
             Stage::Polling { round, yes } => (LogMessage::AskPromise { round: *round }, yes.iter().copied().collect()),
             Stage::Preparing { ballot, applied, stop, promises } => {
@@ -71,7 +77,7 @@ impl Log {
         self.next_attempt += 1;
         self.leader = None;
         let stage = Stage::Polling { round, yes: BTreeSet::new() };
-        self.role = Role::Candidate(Candidacy { since: ctx.now.time, stage });
+        self.role = Role::Candidate(Candidacy { since: ctx.now.time, said: ctx.now.time, stage });
         let nodes = ctx.state.nodes();
         ctx.out.send(&nodes, Message::Log(LogMessage::AskPromise { round }));
     }
@@ -93,7 +99,7 @@ impl Log {
         let ballot = Ballot { round: self.round_seen, node: ctx.me };
         let applied = ctx.state.applied;
         let stage = Stage::Preparing { ballot, applied, stop, promises: BTreeMap::new() };
-        self.role = Role::Candidate(Candidacy { since: ctx.now.time, stage });
+        self.role = Role::Candidate(Candidacy { since: ctx.now.time, said: ctx.now.time, stage });
         let nodes = ctx.state.nodes();
         ctx.out.send(&nodes, Message::Log(LogMessage::Prepare { ballot, applied, stop }));
     }
