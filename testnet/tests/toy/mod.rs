@@ -29,8 +29,20 @@ pub const REUSED_VERSIONS: u8 = 11;
 
 #[derive(Serialize, Deserialize)]
 enum Frame {
-    Ask { id: u64, once: Option<Vec<u8>>, connection: u64, key: Vec<u8>, op: Op, left_ms: u64 },
-    Told { id: u64, result: Result<Answer, OpError> },
+    Ask {
+        id: u64,
+        once: Option<Vec<u8>>,
+        connection: u64,
+        key: Vec<u8>,
+        op: Op,
+        left_ms: u64,
+    },
+    Told {
+        id: u64,
+        result: Result<Answer, OpError>,
+    },
+    /// The server says that it is one.
+    Here,
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -83,6 +95,8 @@ pub struct Toy<const DEFECT: u8> {
     parked: Vec<(Time, Asked)>,
     deleted: Vec<(Time, Vec<u8>, Entry)>,
     seen: BTreeSet<(PeerKey, u64)>,
+    /// Whom the server tells of itself.
+    clients: BTreeSet<PeerKey>,
     outputs: VecDeque<Output>,
     counter: u64,
 }
@@ -105,6 +119,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
             parked: Vec::new(),
             deleted: Vec::new(),
             seen: BTreeSet::new(),
+            clients: BTreeSet::new(),
             outputs: VecDeque::new(),
             counter: 0,
         };
@@ -114,7 +129,9 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
                 _ => drop(toy.done.insert(key[1..].to_vec(), serde_json::from_slice(&value).expect("ours"))),
             }
         }
-        toy.outputs.push_back(Output::Event(Event::Ready));
+        if toy.is_server {
+            toy.outputs.push_back(Output::Event(Event::Ready));
+        }
         toy.arm(now.time);
         toy
     }
@@ -123,7 +140,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
         self.wall = now.wall.0;
         let now = now.time;
         match input {
-            Input::PeerUp(peer) if !self.is_server && self.server.is_none() => self.server = Some(peer),
+            Input::PeerUp(peer) if self.is_server => drop(self.clients.insert(peer)),
             Input::Request(request) => self.on_request(now, request),
             Input::Frame { from, frame } => self.on_frame(now, from, &frame),
             Input::Persisted(token) => {
@@ -205,6 +222,11 @@ impl<const DEFECT: u8> Toy<DEFECT> {
                 self.execute(now, Asked { from: Some(from), id, once, connection, key, op, until });
             }
             Frame::Told { id, result } => self.reply(now, id, result),
+            Frame::Here if self.server.is_some() => {}
+            Frame::Here => {
+                self.server = Some(from);
+                self.outputs.push_back(Output::Event(Event::Ready));
+            }
         }
     }
 
@@ -229,6 +251,9 @@ impl<const DEFECT: u8> Toy<DEFECT> {
         self.deleted = later;
         for (_, key, entry) in due {
             self.data.insert(key, entry);
+        }
+        for client in self.clients.clone() {
+            self.send(client, &Frame::Here);
         }
         self.arm(now);
     }
