@@ -172,7 +172,8 @@ impl Group {
         }
     }
 
-    pub(crate) fn propose(&mut self, entry: Entry) {
+    /// Proposes an entry, whatever else is on its way; nothing where this node does not lead.
+    pub fn propose(&mut self, entry: Entry) {
         if !matches!(entry, Entry::Noop | Entry::Horizon(_)) {
             self.out.push(GroupOutput::Note(alloc::format!("leads the group, and proposes {entry}").into()));
         }

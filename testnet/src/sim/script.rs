@@ -7,6 +7,7 @@ use overlay::Key;
 
 use crate::history::Outcome;
 use crate::sim::host::Host;
+use crate::sim::network::Flight;
 use crate::sim::world::World;
 
 impl<H: Host> World<H> {
@@ -28,6 +29,16 @@ impl<H: Host> World<H> {
     pub fn primary_of(&self, key: &str) -> usize {
         let key = Key::new(key.as_bytes()).expect("short");
         self.probes.primary_of(&key).unwrap_or_else(|| self.probes.last_primary())
+    }
+
+    /// From now on each frame that leaves is shown to this, and goes where it says so.
+    pub fn tap(&mut self, tap: impl FnMut(&Flight) -> bool + 'static) {
+        self.tap = Some(Box::new(tap));
+    }
+
+    /// Nobody looks at frames any more.
+    pub fn untap(&mut self) {
+        self.tap = None;
     }
 
     /// Asks and waits.

@@ -52,7 +52,11 @@ pub struct World<H> {
     pub(super) asks: Vec<Ask>,
     events: u64,
     busy: (u64, u64),
+    pub(super) tap: Option<Tap>,
 }
+
+/// Sees each frame that leaves, and says whether it goes.
+pub type Tap = Box<dyn FnMut(&Flight) -> bool>;
 
 impl<H: Host> World<H> {
     /// A world in which everything is about to start.
@@ -86,6 +90,7 @@ impl<H: Host> World<H> {
             asks: Vec::new(),
             events: 0,
             busy: (0, 0),
+            tap: None,
             scenario,
         };
         world.begin();
@@ -410,6 +415,8 @@ impl<H: Host> World<H> {
             durability: scenario.durability,
             leases: scenario.leases,
             memory_bytes_max: scenario.memory_bytes_max,
+            message_bytes_max: scenario.message_bytes_max,
+            transfer_bytes_per_s: scenario.transfer_bytes_per_s,
             timing: scenario.timing.clone(),
             defects: scenario.defects,
             ..NodeConfig::new(machine.key, Incarnation(wall_s << 24 | salt))
@@ -418,6 +425,9 @@ impl<H: Host> World<H> {
 
     /// Sends a frame from machine to machine.
     pub(super) fn launch(&mut self, flight: Flight) {
+        if self.tap.as_mut().is_some_and(|tap| !tap(&flight)) {
+            return self.marks.hit("network: the script took a frame");
+        }
         self.network.send(self.now, flight, &mut self.arrivals, &mut self.marks);
     }
 

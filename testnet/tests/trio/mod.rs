@@ -6,144 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
-use group::ballot::{Number, Slot, Term, TermBallot};
+use group::Group;
+use group::ballot::Number;
 use group::config::{Defect, Defects, GroupConfig, Timing};
-use group::message::{Message, Operation, Outcome, Sender, Write};
-use group::number_set::NumberSet;
-use group::op::{Answer, Op, Read, ReadMode, Version};
-use group::outbox::{CommitteeHead, Durable, GroupOutput};
-use group::record::{OpId, Record};
-use group::state::{Assignment, GroupState, Member, Settings};
-use group::time::{Now, Time, WallMillis};
-use group::{Group, Stored};
-use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, RingId};
+use group::message::{Message, Outcome, Sender};
+use group::op::Version;
+use group::outbox::GroupOutput;
+use overlay::{Epoch, KeyRange, NodeId};
 
-/// How many members there are.
-const MEMBERS: usize = 3;
-const NOW: Now = Now { time: Time(1_000_000_000_000), awake: Time(1_000_000_000_000), wall: WallMillis(1) };
+mod parts;
 
-/// The member of this index.
-fn node(index: usize) -> NodeId {
-    NodeId { peer: PeerKey([index as u8 + 1; 32]), incarnation: Incarnation(1) }
-}
-
-fn key() -> Key {
-    Key::new(b"k").expect("short")
-}
-
-/// The group after so many divisions: the last one named this primary of everything.
-fn state(division: u64, primary: usize) -> GroupState {
-    let settings =
-        Settings { leases: false, lease_ms: 1_000, drift_per_mille: 10, value_bytes_max: 1_000, horizon_ms: 60_000 };
-    let member = |index| Member {
-        node: node(index),
-        addresses: Vec::new(),
-        cluster: String::new(),
-        joined: WallMillis(0),
-        since: Slot(0),
-    };
-    let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
-    state.members = (0..MEMBERS).map(member).collect();
-    state.applied = Slot(division);
-    let term = Term::new(Slot(division), 0);
-    state.division = vec![Assignment { start: KeyRange::FULL.start(), node: node(primary), term }];
-    state
-}
-
-/// What a member has on disk; everything is there at once.
-#[derive(Clone, Debug, Default)]
-struct Disk {
-    state: Option<GroupState>,
-    promises: Option<IntervalMap<Option<TermBallot>>>,
-    heads: BTreeMap<TermBallot, CommitteeHead>,
-    progress: BTreeMap<TermBallot, (NumberSet, Option<u64>)>,
-    unsettled: BTreeMap<Number, Write>,
-    record: Option<Arc<Record>>,
-}
-
-impl Disk {
-    fn change(&mut self, change: Durable) {
-        match change {
-            Durable::State(state) => self.state = Some(*state),
-            Durable::Promises(promises) => self.promises = Some(promises),
-            Durable::Committee(head) => {
-                self.heads.insert(head.ballot, head);
-            }
-            Durable::CommitteeProgress(ballot, received, chosen) => {
-                self.progress.insert(ballot, (received, chosen));
-            }
-            Durable::CommitteeForget(ballot) => {
-                self.heads.remove(&ballot);
-                self.progress.remove(&ballot);
-            }
-            Durable::Accepted(write) => {
-                self.unsettled.insert(write.record.number, write);
-            }
-            Durable::Settle(term, first, last) => {
-                for n in first..=last {
-                    if let Some(write) = self.unsettled.remove(&Number { term, n }) {
-                        self.put(write);
-                    }
-                }
-            }
-            Durable::Void(write) => {
-                self.unsettled.remove(&write.record.number);
-            }
-            Durable::Record(write) => self.put(write),
-            Durable::Purge(_) => self.record = None,
-            // Nobody elects anybody here.
-            Durable::LogPromised(..) | Durable::LogAccepted(..) | Durable::LogForget(_) => {}
-        }
-    }
-
-    fn put(&mut self, write: Write) {
-        if self.record.as_ref().is_none_or(|record| record.number < write.record.number) {
-            self.record = Some(write.record);
-        }
-    }
-
-    fn stored(&self) -> Stored {
-        let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
-        for (number, write) in &self.unsettled {
-            unsettled.entry(number.term).or_default().push(write.clone());
-        }
-        let committees = self.heads.iter().map(|(ballot, head)| {
-            let (received, chosen) = self.progress.get(ballot).cloned().unwrap_or_default();
-            (head.clone(), received, chosen)
-        });
-        Stored {
-            state: self.state.clone().expect("the first thing written"),
-            log_promised: None,
-            log_accepted: BTreeMap::new(),
-            promises: self.promises.clone(),
-            committees: committees.collect(),
-            unsettled,
-            empty: false,
-            // Nothing is ever lost here, so nobody needs to vouch for it.
-            sealed: true,
-        }
-    }
-}
-
-/// What clients ask, in this order; each addition is a bit of its own, so a sum tells which took effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Adds this bit.
-    Add(i64),
-    /// Reads the sum.
-    Read,
-}
-
-/// One question.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Asked {
-    /// All bits that had been answered before it was asked.
-    before: i64,
-    /// The sum that it was answered.
-    answer: Option<i64>,
-}
+pub use parts::Ask;
+use parts::{Asked, Disk, MEMBERS, NOW, key, node, state, sum_of};
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,7 +46,7 @@ pub struct Trio {
     runs: [u64; MEMBERS],
     /// On its way: from, to, message; by encoding.
     net: BTreeMap<Vec<u8>, (usize, usize, Message)>,
-    asked: Vec<Asked>,
+    asked: Asked,
     /// Of the one key: values of all versions seen to be chosen.
     chosen: BTreeMap<Version, Option<i64>>,
     /// And values of all numbers seen to be accepted.
@@ -196,7 +71,7 @@ impl Trio {
             disks: vec![Disk::default(); MEMBERS],
             runs: [0; MEMBERS],
             net: BTreeMap::new(),
-            asked: Vec::new(),
+            asked: Asked::default(),
             chosen: BTreeMap::new(),
             accepted: BTreeMap::new(),
             doubles,
@@ -248,7 +123,7 @@ impl Trio {
                 steps.push(Step::Restart(index));
             }
         }
-        if let Some((member, _)) = asks.get(self.asked.len())
+        if let Some((member, _)) = asks.get(self.asked.count())
             && self.groups[*member].primaries().any(|primary| primary.is_serving())
         {
             steps.push(Step::Ask);
@@ -294,7 +169,7 @@ impl Trio {
                 self.deliver(other, *index, Message::State(Box::new(next)));
             }
             Step::Ask => {
-                let (member, ask) = asks[self.asked.len()];
+                let (member, ask) = asks[self.asked.count()];
                 self.ask(member, ask);
             }
             Step::Restart(index) => {
@@ -324,30 +199,11 @@ impl Trio {
     }
 
     fn ask(&mut self, index: usize, ask: Ask) {
-        let number = self.asked.len() as u64;
-        let before = self.asked.iter().filter_map(|asked| asked.answer).fold(0, |all, sum| all | sum);
-        self.asked.push(Asked { before, answer: None });
+        let number = self.asked.count() as u64;
+        self.asked.ask();
         let group = &mut self.groups[index];
         let ballot = group.primaries().find(|primary| primary.is_serving()).map(|primary| primary.ballot());
-        let run = self.runs[index];
-        let operation = Operation {
-            attempt: number,
-            ballot,
-            run,
-            serial: number + 1,
-            retired_below: 0,
-            retired_except: Vec::new(),
-            id: OpId::Origin { node: node(index), run, sequence: number },
-            horizon: 1,
-            patience_ms: 1_000,
-            key: key(),
-            op: match ask {
-                Ask::Add(bit) => Op::Add(bit),
-                Ask::Read => Op::Read(Read::Value),
-            },
-            mode: ReadMode::Linearizable,
-        };
-        group.operate(node(index), operation);
+        group.operate(node(index), ask.operation(number, index, self.runs[index], ballot));
         self.drain(index);
     }
 
@@ -383,31 +239,13 @@ impl Trio {
                     self.groups[index].on_scanned(token, records, true);
                 }
                 GroupOutput::Outcome(number, Outcome::Done(answer) | Outcome::Unchanged(answer)) => {
-                    self.answered(number as usize, &answer);
+                    if let Err(why) = self.asked.answered(number as usize, &answer) {
+                        self.wrong = Some(why);
+                    }
                 }
                 _ => {}
             }
         }
-    }
-
-    /// Answers must be explained by one order, in which nothing comes before what was answered before it was asked.
-    fn answered(&mut self, number: usize, answer: &Answer) {
-        let sum = match answer {
-            Answer::Integer(sum) => *sum,
-            Answer::Value(None) => 0,
-            Answer::Value(Some(value)) => sum_of(value),
-            _ => return,
-        };
-        let before = self.asked[number].before;
-        if sum & before != before {
-            self.wrong = Some(format!("question {number} is answered {sum:#b}, and {before:#b} was there before it"));
-        }
-        for other in self.asked.iter().filter_map(|asked| asked.answer) {
-            if sum & other != sum && sum & other != other {
-                self.wrong = Some(format!("one question is answered {other:#b}, another {sum:#b}"));
-            }
-        }
-        self.asked[number].answer = Some(sum);
     }
 
     /// Looks for two values in one place.
@@ -440,12 +278,12 @@ impl Trio {
 
     /// Every question asked so far, and as many as this, was answered.
     pub fn all_answered(&self, count: usize) -> bool {
-        self.asked.len() == count && self.asked.iter().all(|asked| asked.answer.is_some())
+        self.asked.count() == count && self.asked.answers().all(|answer| answer.is_some())
     }
 
     /// What each question was answered.
     pub fn answers(&self) -> Vec<Option<i64>> {
-        self.asked.iter().map(|asked| asked.answer).collect()
+        self.asked.answers().collect()
     }
 
     /// So many members serve as primaries, or believe that they do.
@@ -455,23 +293,8 @@ impl Trio {
     }
 }
 
-fn sum_of(value: &[u8]) -> i64 {
-    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).expect("a sum")
-}
-
 fn config(defects: Defects) -> GroupConfig {
-    GroupConfig {
-        timing: Timing::default(),
-        durable: true,
-        memory_bytes_max: 1 << 20,
-        window_bytes_max: 1 << 20,
-        in_flight_max: 16,
-        waiting_max: 16,
-        transfer_bytes_per_s: 1 << 30,
-        message_bytes_max: 1 << 18,
-        divide: |_| None,
-        defects,
-    }
+    parts::config(defects, Timing::default())
 }
 
 impl Hash for Trio {

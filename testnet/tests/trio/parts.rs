@@ -1,0 +1,238 @@
+//! What searches through all schedules are made of: three members, a key, a disk that has everything at once, and what
+//! clients ask.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use group::Stored;
+use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::config::{Defects, GroupConfig, Timing};
+use group::message::{Operation, Write};
+use group::number_set::NumberSet;
+use group::op::{Answer, Op, Read, ReadMode};
+use group::outbox::{CommitteeHead, Durable};
+use group::record::{OpId, Record};
+use group::state::{Assignment, Entry, GroupState, Member, Settings};
+use group::time::{Now, Time, WallMillis};
+use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, RingId};
+
+/// How many members there are.
+pub const MEMBERS: usize = 3;
+
+/// Time stands still.
+pub const NOW: Now = Now { time: Time(1_000_000_000_000), awake: Time(1_000_000_000_000), wall: WallMillis(1) };
+
+/// The node of this index.
+pub fn node(index: usize) -> NodeId {
+    NodeId { peer: PeerKey([index as u8 + 1; 32]), incarnation: Incarnation(1) }
+}
+
+/// The member of this index.
+pub fn member(index: usize) -> Member {
+    Member { node: node(index), addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0), since: Slot(0) }
+}
+
+/// The one key.
+pub fn key() -> Key {
+    Key::new(b"k").expect("short")
+}
+
+/// The group after so many divisions: the last one named this primary of everything.
+pub fn state(division: u64, primary: usize) -> GroupState {
+    let settings =
+        Settings { leases: false, lease_ms: 1_000, drift_per_mille: 10, value_bytes_max: 1_000, horizon_ms: 60_000 };
+    let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
+    state.members = (0..MEMBERS).map(member).collect();
+    state.applied = Slot(division);
+    let term = Term::new(Slot(division), 0);
+    state.division = vec![Assignment { start: KeyRange::FULL.start(), node: node(primary), term }];
+    state
+}
+
+/// What each member is told.
+pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
+    GroupConfig {
+        timing,
+        durable: true,
+        memory_bytes_max: 1 << 20,
+        window_bytes_max: 1 << 20,
+        in_flight_max: 16,
+        waiting_max: 16,
+        transfer_bytes_per_s: 1 << 30,
+        message_bytes_max: 1 << 18,
+        divide: |_| None,
+        defects,
+    }
+}
+
+/// What a member has on disk; everything is there at once.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    /// The group's state.
+    pub state: Option<GroupState>,
+    log_promised: Option<(Epoch, Ballot)>,
+    /// The log's entries.
+    pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
+    /// What was promised to primaries.
+    pub promises: Option<IntervalMap<Option<TermBallot>>>,
+    heads: BTreeMap<TermBallot, CommitteeHead>,
+    progress: BTreeMap<TermBallot, (NumberSet, Option<u64>)>,
+    unsettled: BTreeMap<Number, Write>,
+    /// Of the one key.
+    pub record: Option<Arc<Record>>,
+}
+
+impl Disk {
+    /// Makes a change.
+    pub fn change(&mut self, change: Durable) {
+        match change {
+            Durable::State(state) => self.state = Some(*state),
+            Durable::LogPromised(epoch, ballot) => self.log_promised = ballot.map(|ballot| (epoch, ballot)),
+            Durable::LogAccepted(slot, ballot, entry) => {
+                self.log_accepted.insert(slot, (ballot, entry));
+            }
+            Durable::LogForget(None) => self.log_accepted.clear(),
+            Durable::LogForget(Some(slot)) => self.log_accepted.retain(|accepted, _| *accepted > slot),
+            Durable::Promises(promises) => self.promises = Some(promises),
+            Durable::Committee(head) => {
+                self.heads.insert(head.ballot, head);
+            }
+            Durable::CommitteeProgress(ballot, received, chosen) => {
+                self.progress.insert(ballot, (received, chosen));
+            }
+            Durable::CommitteeForget(ballot) => {
+                self.heads.remove(&ballot);
+                self.progress.remove(&ballot);
+            }
+            Durable::Accepted(write) => {
+                self.unsettled.insert(write.record.number, write);
+            }
+            Durable::Settle(term, first, last) => {
+                for n in first..=last {
+                    if let Some(write) = self.unsettled.remove(&Number { term, n }) {
+                        self.put(write);
+                    }
+                }
+            }
+            Durable::Void(write) => {
+                self.unsettled.remove(&write.record.number);
+            }
+            Durable::Record(write) => self.put(write),
+            Durable::Purge(_) => self.record = None,
+        }
+    }
+
+    fn put(&mut self, write: Write) {
+        if self.record.as_ref().is_none_or(|record| record.number < write.record.number) {
+            self.record = Some(write.record);
+        }
+    }
+
+    /// What a member is given back when it starts again.
+    pub fn stored(&self) -> Stored {
+        let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
+        for (number, write) in &self.unsettled {
+            unsettled.entry(number.term).or_default().push(write.clone());
+        }
+        let committees = self.heads.iter().map(|(ballot, head)| {
+            let (received, chosen) = self.progress.get(ballot).cloned().unwrap_or_default();
+            (head.clone(), received, chosen)
+        });
+        Stored {
+            state: self.state.clone().expect("the first thing written"),
+            log_promised: self.log_promised,
+            log_accepted: self.log_accepted.clone(),
+            promises: self.promises.clone(),
+            committees: committees.collect(),
+            unsettled,
+            empty: false,
+            // Nothing is ever lost here, so nobody needs to vouch for it.
+            sealed: true,
+        }
+    }
+}
+
+/// What clients ask, in this order; each addition is a bit of its own, so a sum tells which took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Adds this bit.
+    Add(i64),
+    /// Reads the sum.
+    Read,
+}
+
+impl Ask {
+    /// This question, the `number`th, as it is asked of a member in this run of it, under this ballot.
+    pub fn operation(self, number: u64, index: usize, run: u64, ballot: Option<TermBallot>) -> Operation {
+        Operation {
+            attempt: number,
+            ballot,
+            run,
+            serial: number + 1,
+            retired_below: 0,
+            retired_except: Vec::new(),
+            id: OpId::Origin { node: node(index), run, sequence: number },
+            horizon: 1,
+            patience_ms: 1_000,
+            key: key(),
+            op: match self {
+                Ask::Add(bit) => Op::Add(bit),
+                Ask::Read => Op::Read(Read::Value),
+            },
+            mode: ReadMode::Linearizable,
+        }
+    }
+}
+
+/// What was asked, and what was answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Asked(Vec<Question>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    /// All bits that had been answered before it was asked.
+    before: i64,
+    /// The sum that it was answered.
+    answer: Option<i64>,
+}
+
+impl Asked {
+    /// How many questions were asked.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What each question was answered.
+    pub fn answers(&self) -> impl Iterator<Item = Option<i64>> {
+        self.0.iter().map(|question| question.answer)
+    }
+
+    /// Another question is asked.
+    pub fn ask(&mut self) {
+        let before = self.answers().flatten().fold(0, |all, sum| all | sum);
+        self.0.push(Question { before, answer: None });
+    }
+
+    /// An answer came. Answers must be explained by one order, in which nothing comes before what was answered before it
+    /// was asked.
+    pub fn answered(&mut self, number: usize, answer: &Answer) -> Result<(), String> {
+        let sum = match answer {
+            Answer::Integer(sum) => *sum,
+            Answer::Value(None) => 0,
+            Answer::Value(Some(value)) => sum_of(value),
+            _ => return Ok(()),
+        };
+        let before = self.0[number].before;
+        let other = self.answers().flatten().find(|other| sum & other != sum && sum & other != *other);
+        self.0[number].answer = Some(sum);
+        if sum & before != before {
+            return Err(format!("question {number} is answered {sum:#b}, and {before:#b} was there before it"));
+        }
+        other.map_or(Ok(()), |other| Err(format!("one question is answered {other:#b}, another {sum:#b}")))
+    }
+}
+
+/// A record's value.
+pub fn sum_of(value: &[u8]) -> i64 {
+    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).expect("a sum")
+}
