@@ -87,7 +87,7 @@ pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
 }
 
 /// Settings that are taken and checked, and change nothing in this version.
-const IDLE: [&str; 4] = ["max-bandwidth", "max-group", "min-group", "nat"];
+const IDLE: [&str; 3] = ["max-group", "min-group", "nat"];
 
 /// Whoever set a limit must not believe that it holds.
 fn warn_of_idle(config: &Config) {

@@ -33,7 +33,9 @@ enum Leads {
 }
 
 fn main() {
-    println!("simulated, {RUNS} runs each of 4, 5 and 7 members; milliseconds from the beginning: median (least - most)");
+    println!(
+        "simulated, {RUNS} runs each of 4, 5 and 7 members; milliseconds from the beginning: median (least - most)"
+    );
     let lan = Latency::Uniform(Duration::from_micros(150), Duration::ZERO);
     let exclusion = ["decided", "all know it", "all is served"];
     let join = ["decided", "is learner", "holds all", "chosen", "all know it", "all is served"];

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Options, SLACK, View, fast_program, is_long};
+use testnet::live::{Cluster, Options, Reply, SLACK, View, fast_program, is_long};
 
 const FOUNDERS: usize = 3;
 /// Until all are members.
@@ -112,4 +112,42 @@ fn proposals(cluster: &Cluster) -> BTreeSet<String> {
     let lines =
         |log: String| log.lines().filter(|line| line.contains("proposes")).map(str::to_owned).collect::<Vec<_>>();
     logs.flat_map(lines).collect()
+}
+
+/// What a newcomer copies keeps to half of what it was given, and its progress can be seen.
+#[test]
+fn a_newcomer_copies_no_faster_than_it_may() {
+    const GIVEN: u64 = 1_000_000;
+    const VALUES: u64 = 60;
+    const VALUE_BYTES: u64 = 50_000;
+    let options = Options {
+        daemons: FOUNDERS,
+        flags: ["--max-bandwidth".to_owned(), GIVEN.to_string()].into(),
+        ..Options::default()
+    };
+    let mut cluster = Cluster::start("bandwidth", &options);
+    let mut connection = cluster.daemons[0].connect(Duration::from_secs(10)).expect("it serves");
+    let value = vec![b'v'; VALUE_BYTES as usize];
+    for number in 0..VALUES {
+        let name = format!("key {number}");
+        let reply = connection.call(&[b"SET", name.as_bytes(), &value]).expect("an answer");
+        assert_eq!(reply, Reply::Simple("OK".into()));
+    }
+    let since = Instant::now();
+    cluster.grow(1);
+    let newcomer = FOUNDERS;
+    let mut shown = BTreeSet::new();
+    while cluster.daemons[0].view().is_none_or(|view| view.voters().count() <= FOUNDERS) {
+        assert!(since.elapsed() < PLACED_MAX * SLACK, "{}", cluster.daemons[newcomer].log_text());
+        let status = cluster.daemons[newcomer].ask_http("/v1/status").unwrap_or_default();
+        let transfers = status.pointer("/groups/0/transfers").and_then(|transfers| transfers.as_array());
+        shown.insert(transfers.into_iter().flatten().filter_map(|transfer| transfer["bytes"].as_u64()).sum::<u64>());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (took, bytes) = (since.elapsed(), VALUES * VALUE_BYTES);
+    println!("{bytes} bytes were copied in {took:.1?} at {} a second; seen on the way: {shown:?}", GIVEN / 2);
+    // What is on its way when the rate is reached still comes, for each of the parts.
+    let least = Duration::from_secs(bytes * 2 / GIVEN).mul_f64(0.6);
+    assert!(took > least, "{bytes} bytes were copied within {took:?}");
+    assert!(shown.len() > 3, "nothing was to be seen of it: {shown:?}");
 }

@@ -120,6 +120,7 @@ impl Acceptor {
         };
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         job.stage = stage;
+        job.too_short.clear();
         job.compared.clear();
         job.pass.forget();
         job.source = ballot.node;
@@ -158,18 +159,33 @@ impl Acceptor {
     /// Another source.
     fn turn(&mut self, ctx: &mut Context<'_>, ballot: TermBallot) {
         let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
-        let piece = *job.pieces.last().expect("a job has a piece");
-        let sources: Vec<NodeId> = ctx
-            .state
-            .configs(piece)
-            .into_iter()
-            .flat_map(|config| config.members)
-            .filter(|node| *node != ctx.me && !job.compared.contains(node))
-            .collect();
+        let sources = job.sources(ctx, |node| !job.compared.contains(&node));
         if !sources.is_empty() {
             self.catch_up.turns += 1;
             job.source = sources[self.catch_up.turns % sources.len()];
         }
+    }
+
+    /// One source's recent writes do not reach back far enough. Another may have kept more: who was away itself has kept
+    /// none. Where all say so, or one says it `again` while others are silent, clocks are compared, for a gap of numbers
+    /// those of everything.
+    fn window_too_short(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, again: bool) {
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
+        let others = job.sources(ctx, |node| !job.too_short.contains(&node));
+        if let Some(other) = others.first().filter(|_| !again) {
+            job.source = *other;
+            return self.ask(ctx, table, ballot);
+        }
+        job.stage = Stage::Compare(None);
+        if job.gap {
+            let committee = self.committee_mut(ballot).expect("a job has a committee");
+            committee.unfill(ctx.out);
+            self.catch_up.jobs.remove(&ballot);
+            self.begin_job(ctx, table, ballot);
+            let job = self.catch_up.jobs.get_mut(&ballot).expect("just begun");
+            job.stage = Stage::Compare(None);
+        }
+        self.ask(ctx, table, ballot);
     }
 
     fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
@@ -271,18 +287,8 @@ impl Acceptor {
         }
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         let Some(up_to) = up_to else {
-            // The window does not reach: clocks have to be compared, for a gap of numbers those of everything.
-            job.stage = Stage::Compare(None);
-            if job.gap {
-                let committee = self.committee_mut(ballot).expect("a job has a committee");
-                committee.unfill(ctx.out);
-                self.catch_up.jobs.remove(&ballot);
-                self.begin_job(ctx, table, ballot);
-                let job = self.catch_up.jobs.get_mut(&ballot).expect("just begun");
-                job.stage = Stage::Compare(None);
-            }
-            self.ask(ctx, table, ballot);
-            return;
+            let again = !job.too_short.insert(from);
+            return self.window_too_short(ctx, table, ballot, again);
         };
         if done && up_to.term == ballot.term {
             job.reached(up_to.n);

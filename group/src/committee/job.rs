@@ -7,6 +7,7 @@ use core::time::Duration;
 use overlay::{Key, KeyRange, NodeId};
 
 use crate::ballot::{Number, TermBallot};
+use crate::context::Context;
 use crate::message::{Compared, Write};
 use crate::time::Time;
 
@@ -92,6 +93,8 @@ pub(super) struct Job {
     pub(super) gap: bool,
     /// The lowest mark that a source had when it answered for a piece, or a part of one.
     pub(super) mark: Option<u64>,
+    /// Sources whose windows do not reach back to what this node holds of the current piece.
+    pub(super) too_short: BTreeSet<NodeId>,
     /// Sources that were compared with to the end of the current piece and were not complete.
     pub(super) compared: BTreeSet<NodeId>,
     /// Who answered since the comparison of the piece began, and whether all of them were complete.
@@ -122,6 +125,7 @@ impl Job {
             covers_all,
             gap,
             mark: None,
+            too_short: BTreeSet::new(),
             compared: BTreeSet::new(),
             answered: BTreeSet::new(),
             all_complete: true,
@@ -136,6 +140,13 @@ impl Job {
             records: 0,
             bytes: 0,
         }
+    }
+
+    /// Whom it may ask for the current piece.
+    pub(super) fn sources(&self, ctx: &Context<'_>, may: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+        let piece = *self.pieces.last().expect("a job has a piece");
+        let members = ctx.state.configs(piece).into_iter().flat_map(|config| config.members);
+        members.filter(|node| *node != ctx.me && may(*node)).collect()
     }
 
     /// A source's answer contains everything of the term up to this number.

@@ -85,6 +85,9 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
+    /// How much a peer copies at most where nobody says otherwise: faster than most disks take it.
+    pub const TRANSFER_BYTES_PER_S: u64 = 64 << 20;
+
     /// The defaults for a peer, in this life of it if the store does not say otherwise.
     pub fn new(me: PeerKey, incarnation: Incarnation) -> NodeConfig {
         NodeConfig {
@@ -97,7 +100,7 @@ impl NodeConfig {
             cluster: String::new(),
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,
-            transfer_bytes_per_s: 64 << 20,
+            transfer_bytes_per_s: NodeConfig::TRANSFER_BYTES_PER_S,
             message_bytes_max: 256 << 10,
             away: Duration::from_secs(60),
             timing: Timing::default(),

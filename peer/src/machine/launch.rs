@@ -61,6 +61,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         memory_bytes_max: usize::try_from(config.max_memory).unwrap_or(usize::MAX),
         value_bytes_max: config.max_value,
         away: config.away,
+        transfer_bytes_per_s: copy_rate(config.max_bandwidth),
         ..NodeConfig::new(identity.peer(), incarnation)
     };
     let node = Node::new(node_config, draw(), clocks.now(), restored);
@@ -123,6 +124,11 @@ const AGAIN: &str = "say --join MULTIADDR to enter it or another as a new member
 
 fn store_dir(config: &Config) -> PathBuf {
     config.data_dir.join("store")
+}
+
+/// Copying leaves half of what was given to everything else.
+fn copy_rate(given: Option<u64>) -> u64 {
+    given.map_or(NodeConfig::TRANSFER_BYTES_PER_S, |given| (given / 2).clamp(1, NodeConfig::TRANSFER_BYTES_PER_S))
 }
 
 /// Opens the store, if anything is to be durable. A damaged one is moved aside: damage is *unknown*, never *empty*, and

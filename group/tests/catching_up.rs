@@ -1,0 +1,72 @@
+//! Where a member that was away gets what it missed.
+
+mod bench;
+
+use bench::{Bench, node, write};
+use group::ballot::{Number, Slot, Term};
+use group::message::{CommitteeMessage, Since};
+
+use bench::ballot;
+
+/// It holds one term's first three writes, and missed the next three; a second term has begun, whose primary is node 3.
+fn away() -> Bench {
+    let mut bench = Bench::new(node(2), 3);
+    let first = ballot(5, 1);
+    bench.serve(first, &[]);
+    bench.accept(first, Some(0), (1..=3).map(|n| write(first, n, &format!("k{n}"), "v")).collect());
+    bench.accept(first, Some(3), vec![]);
+    bench.serve(ballot(7, 3), &[(first.term, 6), (Term::new(Slot(6), 0), 0)]);
+    bench.said.clear();
+    bench.tick();
+    bench
+}
+
+/// Answers the last question for recent writes; without any, the window does not reach.
+fn answer(bench: &mut Bench, writes: Vec<group::message::Write>) -> u8 {
+    let (from, piece, since) = bench.asked_since();
+    let ballot = ballot(7, 3);
+    let up_to = (!writes.is_empty()).then_some(Number { term: ballot.term, n: 0 });
+    let done = up_to.is_some();
+    bench.since(from, Since { ballot, piece, since, attempt: 0, writes, up_to, done });
+    from
+}
+
+#[test]
+fn everyone_is_asked_for_recent_writes_before_all_keys_are_compared() {
+    let mut bench = away();
+    let first = answer(&mut bench, vec![]);
+    let second = answer(&mut bench, vec![]);
+    assert_ne!(first, second);
+    bench.asked_compare();
+}
+
+#[test]
+fn who_kept_more_than_the_first_gives_it() {
+    let mut bench = away();
+    answer(&mut bench, vec![]);
+    answer(&mut bench, (4..=6).map(|n| write(ballot(5, 1), n, &format!("k{n}"), "v")).collect());
+    let compares = bench.said.iter().any(|(_, message)| matches!(message, CommitteeMessage::AskCompare(_)));
+    assert!(!compares, "{:?}", bench.said);
+    assert!(bench.acceptor.catch_up_status().is_empty(), "{:?}", bench.acceptor.catch_up_status());
+}
+
+/// Others may be gone: who has said it twice is taken at its word.
+#[test]
+fn nobody_waits_for_those_who_are_silent() {
+    let mut bench = away();
+    let first = answer(&mut bench, vec![]);
+    for _ in 0..20 {
+        bench.now.time = bench.now.time + bench.config.timing.resend;
+        bench.said.clear();
+        bench.tick();
+        match bench.said.last() {
+            Some((to, CommitteeMessage::AskSince { .. })) if to[0].peer.0[0] == first => {
+                answer(&mut bench, vec![]);
+                bench.asked_compare();
+                return;
+            }
+            _ => {}
+        }
+    }
+    panic!("it is not asked again: {:?}", bench.said);
+}
