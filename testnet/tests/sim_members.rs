@@ -1,4 +1,5 @@
-//! Members come and go: each rule about that is missed when it is left out (PITFALLS 14, 20-27).
+//! Members come and go: each rule about that is missed when it is left out (PITFALLS 14, 20, 23-27). Those about the end of
+//! an epoch, which few seeds meet, are missed in `model_epochs`, which goes through all schedules (PITFALLS 20-22).
 
 use std::time::Duration;
 
@@ -40,19 +41,6 @@ fn purge_early() {
 #[test]
 fn next_unchosen() {
     is_found(Defect::NextUnchosen, &ANY, 200, Scenario::churn);
-}
-
-/// PITFALLS 21. It takes two that stop at once: found by some seeds in some hundred.
-#[test]
-#[ignore = "a schedule that shows it for certain is still to be written"]
-fn stop_too_low() {
-    is_found(Defect::StopTooLow, &ANY, 200, Scenario::churn);
-}
-
-/// PITFALLS 22.
-#[test]
-fn one_replica_state() {
-    is_found(Defect::OneReplicaState, &ANY, 200, Scenario::churn);
 }
 
 /// PITFALLS 23.
