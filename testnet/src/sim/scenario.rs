@@ -43,6 +43,8 @@ pub struct Scenario {
     pub load: Load,
     /// Limit of a node's memory, in bytes.
     pub memory_bytes_max: usize,
+    /// The longest value, in bytes.
+    pub value_bytes_max: usize,
     /// The largest message between nodes, in bytes.
     pub message_bytes_max: usize,
     /// How much a node copies from others at most, in bytes a second.
@@ -77,6 +79,7 @@ impl Scenario {
             notices_lost: 0,
             load: Load::default(),
             memory_bytes_max: 64 << 20,
+            value_bytes_max: 64 << 10,
             message_bytes_max: 256 << 10,
             transfer_bytes_per_s: 64 << 20,
             defects: Defects::NONE,

@@ -55,8 +55,23 @@ pub struct World<H> {
     pub(super) tap: Option<Tap>,
 }
 
-/// Sees each frame that leaves, and says whether it goes.
-pub type Tap = Box<dyn FnMut(&Flight) -> bool>;
+/// Sees each frame that leaves, and says what becomes of it.
+pub type Tap = Box<dyn FnMut(&Flight) -> Fate>;
+
+/// What becomes of a frame that a script was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes.
+    Goes,
+    /// It is lost.
+    Lost,
+    /// It goes, and comes once more so much later, as [`Fate::Late`].
+    Twice(Duration),
+    /// It comes so much later, whatever the wire is like by then, and to whichever life the receiver has by then.
+    Late(Duration),
+    /// It goes, and is its sender's last word: the process dies with it.
+    Last,
+}
 
 impl<H: Host> World<H> {
     /// A world in which everything is about to start.
@@ -204,6 +219,10 @@ impl<H: Host> World<H> {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Arrive(flight) => self.on_arrive(flight),
+            Event::Late(flight) => {
+                let life = self.machines[flight.to].life;
+                self.on_arrive(Flight { life, ..flight });
+            }
             Event::Input { host, life, input } => {
                 if self.machines[host].life == life {
                     self.deliver(host, input);
@@ -415,6 +434,7 @@ impl<H: Host> World<H> {
             durability: scenario.durability,
             leases: scenario.leases,
             memory_bytes_max: scenario.memory_bytes_max,
+            value_bytes_max: scenario.value_bytes_max,
             message_bytes_max: scenario.message_bytes_max,
             transfer_bytes_per_s: scenario.transfer_bytes_per_s,
             timing: scenario.timing.clone(),
@@ -425,10 +445,18 @@ impl<H: Host> World<H> {
 
     /// Sends a frame from machine to machine.
     pub(super) fn launch(&mut self, flight: Flight) {
-        if self.tap.as_mut().is_some_and(|tap| !tap(&flight)) {
-            return self.marks.hit("network: the script took a frame");
+        let fate = self.tap.as_mut().map_or(Fate::Goes, |tap| tap(&flight));
+        let from = flight.from;
+        match fate {
+            Fate::Goes | Fate::Last => {}
+            Fate::Lost => return self.marks.hit("network: the script took a frame"),
+            Fate::Twice(after) => self.queue_in(after, Event::Late(flight.clone())),
+            Fate::Late(after) => return self.queue_in(after, Event::Late(flight)),
         }
         self.network.send(self.now, flight, &mut self.arrivals, &mut self.marks);
+        if fate == Fate::Last {
+            self.kill(from, true);
+        }
     }
 
     pub(super) fn unblock(&mut self, from: usize, to: usize) {
