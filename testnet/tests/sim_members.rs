@@ -1,4 +1,5 @@
-//! Members come and go: each rule about that is missed when it is left out (PITFALLS 14, 20-27).
+//! Members come and go: each rule about that is missed when it is left out (PITFALLS 14, 20, 22-27; 21 takes a script:
+//! `sim_epochs`).
 
 use std::time::Duration;
 
@@ -40,13 +41,6 @@ fn purge_early() {
 #[test]
 fn next_unchosen() {
     is_found(Defect::NextUnchosen, &ANY, 200, Scenario::churn);
-}
-
-/// PITFALLS 21. It takes two that stop at once: found by some seeds in some hundred.
-#[test]
-#[ignore = "a schedule that shows it for certain is still to be written"]
-fn stop_too_low() {
-    is_found(Defect::StopTooLow, &ANY, 200, Scenario::churn);
 }
 
 /// PITFALLS 22.
