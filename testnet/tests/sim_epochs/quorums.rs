@@ -1,0 +1,209 @@
+//! Nothing is ever on more members than a quorum: whoever comes after the primary must find what it did (PITFALLS 13,
+//! 22, 23).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::config::{Defect, Defects};
+use group::message::{CommitteeMessage, Message};
+use group::op::Answer;
+use node::{Class, Node};
+use testnet::history::Outcome;
+use testnet::sim::fault::{Kind, Target};
+use testnet::sim::{Fate, Flight, Scenario, World};
+
+use crate::parts::*;
+
+const PERIODS: usize = 12;
+const KEYS: usize = 6;
+
+/// What a run came by.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    dropped: u32,
+    written: u32,
+    read: u32,
+    primaries: u32,
+    epochs: u64,
+}
+
+/// A world in which some members hear of no write, neither from a primary nor by catching up.
+struct Starving {
+    world: World<Node>,
+    starved: Rc<RefCell<Vec<usize>>>,
+    dropped: Rc<Cell<u32>>,
+    counts: Counts,
+}
+
+fn carries_data(flight: &Flight) -> bool {
+    let accept = |message| matches!(message, Message::Committee(CommitteeMessage::Accept { .. }));
+    match flight.class {
+        Class::Control => false,
+        Class::Bulk => true,
+        Class::Data => message(flight).is_some_and(accept),
+    }
+}
+
+impl Starving {
+    fn over(mut world: World<Node>) -> Starving {
+        let starved = Rc::new(RefCell::new(Vec::new()));
+        let dropped = Rc::new(Cell::new(0));
+        let (list, count) = (starved.clone(), dropped.clone());
+        world.tap(move |flight| {
+            if !list.borrow().contains(&flight.to) || !carries_data(flight) {
+                return Fate::Goes;
+            }
+            count.set(count.get() + 1);
+            Fate::Lost
+        });
+        Starving { world, starved, dropped, counts: Counts::default() }
+    }
+
+    fn starve(&self, hosts: &[usize]) {
+        *self.starved.borrow_mut() = hosts.to_vec();
+    }
+
+    /// Writes some keys; those that were acknowledged.
+    fn write(&mut self, period: usize, via: &[usize]) -> Vec<String> {
+        let mut written = Vec::new();
+        for index in 0..KEYS {
+            let key = format!("k{period}-{index}");
+            let outcome = self.world.tell(via[index % via.len()], &key, set(&key));
+            if outcome == Outcome::Answered(Answer::Done) {
+                written.push(key);
+            }
+        }
+        self.counts.written += written.len() as u32;
+        written
+    }
+
+    /// Each of these is there, whoever is asked.
+    fn read(&mut self, keys: &[String], via: &[usize]) {
+        for (index, key) in keys.iter().enumerate() {
+            let read = self.world.read_within(via[index % via.len()], key, SOON);
+            let value = Bytes::copy_from_slice(key.as_bytes());
+            assert_eq!(read, Some(Outcome::Answered(Answer::Value(Some(value)))), "{key} was acknowledged");
+            self.counts.read += 1;
+        }
+    }
+
+    /// Something befalls a group whose last writes are on a quorum alone; they are there all the same.
+    fn period(&mut self, period: usize) {
+        let hosts = self.world.hosts();
+        let minority = (hosts - 1) / 2;
+        let starved: Vec<usize> = (0..minority).map(|index| (period + index) % hosts).collect();
+        let fed = others(&self.world, &starved);
+        self.starve(&starved);
+        let keys = self.write(period, &fed);
+        self.world.run_for(Duration::from_millis(300));
+        // One of those who have it goes; and then one less may lack it.
+        let served: Vec<usize> =
+            keys.iter().map(|key| self.world.primary_of(key)).filter(|p| fed.contains(p)).collect();
+        let primary = served.first().copied().unwrap_or(fed[0]);
+        self.starve(&starved[1..]);
+        self.counts.primaries += u32::from(!served.is_empty());
+        let all = others(&self.world, &[]);
+        match period % 6 {
+            0 => self.without(Kind::Crash(Target::Host(primary)), primary, &keys),
+            1 => {
+                self.world.inject(Kind::StopEpoch(Target::Host(starved[0])));
+                self.read(&keys, &all);
+            }
+            2 => self.without(Kind::Pause(Target::Host(primary)), primary, &keys),
+            3 if hosts > 3 => {
+                self.world.inject(Kind::Leave(Target::Host(primary)));
+                self.read(&keys, &others(&self.world, &[primary]));
+            }
+            3 | 4 => {
+                let gone = self.world.kill(primary, false);
+                self.read(&keys, &others(&self.world, &[primary]));
+                self.world.undo(gone);
+                self.starve(&[]);
+                wait_whole(&mut self.world, &all, HEALED);
+            }
+            _ => self.without(Kind::Isolate(Target::Host(primary)), primary, &keys),
+        }
+        self.read(&keys, &others(&self.world, &[primary]));
+    }
+
+    fn without(&mut self, kind: Kind, host: usize, keys: &[String]) {
+        let gone = self.world.inject(kind);
+        self.read(keys, &others(&self.world, &[host]));
+        self.world.undo(gone);
+    }
+}
+
+fn quorums_alone(seed: u64, hosts: usize, defects: Defects) -> Counts {
+    let mut play = Starving::over(formed(Scenario { defects, ..busy(seed, hosts) }));
+    let (begin, before) = (play.world.now(), epoch(&play.world).0);
+    let all = others(&play.world, &[]);
+    for period in 0..PERIODS {
+        play.period(period);
+        play.world.run_for(Duration::from_millis(100));
+        if period % 6 == 2 || period % 6 == 3 {
+            // Who has left, and is back, is a newcomer; and the next one loses all that it has.
+            play.starve(&[]);
+            wait_whole(&mut play.world, &all, HEALED);
+        }
+    }
+    play.starve(&[]);
+    let mut world = play.world;
+    was_disturbed(&mut world, begin);
+    let world = ends_well(world);
+    Counts { dropped: play.dropped.get(), epochs: epoch(&world).0 - before, ..play.counts }
+}
+
+#[test]
+fn what_only_a_quorum_holds_is_there() {
+    for hosts in [3, 4, 5] {
+        for seed in 0..4 {
+            let counts = quorums_alone(seed, hosts, Defects::NONE);
+            println!("{hosts} members, seed {seed}: {counts:?}");
+            assert!(counts.dropped > 50 && counts.epochs >= 4, "{counts:?}");
+            assert!(counts.written as usize > PERIODS * KEYS / 2 && counts.read >= counts.written, "{counts:?}");
+        }
+    }
+}
+
+#[test]
+fn own_copies_say_nothing() {
+    let script = |seed, defects| {
+        quorums_alone(seed, 3, defects);
+    };
+    is_needed(Defect::TrustOwnCopy, "I1 one value", 4, script);
+}
+
+/// PITFALLS 23: keys are on two of three; somebody comes and one of the two goes, while neither the newcomer nor the third
+/// is told anything. Then the other one dies.
+fn one_comes_before_it_has_anything(seed: u64, defects: Defects) {
+    let (world, held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);
+    let mut play = Starving::over(world);
+    let leader = play.world.resolve(Target::Leader);
+    let (third, leaver, newcomer) = ((leader + 1) % 3, (leader + 2) % 3, 3);
+    play.starve(&[third, newcomer]);
+    let keys = play.write(0, &[leader, leaver]);
+    assert_eq!(keys.len(), KEYS, "two of three write");
+    held.into_iter().for_each(|held| play.world.undo(held));
+    play.world.run_for(Duration::from_secs(3));
+    let node = group(&play.world, leaver).expect("it is in").me();
+    play.world.inject(Kind::Leave(Target::Host(leaver)));
+    play.world.run_for(Duration::from_secs(3));
+    play.starve(&[]);
+    wait(&mut play.world, HEALED, "one comes and one goes", |world| {
+        group(world, leader).is_some_and(|group| !group.state().is_member(node) && group.state().recovery.is_empty())
+    });
+    assert!(play.dropped.get() > 0, "nobody starved");
+    play.starve(&[third, newcomer]);
+    let gone = play.world.kill(leader, true);
+    play.read(&keys, &[third, newcomer]);
+    play.world.undo(gone);
+    play.starve(&[]);
+    ends_well(play.world);
+}
+
+#[test]
+fn members_without_data_do_not_count() {
+    is_needed(Defect::EmptyMembers, "was acknowledged", 4, one_comes_before_it_has_anything);
+}
