@@ -3,3 +3,4 @@
 mod parts;
 mod quorums;
 mod stops;
+mod transfers;

@@ -75,7 +75,7 @@ pub fn wait(world: &mut World<Node>, at_most: Duration, what: &str, until: impl 
 pub fn wait_whole(world: &mut World<Node>, hosts: &[usize], at_most: Duration) {
     let end = world.now() + at_most;
     while !are_whole(world, hosts) {
-        assert!(world.now() < end, "not within {at_most:?}: whole are {:?}", whole(world));
+        assert!(world.now() < end, "not within {at_most:?}: whole are {:?}\n{}", whole(world), standing(world));
         world.run_for(Duration::from_millis(20));
         assert!(world.failure().is_none(), "{}", failure(world));
     }
@@ -94,6 +94,21 @@ fn epoch_of_all(world: &World<Node>, hosts: &[usize]) -> Option<Epoch> {
 
 pub fn is_whole(world: &World<Node>, host: usize) -> bool {
     world.state(host) == State::Running && world.process(host).is_some_and(Host::is_whole)
+}
+
+/// Where each stands, for a person.
+fn standing(world: &World<Node>) -> String {
+    let line = |host| match group(world, host) {
+        None => format!("{host}: {:?}, in no group", world.state(host)),
+        Some(group) => {
+            let state = group.state();
+            let (members, learners, open) = (state.members.len(), state.learners.len(), state.recovery.len());
+            let copies = group.catch_up();
+            format!("{host}: {members} members, {learners} learners, {open} open, epoch {:?}, {copies:?}", state.epoch)
+        }
+    };
+    let lines: Vec<String> = (0..world.hosts()).map(line).collect();
+    format!("{}\n{}", lines.join("\n"), world.marks)
 }
 
 fn whole(world: &World<Node>) -> Vec<usize> {
