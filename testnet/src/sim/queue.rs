@@ -8,58 +8,24 @@ use node::{Input, RequestId};
 
 use crate::sim::network::Flight;
 
-/// Something that happens at a moment of true time. A `life` names the process that it is meant for.
+/// Something that happens at a moment of true time. A `life` names the process that it is meant for; a late frame is for
+/// whichever is there.
 pub(super) enum Event {
     Arrive(Flight),
-    /// As a script would have it: for whichever process is there.
     Late(Flight),
-    Input {
-        host: usize,
-        life: u32,
-        input: Input,
-    },
-    Synced {
-        host: usize,
-        life: u32,
-    },
-    Wake {
-        host: usize,
-        life: u32,
-    },
-    Turn {
-        host: usize,
-        life: u32,
-    },
-    Connected {
-        a: usize,
-        b: usize,
-        lives: (u32, u32),
-    },
-    Noticed {
-        host: usize,
-        life: u32,
-        peer: usize,
-    },
-    Stalled {
-        a: usize,
-        b: usize,
-        serial: u64,
-    },
-    Join {
-        host: usize,
-        life: u32,
-    },
-    Restart {
-        host: usize,
-        life: u32,
-    },
+    Input { host: usize, life: u32, input: Input },
+    Synced { host: usize, life: u32 },
+    Wake { host: usize, life: u32 },
+    Turn { host: usize, life: u32 },
+    Connected { a: usize, b: usize, lives: (u32, u32) },
+    Noticed { host: usize, life: u32, peer: usize },
+    Stalled { a: usize, b: usize, serial: u64 },
+    Join { host: usize, life: u32 },
+    Restart { host: usize, life: u32 },
     Fault(usize),
     FaultEnds(usize),
     Client(usize),
-    Patience {
-        id: RequestId,
-        host: usize,
-    },
+    Patience { id: RequestId, host: usize },
 }
 
 struct Queued {

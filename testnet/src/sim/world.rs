@@ -17,11 +17,9 @@ use crate::sim::host::Host;
 use crate::sim::network::{Flight, Network};
 use crate::sim::queue::{Event, Queue};
 use crate::sim::scenario::Scenario;
+use crate::sim::store::SimStore;
 use crate::sim::trace::Trace;
 use crate::sim::workload::{Ask, Workload};
-
-/// So many steps lie between two looks at everything.
-const SWEEP_EVERY: u64 = 1_000;
 
 /// So many steps within one virtual millisecond are a loop that never ends.
 const STEPS_PER_MILLISECOND_MAX: u64 = 200_000;
@@ -152,6 +150,11 @@ impl<H: Host> World<H> {
         self.machines[host].host.as_ref()
     }
 
+    /// A machine's store.
+    pub fn store(&self, host: usize) -> &SimStore {
+        &self.machines[host].store
+    }
+
     /// How many machines there are.
     pub fn hosts(&self) -> usize {
         self.machines.len()
@@ -189,7 +192,7 @@ impl<H: Host> World<H> {
         self.check_progress();
         self.on_event(event);
         self.fly();
-        if self.events.is_multiple_of(SWEEP_EVERY) {
+        if self.events.is_multiple_of(self.scenario.sweep_every) {
             self.sweep();
         }
         true

@@ -5,3 +5,4 @@ mod parts;
 mod quorums;
 mod stops;
 mod transfers;
+mod volume;

@@ -116,7 +116,9 @@ fn whole(world: &World<Node>) -> Vec<usize> {
 }
 
 pub fn failure(world: &World<Node>) -> String {
-    world.failure().map_or_else(|| "nothing is to come".into(), ToString::to_string)
+    let text = world.failure().map_or_else(|| "nothing is to come".into(), ToString::to_string);
+    // Some values are long.
+    text.chars().take(8_000).collect()
 }
 
 pub fn set(text: &str) -> Op {
