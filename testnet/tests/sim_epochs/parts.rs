@@ -66,7 +66,7 @@ pub fn epoch(world: &World<Node>) -> Epoch {
 pub fn wait(world: &mut World<Node>, at_most: Duration, what: &str, until: impl Fn(&World<Node>) -> bool) {
     let end = world.now() + at_most;
     while !until(world) {
-        assert!(world.now() < end, "not within {at_most:?}: {what}");
+        assert!(world.now() < end, "not within {at_most:?}: {what}\n{}", standing(world));
         assert!(world.step(), "{}", failure(world));
     }
 }

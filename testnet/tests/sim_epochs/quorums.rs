@@ -207,3 +207,63 @@ fn one_comes_before_it_has_anything(seed: u64, defects: Defects) {
 fn members_without_data_do_not_count() {
     is_needed(Defect::EmptyMembers, "was acknowledged", 4, one_comes_before_it_has_anything);
 }
+
+/// Does this frame carry the key's record to an acceptor?
+fn carries_key(flight: &Flight, name: &str) -> bool {
+    let writes = match message(flight) {
+        Some(Message::Committee(CommitteeMessage::Accept { writes, .. })) => writes,
+        Some(Message::Committee(CommitteeMessage::Since(since))) => since.writes,
+        Some(Message::Committee(CommitteeMessage::Compared(page))) => page.writes,
+        _ => return false,
+    };
+    writes.iter().any(|write| write.key.name() == name.as_bytes())
+}
+
+/// PITFALLS 22: two of three hold a key. One of them dies and is replaced by somebody who does not need it to be let in;
+/// then the other one dies. The new epoch's majority knows nothing: it has to ask the old one's.
+fn the_new_epoch_asks_the_old_one(seed: u64, defects: Defects) {
+    let (mut world, held) = formed_without(Scenario { defects, ..quiet(seed, 4) }, 1);
+    let leader = world.resolve(Target::Leader);
+    let (first, primary, newcomer) = ((leader + 1) % 3, (leader + 2) % 3, 3);
+    let name = Rc::new(RefCell::new(String::new()));
+    let hidden_name = name.clone();
+    let (hides, silent) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(true)));
+    let (hidden, unheard) = (hides.clone(), silent.clone());
+    world.tap(move |flight| {
+        // The first one votes on writes, but gives no sign of life: it is primary of nothing, and to be replaced.
+        let dumb = flight.from == first && flight.class == Class::Control;
+        let progress = flight.from == newcomer && matches!(message(flight), Some(Message::Progress(_)));
+        let lacks = hidden.get() && (flight.to == newcomer || flight.to == leader);
+        let lost = dumb || (unheard.get() && progress) || (lacks && carries_key(flight, &hidden_name.borrow()));
+        if lost { Fate::Lost } else { Fate::Goes }
+    });
+    held.into_iter().for_each(|held| world.undo(held));
+    world.run_for(Duration::from_secs(15));
+    let found = (0..99).map(|index| format!("k{index}")).find(|name| world.primary_of(name) == primary);
+    *name.borrow_mut() = found.expect("it is primary of something");
+    let name = name.borrow().clone();
+    hides.set(true);
+    assert_eq!(world.tell(primary, &name, set("there")), Outcome::Answered(Answer::Done), "two of three");
+    let before = epoch(&world);
+    let died = world.kill(first, true);
+    world.run_for(Duration::from_secs(12));
+    assert_eq!(epoch(&world), before, "nobody can take its place yet");
+    silent.set(false);
+    wait(&mut world, SOON, "the dead one is replaced", |world| epoch(world) > before);
+    let members = group(&world, leader).expect("it is in").state().nodes().len();
+    let also_died = world.kill(primary, true);
+    hides.set(false);
+    let read = world.read_within(leader, &name, SOON);
+    assert_eq!((read, members), (None, 3), "{name} was acknowledged, and both who hold it are dead");
+    world.undo(also_died);
+    let there = Outcome::Answered(Answer::Value(Some(Bytes::from_static(b"there"))));
+    assert_eq!(world.read_within(leader, &name, SOON), Some(there), "{name} was acknowledged");
+    world.untap();
+    world.undo(died);
+    ends_well(world);
+}
+
+#[test]
+fn one_replica_is_no_state() {
+    is_needed(Defect::OneReplicaState, "was acknowledged", 2, the_new_epoch_asks_the_old_one);
+}
