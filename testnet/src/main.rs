@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use node::Node;
+use testnet::checkers::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
 use testnet::sim::harness::{Batch, explain, run};
 use testnet::sim::{Scenario, hash_bytes};
@@ -148,6 +149,7 @@ fn check_file(check: &Check) -> ExitCode {
     let circumstances = Circumstances {
         stalls: check.settled.then(Vec::new),
         clock_slack: Some(Duration::from_secs_f64(check.clock_slack)),
+        value_bytes_max: Limits::default().value_bytes_max,
     };
     let (operations, keys) = (history.operations.len(), history.by_key().len());
     match check_history(&history, &circumstances) {

@@ -75,11 +75,14 @@ pub struct Circumstances {
     pub stalls: Option<Vec<(Time, Time)>>,
     /// How far the group's clock can be off; `None`: there is no telling when a key must have expired.
     pub clock_slack: Option<Duration>,
+    /// The longest value that nodes take, in bytes.
+    pub value_bytes_max: usize,
 }
 
 /// Checks what clients saw.
 pub fn check_history(history: &History, circumstances: &Circumstances) -> Result<(), Broken> {
-    let limits = Limits { clock_slack: circumstances.clock_slack, ..Limits::default() };
+    let Circumstances { clock_slack, value_bytes_max, .. } = *circumstances;
+    let limits = Limits { clock_slack, value_bytes_max };
     for (key, operations) in history.by_key() {
         let plain = [
             ("I5 durable", durable::check(&operations)),

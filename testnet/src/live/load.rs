@@ -14,6 +14,7 @@ use overlay::Key;
 use super::namespace::Endpoint;
 use super::resp::{Connection, Reply};
 use super::translate;
+use crate::checkers::model::Limits;
 use crate::checkers::{Circumstances, check_history};
 use crate::history::{History, Operation, Outcome};
 use crate::rng::Rng;
@@ -233,7 +234,11 @@ impl Recorder {
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(wrong.is_empty(), "answers that the contract does not know: {wrong:?}");
         let history = self.history();
-        let circumstances = Circumstances { stalls: None, clock_slack: Some(Duration::from_secs(10)) };
+        let circumstances = Circumstances {
+            stalls: None,
+            clock_slack: Some(Duration::from_secs(10)),
+            value_bytes_max: Limits::default().value_bytes_max,
+        };
         if let Err((property, detail)) = check_history(&history, &circumstances) {
             let file = std::env::temp_dir().join(format!("scatter-history-{}.jsonl", std::process::id()));
             let kept =

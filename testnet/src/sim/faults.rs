@@ -61,6 +61,19 @@ impl<H: Host> World<H> {
         }
     }
 
+    /// A process dies, whether the group can survive that or not, and comes back with [`World::undo`] of what is
+    /// returned, or [`World::heal`]: with its store, which may lack what was not synced, or without. `None` if it is down.
+    pub fn kill(&mut self, host: usize, keeps_store: bool) -> Option<usize> {
+        if self.machines[host].state == State::Down {
+            return None;
+        }
+        self.marks.hit(if keeps_store { "fault: crash" } else { "fault: crash, and the store is gone" });
+        let kept = if keeps_store { self.kept(host) } else { 0 };
+        self.end(host, Some(kept));
+        let how = if keeps_store { Return::WithStore } else { Return::Empty };
+        Some(self.keep(Undo::Restart(vec![host], how)))
+    }
+
     fn keep(&mut self, undo: Undo) -> usize {
         self.standing.next += 1;
         self.standing.undo.insert(self.standing.next, undo);

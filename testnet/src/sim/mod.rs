@@ -30,4 +30,4 @@ pub use scenario::Scenario;
 pub use store::{Contents, Persist, SimStore};
 pub use trace::{Trace, hash_bytes};
 pub use workload::Load;
-pub use world::{Tap, World};
+pub use world::{Fate, Tap, World};

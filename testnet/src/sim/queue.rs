@@ -8,9 +8,11 @@ use node::{Input, RequestId};
 
 use crate::sim::network::Flight;
 
-/// Something that happens at a moment of true time. A `life` names the process that it is meant for.
+/// Something that happens at a moment of true time. A `life` names the process that it is meant for; a late frame is for
+/// whichever is there.
 pub(super) enum Event {
     Arrive(Flight),
+    Late(Flight),
     Input { host: usize, life: u32, input: Input },
     Synced { host: usize, life: u32 },
     Wake { host: usize, life: u32 },

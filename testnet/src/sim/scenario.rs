@@ -43,10 +43,14 @@ pub struct Scenario {
     pub load: Load,
     /// Limit of a node's memory, in bytes.
     pub memory_bytes_max: usize,
+    /// The longest value, in bytes.
+    pub value_bytes_max: usize,
     /// The largest message between nodes, in bytes.
     pub message_bytes_max: usize,
     /// How much a node copies from others at most, in bytes a second.
     pub transfer_bytes_per_s: u64,
+    /// So many steps lie between two looks at everything that there is.
+    pub sweep_every: u64,
     /// Rules that nodes leave out on purpose.
     pub defects: Defects,
     /// What goes wrong; in order of time.
@@ -77,8 +81,10 @@ impl Scenario {
             notices_lost: 0,
             load: Load::default(),
             memory_bytes_max: 64 << 20,
+            value_bytes_max: 64 << 10,
             message_bytes_max: 256 << 10,
             transfer_bytes_per_s: 64 << 20,
+            sweep_every: 1_000,
             defects: Defects::NONE,
             faults: Vec::new(),
             fault_time: Duration::from_secs(10),

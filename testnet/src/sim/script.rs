@@ -8,7 +8,7 @@ use overlay::Key;
 use crate::history::Outcome;
 use crate::sim::host::Host;
 use crate::sim::network::Flight;
-use crate::sim::world::World;
+use crate::sim::world::{Fate, World};
 
 impl<H: Host> World<H> {
     /// Asks a machine something; the index names it for [`World::outcome`].
@@ -31,8 +31,8 @@ impl<H: Host> World<H> {
         self.probes.primary_of(&key).unwrap_or_else(|| self.probes.last_primary())
     }
 
-    /// From now on each frame that leaves is shown to this, and goes where it says so.
-    pub fn tap(&mut self, tap: impl FnMut(&Flight) -> bool + 'static) {
+    /// From now on each frame that leaves is shown to this, which says what becomes of it.
+    pub fn tap(&mut self, tap: impl FnMut(&Flight) -> Fate + 'static) {
         self.tap = Some(Box::new(tap));
     }
 

@@ -86,6 +86,7 @@ impl<H: Host> World<H> {
         let circumstances = Circumstances {
             stalls: Some(stalls(&self.scenario.faults)),
             clock_slack: (!jumps).then_some(Duration::from_secs(10)),
+            value_bytes_max: self.scenario.value_bytes_max,
         };
         if let Err((property, detail)) = check_history(self.history(), &circumstances) {
             self.fail(property, detail);

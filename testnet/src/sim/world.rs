@@ -17,11 +17,9 @@ use crate::sim::host::Host;
 use crate::sim::network::{Flight, Network};
 use crate::sim::queue::{Event, Queue};
 use crate::sim::scenario::Scenario;
+use crate::sim::store::SimStore;
 use crate::sim::trace::Trace;
 use crate::sim::workload::{Ask, Workload};
-
-/// So many steps lie between two looks at everything.
-const SWEEP_EVERY: u64 = 1_000;
 
 /// So many steps within one virtual millisecond are a loop that never ends.
 const STEPS_PER_MILLISECOND_MAX: u64 = 200_000;
@@ -55,8 +53,23 @@ pub struct World<H> {
     pub(super) tap: Option<Tap>,
 }
 
-/// Sees each frame that leaves, and says whether it goes.
-pub type Tap = Box<dyn FnMut(&Flight) -> bool>;
+/// Sees each frame that leaves, and says what becomes of it.
+pub type Tap = Box<dyn FnMut(&Flight) -> Fate>;
+
+/// What becomes of a frame that a script was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes.
+    Goes,
+    /// It is lost.
+    Lost,
+    /// It goes, and comes once more so much later, as [`Fate::Late`].
+    Twice(Duration),
+    /// It comes so much later, whatever the wire is like by then, and to whichever life the receiver has by then.
+    Late(Duration),
+    /// It goes, and is its sender's last word: the process dies with it.
+    Last,
+}
 
 impl<H: Host> World<H> {
     /// A world in which everything is about to start.
@@ -137,6 +150,11 @@ impl<H: Host> World<H> {
         self.machines[host].host.as_ref()
     }
 
+    /// A machine's store.
+    pub fn store(&self, host: usize) -> &SimStore {
+        &self.machines[host].store
+    }
+
     /// How many machines there are.
     pub fn hosts(&self) -> usize {
         self.machines.len()
@@ -174,7 +192,7 @@ impl<H: Host> World<H> {
         self.check_progress();
         self.on_event(event);
         self.fly();
-        if self.events.is_multiple_of(SWEEP_EVERY) {
+        if self.events.is_multiple_of(self.scenario.sweep_every) {
             self.sweep();
         }
         true
@@ -204,6 +222,10 @@ impl<H: Host> World<H> {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Arrive(flight) => self.on_arrive(flight),
+            Event::Late(flight) => {
+                let life = self.machines[flight.to].life;
+                self.on_arrive(Flight { life, ..flight });
+            }
             Event::Input { host, life, input } => {
                 if self.machines[host].life == life {
                     self.deliver(host, input);
@@ -415,6 +437,7 @@ impl<H: Host> World<H> {
             durability: scenario.durability,
             leases: scenario.leases,
             memory_bytes_max: scenario.memory_bytes_max,
+            value_bytes_max: scenario.value_bytes_max,
             message_bytes_max: scenario.message_bytes_max,
             transfer_bytes_per_s: scenario.transfer_bytes_per_s,
             timing: scenario.timing.clone(),
@@ -425,10 +448,18 @@ impl<H: Host> World<H> {
 
     /// Sends a frame from machine to machine.
     pub(super) fn launch(&mut self, flight: Flight) {
-        if self.tap.as_mut().is_some_and(|tap| !tap(&flight)) {
-            return self.marks.hit("network: the script took a frame");
+        let fate = self.tap.as_mut().map_or(Fate::Goes, |tap| tap(&flight));
+        let from = flight.from;
+        match fate {
+            Fate::Goes | Fate::Last => {}
+            Fate::Lost => return self.marks.hit("network: the script took a frame"),
+            Fate::Twice(after) => self.queue_in(after, Event::Late(flight.clone())),
+            Fate::Late(after) => return self.queue_in(after, Event::Late(flight)),
         }
         self.network.send(self.now, flight, &mut self.arrivals, &mut self.marks);
+        if fate == Fate::Last {
+            self.kill(from, true);
+        }
     }
 
     pub(super) fn unblock(&mut self, from: usize, to: usize) {
