@@ -2,7 +2,146 @@
 
 mod world;
 
-use world::chance;
+use group::Group;
+use group::message::{LogMessage, Message};
+use group::state::Entry;
+use world::{Rules, World, chance};
+
+fn is_log(message: &Message) -> bool {
+    matches!(message, Message::Log(_))
+}
+
+/// A world in which somebody leads, and who.
+fn led(rules: Rules) -> (World, usize) {
+    let members: Vec<usize> = (0..rules.members).collect();
+    let mut world = World::new(rules, 1);
+    for _ in 0..100 {
+        world.run(40, &members);
+        if let Some(leader) = world.free_leader().filter(|_| world.unrest().is_none()) {
+            assert_eq!(world.wrong, None);
+            world.net.clear();
+            return (world, leader);
+        }
+    }
+    panic!("nobody leads");
+}
+
+/// Of five, the leader and another accept an entry that nobody else hears of. The three others have a leader of their own,
+/// who has something else chosen in that slot. The old leader learns what the state is now, not who leads: it must not
+/// tell the one who accepted with it that what they accepted is chosen.
+#[test]
+fn a_leader_vouches_for_nothing_that_others_had_chosen() {
+    let (mut world, first) = led(Rules::of(5, 0));
+    let second = (first + 1) % 5;
+    let others: Vec<usize> = (2..5).map(|more| (first + more) % 5).collect();
+    let before = world.group(first).state().applied;
+    // The first member proposes, and only the second hears it.
+    world.act(first, |group| group.propose(Entry::Horizon(1_000)));
+    for packet in world.take(first, second, is_log) {
+        world.deliver(packet);
+    }
+    assert_eq!(world.group(second).log().last_accepted(), Some(before.next()));
+    world.net.clear();
+    // The others miss their leader, and one of them leads. The first one hears of all but that they live.
+    let all: Vec<usize> = (0..5).collect();
+    let alive = |message: &Message| matches!(message, Message::Heartbeat(heartbeat) if heartbeat.leads.is_none());
+    let mut other = None;
+    for _ in 0..200 {
+        world.pass(4_000, &all);
+        world.talk(&others);
+        let signs: Vec<_> = others.iter().chain([&second]).flat_map(|from| world.take(*from, first, alive)).collect();
+        let own = world.take(first, second, |message| matches!(message, Message::Heartbeat(_)));
+        signs.into_iter().chain(own).for_each(|packet| world.deliver(packet));
+        let leads = |index: &&usize| world.group(**index).log().leads() && !world.group(**index).log().is_busy();
+        other = others.iter().find(leads).copied();
+        if other.is_some() {
+            break;
+        }
+        world.net.retain(|packet| matches!(packet.message, Message::AskState));
+    }
+    let other = other.expect("one of three leads");
+    assert!(world.group(first).log().leads_under().is_some() && world.group(other).state().applied > before);
+    // It asks one who has come further for the state, and gives a sign of life to the one who accepted with it.
+    let told = others.into_iter().find(|index| *index != other).expect("three");
+    for _ in 0..20 {
+        world.pass(4_000, &all);
+        for (from, to, like) in [
+            (told, first, alive as fn(&Message) -> bool),
+            (second, first, alive),
+            (first, told, |message| matches!(message, Message::AskState)),
+            (told, first, |message| matches!(message, Message::State(_))),
+            (first, second, |message| matches!(message, Message::Heartbeat(_) | Message::Log(_))),
+        ] {
+            world.take(from, to, like).into_iter().for_each(|packet| world.deliver(packet));
+        }
+        world.net.clear();
+    }
+    assert!(world.group(first).state().applied > before);
+    assert_eq!(world.wrong, None);
+}
+
+/// One stops the epoch, and its process dies before any of that is written. One who promised has a slow disk: its promise
+/// comes when the process runs again, and asks for one under the same ballot, having forgotten more than the ballot.
+#[test]
+fn a_promise_to_what_was_forgotten_counts_for_nothing() {
+    let (mut world, leader) = led(Rules { quick_disks: false, ..Rules::of(3, 0) });
+    let (one, two) = ((leader + 1) % 3, (leader + 2) % 3);
+    let before = world.group(leader).state().applied;
+    // An entry is chosen by the two others; the leader has not written it.
+    world.act(leader, |group| group.propose(Entry::Horizon(1_000)));
+    for index in [one, two] {
+        for packet in world.take(leader, index, is_log) {
+            world.deliver(packet);
+        }
+        world.sync_all(index);
+    }
+    let votes: Vec<_> = [world.take(one, leader, is_log), world.take(two, leader, is_log)].concat();
+    votes.into_iter().for_each(|packet| world.deliver(packet));
+    assert_eq!(world.group(leader).state().applied, before.next(), "it is chosen");
+    // One of them learns so.
+    for packet in world.take(leader, one, is_log) {
+        world.deliver(packet);
+    }
+    world.sync_all(one);
+    assert_eq!(world.group(one).state().applied, before.next());
+    world.net.clear();
+    // The leader ends the epoch, and that one promises, if it is asked; then the leader is no more.
+    world.act(leader, Group::stop_epoch);
+    for packet in world.take(leader, one, is_log) {
+        world.deliver(packet);
+    }
+    world.crash(leader);
+    world.sync_all(one);
+    let promise = world.take(one, leader, |message| matches!(message, Message::Log(LogMessage::Promise { .. })));
+    world.net.clear();
+    // It is back, hears the other one, which vouches for it, and ends the epoch again.
+    world.restart(leader, false);
+    for _ in 0..200 {
+        world.pass(4_000, &[leader]);
+        world.sync_all(leader);
+        for (from, to) in [(leader, two), (two, leader)] {
+            let vouching = |message: &Message| matches!(message, Message::AskVouch | Message::Vouch(_));
+            world.take(from, to, vouching).into_iter().for_each(|packet| world.deliver(packet));
+        }
+        world.net.clear();
+    }
+    assert!(!world.group(leader).is_vouching());
+    assert_eq!(world.group(leader).state().applied, before);
+    world.act(leader, Group::stop_epoch);
+    world.sync_all(leader);
+    promise.into_iter().for_each(|packet| world.deliver(packet));
+    for _ in 0..50 {
+        for (from, to) in [(leader, two), (two, leader)] {
+            for packet in world.take(from, to, is_log) {
+                world.deliver(packet);
+            }
+            world.sync_all(to);
+        }
+    }
+    assert_eq!(world.wrong, None);
+    let state = world.group(leader).state();
+    assert!(state.applied == before || state.horizon == 1_000, "{state:?} has forgotten what was chosen");
+}
 
 /// Members come, go, crash, lose their stores, end epochs and are cut off, by chance.
 #[test]

@@ -159,7 +159,7 @@ fn ask(world: &mut World, rng: &mut Rng, odds: &Odds) {
     let calls: Vec<u64> = world.clients.calls.keys().copied().collect();
     for call in calls {
         let (tries, idle) = world.clients.tries(call);
-        let (origin, run) = world.clients.calls.get(&call).map(|call| (call.origin, call.run)).expect("open");
+        let Some((origin, run)) = world.clients.calls.get(&call).map(|call| (call.origin, call.run)) else { continue };
         let gone = world.index(origin).is_none_or(|index| world.peers[index].run != run);
         if gone || tries > 25 {
             let place = world.clients.calls[&call].key;
@@ -331,9 +331,7 @@ fn quiet(world: &mut World, all: &[usize], steps: u32) {
                 world.deliver(packet);
             }
             for index in all.iter().copied() {
-                while world.sync(index) {
-                    world.drain(index);
-                }
+                world.sync_all(index);
             }
             if world.net.is_empty() {
                 break;

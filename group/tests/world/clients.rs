@@ -60,6 +60,8 @@ pub struct Clients {
     next: u64,
     sequences: BTreeMap<(NodeId, u64), u64>,
     serials: BTreeMap<(NodeId, u64, TermBallot), u64>,
+    /// Of operations that are over, those of which an attempt may still be on its way.
+    strays: BTreeMap<(NodeId, u64, usize), BTreeSet<u64>>,
     pub answered: u64,
 }
 
@@ -149,6 +151,8 @@ impl Clients {
         };
         let same = |call: &&Call| (call.origin, call.run, call.key) == (origin, run, key);
         let retired_below = self.calls.values().filter(same).map(|call| call.sequence).min().expect("this one");
+        let strays = self.strays.get(&(origin, run, key)).into_iter().flatten();
+        let retired_except = strays.copied().filter(|stray| *stray < retired_below).collect();
         self.next += 1;
         let attempt = self.next;
         self.attempts.insert(attempt, number);
@@ -163,7 +167,7 @@ impl Clients {
             run,
             serial: *serial,
             retired_below,
-            retired_except: Vec::new(),
+            retired_except,
             id: OpId::Origin { node: origin, run, sequence: call.sequence },
             horizon: call.horizon,
             patience_ms: 400,
@@ -214,6 +218,7 @@ impl Clients {
     /// Nobody waits for this any more. What was not refused may yet take effect.
     pub fn give_up(&mut self, number: u64) {
         let Some(call) = self.calls.remove(&number) else { return };
+        self.note_strays(&call);
         let place = &mut self.places[call.key];
         place.busy = false;
         let certain = call.open.is_empty() && !call.unknown;
@@ -224,8 +229,15 @@ impl Clients {
         }
     }
 
+    fn note_strays(&mut self, call: &Call) {
+        if !call.open.is_empty() || call.unknown {
+            self.strays.entry((call.origin, call.run, call.key)).or_default().insert(call.sequence);
+        }
+    }
+
     fn finish(&mut self, number: u64, answer: &Answer) -> Result<(), String> {
         let call = self.calls.remove(&number).expect("the caller looked");
+        self.note_strays(&call);
         self.answered += 1;
         let place = &mut self.places[call.key];
         place.busy = false;

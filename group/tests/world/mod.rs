@@ -163,6 +163,7 @@ impl World {
             let (config, now) = (world.config(), world.local(index));
             world.peers[index].group = Some(Group::join(config, node(index), state.clone(), now, seed + index as u64));
             world.drain(index);
+            world.sync_all(index);
         }
         world
     }
@@ -390,12 +391,21 @@ impl World {
         }
     }
 
-    /// These hear each other, and nobody else, for so long.
+    /// These hear each other, and nobody else, for so long; what they write is durable soon.
     pub fn run(&mut self, millis: u64, among: &[usize]) {
         for _ in 0..millis / 4 {
             self.pass(4_000, among);
             self.ask_to_join(among);
             self.talk(among);
+            among.iter().for_each(|index| self.sync_all(*index));
+            self.talk(among);
+        }
+    }
+
+    /// All that a member has handed out is durable.
+    pub fn sync_all(&mut self, index: usize) {
+        while self.sync(index) {
+            self.drain(index);
         }
     }
 
