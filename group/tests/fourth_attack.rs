@@ -233,6 +233,32 @@ fn what_was_let_go_of_does_not_come_from_a_window() {
     assert_eq!(world.wrong, None);
 }
 
+/// Everything was written in the first term of all, before which there is nothing to be held. Whoever comes to a group of
+/// one is no member before it has that: with four of them the only holder would be one of five.
+#[test]
+fn who_holds_nothing_of_the_first_term_waits() {
+    let mut world = World::new(Rules::of(1, 4), 1);
+    let place = world.clients.add_key(false);
+    world.run(40, &[0]);
+    (1..10).for_each(|value| change(&mut world, &[0], place, 2 * value));
+    let is_page = |message: &Message| {
+        matches!(message, Message::Committee(CommitteeMessage::Since(_) | CommitteeMessage::Compared(_)))
+    };
+    let all: Vec<usize> = (0..5).collect();
+    for _ in 0..1_000 {
+        world.pass(1_000, &all);
+        world.ask_to_join(&all);
+        for packet in std::mem::take(&mut world.net).into_iter().filter(|packet| !is_page(&packet.message)) {
+            world.deliver(packet);
+        }
+    }
+    let state = world.latest();
+    assert_eq!((state.members.len(), state.learners.len()), (1, 4), "{:?}", world.notes);
+    world.run(800, &all);
+    assert_eq!((world.latest().members.len(), world.unrest()), (5, None));
+    assert_eq!(world.wrong, None);
+}
+
 /// Members come, go, crash, lose their stores, end epochs and are cut off, by chance.
 #[test]
 fn whatever_happens_to_members_all_holds() {
