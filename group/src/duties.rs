@@ -84,6 +84,13 @@ impl Duties {
         progress.marks.iter().find(|(known, _)| *known == term).map(|(_, mark)| *mark)
     }
 
+    /// Does this node hold, durably, everything chosen before this term, and of the term itself as much as the slowest of
+    /// these, as far as is known?
+    pub(crate) fn keeps_up(&self, node: NodeId, with: &[NodeId], term: Term) -> bool {
+        let slowest = with.iter().filter_map(|other| self.mark(*other, term)).min();
+        self.mark(node, term).is_some_and(|mark| Some(mark) >= slowest)
+    }
+
     /// Does this node hold, durably, everything chosen before each of these terms?
     pub(crate) fn is_complete(&self, node: NodeId, terms: &[Term]) -> bool {
         self.progress.get(&node).is_some_and(|progress| terms.iter().all(|term| progress.complete.contains(term)))

@@ -137,7 +137,8 @@ impl Group {
             members.retain(|member| member.node.peer != learner.node.peer);
             members.push(learner);
         }
-        let (dead, leaving) = (self.dead(), self.leaving());
+        let (mut dead, leaving) = (self.dead(), self.leaving());
+        dead.retain(|node| members.iter().any(|member| member.node == *node)); // Its next life is here already.
         // An epoch that is not established yet is only healed: one comes for one who is dead.
         let heals = !self.state.recovery.is_empty();
         let replaced = dead.len().min(ready.len());
@@ -174,11 +175,13 @@ impl Group {
         members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
     }
 
-    /// Learners that hold everything, and live.
+    /// Learners that hold everything, and live. Where nothing was chosen before the current terms all is of those.
     fn ready_learners(&self) -> Vec<Member> {
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
+        let nodes = self.state.nodes();
         let ready = self.state.learners.iter().filter(|learner| {
-            (self.duties.is_complete(learner.node, &terms) || self.config.defects.has(Defect::EmptyMembers))
+            let holds = || terms.iter().all(|term| self.duties.keeps_up(learner.node, &nodes, *term));
+            (holds() || self.config.defects.has(Defect::EmptyMembers))
                 && !self.pulse.suspects(learner.node, &self.config.timing, self.now.time)
         });
         ready.cloned().collect()

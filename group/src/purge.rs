@@ -3,7 +3,8 @@
 //! The leader looks through its records for the highest generation among tombstones up to numbers that all members have
 //! told, durably, to hold everything up to; and proposes [`Entry::Purge`]. Each member that applies it looks through its
 //! own and drops what [`Purged::covers`]. A key that is created afterwards gets a generation above all of those, and
-//! whoever was a member then installs nothing below those numbers for a key that it does not hold.
+//! whoever was a member then installs nothing below those numbers for a key that it does not hold. Whoever came later reads
+//! no window from before: it compares what is there.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

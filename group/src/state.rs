@@ -336,7 +336,7 @@ impl GroupState {
         if members.is_empty() {
             return Some("a group needs a member");
         }
-        if self.recovery.len() >= RECOVERY_MAX && !self.is_asked_already() {
+        if self.recovery.len() >= RECOVERY_MAX && !self.is_asked_already() && !self.are_same(members) {
             return Some("too many epochs in a row were not established");
         }
         if !members.windows(2).all(|pair| pair[0].node.peer < pair[1].node.peer) {
@@ -353,6 +353,10 @@ impl GroupState {
     /// Does recovery ask these very members already, on behalf of an earlier epoch?
     fn is_asked_already(&self) -> bool {
         self.recovery.iter().any(|config| config.members == self.nodes())
+    }
+
+    fn are_same(&self, members: &[Member]) -> bool {
+        self.members.iter().map(|member| member.node).eq(members.iter().map(|member| member.node))
     }
 
     /// The state after the entry of the next slot.
@@ -450,8 +454,10 @@ impl GroupState {
         }
         let nodes = self.nodes();
         let open = alloc::vec![self.range];
-        match self.recovery.iter_mut().find(|config| config.members == nodes) {
-            Some(known) => known.open = open,
+        match self.recovery.iter().position(|config| config.members == nodes) {
+            Some(known) => self.recovery[known].open = open,
+            // The same members go on: whoever asks them in the next epoch asks them for this one.
+            None if self.recovery.len() >= RECOVERY_MAX => debug_assert!(self.are_same(members)),
             None => self.recovery.push(Config { epoch: self.epoch, members: nodes, open }),
         }
         self.epoch = Epoch(self.epoch.0 + 1);
@@ -514,6 +520,25 @@ mod tests {
         assert!(state.refuses_next(&[member(1, 1), member(3, 1)]).is_some(), "that is no majority of the two");
         assert!(state.refuses_next(&[member(2, 2), member(1, 1)]).is_some(), "out of order");
         assert!(state.refuses_next(&[]).is_some());
+    }
+
+    /// Where nothing more may be asked by recovery, an epoch that some have sealed must end all the same.
+    #[test]
+    fn the_same_members_always_may_go_on() {
+        let mut state = founded();
+        let of = |life| alloc::vec![member(1, 1), member(2, 1), member(3, life)];
+        state.apply(Slot(2), &Entry::Next(of(1)));
+        state.apply(Slot(3), &Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
+        for life in 2..20 {
+            state.apply(state.applied.next(), &Entry::Next(of(life)));
+        }
+        assert_eq!(state.recovery.len(), RECOVERY_MAX);
+        let (epoch, members, recovery) = (state.epoch, state.members.clone(), state.recovery.clone());
+        assert!(state.refuses_next(&of(20)).is_some());
+        state.apply(state.applied.next(), &Entry::Next(members.clone()));
+        assert_eq!((state.epoch, &state.members), (Epoch(epoch.0 + 1), &members), "it goes on");
+        assert_eq!(state.recovery, recovery);
+        assert!(state.is_sound());
     }
 
     /// PITFALLS 5: a term is never carried over to a redrawn sub-range or to another primary.

@@ -112,12 +112,17 @@ impl Acceptor {
         let job = &self.catch_up.jobs[&ballot];
         let piece = *job.pieces.last().expect("a job has a piece");
         let committee = self.committee(ballot).expect("a job has a committee");
-        let stage = if job.gap {
-            Stage::Window(Number { term: ballot.term, n: committee.received().mark() })
+        let since = if job.gap {
+            Some(Number { term: ballot.term, n: committee.received().mark() })
         } else {
             let base = committee.base().expect("a job has a base");
-            self.held_of(base, piece).map_or(Stage::Compare(None), Stage::Window)
+            self.held_of(base, piece)
         };
+        let since = since.filter(|since| !is_before_purge(ctx, piece, *since));
+        if since.is_none() && job.gap {
+            return self.compare_all(ctx, table, ballot);
+        }
+        let stage = since.map_or(Stage::Compare(None), Stage::Window);
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         job.stage = stage;
         job.too_short.clear();
@@ -128,6 +133,14 @@ impl Acceptor {
             self.turn(ctx, ballot);
         }
         self.ask(ctx, table, ballot);
+    }
+
+    /// No window makes up for a gap of numbers: everything is compared.
+    fn compare_all(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
+        let committee = self.committee_mut(ballot).expect("a job has a committee");
+        committee.unfill(ctx.out);
+        self.catch_up.jobs.remove(&ballot);
+        self.begin_job(ctx, table, ballot);
     }
 
     /// The youngest number of a piece's history up to which this node holds everything.
@@ -178,10 +191,7 @@ impl Acceptor {
         }
         job.stage = Stage::Compare(None);
         if job.gap {
-            let committee = self.committee_mut(ballot).expect("a job has a committee");
-            committee.unfill(ctx.out);
-            self.catch_up.jobs.remove(&ballot);
-            self.begin_job(ctx, table, ballot);
+            self.compare_all(ctx, table, ballot);
             let job = self.catch_up.jobs.get_mut(&ballot).expect("just begun");
             job.stage = Stage::Compare(None);
         }
@@ -436,6 +446,12 @@ impl CatchUp {
         self.scans.insert(self.next_scan, scan);
         self.next_scan
     }
+}
+
+/// Did a purge in this piece let go of tombstones above this number? A window that begins before them has what they stood
+/// for: whoever reads half of it has a key that is gone, and no comparison tells it so.
+fn is_before_purge(ctx: &Context<'_>, piece: KeyRange, since: Number) -> bool {
+    ctx.state.purged.bounds.pieces(piece).iter().any(|(_, purged)| purged.is_some_and(|(_, bound)| since < bound))
 }
 
 /// Together with this node, do these make a quorum of every configuration that recovery asks in this range?

@@ -60,7 +60,7 @@ impl Candidacy {
             }
         };
         let to: Vec<NodeId> = ctx.others().into_iter().filter(|node| !answered.contains(node)).collect();
-        ctx.out.send(&to, Message::Log(message));
+        ctx.out.send_after(&to, Message::Log(message));
     }
 }
 
@@ -94,14 +94,18 @@ impl Log {
     }
 
     /// Phase 1a under a ballot above all that were seen; to `stop` the epoch, or to lead it.
+    ///
+    /// It asks once its own promise and the state that it speaks of are durable: else, after a restart, promises to what
+    /// it had applied could pass for promises to what it has, under the same ballot.
     pub(super) fn prepare(&mut self, ctx: &mut Context<'_>, stop: bool) {
         self.round_seen += 1;
         let ballot = Ballot { round: self.round_seen, node: ctx.me };
         let applied = ctx.state.applied;
         let stage = Stage::Preparing { ballot, applied, stop, promises: BTreeMap::new() };
         self.role = Role::Candidate(Candidacy { since: ctx.now.time, said: ctx.now.time, stage });
+        self.acceptor.prepare(ballot, ctx).expect("above all that were seen");
         let nodes = ctx.state.nodes();
-        ctx.out.send(&nodes, Message::Log(LogMessage::Prepare { ballot, applied, stop }));
+        ctx.out.send_after(&nodes, Message::Log(LogMessage::Prepare { ballot, applied, stop }));
     }
 
     /// Phase 1b at the candidate. A state that came along was adopted before this.

@@ -100,10 +100,15 @@ impl Leadership {
         chosen
     }
 
-    /// The state contains everything up to this slot.
-    pub(super) fn forget(&mut self, applied: Slot) {
-        self.open = self.open.split_off(&applied.next());
+    /// The state contains everything up to this slot. False: also something that this leadership does not know to be
+    /// chosen. Another one may have had something else chosen there, so what was accepted under this ballot is not to be
+    /// taken for it.
+    #[must_use]
+    pub(super) fn forget(&mut self, applied: Slot) -> bool {
+        let later = self.open.split_off(&applied.next());
+        let knew_all = core::mem::replace(&mut self.open, later).is_empty();
         self.next = self.next.max(applied.next());
+        knew_all
     }
 
     /// Says again what has waited too long.

@@ -6,6 +6,7 @@
 //! - An acceptor's ballot never goes down within an epoch, and nothing below it is accepted.
 //! - A leader proposes under its ballot only after phase 1 with a quorum of its epoch's members, one value a slot.
 //! - Entries are applied in order, each only when a quorum accepted it under one ballot.
+//! - Who leads says that slots are chosen only where what it proposed is, or where it proposed nothing.
 
 mod acceptor;
 mod candidate;
@@ -146,8 +147,13 @@ impl Log {
         if ctx.state.epoch == epoch_before {
             self.acceptor.forget(ctx.state.applied, ctx.out);
             self.chosen = self.chosen.split_off(&ctx.state.applied.next());
-            if let Role::Leader(leadership) = &mut self.role {
-                leadership.forget(ctx.state.applied);
+            if let Role::Leader(leadership) = &mut self.role
+                && !leadership.forget(ctx.state.applied)
+            {
+                // Others go on under another ballot.
+                self.role = Role::Follower;
+                self.leader = None;
+                self.arm(ctx);
             }
             return;
         }

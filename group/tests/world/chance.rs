@@ -1,0 +1,341 @@
+//! A run of chance: what may happen, how often, and what must hold at its end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use group::Group;
+use group::message::Message;
+use group::rng::Rng;
+use group::state::Entry;
+use overlay::{KeyRange, NodeId};
+
+use super::{Packet, Rules, World};
+
+/// How often what goes wrong, in 1/1000 of all steps or messages; different in each run.
+#[derive(Clone, Debug)]
+struct Odds {
+    drop: u64,
+    double: u64,
+    late: u64,
+    sync: u64,
+    crash: u64,
+    restart: u64,
+    lose: u64,
+    cut: u64,
+    heal: u64,
+    stop: u64,
+    next: u64,
+    divide: u64,
+    leave: u64,
+    ask: u64,
+    tick: u64,
+}
+
+impl Odds {
+    fn new(rng: &mut Rng) -> Odds {
+        // Each kind of fault is absent in many runs.
+        let mut up_to = |max: u64| if rng.below(3) == 0 { 0 } else { rng.below(max + 1) };
+        Odds {
+            drop: up_to(150),
+            double: up_to(100),
+            late: up_to(60),
+            sync: 250 + up_to(750),
+            crash: up_to(12),
+            restart: 20 + up_to(60),
+            lose: up_to(6),
+            cut: up_to(30),
+            heal: 10 + up_to(60),
+            stop: up_to(12),
+            next: up_to(25),
+            divide: up_to(25),
+            leave: up_to(3),
+            ask: 100 + up_to(500),
+            tick: 400 + up_to(600),
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct Came {
+    pub wrong: Option<String>,
+    pub epochs: u64,
+    pub answered: u64,
+    pub purged: u64,
+}
+
+fn rules(rng: &mut Rng) -> Rules {
+    let members = [1, 2, 3, 3, 3, 4, 5, 5][rng.below(8) as usize];
+    let small = |rng: &mut Rng, small: usize, large: usize| if rng.below(2) == 0 { small } else { large };
+    Rules {
+        leases: rng.below(2) == 0,
+        drift: [0, 10, 200][rng.below(3) as usize],
+        memory_bytes_max: small(rng, 2_000, 1 << 20),
+        window_bytes_max: small(rng, 1_000, 1 << 20),
+        message_bytes_max: small(rng, 300, 1 << 16),
+        quick_disks: rng.below(3) == 0,
+        ..Rules::of(members, rng.below(4) as usize)
+    }
+}
+
+/// One run.
+pub fn run(seed: u64, steps_max: u64, trace: bool) -> Came {
+    let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9) ^ 0xabcd);
+    let rules = rules(&mut rng);
+    let odds = Odds::new(&mut rng);
+    if trace {
+        println!("{rules:?}\n{odds:?}");
+    }
+    let mut world = World::new(rules, seed);
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        let steps = steps_max / 4 + rng.below(steps_max);
+        chaos(&mut world, &mut rng, &odds, steps);
+        if world.wrong.is_none() {
+            calm(&mut world, &mut rng);
+        }
+    }));
+    if let Err(panic) = done {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()));
+        world.wrong.get_or_insert(format!("panic: {}", text.unwrap_or_default()));
+    }
+    if trace {
+        world.notes.iter().for_each(|note| println!("{note}"));
+    }
+    let purged = world.living().iter().map(|index| world.group(*index).purged()).sum::<u64>();
+    Came { wrong: world.wrong.take(), epochs: world.epoch().0, answered: world.clients.answered, purged }
+}
+
+fn chaos(world: &mut World, rng: &mut Rng, odds: &Odds, steps: u64) {
+    let mut attic: Vec<Packet> = Vec::new();
+    let all: Vec<usize> = (0..world.peers.len()).collect();
+    for _ in 0..steps {
+        world.now += rng.below(8_000);
+        for index in all.iter().copied() {
+            if rng.below(1000) < odds.tick {
+                world.act(index, Group::tick);
+            }
+        }
+        world.ask_to_join(&all);
+        let count = rng.below(world.net.len() as u64 + 4);
+        for _ in 0..count {
+            if world.net.is_empty() {
+                break;
+            }
+            let reach = world.net.len().min(1 + rng.below(40) as usize) as u64;
+            let packet = world.net.remove(rng.below(reach) as usize);
+            if rng.below(1000) < odds.drop {
+                continue;
+            }
+            if rng.below(1000) < odds.double {
+                world.net.push(packet.clone());
+            }
+            if rng.below(1000) < odds.late && attic.len() < 200 && !matches!(packet.message, Message::Join(_)) {
+                attic.push(packet.clone());
+            }
+            world.deliver(packet);
+        }
+        if !attic.is_empty() && rng.below(1000) < odds.late {
+            let packet = attic.swap_remove(rng.below(attic.len() as u64) as usize);
+            world.deliver(packet);
+        }
+        for index in all.iter().copied() {
+            while rng.below(1000) < odds.sync && world.sync(index) {
+                world.drain(index);
+            }
+        }
+        ask(world, rng, odds);
+        fault(world, rng, odds);
+        if world.wrong.is_some() {
+            return;
+        }
+    }
+}
+
+fn ask(world: &mut World, rng: &mut Rng, odds: &Odds) {
+    while world.clients.keys() < 6 {
+        let sums = world.clients.keys() % 2 == 0;
+        world.clients.add_key(sums);
+    }
+    let calls: Vec<u64> = world.clients.calls.keys().copied().collect();
+    for call in calls {
+        let (tries, idle) = world.clients.tries(call);
+        let Some((origin, run)) = world.clients.calls.get(&call).map(|call| (call.origin, call.run)) else { continue };
+        let gone = world.index(origin).is_none_or(|index| world.peers[index].run != run);
+        if gone || tries > 25 {
+            let place = world.clients.calls[&call].key;
+            world.clients.give_up(call);
+            if world.clients.is_lost(place) {
+                world.clients.add_key(false);
+            }
+        } else if rng.below(1000) < if idle { 200 } else { 30 } {
+            world.attempt(call);
+        }
+    }
+    if rng.below(1000) >= odds.ask {
+        return;
+    }
+    let living = world.living();
+    let usable: Vec<usize> = (0..world.clients.keys())
+        .filter(|place| world.clients.is_free(*place) && world.clients.bits(*place) < 60)
+        .collect();
+    if living.is_empty() || usable.is_empty() {
+        return;
+    }
+    if world.clients.keys() < 40 && rng.below(50) == 0 {
+        let sums = rng.below(2) == 0;
+        world.clients.add_key(sums);
+    }
+    let place = usable[rng.below(usable.len() as u64) as usize];
+    let index = living[rng.below(living.len() as u64) as usize];
+    let (read, chance) = (rng.below(3) == 0, rng.draw());
+    world.ask(index, place, read, chance);
+}
+
+fn fault(world: &mut World, rng: &mut Rng, odds: &Odds) {
+    let count = world.peers.len() as u64;
+    let one = rng.below(count) as usize;
+    if rng.below(1000) < odds.crash {
+        let note = format!("{} {one}: crashes", world.now / 1000);
+        if world.peers[one].group.is_some() {
+            world.notes.push(note);
+            world.crash(one);
+        }
+    }
+    for index in 0..world.peers.len() {
+        if world.peers[index].down && rng.below(1000) < odds.restart {
+            world.notes.push(format!("{} {index}: restarts", world.now / 1000));
+            world.restart(index, false);
+        }
+    }
+    if rng.below(1000) < odds.lose && world.peers[one].group.is_some() && world.can_lose(one) {
+        world.notes.push(format!("{} {one}: loses everything", world.now / 1000));
+        world.reincarnate(one);
+    }
+    if rng.below(1000) < odds.cut {
+        let other = rng.below(count) as usize;
+        world.cut.insert((one, other));
+        if rng.below(2) == 0 {
+            world.cut.insert((other, one));
+        }
+        if rng.below(4) == 0 {
+            for other in 0..world.peers.len() {
+                world.cut.insert((one, other));
+                world.cut.insert((other, one));
+            }
+        }
+    }
+    if rng.below(1000) < odds.heal {
+        world.cut.clear();
+    }
+    if rng.below(1000) < odds.stop {
+        world.notes.push(format!("{} {one}: stops the epoch", world.now / 1000));
+        world.act(one, Group::stop_epoch);
+    }
+    if rng.below(1000) < odds.leave && world.living().len() > 3 && world.peers[one].group.is_some() {
+        world.notes.push(format!("{} {one}: leaves", world.now / 1000));
+        world.act(one, |group| group.leave(false));
+    }
+    if let Some(leader) = world.free_leader() {
+        if rng.below(1000) < odds.next {
+            next(world, rng, leader);
+        }
+        if rng.below(1000) < odds.divide {
+            let nodes = world.group(leader).state().nodes();
+            let parts = 1 + rng.below(3) as u32;
+            let mut one = || nodes[rng.below(nodes.len() as u64) as usize];
+            let parts = (0..parts).map(|part| (KeyRange::FULL.cut_at(part, parts), one())).collect();
+            let kept = world.group(leader).state().division.iter().map(|part| part.term).collect();
+            world.act(leader, |group| group.propose(Entry::Division { parts, kept }));
+        }
+    }
+}
+
+/// Other members, whether they hold anything or not: that is made up for by recovery.
+fn next(world: &mut World, rng: &mut Rng, leader: usize) {
+    let state = world.group(leader).state().clone();
+    let lives = |world: &World, node: &NodeId| world.index(*node).is_some_and(|at| world.peers[at].group.is_some());
+    let mut nodes = state.nodes();
+    let coming: Vec<NodeId> = state.learners.iter().map(|learner| learner.node).filter(|n| lives(world, n)).collect();
+    if !coming.is_empty() {
+        let node = coming[rng.below(coming.len() as u64) as usize];
+        nodes.retain(|known| known.peer != node.peer);
+        nodes.push(node);
+    }
+    if rng.below(2) == 0 && nodes.len() > 1 {
+        let gone = nodes.iter().position(|node| !lives(world, node)).unwrap_or(rng.below(nodes.len() as u64) as usize);
+        nodes.remove(gone);
+    }
+    if nodes.iter().all(|node| lives(world, node)) {
+        let entry = world.next(&nodes);
+        world.act(leader, |group| group.propose(entry));
+    }
+}
+
+/// All faults are over: everything comes to rest, and all keys hold what they should.
+fn calm(world: &mut World, rng: &mut Rng) {
+    world.cut.clear();
+    for index in 0..world.peers.len() {
+        world.restart(index, false);
+    }
+    let all: Vec<usize> = (0..world.peers.len()).collect();
+    let mut unrest = None;
+    for _ in 0..1_000 {
+        quiet(world, &all, 5);
+        unrest = world.unrest();
+        if unrest.is_none() || world.wrong.is_some() {
+            break;
+        }
+    }
+    if let Some(unrest) = unrest {
+        world.wrong.get_or_insert(format!("I16: no rest: {unrest}"));
+    }
+    if world.wrong.is_some() {
+        return;
+    }
+    let calls: Vec<u64> = world.clients.calls.keys().copied().collect();
+    calls.into_iter().for_each(|call| world.clients.give_up(call));
+    for place in 0..world.clients.keys() {
+        if !world.clients.is_free(place) {
+            continue;
+        }
+        let members: Vec<usize> = world
+            .latest()
+            .nodes()
+            .iter()
+            .filter_map(|node| world.index(*node))
+            .filter(|i| world.peers[*i].group.is_some())
+            .collect();
+        let index = members[rng.below(members.len() as u64) as usize];
+        let Some(call) = world.ask(index, place, true, 0) else { continue };
+        for _ in 0..400 {
+            quiet(world, &all, 1);
+            if !world.clients.calls.contains_key(&call) || world.wrong.is_some() {
+                break;
+            }
+            if world.clients.tries(call).1 {
+                world.attempt(call);
+            }
+        }
+        if world.clients.calls.contains_key(&call) {
+            world.wrong.get_or_insert(format!("I16: nobody answers {:?}", world.clients.calls[&call]));
+        }
+    }
+}
+
+fn quiet(world: &mut World, all: &[usize], steps: u32) {
+    for _ in 0..steps {
+        world.pass(4_000, all);
+        world.ask_to_join(all);
+        for _ in 0..50 {
+            for packet in std::mem::take(&mut world.net) {
+                world.deliver(packet);
+            }
+            for index in all.iter().copied() {
+                world.sync_all(index);
+            }
+            if world.net.is_empty() {
+                break;
+            }
+        }
+    }
+}
