@@ -58,9 +58,12 @@ fn a_window_that_ends_early_is_no_window() {
     bench.serve(new, &[(old.term, 2)]);
     bench.tick();
     bench.tick();
-    // Whatever it asks, it is told to compare, and gets the write that it lacks.
-    let (from, piece, since) = bench.asked_since();
-    bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes: vec![], up_to: None, done: false });
+    // Whomever it asks, it is told to compare, and gets the write that it lacks.
+    for _ in 0..4 {
+        let (from, piece, since) = bench.asked_since();
+        bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes: vec![], up_to: None, done: false });
+    }
+    let (from, AskCompare { piece, .. }) = bench.asked_compare();
     bench.compared(from, Compared { writes: vec![write(old, 2, "b", "2")], ..nothing_newer(new, piece) });
     assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "what came is listed once more, and counted");
     bench.compared(from, nothing_newer(new, piece));
