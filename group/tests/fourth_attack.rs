@@ -3,6 +3,7 @@
 mod world;
 
 use group::Group;
+use group::ballot::Ballot;
 use group::message::{CommitteeMessage, LogMessage, Message, Sender};
 use group::state::Entry;
 use world::{Rules, World, chance};
@@ -303,6 +304,22 @@ fn whoever_was_put_out_begins_anew() {
         let mut records = world.group(index).table().iter().filter(|(known, _)| **known == key);
         let back = records.find(|(_, record)| record.value.is_some());
         assert_eq!(back, None, "{index} of {:?}", world.latest().nodes());
+    }
+}
+
+/// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.
+#[test]
+fn entries_beyond_all_numbers_are_dropped() {
+    let (mut world, leader) = led(Rules::of(3, 0));
+    let (from, to) = (world.peers[leader].node, (leader + 1) % 3);
+    let sender = Sender { node: from, epoch: world.epoch() };
+    let purge = Entry::Purge { epoch: world.epoch(), bounds: Vec::new(), floor: u32::MAX };
+    let slot = world.group(to).state().applied.next();
+    let ballot = Ballot { round: 1_000, node: from };
+    for entry in [Entry::Horizon(u64::MAX), purge] {
+        let accept = LogMessage::Accept { ballot, entries: vec![(slot, entry)], chosen: slot };
+        world.act(to, |group| group.on_message(sender, Message::Log(accept)));
+        assert!(world.group(to).state().applied < slot, "{:?}", world.group(to).state());
     }
 }
 
