@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use overlay::{KeyRange, NodeId, Point};
 
-use crate::ballot::Term;
+use crate::ballot::{Slot, Term};
 use crate::config::{Defect, DivisionView};
 use crate::context::Context;
 use crate::group::{Group, context};
@@ -82,6 +82,11 @@ impl Duties {
     pub(crate) fn mark(&self, node: NodeId, term: Term) -> Option<u64> {
         let progress = self.progress.get(&node).filter(|progress| progress.complete.contains(&term))?;
         progress.marks.iter().find(|(known, _)| *known == term).map(|(_, mark)| *mark)
+    }
+
+    /// Has this node told how far it is since it knows this slot?
+    pub(crate) fn knows(&self, node: NodeId, slot: Slot) -> bool {
+        self.progress.get(&node).is_some_and(|progress| progress.applied >= slot)
     }
 
     /// Does this node hold, durably, everything chosen before this term, and of the term itself as much as the slowest of

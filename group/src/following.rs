@@ -90,6 +90,10 @@ impl Group {
             primary.welcome(&mut context!(self), &newcomers);
         }
         self.out.persist(Durable::State(Box::new(self.state.clone())));
+        if self.state.let_go_since(before, self.me) {
+            // What it holds may be of keys that are gone: nobody waited for it.
+            self.failed_with("its group had let go of this life of it, and let it in again");
+        }
         if before.members != self.state.members || before.division != self.state.division {
             self.duties.on_change(self.now.time);
         }

@@ -182,6 +182,7 @@ impl Group {
         let ready = self.state.learners.iter().filter(|learner| {
             let holds = || terms.iter().all(|term| self.duties.keeps_up(learner.node, &nodes, *term));
             (holds() || self.config.defects.has(Defect::EmptyMembers))
+                && self.duties.knows(learner.node, learner.since)
                 && !self.pulse.suspects(learner.node, &self.config.timing, self.now.time)
         });
         ready.cloned().collect()

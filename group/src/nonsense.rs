@@ -16,7 +16,7 @@ use crate::message::{
 };
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
-use crate::state::Member;
+use crate::state::{Entry, Member};
 
 /// Nodes that a heartbeat may have heard. Far more than any group has; what is noted of each member is bounded by it.
 const HEARD_MAX: usize = 1 << 12;
@@ -197,16 +197,35 @@ impl LogMessage {
             }
             LogMessage::Promise { ballot, state, accepted } => {
                 let state = state.as_ref().is_none_or(|state| state.is_sound());
-                state && is_round(ballot) && accepted.iter().all(|(slot, ballot, _)| is_slot(slot) && is_round(ballot))
+                let sound = |(slot, ballot, entry): &(Slot, Ballot, Entry)| {
+                    is_slot(slot) && is_round(ballot) && entry.is_sound()
+                };
+                state && is_round(ballot) && accepted.iter().all(sound)
             }
             LogMessage::Accept { ballot, entries, chosen } => {
                 unless(ballot.node == from, Nonsense::NotItsBallot)?;
-                is_round(ballot) && is_slot(chosen) && entries.iter().all(|(slot, _)| is_slot(slot))
+                let sound = |(slot, entry): &(Slot, Entry)| is_slot(slot) && entry.is_sound();
+                is_round(ballot) && is_slot(chosen) && entries.iter().all(sound)
             }
             LogMessage::Accepted { ballot, slots } => is_round(ballot) && slots.iter().all(is_slot),
             LogMessage::Refused { ballot, promised } => is_round(ballot) && is_round(promised),
         };
         unless(sound, Nonsense::Malformed)
+    }
+}
+
+impl Entry {
+    /// Does it leave a sound state sound?
+    fn is_sound(&self) -> bool {
+        match self {
+            // Members were looked at when they asked, and are as large as they fit a message.
+            Entry::Noop | Entry::DropLearner(_) | Entry::Learners(_) | Entry::Next(_) => true,
+            Entry::Division { parts, kept } => parts.len() <= Term::PARTS_MAX && kept.len() <= Term::PARTS_MAX,
+            Entry::Established(_, ranges) => ranges.len() <= Term::PARTS_MAX,
+            Entry::Horizon(horizon) => *horizon < u64::MAX / 2,
+            Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
+            Entry::Addresses(_, addresses) => are_addresses(addresses),
+        }
     }
 }
 

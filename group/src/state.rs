@@ -30,7 +30,7 @@ pub struct Member {
     pub cluster: String,
     /// When it came, in group time.
     pub joined: WallMillis,
-    /// The slot of the entry that made it a member; what a proposal says here is not looked at.
+    /// The slot of the entry that made it a member, or a learner; what a proposal says here is not looked at.
     pub since: Slot,
 }
 
@@ -269,6 +269,21 @@ impl GroupState {
         self.learners.iter().any(|member| member.node == node)
     }
 
+    /// Did the group do without this node for a while, between an earlier state and this one, which has it again? It did
+    /// not where recovery still asks it. A learner that is a member now has told, before that, that it knew itself to be one.
+    pub fn let_go_since(&self, before: &GroupState, node: NodeId) -> bool {
+        if self.recovery.iter().any(|config| config.members.contains(&node)) {
+            return false;
+        }
+        let since = |all: &[Member]| all.iter().find(|member| member.node == node).map(|member| member.since);
+        let (member, learner) = (since(&self.members), since(&self.learners));
+        match (since(&before.members), since(&before.learners)) {
+            (Some(then), _) => learner.is_some() || member.is_some_and(|now| now != then),
+            (None, Some(then)) => learner.is_some_and(|now| now != then),
+            (None, None) => learner.is_some() || member.is_some(),
+        }
+    }
+
     /// The last life of a peer that the group knows, as member or learner.
     pub fn last_life(&self, peer: PeerKey) -> Option<NodeId> {
         let all = self.members.iter().chain(&self.learners).map(|member| member.node);
@@ -366,7 +381,7 @@ impl GroupState {
         match entry {
             Entry::Noop => {}
             Entry::Division { parts, kept } => self.apply_division(slot, parts, kept),
-            Entry::Learners(learners) => learners.iter().for_each(|learner| self.apply_learner(learner)),
+            Entry::Learners(learners) => learners.iter().for_each(|learner| self.apply_learner(slot, learner)),
             Entry::DropLearner(node) => self.learners.retain(|learner| learner.node != *node),
             Entry::Next(members) => self.apply_next(slot, members),
             Entry::Established(epoch, ranges) => self.apply_established(*epoch, ranges),
@@ -439,12 +454,12 @@ impl GroupState {
         self.purged.bounds.get(point).filter(|(slot, _)| *slot > since).map(|(_, number)| number)
     }
 
-    fn apply_learner(&mut self, learner: &Member) {
-        if self.is_member(learner.node) {
+    fn apply_learner(&mut self, slot: Slot, learner: &Member) {
+        if self.is_member(learner.node) || self.is_learner(learner.node) {
             return;
         }
         self.learners.retain(|known| known.node.peer != learner.node.peer);
-        self.learners.push(learner.clone());
+        self.learners.push(Member { since: slot, ..learner.clone() });
         self.learners.sort_by_key(|learner| learner.node);
     }
 

@@ -3,7 +3,8 @@
 mod world;
 
 use group::Group;
-use group::message::{CommitteeMessage, LogMessage, Message};
+use group::ballot::Ballot;
+use group::message::{CommitteeMessage, LogMessage, Message, Sender};
 use group::state::Entry;
 use world::{Rules, World, chance};
 
@@ -257,6 +258,69 @@ fn who_holds_nothing_of_the_first_term_waits() {
     world.run(800, &all);
     assert_eq!((world.latest().members.len(), world.unrest()), (5, None));
     assert_eq!(world.wrong, None);
+}
+
+/// A member is cut off, put out, and let in again by a word of its own that was long on its way; so it never learns that
+/// it was out. Meanwhile a key was deleted, and its tombstone let go of. It must not bring back what it has of that.
+#[test]
+fn whoever_was_put_out_begins_anew() {
+    let (mut world, leader) = led(Rules::of(4, 0));
+    let all: Vec<usize> = (0..4).collect();
+    let out = (leader + 1) % 4;
+    let among: Vec<usize> = (2..5).map(|more| (leader + more) % 4).collect();
+    let place = world.clients.add_key(false);
+    let key = world.clients.key(place).clone();
+    change(&mut world, &all, place, 2);
+    world.run(40, &all);
+    let node = world.peers[out].node;
+    world.cut.extend(all.iter().flat_map(|other| [(out, *other), (*other, out)]));
+    world.run(120, &among); // Others take over what it was primary of.
+    change(&mut world, &among, place, 1);
+    for _ in 0..200 {
+        let state = world.latest();
+        if !state.is_member(node) && among.iter().all(|index| world.group(*index).purged() > 0) {
+            break;
+        }
+        world.run(20, &among);
+    }
+    assert!(!world.latest().is_member(node));
+    assert!(among.iter().all(|index| world.group(*index).purged() > 0));
+    // Somebody passes on what it said when it first came.
+    for index in among.iter().copied() {
+        let from = Sender { node: world.peers[among[0]].node, epoch: world.epoch() };
+        world.act(index, |group| group.on_message(from, Message::Join(world::member(node))));
+    }
+    world.run(20, &among);
+    assert!(world.latest().is_learner(node));
+    world.cut.clear();
+    for _ in 0..200 {
+        world.run(20, &all);
+        if world.latest().members.len() == 4 && world.unrest().is_none() {
+            break;
+        }
+    }
+    assert_eq!((world.latest().members.len(), world.unrest()), (4, None));
+    for index in all {
+        let mut records = world.group(index).table().iter().filter(|(known, _)| **known == key);
+        let back = records.find(|(_, record)| record.value.is_some());
+        assert_eq!(back, None, "{index} of {:?}", world.latest().nodes());
+    }
+}
+
+/// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.
+#[test]
+fn entries_beyond_all_numbers_are_dropped() {
+    let (mut world, leader) = led(Rules::of(3, 0));
+    let (from, to) = (world.peers[leader].node, (leader + 1) % 3);
+    let sender = Sender { node: from, epoch: world.epoch() };
+    let purge = Entry::Purge { epoch: world.epoch(), bounds: Vec::new(), floor: u32::MAX };
+    let slot = world.group(to).state().applied.next();
+    let ballot = Ballot { round: 1_000, node: from };
+    for entry in [Entry::Horizon(u64::MAX), purge] {
+        let accept = LogMessage::Accept { ballot, entries: vec![(slot, entry)], chosen: slot };
+        world.act(to, |group| group.on_message(sender, Message::Log(accept)));
+        assert!(world.group(to).state().applied < slot, "{:?}", world.group(to).state());
+    }
 }
 
 /// Members come, go, crash, lose their stores, end epochs and are cut off, by chance.

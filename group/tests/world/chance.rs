@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use group::Group;
-use group::message::Message;
 use group::rng::Rng;
 use group::state::Entry;
 use overlay::{KeyRange, NodeId};
@@ -129,7 +128,7 @@ fn chaos(world: &mut World, rng: &mut Rng, odds: &Odds, steps: u64) {
             if rng.below(1000) < odds.double {
                 world.net.push(packet.clone());
             }
-            if rng.below(1000) < odds.late && attic.len() < 200 && !matches!(packet.message, Message::Join(_)) {
+            if rng.below(1000) < odds.late && attic.len() < 200 {
                 attic.push(packet.clone());
             }
             world.deliver(packet);
@@ -153,7 +152,7 @@ fn chaos(world: &mut World, rng: &mut Rng, odds: &Odds, steps: u64) {
 
 fn ask(world: &mut World, rng: &mut Rng, odds: &Odds) {
     while world.clients.keys() < 6 {
-        let sums = world.clients.keys() % 2 == 0;
+        let sums = world.clients.keys().is_multiple_of(2);
         world.clients.add_key(sums);
     }
     let calls: Vec<u64> = world.clients.calls.keys().copied().collect();
