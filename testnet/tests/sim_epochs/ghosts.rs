@@ -9,6 +9,7 @@ use node::Node;
 use overlay::NodeId;
 use testnet::history::Outcome;
 use testnet::sim::fault::{Kind, Target};
+use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Load, Scenario, World};
 
 use crate::parts::*;
@@ -126,17 +127,23 @@ fn who_was_away_for_hours_says_nothing_old() {
 
 #[test]
 fn who_was_away_says_nothing_old() {
-    for away in [Away::Frozen, Away::Asleep, Away::CutOff, Away::Dead] {
-        for leases in [false, true] {
-            for seed in 2..4 {
+    for_each_seed("who_was_away_says_nothing_old", 2, |seed| {
+        for away in [Away::Frozen, Away::Asleep, Away::CutOff, Away::Dead] {
+            for leases in [false, true] {
                 comes_back_after(Duration::ZERO, seed, away, leases, Defects::NONE);
             }
         }
-    }
+    });
 }
 
 #[test]
 fn leases_do_not_sleep() {
     let script = |seed, defects| comes_back_after(Duration::ZERO, seed, Away::Asleep, true, defects);
     is_needed(Defect::LeaseSleeps, "is new", 2, script);
+}
+
+#[test]
+fn who_is_out_must_learn_it() {
+    let script = |seed, defects| comes_back_after(Duration::ZERO, seed, Away::CutOff, false, defects);
+    is_needed(Defect::NoFence, "not within", 1, script);
 }

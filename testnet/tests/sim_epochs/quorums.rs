@@ -12,6 +12,7 @@ use group::op::Answer;
 use node::{Class, Node};
 use testnet::history::Outcome;
 use testnet::sim::fault::{Kind, Target};
+use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Fate, Flight, Scenario, World};
 
 use crate::parts::*;
@@ -157,14 +158,14 @@ fn quorums_alone(seed: u64, hosts: usize, defects: Defects) -> Counts {
 
 #[test]
 fn what_only_a_quorum_holds_is_there() {
-    for hosts in [3, 4, 5] {
-        for seed in 0..4 {
+    for_each_seed("what_only_a_quorum_holds_is_there", 4, |seed| {
+        for hosts in [3, 4, 5] {
             let counts = quorums_alone(seed, hosts, Defects::NONE);
             println!("{hosts} members, seed {seed}: {counts:?}");
             assert!(counts.dropped > 50 && counts.epochs >= 4, "{counts:?}");
             assert!(counts.written as usize > PERIODS * KEYS / 2 && counts.read >= counts.written, "{counts:?}");
         }
-    }
+    });
 }
 
 #[test]

@@ -9,6 +9,7 @@ use group::message::{LogMessage, Message};
 use node::Node;
 use overlay::Epoch;
 use testnet::sim::fault::{Kind, Target};
+use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Fate, Scenario, World};
 
 use crate::parts::*;
@@ -70,16 +71,19 @@ fn two_stop_at_once(seed: u64, hosts: usize, meanwhile: Meanwhile) -> u64 {
 
 #[test]
 fn two_members_stop_an_epoch_at_once() {
-    for (hosts, meanwhile) in [
+    let plays = [
         (3, Meanwhile::Nothing),
         (5, Meanwhile::Nothing),
         (4, Meanwhile::Leaves),
         (3, Meanwhile::LeaderDies),
         (5, Meanwhile::LeaderDies),
-    ] {
-        let epochs = two_stop_at_once(1, hosts, meanwhile);
-        println!("{hosts} members, {meanwhile:?}: {epochs} epochs in {} rounds", offsets().count());
-    }
+    ];
+    for_each_seed("two_members_stop_an_epoch_at_once", 1, |seed| {
+        for (hosts, meanwhile) in plays {
+            let epochs = two_stop_at_once(seed, hosts, meanwhile);
+            println!("{hosts} members, {meanwhile:?}: {epochs} epochs in {} rounds", offsets().count());
+        }
+    });
 }
 
 /// What came of killing a stopper.
@@ -141,17 +145,20 @@ fn dies_with_frame(seed: u64, stopper: Target, meanwhile: Meanwhile, nth: u32, s
 
 #[test]
 fn a_stopper_dies_with_each_of_its_words() {
-    for (seed, stopper, meanwhile, stays_away) in [
-        (1, Target::Leader, Meanwhile::Nothing, true),
-        (2, Target::Primary, Meanwhile::Nothing, true),
-        (3, Target::Primary, Meanwhile::Nothing, false),
-        (4, Target::Primary, Meanwhile::Leaves, true),
-    ] {
-        let dies = |nth| dies_with_frame(seed, stopper, meanwhile, nth, stays_away) == Kill::Died;
-        let kills = (1..400).take_while(|nth| dies(*nth)).count();
-        println!("{stopper:?}, {meanwhile:?}, stays away: {stays_away}: killed with each of {kills} frames");
-        assert!((10..399).contains(&kills), "all words until the change was complete: {kills}");
-    }
+    let plays = [
+        (Target::Leader, Meanwhile::Nothing, true),
+        (Target::Primary, Meanwhile::Nothing, true),
+        (Target::Primary, Meanwhile::Nothing, false),
+        (Target::Primary, Meanwhile::Leaves, true),
+    ];
+    for_each_seed("a_stopper_dies_with_each_of_its_words", 2, |seed| {
+        for (stopper, meanwhile, stays_away) in plays {
+            let dies = |nth| dies_with_frame(seed, stopper, meanwhile, nth, stays_away) == Kill::Died;
+            let kills = (1..400).take_while(|nth| dies(*nth)).count();
+            println!("{stopper:?}, {meanwhile:?}, stays away: {stays_away}: killed with each of {kills} frames");
+            assert!((10..399).contains(&kills), "all words until the change was complete: {kills}");
+        }
+    });
 }
 
 /// The leader has a change of members chosen with one other, which alone hears of it and does not learn that it is chosen;

@@ -12,6 +12,7 @@ use node::{Class, Node};
 use testnet::history::Outcome;
 use testnet::rng::Rng;
 use testnet::sim::fault::{Kind, Target};
+use testnet::sim::harness::for_each_seed;
 use testnet::sim::{Fate, Load, Scenario, World};
 
 use crate::parts::*;
@@ -105,8 +106,8 @@ fn permitted(members: usize) -> Vec<Vec<usize>> {
     sets.map(|set| (0..=members).filter(|host| set >> host & 1 == 1).collect()).collect()
 }
 
-fn any_may_die(members: usize, from_store: bool, every: usize) {
-    let scenario = in_pages(members as u64, members + 1, from_store);
+fn any_may_die(seed: u64, members: usize, from_store: bool, every: usize) {
+    let scenario = in_pages(seed, members + 1, from_store);
     let frames = undisturbed(scenario.clone());
     assert!(frames >= 20, "a copy in {frames} frames has few steps");
     let mut runs = 0;
@@ -128,13 +129,15 @@ fn any_may_die(members: usize, from_store: bool, every: usize) {
 
 #[test]
 fn any_minority_of_three_dies_at_each_step_of_a_copy() {
-    any_may_die(3, false, 1);
-    any_may_die(3, true, 1);
+    for_each_seed("any_minority_of_three_dies_at_each_step_of_a_copy", 1, |seed| {
+        any_may_die(seed, 3, false, 1);
+        any_may_die(seed, 3, true, 1);
+    });
 }
 
 #[test]
 fn any_minority_of_five_dies_at_steps_of_a_copy() {
-    any_may_die(5, true, 7);
+    for_each_seed("any_minority_of_five_dies_at_steps_of_a_copy", 1, |seed| any_may_die(seed, 5, true, 7));
 }
 
 /// What became of pages.
@@ -196,11 +199,11 @@ fn pages_go_astray(seed: u64, defects: Defects) -> Pages {
 
 #[test]
 fn pages_come_twice_and_late() {
-    for seed in 0..10 {
+    for_each_seed("pages_come_twice_and_late", 10, |seed| {
         let pages = pages_go_astray(seed, Defects::NONE);
         println!("seed {seed}: {pages:?}");
         assert!(pages.lost > 0 && pages.twice > 20 && pages.late > 0, "{pages:?}");
-    }
+    });
 }
 
 #[test]
@@ -273,13 +276,15 @@ fn attempts_mix(seed: u64, nth: usize, ends: Ends) -> (usize, usize) {
 
 #[test]
 fn attempts_do_not_mix() {
-    for ends in [Ends::NewcomerDies, Ends::NewcomerLosesAll, Ends::Epoch, Ends::SourceDies] {
-        let (mut runs, mut first, mut second) = (0, 0, 0);
-        for nth in 2..18 {
-            let counts = attempts_mix(7, nth, ends);
-            (runs, first, second) = (runs + 1, first + counts.0, second + counts.1);
+    for_each_seed("attempts_do_not_mix", 1, |seed| {
+        for ends in [Ends::NewcomerDies, Ends::NewcomerLosesAll, Ends::Epoch, Ends::SourceDies] {
+            let (mut runs, mut first, mut second) = (0, 0, 0);
+            for nth in 2..18 {
+                let counts = attempts_mix(seed, nth, ends);
+                (runs, first, second) = (runs + 1, first + counts.0, second + counts.1);
+            }
+            println!("{ends:?}: {runs} runs, {first} frames of first attempts came again, {second} of others once");
+            assert!(first >= 2 * runs && second >= 2 * runs, "two attempts in each");
         }
-        println!("{ends:?}: {runs} runs, {first} frames of first attempts came again, {second} of others came once");
-        assert!(first >= 2 * runs && second >= 2 * runs, "two attempts in each");
-    }
+    });
 }
