@@ -23,6 +23,9 @@ pub(super) struct Asked {
     pub(super) ask: AskCompare,
     /// The chosen mark when it was asked: what the page that answers it certainly contains.
     mark: u64,
+    /// Whether this node held everything chosen before the term when it was asked: what it got since may be missing in
+    /// the page.
+    complete: bool,
 }
 
 impl Acceptor {
@@ -80,7 +83,8 @@ impl Acceptor {
             return ctx.dropped.note(Nonsense::Malformed);
         }
         let mark = committee.chosen().unwrap_or(0).min(committee.received().mark());
-        let asked = Asked { ask, mark };
+        let complete = committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some();
+        let asked = Asked { ask, mark, complete };
         if table.is_whole() {
             let records = table.scan(asked.ask.piece, asked.ask.after.as_ref());
             self.answer_compare(ctx, from, &asked, records, false);
@@ -98,7 +102,7 @@ impl Acceptor {
         &self,
         ctx: &mut Context<'_>,
         from: NodeId,
-        Asked { ask, mark }: &Asked,
+        Asked { ask, mark, complete }: &Asked,
         records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
         more: bool,
     ) {
@@ -142,7 +146,7 @@ impl Acceptor {
             // A question that was asked again may have gone further.
             up_to: up_to.or_else(|| ask.until.clone()),
             mark: *mark,
-            complete: committee.lacks_nothing_before(ask.piece) && committee.chosen().is_some(),
+            complete: *complete && committee.lacks_nothing_before(ask.piece),
         });
         ctx.out.send_after(&[from], Message::Committee(message));
     }

@@ -140,6 +140,28 @@ fn any_minority_of_five_dies_at_steps_of_a_copy() {
     for_each_seed("any_minority_of_five_dies_at_steps_of_a_copy", 1, |seed| any_may_die(seed, 5, true, 7));
 }
 
+/// Two come back at once, and one copies from the other, whose store is slow: by the time that a page of it is there, the
+/// other has more than the page, and all that it needs.
+#[test]
+fn a_page_is_no_younger_than_its_question() {
+    for_each_seed("a_page_is_no_younger_than_its_question", 10, |seed| {
+        let load_time = (Duration::from_millis(20), Duration::from_millis(40));
+        let mut world = formed(Scenario { load_time, ..in_pages(seed, 5, true) });
+        write_all(&mut world, 5, 0);
+        let gone = [0, 4].map(|host| world.kill(host, true));
+        serves(&mut world, &[1, 2, 3]);
+        for index in 0..RECORDS {
+            let done = world.tell(1 + index % 3, &format!("k{index}"), set(&value(index, 1)));
+            assert_eq!(done, Outcome::Answered(Answer::Done));
+        }
+        gone.into_iter().for_each(|gone| world.undo(gone));
+        let all = others(&world, &[]);
+        wait_whole(&mut world, &all, HEALED);
+        all_there(&mut world, &all, 1);
+        ends_well(world);
+    });
+}
+
 /// What became of pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pages {
