@@ -134,8 +134,8 @@ fn moves(count: usize, value_bytes: usize) -> Figures {
 
 #[test]
 fn much_moves_through_small_messages() {
-    // What is stored of one just fits into 2 KiB, and both stores of 2 GiB into 6 GiB of memory.
-    const VALUE: usize = 1_900;
+    // What is stored of one just fits into 4 KiB, and both stores of 2 GiB with all that is checked into 8 GiB of memory.
+    const VALUE: usize = 3_900;
     let mib = if is_long() { 2_048 } else { 32 };
     let figures = moves(mib * (1 << 20) / VALUE, VALUE);
     assert!(figures.largest <= MESSAGE + VALUE + HEAD, "{figures:?}");
