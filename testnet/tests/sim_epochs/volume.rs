@@ -33,9 +33,9 @@ struct Figures {
     pages: u64,
     bytes: u64,
     largest: usize,
-    /// Questions without an answer yet.
-    open: i64,
-    open_most: i64,
+    /// Questions since the last page.
+    open: u64,
+    open_most: u64,
 }
 
 fn put(value: &Bytes) -> Op {
@@ -72,7 +72,7 @@ fn watch(world: &mut World<Node>) -> Rc<Cell<Figures>> {
                 now.open_most = now.open_most.max(now.open);
             } else {
                 now.pages += 1;
-                now.open -= 1;
+                now.open = 0;
             }
             seen.set(now);
         }
@@ -121,7 +121,8 @@ fn moves(count: usize, value_bytes: usize) -> Figures {
     assert!(from.eq(to), "the copy is the same");
     assert_eq!(world.store(1).records().count(), count);
     assert!(memory.iter().all(|most| *most <= 2 * MEMORY), "{memory:?}");
-    assert!(figures.open_most <= 2, "{figures:?}");
+    // One at a time; what was lost on the way, or could not be answered, is asked again.
+    assert!(figures.open_most <= 4, "{figures:?}");
     // The newcomer alone has all that is asked for.
     for index in (0..count).step_by(count / 8) {
         let read = world.read_within(1, &name(index), SOON);
@@ -134,7 +135,7 @@ fn moves(count: usize, value_bytes: usize) -> Figures {
 
 #[test]
 fn much_moves_through_small_messages() {
-    // What is stored of one just fits into 4 KiB, and both stores of 2 GiB with all that is checked into 8 GiB of memory.
+    // With SCATTER_LONG ten minutes, and 8 GiB of memory.
     const VALUE: usize = 3_900;
     let mib = if is_long() { 2_048 } else { 32 };
     let figures = moves(mib * (1 << 20) / VALUE, VALUE);
