@@ -70,3 +70,29 @@ fn nobody_waits_for_those_who_are_silent() {
     }
     panic!("it is not asked again: {:?}", bench.said);
 }
+
+/// It missed some numbers of a term, and hears what follows as it comes: more than it could read in time.
+#[test]
+fn what_comes_by_itself_is_not_waited_for() {
+    let mut bench = Bench::new(node(2), 3);
+    let term = ballot(7, 3);
+    bench.serve(term, &[]);
+    let writes = |numbers: std::ops::RangeInclusive<u64>| -> Vec<group::message::Write> {
+        numbers.map(|n| write(term, n, &format!("k{n}"), "v")).collect()
+    };
+    bench.accept(term, Some(0), writes(1..=2));
+    bench.accept(term, Some(9), writes(6..=12));
+    bench.tick();
+    let (from, piece, since) = bench.asked_since();
+    assert_eq!(since.n, 2);
+    let page = |n, writes| {
+        let up_to = Some(Number { term: term.term, n });
+        Since { ballot: term, piece, since, attempt: 0, writes, up_to, done: false }
+    };
+    bench.since(from, page(4, writes(3..=4)));
+    let (from, _, since) = bench.asked_since();
+    assert_eq!(since.n, 4, "number 5 is missing");
+    bench.since(from, Since { since, ..page(5, writes(5..=5)) });
+    assert!(bench.acceptor.catch_up_status().is_empty(), "{:?}, {:?}", bench.acceptor.catch_up_status(), bench.said);
+    assert_eq!(bench.acceptor.committee(term).map(|committee| committee.received().mark()), Some(12));
+}

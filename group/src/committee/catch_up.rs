@@ -300,6 +300,9 @@ impl Acceptor {
             let again = !job.too_short.insert(from);
             return self.window_too_short(ctx, table, ballot, again);
         };
+        // What follows came by itself, and goes on coming: who waited for the end of it might wait for ever.
+        let done = done || up_to.term == ballot.term && self.has_all_behind(ballot, up_to.n);
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         if done && up_to.term == ballot.term {
             job.reached(up_to.n);
         }
@@ -408,6 +411,14 @@ impl Acceptor {
                 None => {}
             }
         }
+    }
+
+    /// Has everything of the term behind this number come that is known to be chosen?
+    fn has_all_behind(&self, ballot: TermBallot, n: u64) -> bool {
+        let committee = self.committee(ballot).expect("a job has a committee");
+        let (received, chosen) = (committee.received(), committee.chosen().unwrap_or(0));
+        let covers = |first: u64, last: u64| n <= chosen && first <= n.saturating_add(1) && last >= chosen;
+        covers(1, received.mark()) || received.ranges_above().into_iter().any(|(first, last)| covers(first, last))
     }
 
     /// Must the primary's next word be waited for before more is taken? Pages are asked for again.
