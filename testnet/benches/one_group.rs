@@ -3,9 +3,10 @@
 //! what clients feel of it when a member is replaced. For comparing builds on one machine.
 //!
 //! ```text
-//! cargo bench -p testnet --bench one_group [-- [--keys N] [--kills N] [--only load|start|gap|away|replace]]
+//! cargo bench -p testnet --bench one_group [-- [--keys N] [--kills N] [--only load|start|gap|away|replace] [--max-bandwidth B]]
 //! ```
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Mutex;
@@ -35,12 +36,16 @@ struct Arguments {
     keys: u64,
     kills: usize,
     only: Option<String>,
+    /// What each daemon is given, in bytes a second; it copies with half of it.
+    max_bandwidth: Option<u64>,
 }
 
 fn main() {
     let arguments = arguments();
     let run = |part: &str| arguments.only.as_deref().is_none_or(|only| only == part);
-    let mut cluster = Cluster::start("bench", &Options { daemons: 3, ..Options::default() });
+    let flags = arguments.max_bandwidth.map(|given| ["--max-bandwidth".into(), given.to_string()]);
+    let flags = flags.into_iter().flatten().collect();
+    let mut cluster = Cluster::start("bench", &Options { daemons: 3, flags, ..Options::default() });
     cluster.wait_serving(&[0, 1, 2], Duration::from_secs(60));
     if run("load") {
         load(&cluster);
@@ -60,7 +65,7 @@ fn main() {
 }
 
 fn arguments() -> Arguments {
-    let mut parsed = Arguments { keys: 1_000_000, kills: 10, only: None };
+    let mut parsed = Arguments { keys: 1_000_000, kills: 10, only: None, max_bandwidth: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|text| text.parse().ok()).expect("a number behind it");
@@ -68,8 +73,9 @@ fn arguments() -> Arguments {
             "--keys" => parsed.keys = number(),
             "--kills" => parsed.kills = number() as usize,
             "--only" => parsed.only = words.next(),
+            "--max-bandwidth" => parsed.max_bandwidth = Some(number()),
             // `cargo test --benches` only wants to know that it starts.
-            "--test" => parsed = Arguments { keys: 1_000, kills: 1, only: Some("start".into()) },
+            "--test" => parsed = Arguments { keys: 1_000, kills: 1, only: Some("start".into()), max_bandwidth: None },
             // `cargo bench` adds it.
             "--bench" => {}
             _ => panic!("what is {word}?"),
@@ -247,9 +253,15 @@ fn wait_complete(cluster: &Cluster, index: usize) -> (Instant, u64) {
 fn replace(cluster: &mut Cluster, keys: u64) {
     let keys = fill(&endpoints(cluster), keys);
     let at: Vec<SocketAddr> = endpoints(cluster).into_iter().take(2).collect();
-    let most = paced(&at, Duration::from_secs(5), None).len() as f64 / 5.0;
+    // What was written is brought into the tables behind the journals.
+    thread::sleep(Duration::from_secs(20));
+    let until = |seconds: u64| {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        move || Instant::now() < end
+    };
+    let most = paced(&at, until(10), None).len() as f64 / 10.0;
     let rate = most / 2.0;
-    let before = p99(paced(&at, Duration::from_secs(10), Some(rate)));
+    let before = Spread::of(paced(&at, until(20), Some(rate)));
     let victim = 2;
     cluster.kill(victim);
     let directory = cluster.daemons[victim].directory.clone();
@@ -260,40 +272,31 @@ fn replace(cluster: &mut Cluster, keys: u64) {
     let (stop, mut during) = (AtomicBool::new(false), Vec::new());
     let mut done = (since, 0);
     thread::scope(|scope| {
-        let load = scope.spawn(|| {
-            let mut all = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                all.extend(paced(&at, Duration::from_secs(1), Some(rate)));
-            }
-            all
-        });
+        let load = scope.spawn(|| paced(&at, || !stop.load(Ordering::Relaxed), Some(rate)));
         done = wait_complete(cluster, victim);
         stop.store(true, Ordering::Relaxed);
         during = load.join().expect("clients go on");
     });
-    let during = p99(during);
+    let during = Spread::of(during);
     println!(
         "replace: {keys} keys, {rate:.0} writes/s (half of what {CLIENTS} clients get); an empty member is in, and the epoch \
-         established, after {:.1} s; p99 {:.1} ms before, {:.1} ms meanwhile: {:.2} times",
+         established, after {:.1} s\n  before    {before}\n  meanwhile {during}\n  p99 {:.2} times",
         (done.0 - since).as_secs_f64(),
-        before.as_secs_f64() * 1e3,
-        during.as_secs_f64() * 1e3,
-        during.as_secs_f64() / before.as_secs_f64()
+        during.p99.as_secs_f64() / before.p99.as_secs_f64()
     );
 }
 
 /// Clients that write at a rate all together, or as fast as they can: how long each write took that succeeded.
-fn paced(at: &[SocketAddr], time: Duration, rate: Option<f64>) -> Vec<Duration> {
-    let begin = Instant::now();
+fn paced(at: &[SocketAddr], goes_on: impl Fn() -> bool + Sync, rate: Option<f64>) -> Vec<Duration> {
     let took = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for client in 0..CLIENTS {
-            let (took, at) = (&took, at[client % at.len()]);
+            let (took, goes_on, at) = (&took, &goes_on, at[client % at.len()]);
             scope.spawn(move || {
                 let mut connection = Connection::open(at, PATIENCE).expect("it serves");
                 let pause = rate.map(|rate| Duration::from_secs_f64(CLIENTS as f64 / rate));
                 let (mut due, mut mine, mut key) = (Instant::now(), Vec::new(), client as u64);
-                while begin.elapsed() < time {
+                while goes_on() {
                     if let Some(pause) = pause {
                         thread::sleep(due.saturating_duration_since(Instant::now()));
                         due += pause;
@@ -317,9 +320,26 @@ fn paced(at: &[SocketAddr], time: Duration, rate: Option<f64>) -> Vec<Duration> 
     took.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn p99(mut took: Vec<Duration>) -> Duration {
-    took.sort_unstable();
-    took.get(took.len() * 99 / 100).copied().unwrap_or_default()
+/// How long clients waited.
+struct Spread {
+    p50: Duration,
+    p99: Duration,
+    most: Duration,
+}
+
+impl Spread {
+    fn of(mut took: Vec<Duration>) -> Spread {
+        took.sort_unstable();
+        let at = |per_cent: usize| took.get(took.len() * per_cent / 100).copied().unwrap_or_default();
+        Spread { p50: at(50), p99: at(99), most: took.last().copied().unwrap_or_default() }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        write!(f, "p50 {:.1} ms, p99 {:.1} ms, at most {:.0} ms", ms(self.p50), ms(self.p99), ms(self.most))
+    }
 }
 
 /// For how long no write to a primary's range succeeds when that primary is killed.
