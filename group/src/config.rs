@@ -83,7 +83,7 @@ pub struct GroupConfig {
     pub in_flight_max: usize,
     /// Operations waiting per primary. Default 65,536.
     pub waiting_max: usize,
-    /// How much this node copies from others at most, in bytes a second. Default 64 MiB/s.
+    /// How much this node copies from others at most, in bytes a second. Default 8 MiB/s.
     pub transfer_bytes_per_s: u64,
     /// The largest message, in bytes, before framing. Default 256 KiB: bulk is cut to it.
     pub message_bytes_max: usize,

@@ -29,6 +29,11 @@ use crate::time::Time;
 /// Keys listed in one page of a scan.
 pub(super) const PAGE_KEYS_MAX: usize = 2000;
 
+/// A record that is only compared takes its source, and this node, as much time as so many bytes that are copied.
+const LOOKED_COST: u64 = 64;
+/// More than any source looks at for one page, whatever it says.
+const LOOKED_MAX: u64 = 4 * PAGE_KEYS_MAX as u64;
+
 /// Pages of the store being read at one time: each holds a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
 
@@ -364,8 +369,8 @@ impl Acceptor {
                 }
             }
         };
-        let bytes = job.came(answer.writes, then);
-        self.catch_up.throttle.take(ctx.now.time, bytes, ctx.config.transfer_bytes_per_s);
+        let cost = job.came(answer.writes, then) + answer.looked.min(LOOKED_MAX) * LOOKED_COST;
+        self.catch_up.throttle.take(ctx.now.time, cost, ctx.config.transfer_bytes_per_s);
         if turns {
             self.turn(ctx, ballot);
         }

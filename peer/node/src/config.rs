@@ -72,7 +72,7 @@ pub struct NodeConfig {
     pub memory_bytes_max: usize,
     /// The longest value, in bytes; network-wide. Default 64 KiB.
     pub value_bytes_max: usize,
-    /// How much this peer copies from others at most when it joins or comes back, in bytes a second. Default 64 MiB/s.
+    /// How much this peer copies from others at most when it joins or comes back, in bytes a second. Default 8 MiB/s.
     pub transfer_bytes_per_s: u64,
     /// The largest message between members, in bytes; bulk is cut to it. Default 256 KiB.
     pub message_bytes_max: usize,
@@ -85,8 +85,9 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// How much a peer copies at most where nobody says otherwise: faster than most disks take it.
-    pub const TRANSFER_BYTES_PER_S: u64 = 64 << 20;
+    /// How much a peer copies at most where nobody says otherwise: about what a home line takes, and so little that clients
+    /// of a group on two cores hardly feel it.
+    pub const TRANSFER_BYTES_PER_S: u64 = 8 << 20;
 
     /// The defaults for a peer, in this life of it if the store does not say otherwise.
     pub fn new(me: PeerKey, incarnation: Incarnation) -> NodeConfig {

@@ -128,7 +128,7 @@ fn store_dir(config: &Config) -> PathBuf {
 
 /// Copying leaves half of what was given to everything else.
 fn copy_rate(given: Option<u64>) -> u64 {
-    given.map_or(NodeConfig::TRANSFER_BYTES_PER_S, |given| (given / 2).clamp(1, NodeConfig::TRANSFER_BYTES_PER_S))
+    given.map_or(NodeConfig::TRANSFER_BYTES_PER_S, |given| (given / 2).max(1))
 }
 
 /// Opens the store, if anything is to be durable. A damaged one is moved aside: damage is *unknown*, never *empty*, and

@@ -22,6 +22,9 @@ use super::room::Gauge;
 
 /// Hand-ins that may wait for the journal. Each is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;
+/// How far threads that nobody waits for step back, in the kernel's terms (0 to 19): a ninth of an equal share of a core
+/// that others want.
+const BACKGROUND_NICE: i32 = 10;
 /// Loads and scans that may wait.
 const READS_MAX: usize = 4096;
 /// Bytes committed before the next event, if so much waits.
@@ -105,11 +108,17 @@ impl StoreThread {
         };
         // One that does not start: those started before are stopped as `thread` is dropped.
         let limits = config.clone();
-        thread.writer = Some(spawn("journal", &report, move |report| commit_all(writer, &to_commit, &limits, report))?);
-        thread.behind = Some(spawn("behind", &report, move |report| write_behind(behind, gauge, &config, report))?);
+        thread.writer = Some(spawn("journal", Waited::ByClients, &report, move |report| {
+            commit_all(writer, &to_commit, &limits, report)
+        })?);
+        thread.behind = Some(spawn("behind", Waited::ByNobody, &report, move |report| {
+            write_behind(behind, gauge, &config, report)
+        })?);
         let reader = view.clone();
-        thread.others.push(spawn("read", &report, move |report| read_all(&reader, &to_read, report))?);
-        thread.others.push(spawn("verify", &report, move |report| verify_all(&view, report))?);
+        thread
+            .others
+            .push(spawn("read", Waited::ByClients, &report, move |report| read_all(&reader, &to_read, report))?);
+        thread.others.push(spawn("verify", Waited::ByNobody, &report, move |report| verify_all(&view, report))?);
         Ok(thread)
     }
 
@@ -222,14 +231,35 @@ impl Drop for Watch {
     }
 }
 
+/// Who waits for what a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    /// Clients do.
+    ByClients,
+    /// Nobody does, as long as it keeps up.
+    ByNobody,
+}
+
+/// Lets other threads go first where there are not enough cores. On Linux only: elsewhere it would hold for the process.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, BACKGROUND_NICE) {
+        tracing::debug!(%error, "a background thread keeps its priority");
+    }
+}
+
 fn spawn<T: Send + 'static>(
     name: &str,
+    waited_for: Waited,
     report: &Arc<Report>,
     work: impl FnOnce(&Report) -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, StoreError> {
     let watch = Watch(report.clone());
     let thread = Builder::new().name(format!("store-{name}")).spawn(move || {
         let watch = watch;
+        if waited_for == Waited::ByNobody {
+            step_back();
+        }
         work(&watch.0)
     });
     thread.map_err(|error| StoreError::Io {
