@@ -25,6 +25,8 @@ pub struct Duties {
     /// The terms that it speaks of are others now.
     granted_anew: bool,
     progress: BTreeMap<NodeId, Progress>,
+    /// Up to which numbers learners are to hold what is written while they copy.
+    goals: BTreeMap<(NodeId, Term), u64>,
     /// Who wants in, and who has to go.
     pub(crate) doors: Doors,
     addresses: BTreeMap<NodeId, Vec<String>>,
@@ -41,6 +43,7 @@ impl Duties {
             told: Vec::new(),
             granted_anew: true,
             progress: BTreeMap::new(),
+            goals: BTreeMap::new(),
             doors: Doors::default(),
             addresses: BTreeMap::new(),
             changed: now,
@@ -62,6 +65,7 @@ impl Duties {
     pub fn on_change(&mut self, now: Time) {
         self.granted_anew = true;
         self.changed = now;
+        self.goals.clear();
     }
 
     /// When there may be something to do next.
@@ -74,6 +78,7 @@ impl Duties {
     /// Forgets who is gone.
     pub fn keep(&mut self, nodes: &[NodeId]) {
         self.progress.retain(|node, _| nodes.contains(node));
+        self.goals.retain(|(node, _), _| nodes.contains(node));
         self.addresses.retain(|node, _| nodes.contains(node));
         self.doors.keep(nodes);
     }
@@ -89,11 +94,21 @@ impl Duties {
         self.progress.get(&node).is_some_and(|progress| progress.applied >= slot)
     }
 
-    /// Does this node hold, durably, everything chosen before this term, and of the term itself as much as the slowest of
-    /// these, as far as is known?
-    pub(crate) fn keeps_up(&self, node: NodeId, with: &[NodeId], term: Term) -> bool {
-        let slowest = with.iter().filter_map(|other| self.mark(*other, term)).min();
-        self.mark(node, term).is_some_and(|mark| Some(mark) >= slowest)
+    /// Does this learner hold, durably, everything chosen before this term, and of the term itself as much as the slowest
+    /// member did when the learner was first heard to? What is written since it is told as members are; a mark that goes
+    /// on rising it might never be seen to reach.
+    pub(crate) fn keeps_up(&mut self, learner: NodeId, members: &[NodeId], term: Term) -> bool {
+        let Some(mark) = self.mark(learner, term) else { return false };
+        let slowest = || members.iter().filter_map(|member| self.mark(*member, term)).min();
+        let goal = match self.goals.get(&(learner, term)) {
+            Some(goal) => *goal,
+            None => {
+                let goal = slowest();
+                self.goals.extend(goal.map(|goal| ((learner, term), goal)));
+                goal.unwrap_or(0)
+            }
+        };
+        mark >= goal
     }
 
     /// Does this node hold, durably, everything chosen before each of these terms?

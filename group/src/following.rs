@@ -81,6 +81,12 @@ impl Group {
     }
 
     fn after_change(&mut self, before: &GroupState) {
+        if self.state.let_go_since(before, self.me) {
+            // What it holds may be of keys that are gone: nobody waited for it. On disk it stays where it was, so that it
+            // finds this out again, should this process not come to begin anew.
+            self.out.close();
+            self.failed_with("its group had let go of this life of it, and let it in again");
+        }
         if before.epoch != self.state.epoch {
             self.sealed_since = None;
         }
@@ -90,10 +96,6 @@ impl Group {
             primary.welcome(&mut context!(self), &newcomers);
         }
         self.out.persist(Durable::State(Box::new(self.state.clone())));
-        if self.state.let_go_since(before, self.me) {
-            // What it holds may be of keys that are gone: nobody waited for it.
-            self.failed_with("its group had let go of this life of it, and let it in again");
-        }
         if before.members != self.state.members || before.division != self.state.division {
             self.duties.on_change(self.now.time);
         }

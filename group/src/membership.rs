@@ -176,13 +176,14 @@ impl Group {
     }
 
     /// Learners that hold everything, and live. Where nothing was chosen before the current terms all is of those.
-    fn ready_learners(&self) -> Vec<Member> {
+    fn ready_learners(&mut self) -> Vec<Member> {
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
         let nodes = self.state.nodes();
+        let (duties, early) = (&mut self.duties, self.config.defects.has(Defect::EmptyMembers));
         let ready = self.state.learners.iter().filter(|learner| {
-            let holds = || terms.iter().all(|term| self.duties.keeps_up(learner.node, &nodes, *term));
-            (holds() || self.config.defects.has(Defect::EmptyMembers))
-                && self.duties.knows(learner.node, learner.since)
+            let holds = terms.iter().all(|term| duties.keeps_up(learner.node, &nodes, *term));
+            (holds || early)
+                && duties.knows(learner.node, learner.since)
                 && !self.pulse.suspects(learner.node, &self.config.timing, self.now.time)
         });
         ready.cloned().collect()

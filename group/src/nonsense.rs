@@ -216,7 +216,7 @@ impl LogMessage {
 
 impl Entry {
     /// Does it leave a sound state sound?
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         match self {
             // Members were looked at when they asked, and are as large as they fit a message.
             Entry::Noop | Entry::DropLearner(_) | Entry::Learners(_) | Entry::Next(_) => true,

@@ -119,6 +119,8 @@ pub struct Outbox {
     persisted: u64,
     /// What was accepted since somebody last looked, if anybody looks.
     watched: Option<Vec<Write>>,
+    /// Nothing is remembered any more.
+    closed: bool,
 }
 
 impl Outbox {
@@ -137,6 +139,7 @@ impl Outbox {
             next_token: 1,
             persisted: 0,
             watched: None,
+            closed: false,
         }
     }
 
@@ -162,14 +165,26 @@ impl Outbox {
 
     /// Says it once everything that was changed so far is durable.
     pub fn send_after(&mut self, to: &[NodeId], message: Message) {
+        if self.closed {
+            return;
+        }
         self.after.push((to.to_vec(), message, self.epoch));
     }
 
     /// Remembers this.
     pub fn persist(&mut self, change: Durable) {
-        if self.durable {
+        if self.durable && !self.closed {
             self.changes.push(change);
         }
+    }
+
+    /// Remembers nothing of what was changed and not handed out yet, nor anything from now on: on disk this life stands
+    /// where it stood.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.changes.clear();
+        self.after.clear();
+        self.behind.clear();
     }
 
     /// A write is accepted: remembered.

@@ -193,7 +193,9 @@ impl Group {
         }
         if found > 0 && self.log.leads() && !self.log.is_busy() && self.state.is_settled() {
             let entry = Entry::Purge { epoch: self.state.epoch, bounds, floor };
-            self.propose(entry);
+            if entry.is_sound() {
+                self.propose(entry); // Else its tombstones stay: nobody would accept it.
+            }
         }
     }
 }

@@ -1,11 +1,15 @@
 //! What a fourth attack on the protocol found, on epochs and members: each test failed once.
 
+mod bench;
 mod world;
 
+use bench::{Bench, node};
 use group::Group;
 use group::ballot::Ballot;
 use group::message::{CommitteeMessage, LogMessage, Message, Sender};
+use group::outbox::GroupOutput;
 use group::state::Entry;
+use overlay::{Epoch, KeyRange};
 use world::{Rules, World, chance};
 
 fn is_log(message: &Message) -> bool {
@@ -305,6 +309,29 @@ fn whoever_was_put_out_begins_anew() {
         let back = records.find(|(_, record)| record.value.is_some());
         assert_eq!(back, None, "{index} of {:?}", world.latest().nodes());
     }
+}
+
+/// It learns that it was out and is in again; and may be stopped, with all that it wrote, before it has begun anew.
+#[test]
+fn whoever_was_put_out_does_not_forget_it() {
+    let bench = Bench::new(node(3), 3);
+    let then = bench.state.clone();
+    let mut group = Group::join(bench.config.clone(), node(3), then.clone(), bench.now, 1);
+    let mut now = then.clone();
+    let mut next = |entry| now.apply(now.applied.next(), &entry);
+    next(Entry::Next(then.members[..2].to_vec()));
+    next(Entry::Established(Epoch(then.epoch.0 + 1), vec![KeyRange::FULL]));
+    next(Entry::Learners(vec![then.members[2].clone()]));
+    while group.poll_output().is_some() {}
+    let from = Sender { node: node(1), epoch: now.epoch };
+    group.on_message(from, Message::State(Box::new(now.clone())));
+    group.tick();
+    let mut over = false;
+    while let Some(output) = group.poll_output() {
+        assert!(!matches!(output, GroupOutput::Persist(..)), "{output:?}");
+        over |= matches!(output, GroupOutput::Over(_));
+    }
+    assert!(over);
 }
 
 /// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.

@@ -31,6 +31,7 @@ pub(super) const PAGE_KEYS_MAX: usize = 2000;
 
 /// A record that is only compared takes its source, and this node, as much time as so many bytes that are copied.
 const LOOKED_COST: u64 = 64;
+const LOOKED_RATE: u64 = 8 << 20;
 /// More than any source looks at for one page, whatever it says.
 const LOOKED_MAX: u64 = 4 * PAGE_KEYS_MAX as u64;
 
@@ -311,6 +312,8 @@ impl Acceptor {
         if done && up_to.term == ballot.term {
             job.reached(up_to.n);
         }
+        // Others may reach back to here.
+        job.too_short.clear();
         let then = if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) };
         let bytes = job.came(writes, then);
         self.catch_up.throttle.take(ctx.now.time, bytes, ctx.config.transfer_bytes_per_s);
@@ -369,8 +372,11 @@ impl Acceptor {
                 }
             }
         };
-        let cost = job.came(answer.writes, then) + answer.looked.min(LOOKED_MAX) * LOOKED_COST;
-        self.catch_up.throttle.take(ctx.now.time, cost, ctx.config.transfer_bytes_per_s);
+        let (bytes, rate) = (job.came(answer.writes, then), ctx.config.transfer_bytes_per_s);
+        let looked = answer.looked.min(LOOKED_MAX) * LOOKED_COST;
+        self.catch_up.throttle.take(ctx.now.time, bytes, rate);
+        // That is no bandwidth: where little was given, it does not take longer.
+        self.catch_up.throttle.take(ctx.now.time, looked, rate.max(LOOKED_RATE));
         if turns {
             self.turn(ctx, ballot);
         }

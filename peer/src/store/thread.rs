@@ -22,9 +22,9 @@ use super::room::Gauge;
 
 /// Hand-ins that may wait for the journal. Each is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;
-/// How far threads that nobody waits for step back, in the kernel's terms (0 to 19): a ninth of an equal share of a core
-/// that others want.
-const BACKGROUND_NICE: i32 = 10;
+/// How far threads that nobody waits for step back, in the kernel's terms (0 to 19): to a third of an equal share of a
+/// core that others want. With much less they would hold up, in the end, those who wait for room.
+const BACKGROUND_NICE: i32 = 5;
 /// Loads and scans that may wait.
 const READS_MAX: usize = 4096;
 /// Bytes committed before the next event, if so much waits.
