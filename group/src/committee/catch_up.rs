@@ -29,11 +29,12 @@ use crate::time::Time;
 /// Keys listed in one page of a scan.
 pub(super) const PAGE_KEYS_MAX: usize = 2000;
 
-/// A record that is only compared takes its source, and this node, as much time as so many bytes that are copied.
+/// Records that a source looks at for one page of an answer.
+pub(super) const LOOKED_MAX: usize = 4 * PAGE_KEYS_MAX;
+/// A record that is only compared takes its source, and this node, as much time as so many bytes that are copied...
 const LOOKED_COST: u64 = 64;
+/// ...at so many bytes a second.
 const LOOKED_RATE: u64 = 8 << 20;
-/// More than any source looks at for one page, whatever it says.
-const LOOKED_MAX: u64 = 4 * PAGE_KEYS_MAX as u64;
 
 /// Pages of the store being read at one time: each holds a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
@@ -195,13 +196,15 @@ impl Acceptor {
             job.source = *other;
             return self.ask(ctx, table, ballot);
         }
-        job.stage = Stage::Compare(None);
         if job.gap {
             self.compare_all(ctx, table, ballot);
-            let job = self.catch_up.jobs.get_mut(&ballot).expect("just begun");
-            job.stage = Stage::Compare(None);
         }
-        self.ask(ctx, table, ballot);
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("it goes on, or has just begun anew");
+        // What began anew may have asked for that already.
+        if job.stage != Stage::Compare(None) {
+            job.stage = Stage::Compare(None);
+            self.ask(ctx, table, ballot);
+        }
     }
 
     fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
@@ -373,7 +376,7 @@ impl Acceptor {
             }
         };
         let (bytes, rate) = (job.came(answer.writes, then), ctx.config.transfer_bytes_per_s);
-        let looked = answer.looked.min(LOOKED_MAX) * LOOKED_COST;
+        let looked = answer.looked.min(LOOKED_MAX as u64) * LOOKED_COST;
         self.catch_up.throttle.take(ctx.now.time, bytes, rate);
         // That is no bandwidth: where little was given, it does not take longer.
         self.catch_up.throttle.take(ctx.now.time, looked, rate.max(LOOKED_RATE));
@@ -428,8 +431,8 @@ impl Acceptor {
     fn has_all_behind(&self, ballot: TermBallot, n: u64) -> bool {
         let committee = self.committee(ballot).expect("a job has a committee");
         let (received, chosen) = (committee.received(), committee.chosen().unwrap_or(0));
-        let covers = |first: u64, last: u64| n <= chosen && first <= n.saturating_add(1) && last >= chosen;
-        covers(1, received.mark()) || received.ranges_above().into_iter().any(|(first, last)| covers(first, last))
+        let covers = |(first, last): (u64, u64)| first <= n.saturating_add(1) && last >= chosen;
+        n <= chosen && (covers((1, received.mark())) || received.ranges_above().into_iter().any(covers))
     }
 
     /// Must the primary's next word be waited for before more is taken? Pages are asked for again.

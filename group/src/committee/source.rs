@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::acceptor::Acceptor;
-use super::catch_up::{PAGE_KEYS_MAX, SCANS_MAX, ScanUse, page_bytes, scan_from};
+use super::catch_up::{LOOKED_MAX, SCANS_MAX, ScanUse, page_bytes, scan_from};
 use super::window::Committee;
 use crate::ballot::Number;
 use crate::config::Defect;
@@ -125,7 +125,7 @@ impl Acceptor {
                 digest = digest.wrapping_add(write.digest());
                 writes.push(write);
             }
-            if bytes > ctx.config.message_bytes_max || looked >= 4 * PAGE_KEYS_MAX {
+            if bytes > ctx.config.message_bytes_max || looked >= LOOKED_MAX {
                 up_to = last.clone();
                 break;
             }
