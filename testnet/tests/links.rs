@@ -51,15 +51,16 @@ impl Meanwhile {
     }
 }
 
+/// Says so on the terminal itself: what a test that passes prints is not shown.
+fn skipped(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
 /// A network of five under load; its links are cut as `cut` says of the leader and the four others, and mended again.
 fn under(test: &str, cut: impl Fn(usize, [usize; 4]) -> Cut) {
     let mut wires = match Wires::lay(DAEMONS) {
         Ok(wires) => wires,
-        Err(why) => {
-            // To the terminal itself: what a test that passes prints is not shown.
-            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
-            return;
-        }
+        Err(why) => return skipped(test, &why.to_string()),
     };
     let sites = Some(wires.sites().to_vec());
     let cluster = Cluster::start(test, &Options { daemons: DAEMONS, sites, ..Options::default() });
@@ -226,7 +227,7 @@ fn the_leader_and_another_do_not_hear_each_other() {
 #[test]
 fn two_others_do_not_hear_each_other() {
     if !is_long() {
-        return;
+        return skipped("side", "SCATTER_LONG is not set");
     }
     under("side", |leader, [a, b, c, d]| Cut {
         links: between(&[a], &[b]),

@@ -3,10 +3,9 @@
 
 mod trio;
 
-use std::time::{Duration, Instant};
-
 use group::config::{Defect, Defects};
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
+use trio::parts::{self, Found};
 use trio::{Ask, Step, Trio};
 
 /// A small world, and what may happen in it. A message that never arrives is a lost one.
@@ -45,34 +44,15 @@ impl Model for World {
     }
 }
 
-/// Searches all schedules of at most so many steps; what is wrong in the first that goes wrong.
+/// Searches all schedules of at most so many steps; after how many the first goes wrong that does.
 fn search(name: &str, world: World, steps_max: usize) -> Option<usize> {
-    const TIME_MAX: Duration = Duration::from_secs(240);
-    let start = Instant::now();
-    let checker = world
-        .checker()
-        .threads(1)
-        .target_max_depth(steps_max)
-        .timeout(TIME_MAX)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    println!(
-        "{name}: {} schedules to {} situations within {} steps, in {:.1?}",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-        start.elapsed(),
-    );
-    let wrong = checker.discovery("one value, one order").map(|path| {
+    let Found { wrong, met } = parts::search(name, world, steps_max, "one value, one order");
+    let wrong = wrong.map(|path| {
         let steps = path.into_actions().len();
         println!("  wrong after {steps} steps");
         steps
     });
-    assert!(wrong.is_some() || start.elapsed() < TIME_MAX, "the search did not end");
-    let met: Vec<_> = checker.discoveries().into_keys().collect();
     assert!(wrong.is_some() || met.contains(&"two believe that they serve"), "{name} is too short: {met:?}");
-    println!("  came by: {met:?}");
     wrong
 }
 

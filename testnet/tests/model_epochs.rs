@@ -6,13 +6,14 @@
 mod epochs;
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use epochs::parts::{self, Found};
 use epochs::{ALL, Ask, Memory, NOTHING_LOST, ONE_ORDER, ONE_STATE, Rules, SEALED, Step, Three, member, node};
 use group::config::{Defect, Defects};
 use group::state::Entry;
 use overlay::Point;
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 use testnet::rng::Rng;
 
 /// A small world: what may happen in it, and what was worked out of it so far.
@@ -64,33 +65,12 @@ impl Model for World {
 
 /// Searches all schedules, of at most so many steps; what is wrong in one that goes wrong, and what else was met.
 fn search(name: &str, rules: Rules, steps_max: usize) -> (Option<String>, Vec<&'static str>) {
-    const TIME_MAX: Duration = Duration::from_secs(240);
-    let start = Instant::now();
-    let checker = World::new(rules)
-        .checker()
-        .threads(1)
-        .target_max_depth(steps_max)
-        .timeout(TIME_MAX)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    println!(
-        "{name}: {} schedules to {} situations within {} steps, of {} turns of one member, in {:.1?}",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-        checker.model().memory.lock().expect("one thread").turns(),
-        start.elapsed(),
-    );
-    let wrong = checker.discovery("all holds").map(|path| {
+    let Found { wrong, met } = parts::search(name, World::new(rules), steps_max, "all holds");
+    let wrong = wrong.map(|path| {
         let wrong = format!("{:?}", path.last_state().wrong);
         println!("  {wrong}\n  after {:?}", path.into_actions());
         wrong
     });
-    assert!(wrong.is_some() || start.elapsed() < TIME_MAX, "the search did not end");
-    let mut met: Vec<_> = checker.discoveries().into_keys().collect();
-    met.sort_unstable();
-    println!("  came by: {met:?}");
     (wrong, met)
 }
 

@@ -20,6 +20,7 @@ use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point
 
 pub mod chance;
 pub mod clients;
+pub mod content;
 pub mod disk;
 
 use clients::Clients;

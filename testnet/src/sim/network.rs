@@ -24,6 +24,29 @@ pub enum Latency {
     PaperSites,
 }
 
+impl Latency {
+    /// How long one way takes from here to there at least, and up to how much longer it mostly takes.
+    pub fn between(&self, from: usize, to: usize) -> (Duration, Duration) {
+        match *self {
+            Latency::Uniform(base, jitter) => (base, jitter),
+            Latency::ThreeSites if from % 3 == to % 3 => (Duration::from_micros(300), Duration::from_micros(200)),
+            Latency::PaperSites => {
+                let micros = match (from % 3, to % 3) {
+                    (a, b) if a == b => 150,
+                    (0, 1) | (1, 0) => 41_000,
+                    (0, 2) | (2, 0) => 39_500,
+                    _ => 19_000,
+                };
+                (Duration::from_micros(micros), Duration::ZERO)
+            }
+            Latency::ThreeSites => {
+                let apart = (from % 3 + to % 3) as u64;
+                (Duration::from_millis(20 + 20 * apart), Duration::from_millis(5))
+            }
+        }
+    }
+}
+
 /// What goes wrong all the time, in frames of 1,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noise {
@@ -115,23 +138,7 @@ impl Network {
 
     /// One way from here to there takes so long this time.
     pub fn delay(&mut self, from: usize, to: usize) -> Duration {
-        let (base, jitter) = match self.latency {
-            Latency::Uniform(base, jitter) => (base, jitter),
-            Latency::ThreeSites if from % 3 == to % 3 => (Duration::from_micros(300), Duration::from_micros(200)),
-            Latency::PaperSites => {
-                let micros = match (from % 3, to % 3) {
-                    (a, b) if a == b => 150,
-                    (0, 1) | (1, 0) => 41_000,
-                    (0, 2) | (2, 0) => 39_500,
-                    _ => 19_000,
-                };
-                (Duration::from_micros(micros), Duration::ZERO)
-            }
-            Latency::ThreeSites => {
-                let apart = (from % 3 + to % 3) as u64;
-                (Duration::from_millis(20 + 20 * apart), Duration::from_millis(5))
-            }
-        };
+        let (base, jitter) = self.latency.between(from, to);
         let bits = self.rng.bits();
         let tail = if bits.is_multiple_of(64) { 10 } else { 1 };
         base + jitter * tail * (bits >> 54) as u32 / 1024

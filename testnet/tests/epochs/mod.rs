@@ -14,7 +14,7 @@ use group::state::{Entry, GroupState};
 use overlay::Epoch;
 
 #[path = "../trio/parts.rs"]
-mod parts;
+pub mod parts;
 mod settle;
 mod turns;
 

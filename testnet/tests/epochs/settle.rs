@@ -25,7 +25,7 @@ impl Three {
         let mut disks: Vec<_> = self.members.iter().map(|member| member.disk.clone()).collect();
         let start = |(index, disk): (usize, &parts::Disk)| {
             let config = parts::config(rules.defects, Timing::default());
-            Group::restore(config, node(index), disk.stored(), NOW, index as u64)
+            Group::restore(config, node(index), parts::stored(disk), NOW, index as u64)
         };
         let mut groups: Vec<Group> = disks.iter().enumerate().map(start).collect();
         let mut wire: VecDeque<(NodeId, Epoch, usize, Message)> = VecDeque::new();

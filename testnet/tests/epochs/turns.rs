@@ -201,7 +201,7 @@ impl Rules {
 
     fn restart(&self, index: usize, member: &mut Member) {
         member.runs += 1;
-        member.group = Group::restore(config(self.defects), node(index), member.disk.stored(), NOW, 1);
+        member.group = Group::restore(config(self.defects), node(index), parts::stored(&member.disk), NOW, 1);
     }
 
     /// All live but the leader, to this member and to the one that would promise: what it asks changes nothing there.
@@ -254,11 +254,11 @@ impl Rules {
                     member.group.on_persisted(token);
                 }
                 GroupOutput::Load(key) => {
-                    let record = member.disk.record.clone();
+                    let record = member.disk.records.get(&key).cloned();
                     member.group.on_loaded(&key, record);
                 }
                 GroupOutput::Scan(token, ..) => {
-                    let records = member.disk.record.iter().map(|record| (parts::key(), record.clone())).collect();
+                    let records = member.disk.records.clone().into_iter().collect();
                     member.group.on_scanned(token, records, true);
                 }
                 GroupOutput::Outcome(number, Outcome::Done(answer) | Outcome::Unchanged(answer)) => {
@@ -342,10 +342,5 @@ impl Memory {
 
     fn stops(&self, number: u32) -> bool {
         matches!(&self.all[number as usize].message, Message::Log(LogMessage::Prepare { stop: true, .. }))
-    }
-
-    /// How many turns were worked out.
-    pub fn turns(&self) -> usize {
-        self.turns.len()
     }
 }

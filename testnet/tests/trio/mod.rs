@@ -15,10 +15,10 @@ use group::op::Version;
 use group::outbox::GroupOutput;
 use overlay::{Epoch, KeyRange, NodeId};
 
-mod parts;
+pub mod parts;
 
 pub use parts::Ask;
-use parts::{Asked, Disk, MEMBERS, NOW, key, node, state, sum_of};
+use parts::{Asked, Disk, MEMBERS, NOW, node, state, stored, sum_of};
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl Trio {
             Step::Restart(index) => {
                 self.restarts -= 1;
                 self.runs[*index] += 1;
-                let stored = self.disks[*index].stored();
+                let stored = stored(&self.disks[*index]);
                 self.groups[*index] = Group::restore(config(self.defects), node(*index), stored, NOW, 1);
                 self.drain(*index);
             }
@@ -231,11 +231,11 @@ impl Trio {
                     self.groups[index].on_persisted(token);
                 }
                 GroupOutput::Load(key) => {
-                    let record = self.disks[index].record.clone();
+                    let record = self.disks[index].records.get(&key).cloned();
                     self.groups[index].on_loaded(&key, record);
                 }
                 GroupOutput::Scan(token, ..) => {
-                    let records = self.disks[index].record.iter().map(|record| (key(), record.clone())).collect();
+                    let records = self.disks[index].records.clone().into_iter().collect();
                     self.groups[index].on_scanned(token, records, true);
                 }
                 GroupOutput::Outcome(number, Outcome::Done(answer) | Outcome::Unchanged(answer)) => {

@@ -1,20 +1,26 @@
 //! What searches through all schedules are made of: three members, a key, a disk that has everything at once, and what
 //! clients ask.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
 
 use group::Stored;
-use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::ballot::{Slot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::{Operation, Write};
-use group::number_set::NumberSet;
+use group::message::Operation;
 use group::op::{Answer, Op, Read, ReadMode};
-use group::outbox::{CommitteeHead, Durable};
-use group::record::{OpId, Record};
-use group::state::{Assignment, Entry, GroupState, Member, Settings};
+use group::record::OpId;
+use group::state::{Assignment, GroupState, Member, Settings};
 use group::time::{Now, Time, WallMillis};
-use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, RingId};
+use overlay::{GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
+use stateright::{Checker, HasDiscoveries, Model, Path};
+
+#[path = "../../../group/tests/world/content.rs"]
+mod content;
+
+/// What a member has on disk; everything is there at once.
+pub use content::Content as Disk;
 
 /// How many members there are.
 pub const MEMBERS: usize = 3;
@@ -65,91 +71,51 @@ pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
     }
 }
 
-/// What a member has on disk; everything is there at once.
-#[derive(Clone, Debug, Default)]
-pub struct Disk {
-    /// The group's state.
-    pub state: Option<GroupState>,
-    log_promised: Option<(Epoch, Ballot)>,
-    /// The log's entries.
-    pub log_accepted: BTreeMap<Slot, (Ballot, Entry)>,
-    /// What was promised to primaries.
-    pub promises: Option<IntervalMap<Option<TermBallot>>>,
-    heads: BTreeMap<TermBallot, CommitteeHead>,
-    progress: BTreeMap<TermBallot, (NumberSet, Option<u64>)>,
-    unsettled: BTreeMap<Number, Write>,
-    /// Of the one key.
-    pub record: Option<Arc<Record>>,
+/// What a member is given back when it starts again. Nothing is ever lost here, so nobody needs to vouch for it; and it
+/// always looks for records.
+pub fn stored(disk: &Disk) -> Stored {
+    Stored { empty: false, ..disk.stored(true) }
 }
 
-impl Disk {
-    /// Makes a change.
-    pub fn change(&mut self, change: Durable) {
-        match change {
-            Durable::State(state) => self.state = Some(*state),
-            Durable::LogPromised(epoch, ballot) => self.log_promised = ballot.map(|ballot| (epoch, ballot)),
-            Durable::LogAccepted(slot, ballot, entry) => {
-                self.log_accepted.insert(slot, (ballot, entry));
-            }
-            Durable::LogForget(None) => self.log_accepted.clear(),
-            Durable::LogForget(Some(slot)) => self.log_accepted.retain(|accepted, _| *accepted > slot),
-            Durable::Promises(promises) => self.promises = Some(promises),
-            Durable::Committee(head) => {
-                self.heads.insert(head.ballot, head);
-            }
-            Durable::CommitteeProgress(ballot, received, chosen) => {
-                self.progress.insert(ballot, (received, chosen));
-            }
-            Durable::CommitteeForget(ballot) => {
-                self.heads.remove(&ballot);
-                self.progress.remove(&ballot);
-            }
-            Durable::Accepted(write) => {
-                self.unsettled.insert(write.record.number, write);
-            }
-            Durable::Settle(term, first, last) => {
-                for n in first..=last {
-                    if let Some(write) = self.unsettled.remove(&Number { term, n }) {
-                        self.put(write);
-                    }
-                }
-            }
-            Durable::Void(write) => {
-                self.unsettled.remove(&write.record.number);
-            }
-            Durable::Record(write) => self.put(write),
-            Durable::Purge(_) => self.record = None,
-        }
-    }
+/// Searches all schedules of at most so many steps, until one goes wrong: one in which `holds` does not; and what else was
+/// met. A search that does not end in time is none.
+pub fn search<M>(name: &str, model: M, steps_max: usize, holds: &'static str) -> Found<M>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    const TIME_MAX: Duration = Duration::from_secs(240);
+    let start = Instant::now();
+    let checker = model
+        .checker()
+        .threads(1)
+        .target_max_depth(steps_max)
+        .timeout(TIME_MAX)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
+    println!(
+        "{name}: {} schedules to {} situations within {} steps, in {:.1?}",
+        checker.state_count(),
+        checker.unique_state_count(),
+        checker.max_depth(),
+        start.elapsed(),
+    );
+    let wrong = checker.discovery(holds);
+    assert!(wrong.is_some() || start.elapsed() < TIME_MAX, "the search did not end");
+    let mut met: Vec<_> = checker.discoveries().into_keys().collect();
+    met.sort_unstable();
+    println!("  came by: {met:?}");
+    Found { wrong, met }
+}
 
-    fn put(&mut self, write: Write) {
-        if self.record.as_ref().is_none_or(|record| record.number < write.record.number) {
-            self.record = Some(write.record);
-        }
-    }
-
-    /// What a member is given back when it starts again.
-    pub fn stored(&self) -> Stored {
-        let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
-        for (number, write) in &self.unsettled {
-            unsettled.entry(number.term).or_default().push(write.clone());
-        }
-        let committees = self.heads.iter().map(|(ballot, head)| {
-            let (received, chosen) = self.progress.get(ballot).cloned().unwrap_or_default();
-            (head.clone(), received, chosen)
-        });
-        Stored {
-            state: self.state.clone().expect("the first thing written"),
-            log_promised: self.log_promised,
-            log_accepted: self.log_accepted.clone(),
-            promises: self.promises.clone(),
-            committees: committees.collect(),
-            unsettled,
-            empty: false,
-            // Nothing is ever lost here, so nobody needs to vouch for it.
-            sealed: true,
-        }
-    }
+/// What a search came by.
+pub struct Found<M: Model> {
+    /// A schedule that goes wrong.
+    pub wrong: Option<Path<M::State, M::Action>>,
+    /// Names of properties, in order.
+    pub met: Vec<&'static str>,
 }
 
 /// What clients ask, in this order; each addition is a bit of its own, so a sum tells which took effect.
