@@ -179,7 +179,7 @@ impl Group {
         if self.relaxed.count >= self.config.waiting_max {
             return self.out.refuse(attempt, OpError::TryAgain(Refusal::Busy));
         }
-        match self.table.get(&operation.key, &mut self.out) {
+        match self.table.get(&operation.key, true, &mut self.out) {
             Lookup::Loading => self.relaxed.wait(attempt, operation),
             Lookup::Known(Some(record)) if record.deadline.is_some() => {
                 self.out.outcome(attempt, Outcome::NotPrimary);

@@ -79,8 +79,13 @@ pub enum GroupOutput {
     Send(Vec<NodeId>, Message, Epoch),
     /// Make these changes durable, together; answered by a call of `persisted` with the token.
     Persist(u64, Vec<Durable>),
-    /// Look up a key's record; answered by `loaded`.
-    Load(Key),
+    /// Look up a key's record; answered by `loaded`, also where it was asked for twice.
+    Load {
+        /// Whose.
+        key: Key,
+        /// An operation waits for it: before those that only catching up waits for.
+        urgent: bool,
+    },
     /// List records from there on, about so many bytes, and one at least; answered by `scanned`.
     Scan(u64, Bound<Key>, usize),
     /// An operation of this node's own came to this.

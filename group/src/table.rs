@@ -33,11 +33,18 @@ struct Held {
     pinned: bool,
 }
 
+/// Answers of the store that are still to come for a key.
+#[derive(Clone, Copy, Debug)]
+struct Loads {
+    count: u8,
+    urgent: bool,
+}
+
 /// Chosen records in memory.
 #[derive(Clone, Debug)]
 pub struct Table {
     held: BTreeMap<Key, Held>,
-    loading: BTreeSet<Key>,
+    loading: BTreeMap<Key, Loads>,
     bytes: usize,
     bytes_max: usize,
     whole: bool,
@@ -58,7 +65,7 @@ impl Table {
     pub fn new(bytes_max: usize, whole: bool, alone: bool) -> Table {
         Table {
             held: BTreeMap::new(),
-            loading: BTreeSet::new(),
+            loading: BTreeMap::new(),
             bytes: 0,
             bytes_max,
             whole,
@@ -95,13 +102,16 @@ impl Table {
         self.bytes
     }
 
-    /// A key's chosen record; asks the store where it has to.
-    pub fn get(&mut self, key: &Key, out: &mut Outbox) -> Lookup {
+    /// A key's chosen record; asks the store where it has to, `urgent` if an operation waits for it.
+    pub fn get(&mut self, key: &Key, urgent: bool, out: &mut Outbox) -> Lookup {
         match self.peek(key) {
             Some(known) => Lookup::Known(known),
             None => {
-                if self.loading.insert(key.clone()) {
-                    out.push(GroupOutput::Load(key.clone()));
+                let loads = self.loading.entry(key.clone()).or_insert(Loads { count: 0, urgent: false });
+                // What nobody was in a hurry for stands behind much else, perhaps: it is asked for once more.
+                if loads.count == 0 || (urgent && !loads.urgent) {
+                    *loads = Loads { count: loads.count + 1, urgent };
+                    out.push(GroupOutput::Load { key: key.clone(), urgent });
                 }
                 Lookup::Loading
             }
@@ -147,9 +157,14 @@ impl Table {
         }
     }
 
-    /// Answers a load. What was chosen meanwhile wins.
+    /// Answers a load. What was chosen meanwhile wins, and stays here until the last answer came: that may be older.
     pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
-        self.loading.remove(key);
+        if let Some(loads) = self.loading.get_mut(key) {
+            loads.count -= 1;
+            if loads.count == 0 {
+                self.loading.remove(key);
+            }
+        }
         if !self.held.contains_key(key) {
             self.insert(key, record, false);
         }
@@ -232,7 +247,7 @@ impl Table {
             };
             let key = key.clone();
             self.hand = Some(key.clone());
-            if held.pinned || self.loading.contains(&key) {
+            if held.pinned || self.loading.contains_key(&key) {
                 continue;
             }
             if core::mem::take(&mut held.used) {

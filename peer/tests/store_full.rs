@@ -158,7 +158,7 @@ fn a_failure_in_any_thread_is_said_once_and_nothing_hangs() {
         for token in 1..=60 {
             thread.persist(token, vec![put(token % 7)]);
             thread.submit();
-            thread.load("key00000001".into());
+            thread.load("key00000001".into(), true);
         }
         let sealed = thread.seal();
         let (mut acknowledged, mut failed) = (0, 0);

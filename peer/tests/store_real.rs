@@ -134,8 +134,8 @@ fn threads_persist_load_scan_and_seal() {
             other => panic!("{other:?}"),
         }
     }
-    thread.load("key00017".into());
-    thread.load("none".into());
+    thread.load("key00017".into(), true);
+    thread.load("none".into(), false);
     thread.scan(7, "key04999".into(), 1 << 20);
     let (mut loaded, mut scanned) = (Vec::new(), None);
     while loaded.len() < 2 || scanned.is_none() {

@@ -348,9 +348,10 @@ impl Acceptor {
         ctx.out.send(&[from], Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
     }
 
-    /// A record that is known to be chosen came another way than by a write's settling. False: it has to be loaded first.
-    pub(super) fn install(&mut self, ctx: &mut Context<'_>, table: &mut Table, write: &Write) -> bool {
-        match table.get(&write.key, ctx.out) {
+    /// A record that is known to be chosen came another way than by a write's settling. False: it has to be loaded first,
+    /// `urgent` if an operation waits for that.
+    pub(super) fn install(&mut self, ctx: &mut Context<'_>, table: &mut Table, write: &Write, urgent: bool) -> bool {
+        match table.get(&write.key, urgent, ctx.out) {
             Lookup::Loading => return false,
             Lookup::Known(Some(known)) if known.number >= write.record.number => return true,
             Lookup::Known(None) if self.is_gone(ctx, write) => return true,

@@ -145,6 +145,9 @@ impl Acceptor {
     /// No window makes up for a gap of numbers: everything is compared.
     fn compare_all(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
         let committee = self.committee_mut(ballot).expect("a job has a committee");
+        let note =
+            alloc::format!("nobody has all that is missing of {ballot:?}: compares all of {:?}", committee.range());
+        ctx.out.push(GroupOutput::Note(note.into()));
         committee.unfill(ctx.out);
         self.catch_up.jobs.remove(&ballot);
         self.begin_job(ctx, table, ballot);
@@ -201,7 +204,11 @@ impl Acceptor {
         }
         let job = self.catch_up.jobs.get_mut(&ballot).expect("it goes on, or has just begun anew");
         // What began anew may have asked for that already.
-        if job.stage != Stage::Compare(None) {
+        if let Stage::Window(since) = job.stage {
+            let piece = job.pieces.last().expect("a job has a piece");
+            let note =
+                alloc::format!("nobody's recent writes reach back to {since:?} in {piece:?}: compares all of it");
+            ctx.out.push(GroupOutput::Note(note.into()));
             job.stage = Stage::Compare(None);
             self.ask(ctx, table, ballot);
         }
@@ -407,7 +414,7 @@ impl Acceptor {
             let writes = core::mem::take(&mut job.deferred);
             let mut waiting = Vec::new();
             for write in writes {
-                if !self.install(ctx, table, &write) {
+                if !self.install(ctx, table, &write, false) {
                     waiting.push(write);
                 }
             }

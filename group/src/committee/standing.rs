@@ -124,7 +124,7 @@ impl Acceptor {
         if committee.base().is_none() {
             return;
         }
-        match table.get(&key, ctx.out) {
+        match table.get(&key, true, ctx.out) {
             Lookup::Known(record) => {
                 let message = CommitteeMessage::RecordIs { ballot, key, record };
                 // What it rests on may not be durable yet.

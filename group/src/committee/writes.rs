@@ -71,7 +71,7 @@ impl Primary {
             self.stalled.push_back(key.clone());
             return;
         }
-        let Lookup::Known(chosen) = local.table.get(key, ctx.out) else { return };
+        let Lookup::Known(chosen) = local.table.get(key, true, ctx.out) else { return };
         if !self.knows(ctx, local, key, chosen.as_ref()) {
             return;
         }

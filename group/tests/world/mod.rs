@@ -252,7 +252,7 @@ impl World {
                         self.sync(index);
                     }
                 }
-                GroupOutput::Load(key) => {
+                GroupOutput::Load { key, .. } => {
                     let record = peer.disk.load(&key);
                     group.on_loaded(&key, record);
                 }

@@ -144,10 +144,12 @@ pub enum Output {
         /// All or nothing.
         changes: Vec<Change>,
     },
-    /// Look a record up, as of all batches handed out before; answered by [`Input::Loaded`].
+    /// Look a record up, as of all batches handed out before; answered by [`Input::Loaded`], each time it is asked for.
     Load {
         /// Which.
         record_key: Bytes,
+        /// An operation waits for it: before those that are not, and before pages.
+        urgent: bool,
     },
     /// List records, as of all batches handed out before; answered by [`Input::Scanned`].
     Scan {

@@ -333,9 +333,9 @@ impl Node {
                 }
                 self.outputs.push_back(Output::Persist { token, changes });
             }
-            GroupOutput::Load(key) => {
+            GroupOutput::Load { key, urgent } => {
                 let record_key = storage::record_key(&key);
-                self.outputs.push_back(Output::Load { record_key });
+                self.outputs.push_back(Output::Load { record_key, urgent });
             }
             GroupOutput::Scan(token, from, bytes_max) => {
                 let from = storage::scan_start(from.as_ref());

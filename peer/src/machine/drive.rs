@@ -182,7 +182,9 @@ impl Drive {
                     Some(store) => store.persist(token, changes),
                     None => tracing::error!(token, "a node without a store wants something stored"),
                 },
-                Output::Load { record_key } => self.store.iter().for_each(|store| store.load(record_key.clone())),
+                Output::Load { record_key, urgent } => {
+                    self.store.iter().for_each(|store| store.load(record_key.clone(), urgent));
+                }
                 Output::Scan { token, from, bytes_max } => {
                     self.store.iter().for_each(|store| store.scan(token, from.clone(), bytes_max));
                 }

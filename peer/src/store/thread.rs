@@ -18,6 +18,7 @@ use super::disk::DiskLock;
 use super::engine::{Engine, Staged, View, Writer};
 use super::error::StoreError;
 use super::pending::Pending;
+use super::reads::{Read, Reads};
 use super::room::Gauge;
 
 /// Hand-ins that may wait for the journal. Each is a whole drained batch of the loop.
@@ -25,8 +26,6 @@ const COMMITS_MAX: usize = 1024;
 /// How far threads that nobody waits for step back, in the kernel's terms (0 to 19): to a third of an equal share of a
 /// core that others want. With much less they would hold up, in the end, those who wait for room.
 const BACKGROUND_NICE: i32 = 5;
-/// Loads and scans that may wait.
-const READS_MAX: usize = 4096;
 /// Bytes committed before the next event, if so much waits.
 const COMMIT_BYTES_MAX: usize = 4 << 20;
 /// How often the write-behind looks round without being called, and measures the room.
@@ -70,18 +69,13 @@ pub struct StoreThread {
     /// Staged, not yet submitted.
     staged: Vec<(u64, Staged)>,
     commits: Option<SyncSender<Vec<(u64, Staged)>>>,
-    reads: Option<SyncSender<Read>>,
+    reads: Arc<Reads>,
     report: Arc<Report>,
     writer: Option<JoinHandle<Writer>>,
     behind: Option<JoinHandle<Behind>>,
     others: Vec<JoinHandle<()>>,
     /// Last: the directory is free once no thread works on it any more.
     _lock: DiskLock,
-}
-
-enum Read {
-    Load(Bytes),
-    Scan { token: u64, from: Bytes, bytes_max: usize },
 }
 
 impl StoreThread {
@@ -94,12 +88,12 @@ impl StoreThread {
         let report =
             Arc::new(Report { tell: Box::new(tell), told: AtomicBool::new(false), stop, pending: pending.clone() });
         let (commits, to_commit) = sync_channel(COMMITS_MAX);
-        let (reads, to_read) = sync_channel(READS_MAX);
+        let reads = Arc::new(Reads::default());
         let mut thread = StoreThread {
             pending,
             staged: Vec::new(),
             commits: Some(commits),
-            reads: Some(reads),
+            reads: reads.clone(),
             report: report.clone(),
             writer: None,
             behind: None,
@@ -115,9 +109,7 @@ impl StoreThread {
             write_behind(behind, gauge, &config, report)
         })?);
         let reader = view.clone();
-        thread
-            .others
-            .push(spawn("read", Waited::ByClients, &report, move |report| read_all(&reader, &to_read, report))?);
+        thread.others.push(spawn("read", Waited::ByClients, &report, move |report| read_all(&reader, &reads, report))?);
         thread.others.push(spawn("verify", Waited::ByNobody, &report, move |report| verify_all(&view, report))?);
         Ok(thread)
     }
@@ -140,14 +132,14 @@ impl StoreThread {
         }
     }
 
-    /// Looks up a record, as of all batches handed out before.
-    pub fn load(&self, record_key: Bytes) {
-        self.read(Read::Load(record_key));
+    /// Looks up a record, as of all batches handed out before; ahead of all that is not `urgent`.
+    pub fn load(&self, record_key: Bytes, urgent: bool) {
+        self.reads.push(Read::Load(record_key), urgent);
     }
 
     /// Lists records from `from` on, until they have about `bytes_max` bytes, as of all batches handed out before.
     pub fn scan(&self, token: u64, from: Bytes, bytes_max: usize) {
-        self.read(Read::Scan { token, from, bytes_max });
+        self.reads.push(Read::Scan { token, from, bytes_max }, false);
     }
 
     /// A clean stop: everything handed out becomes durable, then the store is sealed. No event follows its return.
@@ -165,19 +157,13 @@ impl StoreThread {
         writer.seal()
     }
 
-    fn read(&self, read: Read) {
-        if let Some(reads) = &self.reads {
-            let _ = reads.send(read);
-        }
-    }
-
     /// Stops all threads; the journal's first commits all it was given.
     fn stop(&mut self) -> (Option<Writer>, Option<Behind>) {
         self.commits = None;
         let writer = self.writer.take().and_then(|thread| thread.join().ok());
         self.report.stop.store(true, Ordering::Release);
         self.pending.end();
-        self.reads = None;
+        self.reads.end();
         let behind = self.behind.take().and_then(|thread| thread.join().ok());
         for thread in self.others.drain(..) {
             let _ = thread.join();
@@ -319,6 +305,7 @@ fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, repo
             if bytes >= mark || due || drained.elapsed() >= BEHIND_MAX {
                 // To the end of what waits now, in portions: a segment may be asked for in between.
                 for _ in 0..bytes.div_ceil(config.behind_bytes.max(1)) + 1 {
+                    behind.ledger.give_way();
                     if !behind.step(config.behind_bytes)? {
                         break;
                     }
@@ -359,8 +346,9 @@ fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, repo
 }
 
 /// The reader's thread. sled's reads may be slow; nobody waits for them but those who asked.
-fn read_all(view: &View, to_read: &Receiver<Read>, report: &Report) {
-    while let Ok(read) = to_read.recv() {
+fn read_all(view: &View, reads: &Reads, report: &Report) {
+    let reads = reads.reader();
+    while let Some(read) = reads.pop() {
         let event = match read {
             Read::Load(record_key) => {
                 let loaded = view.load(&record_key);

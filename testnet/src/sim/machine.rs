@@ -51,7 +51,7 @@ impl<H: Host> World<H> {
                 }
                 Persist::Waits | Persist::Ignored => {}
             },
-            Output::Load { record_key } => {
+            Output::Load { record_key, .. } => {
                 let record = self.machines[host].store.load(&record_key);
                 let delay = self.load_time();
                 self.queue_in(delay, Event::Input { host, life, input: Input::Loaded { record_key, record } });

@@ -50,7 +50,7 @@ impl Three {
                                 group.on_persisted(token);
                             }
                             GroupOutput::Scan(token, ..) => group.on_scanned(token, Vec::new(), true),
-                            GroupOutput::Load(key) => group.on_loaded(&key, None),
+                            GroupOutput::Load { key, .. } => group.on_loaded(&key, None),
                             _ => {}
                         }
                     }

@@ -253,7 +253,7 @@ impl Rules {
                     }
                     member.group.on_persisted(token);
                 }
-                GroupOutput::Load(key) => {
+                GroupOutput::Load { key, .. } => {
                     let record = member.disk.records.get(&key).cloned();
                     member.group.on_loaded(&key, record);
                 }

@@ -230,7 +230,7 @@ impl Trio {
                     }
                     self.groups[index].on_persisted(token);
                 }
-                GroupOutput::Load(key) => {
+                GroupOutput::Load { key, .. } => {
                     let record = self.disks[index].records.get(&key).cloned();
                     self.groups[index].on_loaded(&key, record);
                 }
