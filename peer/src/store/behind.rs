@@ -20,6 +20,9 @@ use super::segment::{SegmentName, Segments};
 
 /// One portion goes through so many times its own bytes of changes, where later ones overwrite earlier ones.
 const OVERWRITTEN_MAX: usize = 8;
+/// The table is flushed after so many portions, before a checkpoint, and when nothing is left to write: its syncs hold up
+/// those of the journal.
+const UNFLUSHED_MAX: u32 = 8;
 
 /// Works in one thread at a time; the journal and the readers go on meanwhile.
 pub(crate) struct Behind {
@@ -38,6 +41,8 @@ pub(crate) struct Behind {
     pub(crate) chain: VecDeque<(SegmentName, u64)>,
     /// Bytes of the frames behind the last checkpoint that were taken from the queue.
     pub(crate) taken: u64,
+    /// Portions since the table was last flushed.
+    pub(crate) unflushed: u32,
 }
 
 impl Behind {
@@ -89,21 +94,33 @@ impl Behind {
             frames.push(frame);
         }
         if frames.is_empty() {
+            self.flush()?;
             return Ok(false);
         }
         if !records.is_empty() {
             self.ledger.apply(self.seq, &records)?;
-            // At once, not at the next checkpoint: the less of sled's file is unwritten, the less a power cut can tear.
-            self.ledger.flush()?;
+            self.unflushed += 1;
+            // Not as late as the next checkpoint: the less of sled's file is unwritten, the less a power cut can tear.
+            if self.unflushed >= UNFLUSHED_MAX {
+                self.flush()?;
+            }
         }
         self.pending.applied(&frames, records.keys());
         Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        if std::mem::take(&mut self.unflushed) > 0 {
+            self.ledger.flush()?;
+        }
+        Ok(())
     }
 
     fn make_checkpoint(&mut self) -> Result<(), StoreError> {
         if self.seq == self.manifest.from.seq {
             return Ok(());
         }
+        self.flush()?;
         let keep = self.chain.iter().rposition(|(_, first_seq)| *first_seq <= self.seq).unwrap_or(0);
         let (segment, first_seq) = self.chain[keep];
         let (table_seq, sum) = self.ledger.stands();

@@ -11,9 +11,8 @@ pub struct StoreConfig {
     pub cache_bytes: u64,
     /// Changes that wait in memory for the write-behind; beyond it commits wait. Default 64 MiB.
     pub pending_bytes_max: usize,
-    /// Changes written behind at once. Default 512 KiB: large enough that the table's sync costs little, small enough that
-    /// a read that must wait for it does so for a few hundredths of a second. sled takes a quarter less time for a record
-    /// than in portions of 4 MiB, and half the memory.
+    /// Changes written behind at once. Default 512 KiB: small enough that a read that must wait for it does so for a few
+    /// hundredths of a second. sled takes a quarter less time for a record than in portions of 4 MiB, and half the memory.
     pub behind_bytes: usize,
     /// One file of the journal. Default 8 MiB.
     pub segment_bytes: u64,

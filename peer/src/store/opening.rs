@@ -247,7 +247,8 @@ impl Parts {
         let view = View { health: health.clone(), pending: pending.clone(), ledger: ledger.clone() };
         let gauge = Gauge::new(disk.clone(), ledger.clone(), &config);
         let chain = chain.into();
-        let behind = Behind { disk, health, pending, ledger, segments, manifest, meta, seq, chain, taken };
+        let behind =
+            Behind { disk, health, pending, ledger, segments, manifest, meta, seq, chain, taken, unflushed: 0 };
         (Engine { config, writer, behind, view, gauge, lock }, restored)
     }
 }
