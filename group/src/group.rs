@@ -424,6 +424,12 @@ impl Group {
         self.full = low.then_some(Limit::Disk);
     }
 
+    /// The store has much left to write behind its journal, or no longer. Clients' writes wait for it in the end: what is
+    /// copied makes way for them.
+    pub fn on_store_behind(&mut self, behind: bool) {
+        self.acceptor.set_store_behind(behind);
+    }
+
     /// A record came from the store.
     pub fn on_loaded(&mut self, key: &Key, record: Option<Arc<Record>>) {
         self.table.on_loaded(key, record);

@@ -2,11 +2,11 @@
 
 mod bench;
 
-use bench::{Bench, node, write};
-use group::ballot::{Number, Slot, Term};
-use group::message::{CommitteeMessage, Since};
+use core::time::Duration;
 
-use bench::ballot;
+use bench::{Bench, ballot, key, node, nothing_newer, write};
+use group::ballot::{Number, Slot, Term};
+use group::message::{AskCompare, CommitteeMessage, Compared, Since};
 
 /// It holds one term's first three writes, and missed the next three; a second term has begun, whose primary is node 3.
 fn away() -> Bench {
@@ -95,4 +95,33 @@ fn what_comes_by_itself_is_not_waited_for() {
     bench.since(from, Since { since, ..page(5, writes(5..=5)) });
     assert!(bench.acceptor.catch_up_status().is_empty(), "{:?}, {:?}", bench.acceptor.catch_up_status(), bench.said);
     assert_eq!(bench.acceptor.committee(term).map(|committee| committee.received().mark()), Some(12));
+}
+
+/// What clients want to write would wait behind what is copied. It comes to an end all the same.
+#[test]
+fn copying_waits_for_a_store_that_is_behind_but_not_for_ever() {
+    let mut bench = away();
+    answer(&mut bench, vec![]);
+    answer(&mut bench, vec![]);
+    bench.act(|acceptor, _, _| acceptor.set_store_behind(true));
+    // Takes a page of nothing new; how many milliseconds later the next one is asked for.
+    let next = |bench: &mut Bench, up_to: &str, relieved: bool| {
+        let (from, AskCompare { ballot, piece, after, .. }) = bench.asked_compare();
+        let page = Compared { after, up_to: Some(key(up_to)), ..nothing_newer(ballot, piece) };
+        let asked = bench.said.len();
+        bench.compared(from, page);
+        bench.act(|acceptor, _, _| acceptor.set_store_behind(!relieved));
+        for waited in 0..1000 {
+            bench.act(|acceptor, ctx, table| acceptor.drive_catch_up(ctx, table));
+            if bench.said.len() > asked {
+                return waited;
+            }
+            bench.now.time = bench.now.time + Duration::from_millis(1);
+        }
+        panic!("it is never asked for");
+    };
+    assert_eq!(next(&mut bench, "a", false), 500);
+    assert_eq!(next(&mut bench, "b", false), 500);
+    assert_eq!(next(&mut bench, "c", true), 0);
+    assert_eq!(next(&mut bench, "d", false), 0, "it answered before the store was behind again");
 }

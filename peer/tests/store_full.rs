@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
@@ -121,7 +121,7 @@ fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
                 break;
             }
             StoreEvent::Persisted(_) if number % 100 == 0 => std::thread::sleep(Duration::from_millis(40)),
-            StoreEvent::Persisted(_) => (),
+            StoreEvent::Persisted(_) | StoreEvent::Behind(_) => (),
             other => panic!("{other:?}"),
         }
     }
@@ -129,10 +129,40 @@ fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
     loop {
         match next(&events) {
             StoreEvent::DiskLow(low) => break assert!(!low),
-            StoreEvent::Persisted(_) => (),
+            StoreEvent::Persisted(_) | StoreEvent::Behind(_) => (),
             other => panic!("{other:?}"),
         }
     }
+    thread.seal().expect("seals");
+}
+
+#[test]
+fn the_threads_say_that_much_is_left_to_write_and_that_it_is_no_longer() {
+    // The write-behind begins at 16 KiB, counts as behind from 32 KiB on, and has eight of these batches at a time.
+    let config = StoreConfig { pending_bytes_max: 64 << 10, behind_bytes: 4 << 10, ..StoreConfig::default() };
+    let disk = SimDisk::new();
+    let (engine, _) = open(&disk, &StoreConfig { salt: Some(1), ..config }).expect("opens");
+    let (mut thread, events) = start(engine);
+    let mut said = Vec::new();
+    for round in 0..100 {
+        for number in 0..48 {
+            thread.persist(round * 48 + number, vec![put(number)]);
+        }
+        thread.submit();
+        let until = Instant::now() + Duration::from_millis(20);
+        while let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match event {
+                StoreEvent::Behind(behind) => said.push(behind),
+                StoreEvent::Persisted(_) => (),
+                other => panic!("{other:?}"),
+            }
+        }
+        if said.len() >= 4 {
+            break;
+        }
+    }
+    assert!(said.len() >= 4, "{said:?}");
+    assert!(said.iter().enumerate().all(|(place, behind)| *behind == (place % 2 == 0)), "{said:?}");
     thread.seal().expect("seals");
 }
 
@@ -169,7 +199,7 @@ fn a_failure_in_any_thread_is_said_once_and_nothing_hangs() {
                     acknowledged = token;
                 }
                 StoreEvent::Failed(_) => failed += 1,
-                StoreEvent::Loaded { .. } => (),
+                StoreEvent::Loaded { .. } | StoreEvent::Behind(_) => (),
                 other => panic!("{other:?}"),
             }
         }

@@ -8,6 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
+use core::time::Duration;
 
 use overlay::{Key, KeyRange, NodeId, Point};
 
@@ -36,6 +37,9 @@ const LOOKED_COST: u64 = 64;
 /// ...at so many bytes a second.
 const LOOKED_RATE: u64 = 8 << 20;
 
+/// While the store has much left to write, the next page waits for so long at most: it comes to an end all the same.
+const STORE_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Pages of the store being read at one time: each holds a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
 
@@ -55,6 +59,8 @@ pub struct CatchUp {
     pub(super) scans: BTreeMap<u64, ScanUse>,
     next_scan: u64,
     throttle: Throttle,
+    /// The store has much left to write: what clients want to write would wait behind what is copied.
+    store_behind: bool,
     /// Counts questions, to ask another source each time.
     turns: usize,
 }
@@ -90,14 +96,15 @@ impl Acceptor {
         self.catch_up.jobs.iter().map(|(ballot, job)| job.status(*ballot, range(*ballot))).collect()
     }
 
+    /// The store has much left to write, or no longer: copying waits for it.
+    pub fn set_store_behind(&mut self, store_behind: bool) {
+        self.catch_up.store_behind = store_behind;
+    }
+
     /// When [`Acceptor::drive_catch_up`] has something to do.
     pub fn catch_up_due(&self, ctx: &Context<'_>) -> Time {
         let due = |job: &Job| {
-            if job.held_back {
-                self.catch_up.throttle.opens(ctx.now.time)
-            } else {
-                ctx.now.time + ctx.config.timing.resend
-            }
+            if job.held_back { self.catch_up.opens(job, ctx.now.time) } else { ctx.now.time + ctx.config.timing.resend }
         };
         self.catch_up.jobs.values().map(due).min().unwrap_or(Time::NEVER)
     }
@@ -215,13 +222,14 @@ impl Acceptor {
     }
 
     fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
-        let open = self.catch_up.throttle.is_open(ctx.now.time);
-        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
-        job.asked = ctx.now.time;
-        job.held_back = !open;
-        if job.held_back {
+        let Some(job) = self.catch_up.jobs.get(&ballot) else { return };
+        let held_back = self.catch_up.opens(job, ctx.now.time) > ctx.now.time;
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        job.held_back = held_back;
+        if held_back {
             return;
         }
+        job.asked = ctx.now.time;
         let piece = *job.pieces.last().expect("a job has a piece");
         match &job.stage {
             Stage::Window(since) => {
@@ -468,6 +476,12 @@ impl Acceptor {
 }
 
 impl CatchUp {
+    /// When the next page may be asked for.
+    fn opens(&self, job: &Job, now: Time) -> Time {
+        let store = if self.store_behind { job.asked + STORE_PATIENCE } else { now };
+        self.throttle.opens(now).max(store)
+    }
+
     /// The committee is let go of: what was asked for it is of no use.
     pub(super) fn forget(&mut self, ballot: TermBallot) {
         self.jobs.remove(&ballot);

@@ -232,12 +232,7 @@ impl Throttle {
         self.free_at = self.free_at.max(now) + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 4));
     }
 
-    /// May more be asked for?
-    pub(super) fn is_open(&self, now: Time) -> bool {
-        self.free_at <= now + Throttle::BURST
-    }
-
-    /// When it opens.
+    /// When more may be asked for; now, if it may.
     pub(super) fn opens(&self, now: Time) -> Time {
         now + self.free_at.since(now).saturating_sub(Throttle::BURST)
     }
@@ -252,7 +247,7 @@ mod tests {
         let (mut throttle, mut now, mut taken) = (Throttle::default(), Time(1_000_000_000), 0);
         let begin = now;
         while taken < 10_000_000 {
-            assert!(throttle.is_open(now));
+            assert_eq!(throttle.opens(now), now);
             throttle.take(now, 256 << 10, 1_000_000);
             taken += 256 << 10;
             now = now.max(throttle.opens(now));

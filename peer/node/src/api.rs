@@ -70,6 +70,8 @@ pub enum Input {
     StoreFailed(String),
     /// How much room the store has left: below its low mark new writes are refused, above it they are taken again.
     DiskLow(bool),
+    /// The store has much left to write behind what is durable, or no longer: what is copied from others waits for it.
+    StoreBehind(bool),
     /// Answers [`Output::Load`]: the stored record, or `None` where there is none.
     Loaded {
         /// As asked.

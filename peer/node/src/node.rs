@@ -256,6 +256,7 @@ impl Node {
                 self.event(Event::Fatal(why));
             }
             Input::DiskLow(low) => self.with_group(|group| group.on_disk_low(low)),
+            Input::StoreBehind(behind) => self.with_group(|group| group.on_store_behind(behind)),
             Input::Loaded { record_key, record } => self.on_loaded(&record_key, record.as_deref()),
             Input::Scanned { token, records, done } => self.on_scanned(token, records, done),
             Input::Tick => {}

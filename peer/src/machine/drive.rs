@@ -282,5 +282,6 @@ fn store_input(event: StoreEvent) -> Input {
         StoreEvent::Loaded { record_key, record } => Input::Loaded { record_key, record },
         StoreEvent::Scanned { token, records, done } => Input::Scanned { token, records, done },
         StoreEvent::DiskLow(low) => Input::DiskLow(low),
+        StoreEvent::Behind(behind) => Input::StoreBehind(behind),
     }
 }

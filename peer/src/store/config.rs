@@ -76,6 +76,11 @@ impl StoreConfig {
         2 * self.checkpoint_bytes + self.pending_bytes_max as u64
     }
 
+    /// Bytes of changes that may wait before the write-behind counts as behind: half of what makes commits wait.
+    pub(crate) fn behind_max(&self) -> usize {
+        self.pending_bytes_max / 2
+    }
+
     /// Bytes of changes after which the write-behind begins: late, so that a record that is changed often is written
     /// once, and early enough to be done before commits must wait.
     pub(crate) fn behind_mark(&self) -> usize {

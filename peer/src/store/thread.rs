@@ -59,6 +59,8 @@ pub enum StoreEvent {
     },
     /// Room on the disk came to be low, or is no longer. At first it counts as not low.
     DiskLow(bool),
+    /// More waits to be written behind than is well, or no longer: with twice as much commits wait. At first none does.
+    Behind(bool),
 }
 
 /// A store at work. Dropped, it stops without a seal; [`StoreThread::seal`] stops it properly.
@@ -289,9 +291,27 @@ fn commit_all(
     writer
 }
 
+/// Whether the write-behind keeps up, as it was told last.
+struct Load {
+    most: usize,
+    is_behind: bool,
+}
+
+impl Load {
+    /// So many bytes wait. Once behind, it is so until a quarter less waits than the most that is well.
+    fn tell(&mut self, bytes: usize, report: &Report) {
+        let most = if self.is_behind { self.most / 4 * 3 } else { self.most };
+        let is_behind = bytes > most;
+        if std::mem::replace(&mut self.is_behind, is_behind) != is_behind {
+            (report.tell)(StoreEvent::Behind(is_behind));
+        }
+    }
+}
+
 /// The write-behind's thread.
 fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, report: &Report) -> Behind {
     let (mut low, mut drained) = (false, Instant::now());
+    let mut load = Load { most: config.behind_max(), is_behind: false };
     let mut measured = None::<Instant>;
     let mark = config.behind_mark();
     loop {
@@ -305,6 +325,7 @@ fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, repo
             if bytes >= mark || due || drained.elapsed() >= BEHIND_MAX {
                 // To the end of what waits now, in portions: a segment may be asked for in between.
                 for _ in 0..bytes.div_ceil(config.behind_bytes.max(1)) + 1 {
+                    load.tell(behind.pending.sizes().0, report);
                     behind.ledger.give_way();
                     if !behind.step(config.behind_bytes)? {
                         break;
@@ -313,6 +334,7 @@ fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, repo
                 }
                 drained = Instant::now();
             }
+            load.tell(behind.pending.sizes().0, report);
             if due {
                 behind.checkpoint()?;
             }
