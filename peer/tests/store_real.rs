@@ -131,6 +131,7 @@ fn threads_persist_load_scan_and_seal() {
                 assert!(token > persisted, "tokens rise");
                 persisted = token;
             }
+            StoreEvent::Behind(_) => (),
             other => panic!("{other:?}"),
         }
     }
@@ -142,6 +143,7 @@ fn threads_persist_load_scan_and_seal() {
         match next(&events) {
             StoreEvent::Loaded { record_key, record } => loaded.push((record_key, record)),
             StoreEvent::Scanned { token: 7, records, done } => scanned = Some((records.len(), done)),
+            StoreEvent::Behind(_) => (),
             other => panic!("{other:?}"),
         }
     }
