@@ -11,14 +11,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::codec::Reader;
 use super::error::StoreError;
+use super::pending::lock;
+use super::precedence::Precedence;
 use super::sum::Sum;
 use super::table::{Table, TableError, seal, unseal};
 
@@ -27,12 +28,6 @@ const RANGES: u8 = b'g';
 const RECORDS: u8 = b'r';
 /// Bytes read from the table at once.
 const PAGE: usize = 1 << 20;
-/// How often the write-behind looks whether those who asked before it have got what they wanted...
-const GIVE_WAY: Duration = Duration::from_micros(200);
-/// ...for how long after the last of them it expects another...
-const ASKS_AGAIN: Duration = Duration::from_millis(5);
-/// ...and for how long it waits at most: commits wait for room in the end.
-const GIVE_WAY_MAX: Duration = Duration::from_millis(250);
 
 /// When a range is divided.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +41,7 @@ pub(crate) struct Ledger {
     table: Box<dyn Table>,
     limits: RangeLimits,
     books: Mutex<Books>,
-    /// Who waits for the books in order to answer somebody...
-    asking: AtomicUsize,
-    /// ...and when the last of them had what it wanted.
-    asked: Mutex<Option<Instant>>,
+    precedence: Precedence,
     trust: Mutex<Trust>,
     /// Every range was read and compared: nothing more to ask.
     all_trusted: AtomicBool,
@@ -87,8 +79,7 @@ impl Ledger {
             table,
             limits,
             books: Mutex::new(books),
-            asking: AtomicUsize::new(0),
-            asked: Mutex::new(None),
+            precedence: Precedence::default(),
             trust: Mutex::new(trust),
             all_trusted: AtomicBool::new(trusted),
         })
@@ -100,15 +91,9 @@ impl Ledger {
         (books.seq, books.total)
     }
 
-    /// Waits while ranges are compared in order to answer somebody. A write-behind that has much to do after a start would
-    /// take the books again and again, for longer than a comparison takes, before anybody else wakes up. It is not held
-    /// up for long itself, since each range is compared once.
+    /// Waits while ranges are compared in order to answer somebody: not for long, since each range is compared once.
     pub(crate) fn give_way(&self) {
-        let until = Instant::now() + GIVE_WAY_MAX;
-        let asks_again = || lock(&self.asked).is_some_and(|asked| asked.elapsed() < ASKS_AGAIN);
-        while (self.asking.load(Ordering::Acquire) > 0 || asks_again()) && Instant::now() < until {
-            std::thread::sleep(GIVE_WAY);
-        }
+        self.precedence.give_way();
     }
 
     /// Writes records, and says that the table now holds everything up to frame `seq`. Not durable before
@@ -234,20 +219,16 @@ impl Ledger {
         drop(trust);
         let (first, trusted) = first.expect("the first range begins with the empty key");
         if !trusted {
-            self.verify(&first, end.as_ref(), is_urgent)?;
-            if is_urgent {
-                *lock(&self.asked) = Some(Instant::now());
-            }
+            let _asking = is_urgent.then(|| self.precedence.ask());
+            self.verify(&first, end.as_ref())?;
             self.trust().insert(first, true);
         }
         Ok(end)
     }
 
     /// Compares the records from `first` up to `end` with their books. No record changes meanwhile.
-    fn verify(&self, first: &Bytes, end: Option<&Bytes>, is_urgent: bool) -> Result<(), StoreError> {
-        self.asking.fetch_add(usize::from(is_urgent), Ordering::AcqRel);
+    fn verify(&self, first: &Bytes, end: Option<&Bytes>) -> Result<(), StoreError> {
         let books = self.books();
-        self.asking.fetch_sub(usize::from(is_urgent), Ordering::AcqRel);
         let upto = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.clone()));
         let mut parts = books.ranges.range((Bound::Included(first.clone()), upto)).peekable();
         while let Some((first, sum)) = parts.next() {
@@ -399,10 +380,6 @@ fn compare(first: &Bytes, booked: Sum, found: Sum) -> Result<(), StoreError> {
     }
     let first = first.escape_ascii();
     Err(StoreError::damaged(format!("the table's range from '{first}' should have {booked:?} and has {found:?}")))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn is_full(error: &std::io::Error) -> bool {

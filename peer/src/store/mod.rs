@@ -30,6 +30,7 @@ mod ledger;
 mod manifest;
 mod opening;
 mod pending;
+mod precedence;
 mod reads;
 mod replay;
 mod room;

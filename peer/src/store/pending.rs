@@ -253,7 +253,8 @@ impl Pending {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks it, whatever became of whoever held it last.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing here panics in between, apart from running out of memory, which ends the process.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

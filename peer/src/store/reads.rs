@@ -5,6 +5,8 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
+use super::pending::lock;
+
 /// Loads and scans that may wait, of each kind.
 const READS_MAX: usize = 4096;
 /// After so many that could not wait, one that could is taken: it must not wait for ever.
@@ -76,7 +78,7 @@ impl Reads {
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
         // Nothing here panics in between, apart from running out of memory, which ends the process.
-        self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.queues)
     }
 }
 
@@ -125,7 +127,7 @@ mod tests {
         reads.push(load("b"), false);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| reads.push(load("a"), true));
-            reads.end();
+            drop(reads.reader());
             waits.join().expect("it comes back");
         });
     }
