@@ -152,8 +152,8 @@ impl Acceptor {
     /// No window makes up for a gap of numbers: everything is compared.
     fn compare_all(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
         let committee = self.committee_mut(ballot).expect("a job has a committee");
-        let note =
-            alloc::format!("nobody has all that is missing of {ballot:?}: compares all of {:?}", committee.range());
+        let range = committee.range();
+        let note = alloc::format!("lacks writes of {ballot:?} that no window makes up for: compares all of {range:?}");
         ctx.out.push(GroupOutput::Note(note.into()));
         committee.unfill(ctx.out);
         self.catch_up.jobs.remove(&ballot);
@@ -208,14 +208,15 @@ impl Acceptor {
         }
         if job.gap {
             self.compare_all(ctx, table, ballot);
-        }
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("it goes on, or has just begun anew");
-        // What began anew may have asked for that already.
-        if let Stage::Window(since) = job.stage {
-            let piece = job.pieces.last().expect("a job has a piece");
+        } else {
+            let (since, piece) = (&job.stage, job.pieces.last());
             let note =
                 alloc::format!("nobody's recent writes reach back to {since:?} in {piece:?}: compares all of it");
             ctx.out.push(GroupOutput::Note(note.into()));
+        }
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("it goes on, or has just begun anew");
+        // What began anew may have asked for that already.
+        if job.stage != Stage::Compare(None) {
             job.stage = Stage::Compare(None);
             self.ask(ctx, table, ballot);
         }
