@@ -22,7 +22,7 @@ use super::segment::{SegmentName, Segments};
 const OVERWRITTEN_MAX: usize = 8;
 /// The table is flushed after so many portions, before a checkpoint, and when nothing is left to write: its syncs hold up
 /// those of the journal.
-const UNFLUSHED_MAX: u32 = 8;
+const UNFLUSHED_MAX: u32 = 32;
 
 /// Works in one thread at a time; the journal and the readers go on meanwhile.
 pub(crate) struct Behind {

@@ -11,8 +11,8 @@ pub struct StoreConfig {
     pub cache_bytes: u64,
     /// Changes that wait in memory for the write-behind; beyond it commits wait. Default 64 MiB.
     pub pending_bytes_max: usize,
-    /// Changes written behind at once. Default 512 KiB: small enough that a read that must wait for it does so for a few
-    /// hundredths of a second. sled takes a quarter less time for a record than in portions of 4 MiB, and half the memory.
+    /// Changes written behind at once. Default 128 KiB: small enough that a read that must wait for it does so for about a
+    /// hundredth of a second. sled takes a quarter less time for a record than in portions of 4 MiB, and half the memory.
     pub behind_bytes: usize,
     /// One file of the journal. Default 8 MiB.
     pub segment_bytes: u64,
@@ -39,7 +39,7 @@ impl Default for StoreConfig {
             disk_bytes_max: None,
             cache_bytes: 64 << 20,
             pending_bytes_max: 64 << 20,
-            behind_bytes: 512 << 10,
+            behind_bytes: 128 << 10,
             segment_bytes: 8 << 20,
             checkpoint_bytes: 32 << 20,
             low_bytes: None,
@@ -74,6 +74,12 @@ impl StoreConfig {
     /// Bytes of the journal that may lie behind the last checkpoint; beyond it commits wait.
     pub(crate) fn backlog_bytes_max(&self) -> u64 {
         2 * self.checkpoint_bytes + self.pending_bytes_max as u64
+    }
+
+    /// Bytes of the journal behind the last checkpoint from which on the write-behind does not rest: it has as much left
+    /// again before commits wait, and what waits in memory beside.
+    pub(crate) fn pressing_backlog(&self) -> u64 {
+        self.backlog_bytes_max() / 2
     }
 
     /// Bytes of changes that may wait before the write-behind counts as behind: half of what makes commits wait.

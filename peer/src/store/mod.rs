@@ -11,6 +11,7 @@
 //! | what is believed at a start | `replay`, `opening` |
 //! | how a table that lies is found out | `ledger` |
 //! | order of writes | `behind` |
+//! | when what is written | `turns` |
 //! | a disk for tests that crashes and fails | [`sim`] |
 
 mod aside;
@@ -40,6 +41,7 @@ mod sum;
 mod table;
 mod table_sled;
 mod thread;
+mod turns;
 
 pub use aside::{leave_behind, move_aside};
 pub use config::StoreConfig;

@@ -219,9 +219,10 @@ impl Pending {
         }
     }
 
-    /// Waits until there is something to do, for at most `most`; `false` when something ended.
-    pub(crate) fn wait_for_work(&self, mark: usize, backlog: u64, most: Duration) -> bool {
-        let idle = |queue: &mut Queue| !queue.ended && !queue.called && queue.bytes < mark && queue.backlog < backlog;
+    /// Waits until something is to be done at once, or so many bytes wait to be written behind, or so many of the journal
+    /// lie behind the last checkpoint; for at most `most`. `false` when something ended.
+    pub(crate) fn wait_for_work(&self, bytes: usize, backlog: u64, most: Duration) -> bool {
+        let idle = |queue: &mut Queue| !queue.ended && !queue.called && queue.bytes < bytes && queue.backlog < backlog;
         match self.work.wait_timeout_while(lock(&self.queue), most, idle) {
             Ok((mut queue, _)) => {
                 queue.called = false;
@@ -257,4 +258,36 @@ impl Pending {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing here panics in between, apart from running out of memory, which ends the process.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn durable(pending: &Pending, seq: u64, bytes: u64) -> Durable {
+        let value = Bytes::from(vec![0; bytes as usize]);
+        let batches = vec![pending.stage(vec![Change::PutRecord(Bytes::from_static(b"key"), value)])];
+        Durable { seq, segment: SegmentName { id: 1, bytes: 4096 }, bytes, batches }
+    }
+
+    /// Each of these would wait for an hour if it were not seen.
+    #[test]
+    fn a_rest_ends_early_for_each_thing_that_cannot_wait() {
+        let pending = Pending::new(Meta::default(), 0);
+        pending.push(durable(&pending, 1, 1000), usize::MAX); // The first segment: said at once.
+        assert!(pending.wait_for_work(usize::MAX, u64::MAX, HOUR));
+        assert!(pending.wait_for_work(1000, u64::MAX, HOUR), "so much waits");
+        assert!(pending.wait_for_work(usize::MAX, 1000, HOUR), "the journal has grown so far");
+        assert!(pending.wait_for_work(usize::MAX, u64::MAX, Duration::from_millis(1)), "nothing was left to do");
+        std::thread::scope(|scope| {
+            let rests = scope.spawn(|| pending.wait_for_work(usize::MAX, u64::MAX, HOUR));
+            pending.push(durable(&pending, 2, UNSORTED_MAX as u64), usize::MAX);
+            assert!(rests.join().expect("rests"), "much is to be sorted");
+            let rests = scope.spawn(|| pending.wait_for_work(usize::MAX, u64::MAX, HOUR));
+            pending.end();
+            assert!(!rests.join().expect("rests"), "something ended");
+        });
+    }
 }

@@ -19,7 +19,7 @@ use super::engine::{Engine, Staged, View, Writer};
 use super::error::StoreError;
 use super::pending::Pending;
 use super::reads::{Read, Reads};
-use super::room::Gauge;
+use super::turns::Turns;
 
 /// Hand-ins that may wait for the journal. Each is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;
@@ -28,10 +28,8 @@ const COMMITS_MAX: usize = 1024;
 const BACKGROUND_NICE: i32 = 5;
 /// Bytes committed before the next event, if so much waits.
 const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// How often the write-behind looks round without being called, and measures the room.
-const TICK: Duration = Duration::from_millis(500);
-/// After so long everything is written behind, however little it is.
-const BEHIND_MAX: Duration = Duration::from_secs(10);
+/// The verifier pauses at most so long between two steps.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// What the store tells the loop. Called from the store's own threads.
 #[derive(Clone, Debug)]
@@ -108,7 +106,7 @@ impl StoreThread {
             commit_all(writer, &to_commit, &limits, report)
         })?);
         thread.behind = Some(spawn("behind", Waited::ByNobody, &report, move |report| {
-            write_behind(behind, gauge, &config, report)
+            Turns::new(behind, gauge, config, report).work()
         })?);
         let reader = view.clone();
         thread.others.push(spawn("read", Waited::ByClients, &report, move |report| read_all(&reader, &reads, report))?);
@@ -183,8 +181,8 @@ impl Drop for StoreThread {
 }
 
 /// How the threads speak.
-struct Report {
-    tell: Box<dyn Fn(StoreEvent) + Send + Sync>,
+pub(crate) struct Report {
+    pub(crate) tell: Box<dyn Fn(StoreEvent) + Send + Sync>,
     told: AtomicBool,
     stop: AtomicBool,
     pending: Arc<Pending>,
@@ -192,7 +190,7 @@ struct Report {
 
 impl Report {
     /// The value, or the failure reported.
-    fn value<T>(&self, result: Result<T, StoreError>) -> Option<T> {
+    pub(crate) fn value<T>(&self, result: Result<T, StoreError>) -> Option<T> {
         result.map_err(|error| self.failed(error)).ok()
     }
 
@@ -291,82 +289,6 @@ fn commit_all(
     writer
 }
 
-/// Whether the write-behind keeps up, as it was told last.
-struct Load {
-    most: usize,
-    is_behind: bool,
-}
-
-impl Load {
-    /// So many bytes wait. Once behind, it is so until a quarter less waits than the most that is well.
-    fn tell(&mut self, bytes: usize, report: &Report) {
-        let most = if self.is_behind { self.most / 4 * 3 } else { self.most };
-        let is_behind = bytes > most;
-        if std::mem::replace(&mut self.is_behind, is_behind) != is_behind {
-            (report.tell)(StoreEvent::Behind(is_behind));
-        }
-    }
-}
-
-/// The write-behind's thread.
-fn write_behind(mut behind: Behind, mut gauge: Gauge, config: &StoreConfig, report: &Report) -> Behind {
-    let (mut low, mut drained) = (false, Instant::now());
-    let mut load = Load { most: config.behind_max(), is_behind: false };
-    let mut measured = None::<Instant>;
-    let mark = config.behind_mark();
-    loop {
-        let worked = (|| {
-            behind.prepare()?;
-            behind.pending.settle();
-            let (bytes, backlog) = behind.pending.sizes();
-            // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
-            let crowded = behind.chain.len() as u64 > config.checkpoint_bytes / config.segment_bytes + 2;
-            let due = backlog >= config.checkpoint_bytes || crowded;
-            if bytes >= mark || due || drained.elapsed() >= BEHIND_MAX {
-                // To the end of what waits now, in portions: a segment may be asked for in between.
-                for _ in 0..bytes.div_ceil(config.behind_bytes.max(1)) + 1 {
-                    load.tell(behind.pending.sizes().0, report);
-                    behind.ledger.give_way();
-                    if !behind.step(config.behind_bytes)? {
-                        break;
-                    }
-                    behind.prepare()?;
-                }
-                drained = Instant::now();
-            }
-            load.tell(behind.pending.sizes().0, report);
-            if due {
-                behind.checkpoint()?;
-            }
-            if measured.is_none_or(|last| last.elapsed() >= TICK) {
-                measured = Some(Instant::now());
-                match gauge.read() {
-                    Ok(room) if room.low == low => (),
-                    Ok(room) => {
-                        low = room.low;
-                        if low {
-                            tracing::warn!(
-                                free = room.free,
-                                used = room.used,
-                                "little room on the disk: no more is taken"
-                            );
-                        } else {
-                            tracing::info!(free = room.free, used = room.used, "there is room on the disk again");
-                        }
-                        (report.tell)(StoreEvent::DiskLow(low));
-                    }
-                    // Nothing durable hangs on it.
-                    Err(error) => tracing::warn!(%error, "the room on the disk is not known"),
-                }
-            }
-            Ok(())
-        })();
-        if report.value(worked).is_none() || !behind.pending.wait_for_work(mark, config.checkpoint_bytes, TICK) {
-            return behind;
-        }
-    }
-}
-
 /// The reader's thread. sled's reads may be slow; nobody waits for them but those who asked.
 fn read_all(view: &View, reads: &Reads, report: &Report) {
     let reads = reads.reader();
@@ -394,7 +316,7 @@ fn verify_all(view: &View, report: &Report) {
     while !report.stop.load(Ordering::Acquire) {
         let began = Instant::now();
         match report.value(view.verify_next()) {
-            Some(true) => std::thread::sleep(began.elapsed().min(TICK)),
+            Some(true) => std::thread::sleep(began.elapsed().min(PAUSE_MAX)),
             Some(false) | None => return,
         }
     }

@@ -1,0 +1,151 @@
+//! When the write-behind works, when it rests, and what it says of it.
+//!
+//! It lets changes gather, so that a record that is changed often is written once; then it writes them in portions and
+//! rests after each, for at one go it would take a core from clients for seconds; unless it falls behind: then it works
+//! without a rest, before commits must wait for it.
+
+use std::time::{Duration, Instant};
+
+use super::behind::Behind;
+use super::config::StoreConfig;
+use super::error::StoreError;
+use super::room::Gauge;
+use super::thread::{Report, StoreEvent};
+
+/// How often it looks round without being called, and measures the room.
+const TICK: Duration = Duration::from_millis(500);
+/// After so long everything is written behind, however little it is.
+const BEHIND_MAX: Duration = Duration::from_secs(10);
+/// It rests so many times as long as the portion before took.
+const REST: u32 = 2;
+
+/// Whether the write-behind keeps up, as it was told last.
+struct Load {
+    most: usize,
+    is_behind: bool,
+}
+
+impl Load {
+    /// So many bytes wait. Once behind, it is so until a quarter less waits than the most that is well.
+    fn tell(&mut self, bytes: usize, report: &Report) {
+        let most = if self.is_behind { self.most / 4 * 3 } else { self.most };
+        let is_behind = bytes > most;
+        if std::mem::replace(&mut self.is_behind, is_behind) != is_behind {
+            (report.tell)(StoreEvent::Behind(is_behind));
+        }
+    }
+
+    /// How long to rest after a portion that took so long.
+    fn rest_after(&self, worked: Duration) -> Duration {
+        if self.is_behind { Duration::ZERO } else { (worked * REST).min(TICK) }
+    }
+}
+
+/// The write-behind's thread.
+pub(crate) struct Turns<'a> {
+    behind: Behind,
+    gauge: Gauge,
+    config: StoreConfig,
+    report: &'a Report,
+    load: Load,
+    /// The room on the disk is low, as it was told last.
+    low: bool,
+    /// When the room was measured last.
+    measured: Option<Instant>,
+    /// When everything was last written behind.
+    drained: Instant,
+}
+
+impl Turns<'_> {
+    pub(crate) fn new(behind: Behind, gauge: Gauge, config: StoreConfig, report: &Report) -> Turns<'_> {
+        let load = Load { most: config.behind_max(), is_behind: false };
+        Turns { behind, gauge, config, report, load, low: false, measured: None, drained: Instant::now() }
+    }
+
+    /// Works until the store fails or stops.
+    pub(crate) fn work(mut self) -> Behind {
+        let (mark, backlog_max) = (self.config.behind_mark(), self.config.checkpoint_bytes);
+        loop {
+            let worked = self.turn();
+            if self.report.value(worked).is_none() || !self.behind.pending.wait_for_work(mark, backlog_max, TICK) {
+                return self.behind;
+            }
+        }
+    }
+
+    /// Whatever is due.
+    fn turn(&mut self) -> Result<(), StoreError> {
+        self.look_round()?;
+        let (bytes, backlog) = self.behind.pending.sizes();
+        // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
+        let segments_max = self.config.checkpoint_bytes / self.config.segment_bytes + 2;
+        let due = backlog >= self.config.checkpoint_bytes || self.behind.chain.len() as u64 > segments_max;
+        if bytes >= self.config.behind_mark() || due || self.drained.elapsed() >= BEHIND_MAX {
+            self.drain(bytes)?;
+        }
+        self.load.tell(self.behind.pending.sizes().0, self.report);
+        if due {
+            self.behind.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits now, about so many bytes, in portions.
+    fn drain(&mut self, bytes: usize) -> Result<(), StoreError> {
+        for _ in 0..bytes.div_ceil(self.config.behind_bytes.max(1)) + 1 {
+            self.load.tell(self.behind.pending.sizes().0, self.report);
+            self.behind.ledger.give_way();
+            let began = Instant::now();
+            if !self.behind.step(self.config.behind_bytes)? {
+                break;
+            }
+            let (bytes_max, backlog_max) = (self.config.behind_max(), self.config.pressing_backlog());
+            self.behind.pending.wait_for_work(bytes_max, backlog_max, self.load.rest_after(began.elapsed()));
+            self.look_round()?;
+        }
+        self.drained = Instant::now();
+        Ok(())
+    }
+
+    /// What may be asked for at any time: the journal's next segment, a sorted index, a word when room is low.
+    fn look_round(&mut self) -> Result<(), StoreError> {
+        self.behind.prepare()?;
+        self.behind.pending.settle();
+        if self.measured.is_none_or(|last| last.elapsed() >= TICK) {
+            self.measured = Some(Instant::now());
+            self.measure();
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self) {
+        let room = match self.gauge.read() {
+            Ok(room) => room,
+            // Nothing durable hangs on it.
+            Err(error) => return tracing::warn!(%error, "the room on the disk is not known"),
+        };
+        if std::mem::replace(&mut self.low, room.low) == room.low {
+            return;
+        }
+        if room.low {
+            tracing::warn!(free = room.free, used = room.used, "little room on the disk: no more is taken");
+        } else {
+            tracing::info!(free = room.free, used = room.used, "there is room on the disk again");
+        }
+        (self.report.tell)(StoreEvent::DiskLow(room.low));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_rests_unless_it_is_behind_and_never_long() {
+        let keeps_up = Load { most: 1 << 20, is_behind: false };
+        assert_eq!(keeps_up.rest_after(Duration::from_millis(15)), Duration::from_millis(30));
+        assert_eq!(keeps_up.rest_after(Duration::from_secs(15)), TICK);
+        let behind = Load { is_behind: true, ..keeps_up };
+        assert_eq!(behind.rest_after(Duration::from_secs(15)), Duration::ZERO);
+    }
+}
