@@ -76,10 +76,10 @@ impl StoreConfig {
         2 * self.checkpoint_bytes + self.pending_bytes_max as u64
     }
 
-    /// Bytes of the journal behind the last checkpoint from which on the write-behind does not rest: it has as much left
-    /// again before commits wait, and what waits in memory beside.
-    pub(crate) fn pressing_backlog(&self) -> u64 {
-        self.backlog_bytes_max() / 2
+    /// Bytes of changes, and bytes of the journal behind the last checkpoint, from which on the write-behind does not
+    /// rest: three quarters of what makes commits wait.
+    pub(crate) fn pressing(&self) -> (usize, u64) {
+        (self.pending_bytes_max / 4 * 3, self.backlog_bytes_max() / 4 * 3)
     }
 
     /// Bytes of changes that may wait before the write-behind counts as behind: half of what makes commits wait.

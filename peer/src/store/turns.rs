@@ -1,8 +1,8 @@
 //! When the write-behind works, when it rests, and what it says of it.
 //!
 //! It lets changes gather, so that a record that is changed often is written once; then it writes them in portions and
-//! rests after each, for at one go it would take a core from clients for seconds; unless it falls behind: then it works
-//! without a rest, before commits must wait for it.
+//! rests after each, for at one go it would take a core from clients for seconds. Before commits must wait for it, it works
+//! without a rest.
 
 use std::time::{Duration, Instant};
 
@@ -33,11 +33,6 @@ impl Load {
         if std::mem::replace(&mut self.is_behind, is_behind) != is_behind {
             (report.tell)(StoreEvent::Behind(is_behind));
         }
-    }
-
-    /// How long to rest after a portion that took so long.
-    fn rest_after(&self, worked: Duration) -> Duration {
-        if self.is_behind { Duration::ZERO } else { (worked * REST).min(TICK) }
     }
 }
 
@@ -99,8 +94,8 @@ impl Turns<'_> {
             if !self.behind.step(self.config.behind_bytes)? {
                 break;
             }
-            let (bytes_max, backlog_max) = (self.config.behind_max(), self.config.pressing_backlog());
-            self.behind.pending.wait_for_work(bytes_max, backlog_max, self.load.rest_after(began.elapsed()));
+            let (bytes_max, backlog_max) = self.config.pressing();
+            self.behind.pending.wait_for_work(bytes_max, backlog_max, (began.elapsed() * REST).min(TICK));
             self.look_round()?;
         }
         self.drained = Instant::now();
@@ -133,19 +128,5 @@ impl Turns<'_> {
             tracing::info!(free = room.free, used = room.used, "there is room on the disk again");
         }
         (self.report.tell)(StoreEvent::DiskLow(room.low));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_rests_unless_it_is_behind_and_never_long() {
-        let keeps_up = Load { most: 1 << 20, is_behind: false };
-        assert_eq!(keeps_up.rest_after(Duration::from_millis(15)), Duration::from_millis(30));
-        assert_eq!(keeps_up.rest_after(Duration::from_secs(15)), TICK);
-        let behind = Load { is_behind: true, ..keeps_up };
-        assert_eq!(behind.rest_after(Duration::from_secs(15)), Duration::ZERO);
     }
 }
