@@ -271,7 +271,8 @@ impl<'a> Search<'a> {
 
     /// Gives a place to every open operation that fits the state as it is, and that can never change one: nothing is
     /// lost by it. (Of one that could, its later use would be lost; and so would be operations that must not come behind
-    /// it.)
+    /// it.) It might have found the key expired instead; but whoever needs that, because it finds the key absent, was
+    /// evaluated late enough to find so by itself.
     fn absorb(&self, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
         for (slot, open) in self.open.iter().enumerate() {
             let Some(open) = *open else { continue };
@@ -280,7 +281,6 @@ impl<'a> Search<'a> {
                 && call.is_inert()
                 && call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown))
                 && self.settling[open].iter().all(|before| self.has_place(*before, answered, unknown))
-                && state.deadline.is_none()
                 && state.after(&self.call(open), self.limits).iter().any(|next| next == state)
             {
                 answered |= 1 << slot;

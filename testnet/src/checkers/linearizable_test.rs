@@ -1,7 +1,7 @@
 //! Known good and bad histories, mutations of good ones, and a dull reference on all small ones.
 
 use bytes::Bytes;
-use group::op::{Answer, Condition, Expiry, Op, Read, ReadMode, Version};
+use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, Read, ReadMode, Version};
 use group::time::Time;
 use overlay::Key;
 
@@ -183,6 +183,50 @@ fn hundreds_of_operations_with_many_unknown_are_quick() {
     let start = std::time::Instant::now();
     is_good(&history);
     assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+/// Each of the reads may come before or behind each change of the deadline, and none of that matters.
+#[test]
+fn many_reads_beside_deadlines_are_quick() {
+    let expiry = Expiry::In(std::time::Duration::from_secs(5));
+    let mut history = vec![ok(
+        1,
+        Op::Set { value: value("a").unwrap(), condition: Condition::Always, expiry, get: false },
+        1,
+        2,
+        Answer::Done,
+    )];
+    for number in 0..40 {
+        let (kind, answer) = match number % 3 {
+            0 => (Read::Value, Answer::Value(value("a"))),
+            1 => (Read::Exists, Answer::Integer(1)),
+            _ => (Read::TimeToLive, Answer::Integer(number as i64)),
+        };
+        history.push(ok(10 + number, Op::Read(kind), 10 + number, 100 + number, answer));
+    }
+    for number in 0..4 {
+        let expire = Op::Expire { expiry, only: ExpireOnly::Always };
+        history.push(ok(60 + number, expire, 60 + number, 160 + number, Answer::Done));
+    }
+    is_good(&history);
+    history.push(read(70, "b", 70, 170));
+    is_bad(&history);
+}
+
+/// A key that has expired by the time of one answer is there for none that was asked later.
+#[test]
+fn what_has_expired_stays_so() {
+    let expiry = Expiry::In(std::time::Duration::from_secs(5));
+    let begin = ok(
+        1,
+        Op::Set { value: value("a").unwrap(), condition: Condition::Always, expiry, get: false },
+        1,
+        2,
+        Answer::Done,
+    );
+    let exists = |client, there, from, to| ok(client, Op::Read(Read::Exists), from, to, Answer::Integer(there));
+    is_good(&[begin.clone(), exists(2, 1, 3, 9), exists(3, 0, 4, 8), exists(4, 0, 10, 11)]);
+    is_bad(&[begin, exists(2, 0, 3, 9), exists(3, 1, 10, 11)]);
 }
 
 /// A history of `clients` that is good by construction: each operation takes effect at some moment of its time.

@@ -342,7 +342,7 @@ impl Daemon {
         self.client(arguments).output().expect("the program can be started")
     }
 
-    /// Sends it a signal, if it runs. One that was killed is gone when this returns.
+    /// Sends it a signal, if it runs. One that was killed is gone when this returns; one that was frozen does nothing more.
     pub fn signal(&mut self, signal: Signal) {
         let Some((child, _)) = &mut self.running else { return };
         let number = match signal {
@@ -354,9 +354,14 @@ impl Daemon {
         let pid = libc::pid_t::try_from(child.id()).expect("a process id");
         // SAFETY: kill takes no pointers; the child has not been waited for, so its id is still its own.
         unsafe { libc::kill(pid, number) };
-        if signal == Signal::Kill {
-            let _ = child.wait();
-            self.running = None;
+        match signal {
+            Signal::Kill => {
+                let _ = child.wait();
+                self.running = None;
+            }
+            // The threads stop one after the other, on a busy machine some milliseconds later.
+            Signal::Freeze => wait_stopped(child.id()),
+            Signal::Terminate | Signal::Thaw => {}
         }
     }
 
@@ -471,5 +476,18 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.signal(Signal::Kill);
+    }
+}
+
+/// Waits until all threads of a child have stopped, or it has ended; it need still be waited for then.
+fn wait_stopped(pid: u32) {
+    loop {
+        // SAFETY: all bytes zero are a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: waitid writes to `info` alone, which outlives the call.
+        let done = unsafe { libc::waitid(libc::P_PID, pid, &mut info, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT) };
+        if done == 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return;
+        }
     }
 }
