@@ -353,3 +353,30 @@ fn for_packagers() {
         assert!(command(&[subcommand, "--help"]).output().unwrap().status.success(), "{subcommand}");
     }
 }
+
+#[test]
+fn load_is_made_and_told() {
+    let peer = Peer::start(&[]);
+    let pid = peer.child.id().to_string();
+    let short = ["--duration", "0.3", "--warm-up", "0", "--keys", "50", "--pid", &pid];
+    let bench = |more: &[&str]| peer.run(&[&["bench"], &short[..], more].concat());
+    let output = bench(&["--fill", "--writes", "50"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    for part in ["16 connections to", "50 % writes", "p99.9 ms", "\nwrites ", "\nreads ", &format!("\n  pid {pid}: ")] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    ends(&peer.run(&["get", "key:000000000050"]), 1, "");
+    assert_eq!(peer.run(&["get", "key:000000000049"]).stdout.len(), 101);
+    let output = bench(&["--output", "json", "--rate", "200", "--writes", "0", "--zipf", "--relaxed"]);
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&said["zipf"], &said["report"]["reads"]["done"]), (&0.99.into(), &60.into()), "{said}");
+    assert!(said["servers"][0]["resident_bytes"].as_u64().unwrap() > 1 << 20);
+    for wrong in [["--writes", "101"], ["--connections", "0"], ["--duration", "-1"], ["--pid", "4294967295"]] {
+        let output = bench(&wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{wrong:?}");
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    ends(&bench(&["--addr", &nobody]), 3, "");
+}

@@ -8,13 +8,14 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may know whom; what is not here may not be.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
     ("node", &["overlay", "policy", "group"]),
-    ("peer", &["overlay", "group", "node"]),
-    ("testnet", &["overlay", "policy", "group", "node", "peer"]),
+    ("load", &[]),
+    ("peer", &["overlay", "group", "node", "load"]),
+    ("testnet", &["overlay", "policy", "group", "node", "load", "peer"]),
     ("fuzz", &["overlay", "group", "node", "peer"]),
 ];
 

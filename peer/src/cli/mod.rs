@@ -1,5 +1,6 @@
 //! The command line: what each subcommand is called, what it takes, and how it ends.
 
+mod bench;
 mod client;
 mod data;
 mod exit;
@@ -63,6 +64,16 @@ enum Command {
     #[command(after_help = "Exit codes: 0 it has left; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; \
         5 it was leaving and is gone without having said that it has left.")]
     Leave(leave::LeaveArgs),
+    /// Put load on peers, and print what became of it
+    ///
+    /// Speaks the Redis protocol, so any server that does can be measured. Keys called key:000000000000 and so on are
+    /// written. A closed loop (--in-flight) finds out how much can be done; what users would wait for, an open loop does
+    /// (--rate).
+    #[command(
+        after_help = "Exit codes: 0 done; 1 nothing was done; 2 usage; 3 cannot reach a peer; 4 the load cannot be \
+        made; 6 --fill could not write every key."
+    )]
+    Bench(bench::BenchArgs),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -140,6 +151,7 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         Command::Append(args) => data::append(args),
         Command::Status(args) => status::status(&args),
         Command::Leave(args) => leave::leave(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "scatter", &mut script);

@@ -1,0 +1,158 @@
+//! One connection: what is to be written, what came, and which requests are under way.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use crate::protocol::{Answer, Operation, Protocol};
+
+/// Read at once from the socket.
+const READ_BYTES: usize = 64 << 10;
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) is_write: bool,
+    /// What its waiting counts from.
+    pub(crate) since: Instant,
+}
+
+pub(crate) struct Connection<P> {
+    stream: TcpStream,
+    protocol: P,
+    out: Vec<u8>,
+    written: usize,
+    input: Vec<u8>,
+    /// The first has the number `first`; `None` was answered out of order.
+    under_way: VecDeque<Option<Sent>>,
+    first: u64,
+    unanswered: usize,
+    answers: Vec<Answer>,
+    waits_to_write: bool,
+}
+
+impl<P: Protocol> Connection<P> {
+    /// Begins to connect.
+    pub(crate) fn open(
+        at: SocketAddr,
+        mut protocol: P,
+        registry: &Registry,
+        token: Token,
+    ) -> std::io::Result<Connection<P>> {
+        let mut stream = TcpStream::connect(at)?;
+        // Not everywhere before it is connected; without it requests only wait longer.
+        let _ = stream.set_nodelay(true);
+        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        let mut out = Vec::new();
+        protocol.open(&mut out);
+        Ok(Connection {
+            stream,
+            protocol,
+            out,
+            written: 0,
+            input: Vec::new(),
+            under_way: VecDeque::new(),
+            first: 0,
+            unanswered: 0,
+            answers: Vec::new(),
+            waits_to_write: true,
+        })
+    }
+
+    pub(crate) fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.protocol.is_open()
+    }
+
+    /// When the oldest request was sent, or due.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.under_way.iter().flatten().next().map(|sent| sent.since)
+    }
+
+    /// All that are under way; they are not any more.
+    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = Sent> + '_ {
+        self.unanswered = 0;
+        self.under_way.drain(..).flatten()
+    }
+
+    /// Puts a request into the buffer; it leaves with [`Connection::flush`].
+    pub(crate) fn request(&mut self, operation: Operation<'_>, since: Instant) {
+        let number = self.first + self.under_way.len() as u64;
+        let is_write = matches!(operation, Operation::Write(..));
+        self.under_way.push_back(Some(Sent { is_write, since }));
+        self.unanswered += 1;
+        self.protocol.request(number, operation, &mut self.out);
+    }
+
+    /// Sends what the socket takes.
+    pub(crate) fn flush(&mut self) -> std::io::Result<()> {
+        while self.written < self.out.len() && !self.waits_to_write {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(bytes) => self.written += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.waits_to_write = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    /// The socket can be written to, or failed.
+    pub(crate) fn writable(&mut self) -> std::io::Result<()> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        let _ = self.stream.set_nodelay(true);
+        self.waits_to_write = false;
+        self.flush()
+    }
+
+    /// Takes in all that came. `answered` is told each request that has its answer, and why it was refused.
+    pub(crate) fn readable(&mut self, mut answered: impl FnMut(Sent, Option<String>)) -> std::io::Result<()> {
+        loop {
+            let begin = self.input.len();
+            self.input.resize(begin + READ_BYTES, 0);
+            let read = self.stream.read(&mut self.input[begin..]);
+            self.input.truncate(begin + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => self.take(&mut answered)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take(&mut self, answered: &mut impl FnMut(Sent, Option<String>)) -> std::io::Result<()> {
+        let taken = self.protocol.take(&self.input, &mut self.out, &mut self.answers);
+        let taken = taken.map_err(|nonsense| std::io::Error::new(ErrorKind::InvalidData, nonsense))?;
+        self.input.drain(..taken);
+        for answer in self.answers.drain(..) {
+            let place = answer.number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+            let sent = place.and_then(|place| self.under_way.get_mut(place)).and_then(Option::take);
+            let Some(sent) = sent else {
+                return Err(std::io::Error::new(ErrorKind::InvalidData, "an answer to no request"));
+            };
+            self.unanswered -= 1;
+            answered(sent, answer.refusal);
+        }
+        while self.under_way.front().is_some_and(Option::is_none) {
+            self.under_way.pop_front();
+            self.first += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What is to be done.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::keys::Distribution;
+
+/// How requests follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Each connection always has so many under way; at least 1.
+    Closed {
+        /// Under way on each connection.
+        in_flight: usize,
+    },
+    /// So many a second over all connections, evenly; above 0.
+    Open {
+        /// Requests a second.
+        rate: f64,
+        /// A connection has at most so many under way; those that are due beyond it wait, and their waiting counts.
+        in_flight_max: usize,
+    },
+}
+
+/// A load.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Servers. Connections are spread over them evenly. At least one.
+    pub targets: Vec<SocketAddr>,
+    /// Connections in all; at least 1.
+    pub connections: usize,
+    /// Threads that drive them; at least 1, and no more than connections.
+    pub threads: usize,
+    /// How requests follow each other.
+    pub pace: Pace,
+    /// Keys are numbers below this; at least 1.
+    pub keys: u64,
+    /// Which keys are asked for.
+    pub distribution: Distribution,
+    /// The share of requests that are writes, 0 to 1.
+    pub writes: f64,
+    /// Bytes of a value that is written.
+    pub value_bytes: usize,
+    /// Not counted.
+    pub warm_up: Duration,
+    /// Counted.
+    pub duration: Duration,
+    /// Given up after so much time without an answer.
+    pub patience: Duration,
+    /// Which keys, and which requests are writes, depend on it alone.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// A closed loop over these servers with the usual sizes: 16 connections with 16 requests each, 100,000 keys,
+    /// uniform, 100-byte values, writes only, ten seconds after two to warm up.
+    pub fn new(targets: Vec<SocketAddr>) -> Plan {
+        Plan {
+            targets,
+            connections: 16,
+            threads: 1,
+            pace: Pace::Closed { in_flight: 16 },
+            keys: 100_000,
+            distribution: Distribution::Uniform,
+            writes: 1.0,
+            value_bytes: 100,
+            warm_up: Duration::from_secs(2),
+            duration: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
+            seed: 1,
+        }
+    }
+
+    /// What is wrong with it, if anything.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let pace_is_wrong = match self.pace {
+            Pace::Closed { in_flight } => in_flight == 0,
+            Pace::Open { rate, in_flight_max } => !(rate > 0.0 && rate.is_finite()) || in_flight_max == 0,
+        };
+        [
+            (self.targets.is_empty(), "no server is given"),
+            (self.connections == 0, "there is no connection"),
+            (self.threads == 0 || self.threads > self.connections, "threads must be 1 up to the number of connections"),
+            (pace_is_wrong, "the rate and the requests under way must be above 0"),
+            (self.keys == 0, "there is no key"),
+            (!self.distribution.is_sound(), "the exponent of a Zipf distribution must be 0 or more"),
+            (!(0.0..=1.0).contains(&self.writes), "the share of writes must be 0 to 1"),
+            (self.duration.is_zero(), "the duration must be above 0"),
+        ]
+        .into_iter()
+        .find_map(|(wrong, why)| wrong.then_some(why))
+    }
+}

@@ -1,0 +1,69 @@
+//! A poll that ends at a moment, more exactly than the whole milliseconds that a poll can wait for.
+
+use std::io;
+use std::time::Duration;
+
+use mio::{Events, Poll, Registry, Token};
+
+/// Linux has a timer that can be polled.
+#[cfg(target_os = "linux")]
+pub(crate) struct Timer(std::os::fd::OwnedFd);
+
+/// Elsewhere moments are met to the millisecond.
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct Timer;
+
+impl Timer {
+    /// With events under this token, which mean nothing.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Timer> {
+        use std::os::fd::AsRawFd as _;
+
+        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        registry.register(&mut mio::unix::SourceFd(&timer.as_raw_fd()), token, mio::Interest::READABLE)?;
+        Ok(Timer(timer))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn new(_: &Registry, _: Token) -> io::Result<Timer> {
+        Ok(Timer)
+    }
+
+    /// Waits for events, for exactly so long, or for about `most`.
+    pub(crate) fn poll(
+        &self,
+        poll: &mut Poll,
+        events: &mut Events,
+        exactly: Option<Duration>,
+        most: Duration,
+    ) -> io::Result<()> {
+        let most = match exactly {
+            Some(exactly) => self.set(exactly)?.unwrap_or(most),
+            None => most,
+        };
+        match poll.poll(events, Some(most)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                events.clear();
+                Ok(())
+            }
+            polled => polled,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn set(&self, after: Duration) -> io::Result<Option<Duration>> {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
+        // Zero would mean never.
+        let after = after.max(Duration::from_nanos(1));
+        let it_value = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &Itimerspec { it_interval, it_value })?;
+        Ok(None)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn set(&self, after: Duration) -> io::Result<Option<Duration>> {
+        Ok(Some(after))
+    }
+}
