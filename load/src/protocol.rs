@@ -42,3 +42,21 @@ pub trait Protocol: Send {
     /// to `out`.
     fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense>;
 }
+
+impl<P: Protocol + ?Sized> Protocol for Box<P> {
+    fn open(&mut self, out: &mut Vec<u8>) {
+        (**self).open(out);
+    }
+
+    fn is_open(&self) -> bool {
+        (**self).is_open()
+    }
+
+    fn request(&mut self, number: u64, operation: Operation<'_>, out: &mut Vec<u8>) {
+        (**self).request(number, operation, out);
+    }
+
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Result<usize, Nonsense> {
+        (**self).take(input, out, answers)
+    }
+}

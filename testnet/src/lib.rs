@@ -3,8 +3,10 @@
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
+//! - [`bench`]: beside other stores.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
+pub mod bench;
 pub mod call;
 pub mod checkers;
 pub mod file;

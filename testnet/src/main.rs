@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
 use node::Node;
+use testnet::bench::{Comparison, Kind, Tools, compare};
 use testnet::checkers::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
 use testnet::sim::harness::{Batch, explain, run};
@@ -25,6 +26,11 @@ enum Command {
     Sim(Sim),
     /// Checks a recorded history of client operations
     Check(Check),
+    /// Measures this store beside others on this machine: etcd, ZooKeeper, Redis
+    ///
+    /// Every store is started, filled, put under each load and stopped, in each round; medians are printed. etcd is built
+    /// with Go and ZooKeeper fetched with Maven, once; what cannot be had is left out, and it is said why.
+    Bench(Bench),
 }
 
 #[derive(clap::Args)]
@@ -79,10 +85,42 @@ struct Check {
     clock_slack: f64,
 }
 
+#[derive(clap::Args)]
+struct Bench {
+    /// Which stores
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::value_variants().to_vec())]
+    stores: Vec<Kind>,
+    /// How often each is measured
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Each load for so many seconds, after a quarter of it to warm up
+    #[arg(long, default_value_t = 6.0)]
+    seconds: f64,
+    /// So many keys
+    #[arg(long, default_value_t = 100_000)]
+    keys: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100)]
+    value_bytes: usize,
+    /// Write bench.json, with every round, and bench.svg there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The stores' data, on the disk that is to be measured [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// Where the other stores' programs are kept [default: ~/.cache/scatter-testnet]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// The daemon [default: `scatter` beside this program]
+    #[arg(long, value_name = "FILE", env = "SCATTER_BIN")]
+    program: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Sim(sim) => simulate(&sim),
         Command::Check(check) => check_file(&check),
+        Command::Bench(bench) => compare_stores(bench),
     }
 }
 
@@ -161,5 +199,43 @@ fn check_file(check: &Check) -> ExitCode {
             println!("{operations} operations on {keys} keys: {property} does not hold: {detail}");
             ExitCode::from(1)
         }
+    }
+}
+
+fn compare_stores(bench: Bench) -> ExitCode {
+    let fail = |why: String| {
+        eprintln!("{why}");
+        ExitCode::from(2)
+    };
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name("scatter"));
+    let Some(program) = bench.program.or_else(beside).filter(|program| program.exists()) else {
+        return fail(
+            "there is no scatter beside this program: build it (cargo build --release), or name it with --program"
+                .into(),
+        );
+    };
+    let Ok(seconds) = Duration::try_from_secs_f64(bench.seconds) else {
+        return fail(format!("--seconds {} is no time", bench.seconds));
+    };
+    let home = std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
+    let cache = bench.cache.unwrap_or_else(|| home.join(".cache/scatter-testnet"));
+    let work = bench.work.unwrap_or_else(std::env::temp_dir).join(format!("scatter-compare-{}", std::process::id()));
+    let wanted = |kind| bench.stores.contains(&kind);
+    let tools = Tools::prepare(program, &cache, wanted(Kind::Etcd), wanted(Kind::Zookeeper));
+    let comparison = Comparison {
+        kinds: bench.stores,
+        rounds: bench.rounds.max(1),
+        seconds,
+        keys: bench.keys,
+        value_bytes: bench.value_bytes,
+        work,
+    };
+    let results = compare(&comparison, &tools, |text| eprintln!("{text}"));
+    // What is left of it is empty directories.
+    let _ = std::fs::remove_dir_all(&comparison.work);
+    print!("{results}");
+    match bench.out.map(|directory| (results.write(&directory), directory)) {
+        Some((Err(error), directory)) => fail(format!("{}: {error}", directory.display())),
+        _ => ExitCode::SUCCESS,
     }
 }

@@ -342,6 +342,11 @@ impl Daemon {
         self.client(arguments).output().expect("the program can be started")
     }
 
+    /// Its process, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|(child, _)| child.id())
+    }
+
     /// Sends it a signal, if it runs. One that was killed is gone when this returns; one that was frozen does nothing more.
     pub fn signal(&mut self, signal: Signal) {
         let Some((child, _)) = &mut self.running else { return };

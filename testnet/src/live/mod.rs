@@ -15,7 +15,7 @@ mod wires;
 use std::time::Duration;
 
 pub use cluster::{Cluster, Options};
-pub use daemon::{Daemon, Leave, Signal, View, fast_program, program};
+pub use daemon::{Daemon, Leave, Signal, View, fast_program, free_port, program};
 pub use load::{Habits, Keys, Load, Recorder};
 pub use namespace::{Endpoint, Namespace, Site};
 pub use resp::{Connection, Reply};

@@ -1,0 +1,225 @@
+//! This store beside others: the same load, one after the other, in the same run.
+//!
+//! In each round every store is started, filled, put under each load, and stopped; medians over the rounds are what is
+//! told, for machines are noisy. All make every write durable at a majority before they acknowledge it, but where the
+//! name says otherwise.
+
+mod awake;
+mod chart;
+mod etcd;
+mod systems;
+mod tools;
+mod zookeeper;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use load::{Pace, Plan, cpu_time, resident_bytes};
+use serde::Serialize;
+
+pub use systems::{Kind, Reads, System};
+pub use tools::Tools;
+
+/// A load.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// What it is called.
+    pub name: &'static str,
+    /// The share of writes.
+    pub writes: f64,
+    /// What reads are.
+    pub reads: Reads,
+    /// Connections, and requests under way on each.
+    pub in_flight: (usize, usize),
+}
+
+/// What is measured.
+pub const WORKLOADS: [Workload; 6] = [
+    Workload { name: "writes, 256 under way", writes: 1.0, reads: Reads::Current, in_flight: (16, 16) },
+    Workload { name: "reads, 256 under way", writes: 0.0, reads: Reads::Current, in_flight: (16, 16) },
+    Workload { name: "5 % writes, 256 under way", writes: 0.05, reads: Reads::Current, in_flight: (16, 16) },
+    Workload { name: "old reads, 256 under way", writes: 0.0, reads: Reads::Old, in_flight: (16, 16) },
+    Workload { name: "writes, one under way", writes: 1.0, reads: Reads::Current, in_flight: (1, 1) },
+    Workload { name: "reads, one under way", writes: 0.0, reads: Reads::Current, in_flight: (1, 1) },
+];
+
+/// What is to be compared, and how.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Which stores.
+    pub kinds: Vec<Kind>,
+    /// How often.
+    pub rounds: usize,
+    /// Each load for so long.
+    pub seconds: Duration,
+    /// So many keys.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// The stores' data; on the disk that is to be measured.
+    pub work: PathBuf,
+}
+
+/// What one store did under one load in one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figures {
+    /// Operations a second.
+    pub ops_per_s: f64,
+    /// Median waiting time.
+    pub p50_s: f64,
+    /// 99 of 100 waited so long or less.
+    pub p99_s: f64,
+    /// Time of cores for each operation, of all servers together.
+    pub cpu_s_per_op: f64,
+    /// Memory that the largest of its processes held afterwards.
+    pub resident_bytes: u64,
+    /// Refused, of all.
+    pub refused: u64,
+}
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub struct Results {
+    figures: BTreeMap<(usize, Kind), Vec<Figures>>,
+}
+
+/// Runs it. `say` is told how far it is, and which stores are left out and why.
+pub fn compare(comparison: &Comparison, tools: &Tools, mut say: impl FnMut(&str)) -> Results {
+    let mut results = Results::default();
+    let mut left_out = Vec::new();
+    for round in 0..comparison.rounds {
+        for kind in &comparison.kinds {
+            if left_out.contains(kind) {
+                continue;
+            }
+            say(&format!("round {} of {}: {}", round + 1, comparison.rounds, kind.name()));
+            if let Err(why) = measure(comparison, *kind, tools, round, &mut results) {
+                say(&format!("{} is left out: {why}", kind.name()));
+                left_out.push(*kind);
+            }
+        }
+    }
+    results
+}
+
+fn measure(
+    comparison: &Comparison,
+    kind: Kind,
+    tools: &Tools,
+    round: usize,
+    results: &mut Results,
+) -> Result<(), String> {
+    let system = System::start(kind, tools, &comparison.work)?;
+    system.fill(comparison.keys, comparison.value_bytes)?;
+    for (number, workload) in WORKLOADS.iter().enumerate() {
+        if workload.reads == Reads::Old && kind == Kind::Redis {
+            continue;
+        }
+        // A core that sleeps takes its time to wake: with one request under way that would be most of what is measured.
+        let _awake = (workload.in_flight == (1, 1)).then(awake::keep_awake);
+        let figures = under_load(comparison, &system, workload, round)?;
+        results.figures.entry((number, kind)).or_default().push(figures);
+    }
+    Ok(())
+}
+
+fn under_load(comparison: &Comparison, system: &System, workload: &Workload, round: usize) -> Result<Figures, String> {
+    let mut targets = system.targets.clone();
+    // With one connection, each round through another server.
+    let servers = targets.len();
+    targets.rotate_left(round % servers);
+    let (connections, in_flight) = workload.in_flight;
+    let plan = Plan {
+        connections,
+        pace: Pace::Closed { in_flight },
+        keys: comparison.keys,
+        value_bytes: comparison.value_bytes,
+        writes: workload.writes,
+        warm_up: comparison.seconds / 4,
+        duration: comparison.seconds,
+        seed: round as u64,
+        ..Plan::new(targets)
+    };
+    let mut edges = Vec::new();
+    let used = || system.pids.iter().filter_map(|pid| cpu_time(*pid)).map(|time| time.total()).sum::<Duration>();
+    let kind = system.kind;
+    let report = load::run(&plan, || kind.protocol(workload.reads), || edges.push(used()));
+    let report = report.map_err(|failed| failed.to_string())?;
+    if report.done() == 0 {
+        return Err(format!("{}: nothing was done: {report}", workload.name));
+    }
+    let tally = if report.reads.done > report.writes.done { &report.reads } else { &report.writes };
+    let cpu = edges.last().copied().unwrap_or_default().saturating_sub(edges.first().copied().unwrap_or_default());
+    Ok(Figures {
+        ops_per_s: report.rate(),
+        p50_s: tally.quantile(0.5).as_secs_f64(),
+        p99_s: tally.quantile(0.99).as_secs_f64(),
+        cpu_s_per_op: cpu.as_secs_f64() / report.done() as f64,
+        resident_bytes: system.pids.iter().filter_map(|pid| resident_bytes(*pid)).max().unwrap_or(0),
+        refused: report.writes.refused() + report.reads.refused(),
+    })
+}
+
+impl Results {
+    /// Medians of each figure over the rounds.
+    pub fn median(&self, workload: usize, kind: Kind) -> Option<Figures> {
+        let rounds = self.figures.get(&(workload, kind))?;
+        let median = |figure: fn(&Figures) -> f64| {
+            let mut all = rounds.iter().map(figure).collect::<Vec<_>>();
+            all.sort_unstable_by(f64::total_cmp);
+            all[all.len() / 2]
+        };
+        Some(Figures {
+            ops_per_s: median(|figures| figures.ops_per_s),
+            p50_s: median(|figures| figures.p50_s),
+            p99_s: median(|figures| figures.p99_s),
+            cpu_s_per_op: median(|figures| figures.cpu_s_per_op),
+            resident_bytes: median(|figures| figures.resident_bytes as f64) as u64,
+            refused: median(|figures| figures.refused as f64) as u64,
+        })
+    }
+
+    /// Writes `bench.json`, with every round, and `bench.svg`.
+    pub fn write(&self, directory: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(directory)?;
+        let all = self.figures.iter().map(|((workload, kind), rounds)| {
+            serde_json::json!({ "load": WORKLOADS[*workload].name, "store": kind.name(), "rounds": rounds })
+        });
+        let json = serde_json::to_vec_pretty(&all.collect::<Vec<_>>())?;
+        std::fs::write(directory.join("bench.json"), json)?;
+        std::fs::write(directory.join("bench.svg"), chart::draw(self))
+    }
+
+    /// Under one load: each store with its medians.
+    fn under(&self, workload: usize) -> Vec<(Kind, Figures)> {
+        let kinds = self.figures.keys().filter(|(number, _)| *number == workload).map(|(_, kind)| *kind);
+        kinds.filter_map(|kind| Some((kind, self.median(workload, kind)?))).collect()
+    }
+}
+
+/// A table for each load.
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, workload) in WORKLOADS.iter().enumerate() {
+            let rows = self.under(number);
+            if rows.is_empty() {
+                continue;
+            }
+            writeln!(
+                f,
+                "{:<28}{:>10}{:>10}{:>10}{:>12}{:>10}",
+                workload.name, "ops/s", "p50 ms", "p99 ms", "CPU us/op", "MiB"
+            )?;
+            for (kind, figures) in rows {
+                write!(f, "  {:<26}{:>10.0}", kind.name(), figures.ops_per_s)?;
+                write!(f, "{:>10.3}{:>10.3}", figures.p50_s * 1e3, figures.p99_s * 1e3)?;
+                write!(f, "{:>12.1}{:>10}", figures.cpu_s_per_op * 1e6, figures.resident_bytes >> 20)?;
+                let refused = figures.refused;
+                writeln!(f, "{}", if refused > 0 { format!("   {refused} refused") } else { String::new() })?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Stores that are measured: each is started in a directory of its own on free ports of loopback, and stopped.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use load::{Distribution, Pace, Plan, Protocol, Resp};
+
+use super::etcd::Etcd;
+use super::tools::Tools;
+use super::zookeeper::{Style, ZooKeeper};
+use crate::live::{Cluster, Daemon, Options, free_port};
+
+/// A store answers within so long after its start.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// A store, as it is to be run. Three members each, but for the lone Redis; all durable, but for `ScatterMemory`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Kind {
+    /// This store as it comes: confirmed reads, every write on disk at a majority.
+    Scatter,
+    /// With leased reads.
+    ScatterLeased,
+    /// With nothing on disk.
+    ScatterMemory,
+    /// etcd; reads are linearizable.
+    Etcd,
+    /// ZooKeeper; reads are preceded by a sync.
+    Zookeeper,
+    /// One Redis, that syncs every write to disk.
+    Redis,
+}
+
+impl Kind {
+    /// What it is called in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Scatter => "scatter",
+            Kind::ScatterLeased => "scatter, leased",
+            Kind::ScatterMemory => "scatter, memory",
+            Kind::Etcd => "etcd",
+            Kind::Zookeeper => "ZooKeeper",
+            Kind::Redis => "Redis, alone",
+        }
+    }
+
+    /// One side of a connection to it.
+    pub fn protocol(self, reads: Reads) -> Box<dyn Protocol> {
+        match (self, reads) {
+            (Kind::Etcd, _) => Box::new(Etcd::default()),
+            (Kind::Zookeeper, Reads::Current) => Box::new(ZooKeeper::new(Style::Synced)),
+            (Kind::Zookeeper, Reads::Old) => Box::new(ZooKeeper::new(Style::Plain)),
+            (Kind::Scatter | Kind::ScatterLeased | Kind::ScatterMemory, Reads::Old) => Box::new(Resp::relaxed(None)),
+            _ => Box::new(Resp::new(None)),
+        }
+    }
+
+    /// The same, for the first write of each key.
+    fn filling_protocol(self) -> Box<dyn Protocol> {
+        match self {
+            Kind::Zookeeper => Box::new(ZooKeeper::new(Style::Fill)),
+            _ => self.protocol(Reads::Current),
+        }
+    }
+}
+
+/// What kind of reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Linearizable.
+    Current,
+    /// What the asked server knows.
+    Old,
+}
+
+/// A store at work. Dropped, it is gone with all it stored.
+pub struct System {
+    /// Which it is.
+    pub kind: Kind,
+    /// Where clients reach it.
+    pub targets: Vec<SocketAddr>,
+    /// Its processes.
+    pub pids: Vec<u32>,
+    cluster: Option<Cluster>,
+    children: Vec<Child>,
+    directory: PathBuf,
+}
+
+impl System {
+    /// Starts it, with its data below `work`, and waits until it answers; an error says what is missing.
+    pub fn start(kind: Kind, tools: &Tools, work: &Path) -> Result<System, String> {
+        let directory = work.join(format!("{kind:?}").to_lowercase());
+        std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let mut system =
+            System { kind, targets: Vec::new(), pids: Vec::new(), cluster: None, children: Vec::new(), directory };
+        match kind {
+            Kind::Scatter | Kind::ScatterLeased | Kind::ScatterMemory => system.start_scatter(&tools.scatter),
+            Kind::Etcd => system.start_etcd(tools.etcd.as_ref().map_err(Clone::clone)?)?,
+            Kind::Zookeeper => system.start_zookeeper(tools.zookeeper.as_ref().map_err(Clone::clone)?)?,
+            Kind::Redis => system.start_redis()?,
+        }
+        system.pids.extend(system.children.iter().map(Child::id));
+        system.wait_ready()?;
+        Ok(system)
+    }
+
+    /// Writes each of so many keys once.
+    pub fn fill(&self, keys: u64, value_bytes: usize) -> Result<(), String> {
+        let plan = Plan {
+            keys,
+            value_bytes,
+            distribution: Distribution::Once,
+            pace: Pace::Closed { in_flight: 32 },
+            warm_up: Duration::ZERO,
+            ..Plan::new(self.targets.clone())
+        };
+        let kind = self.kind;
+        let report = load::run(&plan, || kind.filling_protocol(), || ()).map_err(|failed| failed.to_string())?;
+        if report.writes.refused() > 0 {
+            return Err(format!("{} could not take all keys: {report}", self.kind.name()));
+        }
+        Ok(())
+    }
+
+    fn start_scatter(&mut self, program: &Path) {
+        let options = Options {
+            daemons: 3,
+            memory: self.kind == Kind::ScatterMemory,
+            leases: self.kind == Kind::ScatterLeased,
+            program: Some(program.to_owned()),
+            directories: Some((0..3).map(|index| self.directory.join(format!("{index}"))).collect()),
+            ..Options::default()
+        };
+        let cluster = Cluster::start("bench", &options);
+        cluster.wait_serving(&cluster.all(), START_MAX);
+        self.targets = cluster.daemons.iter().map(|daemon| daemon.resp).collect();
+        self.pids = cluster.daemons.iter().filter_map(Daemon::pid).collect();
+        self.cluster = Some(cluster);
+    }
+
+    fn start_etcd(&mut self, program: &Path) -> Result<(), String> {
+        let ports: Vec<(u16, u16)> = (0..3).map(|_| (free_port(), free_port())).collect();
+        let peers = ports.iter().enumerate().map(|(index, (_, peer))| format!("m{index}=http://127.0.0.1:{peer}"));
+        let peers = peers.collect::<Vec<_>>().join(",");
+        for (index, (client, peer)) in ports.iter().enumerate() {
+            let (client_url, peer_url) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+            let mut command = Command::new(program);
+            command.arg("--name").arg(format!("m{index}"));
+            command.arg("--data-dir").arg(self.directory.join(format!("m{index}")));
+            for (flag, value) in [
+                ("--listen-client-urls", client_url.as_str()),
+                ("--advertise-client-urls", &client_url),
+                ("--listen-peer-urls", &peer_url),
+                ("--initial-advertise-peer-urls", &peer_url),
+                ("--initial-cluster", &peers),
+                ("--log-level", "error"),
+            ] {
+                command.args([flag, value]);
+            }
+            self.spawn(command)?;
+            self.targets.push(SocketAddr::from(([127, 0, 0, 1], *client)));
+        }
+        Ok(())
+    }
+
+    fn start_zookeeper(&mut self, jars: &Path) -> Result<(), String> {
+        let ports: Vec<[u16; 3]> = (0..3).map(|_| [free_port(), free_port(), free_port()]).collect();
+        let servers = ports.iter().enumerate();
+        let servers = servers.map(|(index, [_, peer, vote])| format!("server.{}=127.0.0.1:{peer}:{vote}\n", index + 1));
+        let servers = servers.collect::<String>();
+        for (index, [client, ..]) in ports.iter().enumerate() {
+            let directory = self.directory.join(format!("{index}"));
+            let written = std::fs::create_dir_all(&directory).and_then(|()| {
+                std::fs::write(directory.join("myid"), format!("{}\n", index + 1))?;
+                let text = format!(
+                    "tickTime=2000\ninitLimit=10\nsyncLimit=5\nmaxClientCnxns=0\nadmin.enableServer=false\n\
+                    dataDir={}\nclientPort={client}\nclientPortAddress=127.0.0.1\n{servers}",
+                    directory.display()
+                );
+                std::fs::write(directory.join("zoo.cfg"), text)
+            });
+            written.map_err(|error| format!("{}: {error}", directory.display()))?;
+            let mut command = Command::new("java");
+            command.args(["-Xmx1g", "-cp"]).arg(jars.join("*"));
+            command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(directory.join("zoo.cfg"));
+            self.spawn(command)?;
+            self.targets.push(SocketAddr::from(([127, 0, 0, 1], *client)));
+        }
+        Ok(())
+    }
+
+    fn start_redis(&mut self) -> Result<(), String> {
+        let port = free_port();
+        let mut command = Command::new("redis-server");
+        command.arg("--port").arg(port.to_string()).arg("--dir").arg(&self.directory);
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        self.spawn(command)?;
+        self.targets.push(SocketAddr::from(([127, 0, 0, 1], port)));
+        Ok(())
+    }
+
+    fn spawn(&mut self, mut command: Command) -> Result<(), String> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(&self.directory);
+        let child = command.spawn().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+        self.children.push(child);
+        Ok(())
+    }
+
+    /// Until a write through each server is answered.
+    fn wait_ready(&mut self) -> Result<(), String> {
+        let until = Instant::now() + START_MAX;
+        loop {
+            if let Some(child) = self.children.iter_mut().find_map(ended) {
+                return Err(format!("a process of {} ended at once ({child})", self.kind.name()));
+            }
+            let filled = self.fill(self.targets.len() as u64, 1);
+            if filled.is_ok() {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(format!("{} does not answer: {}", self.kind.name(), filled.unwrap_err()));
+            }
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+}
+
+/// How it ended, if it has.
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    child.try_wait().ok().flatten()
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Before its directory.
+        self.cluster = None;
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

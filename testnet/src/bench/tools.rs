@@ -1,0 +1,92 @@
+//! Where the other stores come from: made once, and kept in a cache.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The releases that are measured.
+pub const ETCD: &str = "3.7.3";
+/// See [`ETCD`].
+pub const ZOOKEEPER: &str = "3.9.5";
+
+/// The stores' programs, or why there are none.
+pub struct Tools {
+    /// This store's.
+    pub scatter: PathBuf,
+    /// The program.
+    pub etcd: Result<PathBuf, String>,
+    /// The directory with its jars.
+    pub zookeeper: Result<PathBuf, String>,
+}
+
+impl Tools {
+    /// Looks for them in the cache, and makes those that are wanted and missing: etcd with Go, ZooKeeper with Maven.
+    pub fn prepare(scatter: PathBuf, cache: &Path, etcd: bool, zookeeper: bool) -> Tools {
+        let unwanted = || Err("not wanted".to_owned());
+        Tools {
+            scatter,
+            etcd: if etcd { make_etcd(&cache.join(format!("etcd-{ETCD}"))) } else { unwanted() },
+            zookeeper: if zookeeper {
+                make_zookeeper(&cache.join(format!("zookeeper-{ZOOKEEPER}")))
+            } else {
+                unwanted()
+            },
+        }
+    }
+}
+
+fn make_etcd(directory: &Path) -> Result<PathBuf, String> {
+    let program = directory.join("etcd");
+    if program.exists() {
+        return Ok(program);
+    }
+    eprintln!("building etcd {ETCD}: once, some minutes");
+    write(directory, "go.mod", "module etcd-to-measure\n\ngo 1.26\n")?;
+    let server = "go.etcd.io/etcd/server/v3";
+    run(Command::new("go").args(["get", &format!("{server}@v{ETCD}")]).current_dir(directory))?;
+    let build = ["build", "-mod=mod", "-o", "etcd.new", server];
+    run(Command::new("go").args(build).current_dir(directory))?;
+    // Whole or not at all.
+    std::fs::rename(directory.join("etcd.new"), &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok(program)
+}
+
+fn make_zookeeper(directory: &Path) -> Result<PathBuf, String> {
+    let jars = directory.join("jars");
+    if jars.exists() {
+        return Ok(jars);
+    }
+    run(Command::new("java").arg("-version"))?;
+    eprintln!("fetching ZooKeeper {ZOOKEEPER}: once");
+    let pom = format!(
+        "<project><modelVersion>4.0.0</modelVersion>\
+        <groupId>to</groupId><artifactId>measure</artifactId><version>1</version>\
+        <dependencies><dependency><groupId>org.apache.zookeeper</groupId><artifactId>zookeeper</artifactId>\
+        <version>{ZOOKEEPER}</version></dependency>\
+        <dependency><groupId>io.dropwizard.metrics</groupId><artifactId>metrics-core</artifactId>\
+        <version>4.2.30</version></dependency>\
+        <dependency><groupId>org.xerial.snappy</groupId><artifactId>snappy-java</artifactId>\
+        <version>1.1.10.7</version></dependency></dependencies></project>"
+    );
+    write(directory, "pom.xml", &pom)?;
+    let copy = ["-q", "dependency:copy-dependencies", "-DoutputDirectory=jars.new"];
+    run(Command::new("mvn").args(copy).current_dir(directory))?;
+    std::fs::rename(directory.join("jars.new"), &jars).map_err(|error| format!("{}: {error}", jars.display()))?;
+    Ok(jars)
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<(), String> {
+    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(directory.join(name), text));
+    written.map_err(|error| format!("{}: {error}", directory.join(name).display()))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let end = said.lines().rev().take(5).collect::<Vec<_>>();
+    Err(format!("{name} failed: {}", end.into_iter().rev().collect::<Vec<_>>().join("; ")))
+}
