@@ -3,7 +3,7 @@
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
-//! - [`bench`]: beside other stores.
+//! - [`mod@bench`]: beside other stores.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
 pub mod bench;
