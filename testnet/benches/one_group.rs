@@ -25,7 +25,7 @@ const LOADS: [(u32, u32, u64); 3] = [(1, 1, 5_000), (16, 1, 60_000), (16, 16, 40
 const FILL_PIPELINE: u64 = 500;
 const FILL_MAX: Duration = Duration::from_secs(90);
 /// In so long what was written is brought into the tables behind the journals.
-const REST: Duration = Duration::from_secs(20);
+const REST: Duration = Duration::from_secs(45);
 /// Writers on the range of a primary that is killed, how often each writes, and how long after the kill.
 const WRITERS: usize = 8;
 const WRITE_EVERY: Duration = Duration::from_millis(4);

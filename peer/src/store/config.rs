@@ -9,15 +9,15 @@ pub struct StoreConfig {
     pub disk_bytes_max: Option<u64>,
     /// Cache of the table. Default 64 MiB.
     pub cache_bytes: u64,
-    /// Changes that wait in memory for the write-behind; beyond it commits wait. Default 64 MiB.
+    /// Changed records that wait in memory for the write-behind; beyond it commits wait. Default 96 MiB.
     pub pending_bytes_max: usize,
-    /// Changes written behind at once. Default 128 KiB: small enough that a read that must wait for it does so for about a
+    /// Records written behind at once. Default 128 KiB: small enough that a read that must wait for it does so for about a
     /// hundredth of a second. sled takes a quarter less time for a record than in portions of 4 MiB, and half the memory.
     pub behind_bytes: usize,
     /// One file of the journal. Default 8 MiB.
     pub segment_bytes: u64,
-    /// A checkpoint is due when the journal has grown by this much. Default 32 MiB: read and sorted in a fraction of a
-    /// second at a start.
+    /// A checkpoint is due when the journal has grown by this much. Default 64 MiB: read and sorted in half a second at a
+    /// start.
     pub checkpoint_bytes: u64,
     /// Below so much room the disk counts as low. Default: what the pending changes, a checkpoint and the ballast could
     /// still need.
@@ -38,10 +38,10 @@ impl Default for StoreConfig {
         StoreConfig {
             disk_bytes_max: None,
             cache_bytes: 64 << 20,
-            pending_bytes_max: 64 << 20,
+            pending_bytes_max: 96 << 20,
             behind_bytes: 128 << 10,
             segment_bytes: 8 << 20,
-            checkpoint_bytes: 32 << 20,
+            checkpoint_bytes: 64 << 20,
             low_bytes: None,
             ballast_bytes: 16 << 20,
             range_records_max: 2048,
@@ -76,20 +76,20 @@ impl StoreConfig {
         2 * self.checkpoint_bytes + self.pending_bytes_max as u64
     }
 
-    /// Bytes of changes, and bytes of the journal behind the last checkpoint, from which on the write-behind does not
-    /// rest: three quarters of what makes commits wait.
-    pub(crate) fn pressing(&self) -> (usize, u64) {
-        (self.pending_bytes_max / 4 * 3, self.backlog_bytes_max() / 4 * 3)
-    }
-
-    /// Bytes of changes that may wait before the write-behind counts as behind: half of what makes commits wait.
-    pub(crate) fn behind_max(&self) -> usize {
-        self.pending_bytes_max / 2
-    }
-
     /// Bytes of changes after which the write-behind begins: late, so that a record that is changed often is written
     /// once, and early enough to be done before commits must wait.
     pub(crate) fn behind_mark(&self) -> usize {
-        (self.pending_bytes_max / 4).max(self.behind_bytes).min(self.pending_bytes_max)
+        (self.pending_bytes_max / 2).max(self.behind_bytes).min(self.pending_bytes_max)
+    }
+
+    /// Bytes of changes that may wait before the write-behind counts as behind.
+    pub(crate) fn behind_max(&self) -> usize {
+        self.pending_bytes_max / 4 * 3
+    }
+
+    /// Bytes of changes, and bytes of the journal behind the last checkpoint, from which on the write-behind does not
+    /// rest: commits would soon have to wait.
+    pub(crate) fn pressing(&self) -> (usize, u64) {
+        (self.pending_bytes_max / 8 * 7, self.backlog_bytes_max() / 4 * 3)
     }
 }

@@ -85,7 +85,8 @@ impl Engine {
         self.view.scan(from, bytes_max)
     }
 
-    /// Brings one portion of what is durable into the table; `false` if there was nothing.
+    /// Brings one portion of what is durable into the table. `false`: that was the last one of a sweep, and a checkpoint
+    /// was made; or there was nothing.
     pub fn write_behind(&mut self) -> Result<bool, StoreError> {
         self.behind.prepare()?;
         self.behind.step(self.config.behind_bytes)
@@ -93,8 +94,12 @@ impl Engine {
 
     /// Brings everything that is durable into the table, writes the manifest and cuts the journal.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
-        while self.write_behind()? {}
-        self.behind.checkpoint()
+        loop {
+            while self.write_behind()? {}
+            if self.behind.is_level() {
+                return Ok(());
+            }
+        }
     }
 
     /// Compares one more range of the table with its books; `false` when all of them were.

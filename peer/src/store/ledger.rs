@@ -4,8 +4,8 @@
 //! To read the whole table at every start would catch that, and take minutes for a large store. So the books are kept
 //! for ranges of about a thousand records, and a range that was there at the start is read and compared *once, before
 //! the first answer from it*: a few milliseconds at the first touch, nothing at the start. A thread in the background
-//! goes through the rest ([`Ledger::verify_next`]). The ranges' sums add up to a total, the total is bound to a number
-//! of the journal and, at a checkpoint, to the manifest; so a lost or outdated book is found at the start.
+//! goes through the rest ([`Ledger::verify_next`]). The ranges' sums add up to a total, the total is bound to a count
+//! of what was written and, at a checkpoint, to the manifest; so a lost or outdated book is found at the start.
 //!
 //! Keys in the table: `m` the total, `g<first key>` a range's sum, `r<key>` a record.
 
@@ -50,7 +50,9 @@ pub(crate) struct Ledger {
 struct Books {
     /// They are in the table, and not just those of an empty one.
     stored: bool,
-    /// All frames of the journal up to this one are in the table, as far as they change records.
+    /// So many portions were written.
+    portions: u64,
+    /// Nothing in the table is from a later frame of the journal.
     seq: u64,
     total: Sum,
     /// By the first key of each range; a range ends where the next begins.
@@ -68,10 +70,10 @@ impl Ledger {
         checkpoint: (u64, Sum),
     ) -> Result<Ledger, StoreError> {
         let (books, trusted) = Books::read(&*table)?;
-        let (seq, sum) = checkpoint;
-        if books.seq < seq || (books.seq == seq && books.total != sum) {
-            let what =
-                format!("the table stands at frame {}, {:?}; the checkpoint at {seq}, {sum:?}", books.seq, books.total);
+        let (portions, sum) = checkpoint;
+        if books.portions < portions || (books.portions == portions && books.total != sum) {
+            let (has, total) = (books.portions, books.total);
+            let what = format!("the table has {has} portions, {total:?}; the checkpoint {portions}, {sum:?}");
             return Err(StoreError::damaged(what));
         }
         let trust = books.ranges.keys().map(|first| (first.clone(), trusted)).collect();
@@ -85,10 +87,15 @@ impl Ledger {
         })
     }
 
-    /// How far the table is, and the sum of all its records.
+    /// How many portions were written, and the sum of all records.
     pub(crate) fn stands(&self) -> (u64, Sum) {
         let books = self.books();
-        (books.seq, books.total)
+        (books.portions, books.total)
+    }
+
+    /// Nothing in the table is from a later frame of the journal.
+    pub(crate) fn newest(&self) -> u64 {
+        self.books().seq
     }
 
     /// Waits while ranges are compared in order to answer somebody: not for long, since each range is compared once.
@@ -96,9 +103,9 @@ impl Ledger {
         self.precedence.give_way();
     }
 
-    /// Writes records, and says that the table now holds everything up to frame `seq`. Not durable before
-    /// [`Ledger::flush`].
-    pub(crate) fn apply(&self, seq: u64, changes: &BTreeMap<Bytes, Option<Bytes>>) -> Result<(), StoreError> {
+    /// Writes a portion of records, in the order of their keys and none twice. None of them is from a frame after `seq`.
+    /// Not durable before [`Ledger::flush`].
+    pub(crate) fn apply(&self, seq: u64, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), StoreError> {
         let mut books = self.books();
         let mut batch = Vec::with_capacity(changes.len() + 16);
         let mut touched = BTreeSet::new();
@@ -119,6 +126,7 @@ impl Ledger {
             batch.push((stored.clone(), value.as_ref().map(|value| seal(&stored, value))));
         }
         books.seq = seq;
+        books.portions += 1;
         if !std::mem::replace(&mut books.stored, true) {
             touched.insert(Bytes::new());
         }
@@ -316,12 +324,13 @@ impl Books {
                 return Err(StoreError::damaged("the table has lost its total"));
             }
             let ranges = BTreeMap::from([(Bytes::new(), Sum::default())]);
-            return Ok((Books { stored: false, seq: 0, total: Sum::default(), ranges }, true));
+            return Ok((Books { stored: false, portions: 0, seq: 0, total: Sum::default(), ranges }, true));
         };
         let nonsense = || StoreError::damaged("the table's books are unreadable");
         let total = unseal(TOTAL, &total)?;
         let mut reader = Reader::new(&total);
-        let (seq, count) = (reader.u64().ok_or_else(nonsense)?, reader.u64().ok_or_else(nonsense)?);
+        let mut number = || reader.u64().ok_or_else(nonsense);
+        let (portions, seq, count) = (number()?, number()?, number()?);
         let total = Sum::read(&mut reader).ok_or_else(nonsense)?;
         let (mut ranges, mut found) = (BTreeMap::new(), Sum::default());
         let (mut from, to) = (Bytes::from_static(&[RANGES]), [RANGES + 1]);
@@ -338,7 +347,7 @@ impl Books {
         if ranges.len() as u64 != count || found != total || !ranges.contains_key(&[][..]) {
             return Err(StoreError::damaged("the table's books do not add up"));
         }
-        Ok((Books { stored: true, seq, total, ranges }, false))
+        Ok((Books { stored: true, portions, seq, total, ranges }, false))
     }
 
     fn range_of(&self, key: &[u8]) -> Bytes {
@@ -359,6 +368,7 @@ impl Books {
 
     fn encode_total(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        out.extend_from_slice(&self.portions.to_le_bytes());
         out.extend_from_slice(&self.seq.to_le_bytes());
         out.extend_from_slice(&(self.ranges.len() as u64).to_le_bytes());
         self.total.put(&mut out);

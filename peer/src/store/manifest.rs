@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic 8 | version u32 | crc32 of these 12 bytes u32
-//! salt u64 | seq u64 | segment u64 | first seq u64 | table seq u64 | records u64 | bytes u64 | set hash u128
+//! salt u64 | seq u64 | segment u64 | first seq u64 | portions u64 | records u64 | bytes u64 | set hash u128
 //! entries u64 | (key length u32, key, value length u32, value)...
 //! crc32 of everything before u32
 //! ```
@@ -16,7 +16,7 @@ use super::replay::From;
 use super::sum::Sum;
 
 /// The only version that is written and read.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// The manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";
 /// Its file while it is written.
@@ -33,9 +33,9 @@ pub(crate) struct Manifest {
     pub(crate) salt: u64,
     /// Where the journal goes on.
     pub(crate) from: From,
-    /// The last frame that changed a record by then. The table must not be older.
-    pub(crate) table_seq: u64,
-    /// All records as of `table_seq`.
+    /// So many portions had been written to the table by then. It must not be older.
+    pub(crate) portions: u64,
+    /// All records as of then.
     pub(crate) sum: Sum,
     /// The small entries as of `from.seq`.
     pub(crate) meta: Meta,
@@ -65,7 +65,7 @@ impl Manifest {
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
         let From { seq, segment, first_seq } = self.from;
-        for number in [self.salt, seq, segment, first_seq, self.table_seq] {
+        for number in [self.salt, seq, segment, first_seq, self.portions] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         self.sum.put(&mut out);
@@ -100,7 +100,7 @@ impl Manifest {
         let mut reader = Reader::new(bytes);
         let salt = reader.u64()?;
         let from = From { seq: reader.u64()?, segment: reader.u64()?, first_seq: reader.u64()? };
-        let table_seq = reader.u64()?;
+        let portions = reader.u64()?;
         let sum = Sum::read(&mut reader)?;
         let entries = reader.u64()?;
         let mut meta = Meta::new();
@@ -108,7 +108,7 @@ impl Manifest {
             meta.insert(reader.bytes()?, reader.bytes()?);
         }
         let whole = reader.is_empty() && from.first_seq >= 1 && from.seq >= from.first_seq;
-        whole.then_some(Manifest { salt, from, table_seq, sum, meta })
+        whole.then_some(Manifest { salt, from, portions, sum, meta })
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
         Manifest {
             salt: 5,
             from: From { seq: 9, segment: 2, first_seq: 7 },
-            table_seq: 8,
+            portions: 8,
             sum: Sum { records: 3, bytes: 40, hash: 1 << 100 },
             meta: Meta::from([(Bytes::from("a"), Bytes::from("1")), (Bytes::from("b"), Bytes::new())]),
         }
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn another_version_is_refused_by_its_number() {
         let mut bytes = example().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = crc32fast::hash(&bytes[..12]).to_le_bytes();
         bytes[12..16].copy_from_slice(&crc);
-        assert_eq!(Manifest::decode(&bytes), Err(StoreError::Version { found: 2, supported: 1 }));
+        assert_eq!(Manifest::decode(&bytes), Err(StoreError::Version { found: 3, supported: 2 }));
     }
 }

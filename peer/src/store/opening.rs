@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use node::{Restored, Tail};
 
-use super::behind::Behind;
-use super::change::{self, Meta};
+use super::behind::{Behind, Dirty};
+use super::change::Meta;
 use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock};
 use super::engine::{Engine, View, Writer, durable};
@@ -79,8 +79,8 @@ struct Parts {
     segments: Arc<Segments>,
     journal: Journal,
     manifest: Manifest,
-    /// Where the write-behind begins: the small entries as of this frame, and the journal's bytes up to it.
-    behind: (Meta, u64, u64),
+    /// The small entries as of the manifest.
+    meta: Meta,
     chain: Vec<(SegmentName, u64)>,
     frames: Vec<Durable>,
     pending: Arc<Pending>,
@@ -98,7 +98,7 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, 1));
     let (journal, opened) = Journal::start(segments.clone(), salt, 0)?;
     let from = From { seq: opened.seq, segment: opened.segment.id, first_seq: opened.seq };
-    let manifest = Manifest { salt, from, table_seq: 0, sum: Sum::default(), meta: Meta::new() };
+    let manifest = Manifest { salt, from, portions: 0, sum: Sum::default(), meta: Meta::new() };
     manifest.write(&**disk)?;
     disk.remove(NEW).and_then(|()| disk.sync_dir()).doing(|| "finishing a new store".into())?;
     Ok(Parts {
@@ -106,7 +106,7 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
         ledger,
         segments,
         journal,
-        behind: (Meta::new(), from.seq, 0),
+        meta: Meta::new(),
         manifest,
         chain: vec![(opened.segment, opened.seq)],
         frames: Vec::new(),
@@ -127,34 +127,26 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     }
     let began = Instant::now();
     tables.open_ahead();
-    let Replayed { mut frames, chain, unused, last_seq, sealed } = replay(disk, manifest.salt, manifest.from)?;
+    let Replayed { frames, chain, unused, last_seq, sealed } = replay(disk, manifest.salt, manifest.from)?;
     let replayed = began.elapsed();
-    let ledger = open_ledger(tables, config, (manifest.table_seq, manifest.sum))?;
+    let ledger = open_ledger(tables, config, (manifest.portions, manifest.sum))?;
     tracing::info!(journal = ?replayed, all = ?began.elapsed(), frames = frames.len(), "the store is read");
-    let (table_seq, _) = ledger.stands();
-    if table_seq > last_seq {
+    if ledger.newest() > last_seq {
         // The table gets nothing that the journal did not hold durably before.
-        let what = format!("the journal ends at frame {last_seq}, the table holds frame {table_seq} already");
+        let what =
+            format!("the journal ends at frame {last_seq}, the table has some of frame {} already", ledger.newest());
         return Err(StoreError::damaged(what));
     }
     let newest = chain.last().map_or(manifest.from.segment, |(name, _)| name.id);
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, newest + 1));
     adopt(&**disk, &segments, &unused)?;
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
-    // What the table holds already only brings the small entries forward.
-    let (mut meta, mut seq, mut taken) = (std::mem::take(&mut manifest.meta), manifest.from.seq, 0);
-    let known = frames.partition_point(|frame| frame.seq <= table_seq);
-    let later = frames.split_off(known);
-    for frame in frames {
-        for change in frame.batches.iter().flatten() {
-            change::apply(&mut meta, change, |_, _| ());
-        }
-        (seq, taken) = (frame.seq, taken + frame.bytes);
-    }
-    let pending = Arc::new(Pending::new(meta.clone(), taken));
+    // The table may hold some of it already: then it is written once more.
+    let meta = std::mem::take(&mut manifest.meta);
+    let pending = Arc::new(Pending::new(meta.clone(), 0));
     let mut waiting = Vec::new();
     let mut last_batch = 0;
-    for frame in later {
+    for frame in frames {
         let mut batches = Vec::new();
         for changes in frame.batches {
             let batch = pending.stage(changes);
@@ -171,7 +163,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
         segments,
         journal,
         manifest,
-        behind: (meta, seq, taken),
+        meta,
         chain,
         frames: waiting,
         last_batch,
@@ -220,19 +212,8 @@ fn read_mark(disk: &dyn Disk) -> String {
 
 impl Parts {
     fn assemble(self, disk: Arc<dyn Disk>, config: StoreConfig, lock: DiskLock) -> (Engine, Restored) {
-        let Parts {
-            health,
-            ledger,
-            segments,
-            journal,
-            manifest,
-            behind: (meta, seq, taken),
-            chain,
-            frames,
-            pending,
-            last_batch,
-            restored,
-        } = self;
+        let Parts { health, ledger, segments, journal, manifest, meta, chain, frames, pending, last_batch, restored } =
+            self;
         for frame in frames {
             pending.push(frame, usize::MAX);
         }
@@ -246,9 +227,21 @@ impl Parts {
         };
         let view = View { health: health.clone(), pending: pending.clone(), ledger: ledger.clone() };
         let gauge = Gauge::new(disk.clone(), ledger.clone(), &config);
-        let chain = chain.into();
-        let behind =
-            Behind { disk, health, pending, ledger, segments, manifest, meta, seq, chain, taken, unflushed: 0 };
+        let behind = Behind {
+            disk,
+            health,
+            pending,
+            ledger,
+            segments,
+            seq: manifest.from.seq,
+            manifest,
+            meta,
+            dirty: Dirty::new(),
+            chain: chain.into(),
+            taken: 0,
+            sweep: None,
+            unflushed: 0,
+        };
         (Engine { config, writer, behind, view, gauge, lock }, restored)
     }
 }

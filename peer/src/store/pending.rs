@@ -85,7 +85,7 @@ struct Slot {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Durable>,
-    /// Of their batches, and of those taken by the write-behind and not yet in the table.
+    /// Of their batches, and of the records that the write-behind has gathered from others and not yet written.
     bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
     backlog: u64,
@@ -162,26 +162,30 @@ impl Pending {
         lock(&self.queue).frames.pop_front()
     }
 
-    /// These frames are in the table, `records` is all that they changed: what nothing newer has changed since leaves the
-    /// index.
-    pub(crate) fn applied<'a>(&self, frames: &[Durable], records: impl Iterator<Item = &'a Bytes>) {
-        let batches = || frames.iter().flat_map(|frame| &frame.batches);
-        let Some(last) = batches().map(|batch| batch.number).max() else {
-            return;
-        };
+    /// The write-behind has taken in a frame: for its batches it now keeps `more` bytes of records, and `less` of earlier
+    /// ones.
+    pub(crate) fn taken_in(&self, frame: &Durable, more: usize, less: usize) {
+        let mut queue = lock(&self.queue);
+        queue.bytes = queue.bytes + more - less - frame.batches.iter().map(|batch| batch.weight()).sum::<usize>();
+        self.room.notify_all();
+    }
+
+    /// These records are in the table, as these batches made them: what nothing newer has changed since leaves the index.
+    /// `bytes` are no longer kept for the table.
+    pub(crate) fn applied<'a>(&self, bytes: usize, records: impl Iterator<Item = (&'a Bytes, u64)>) {
         // Batches not yet in the index must not enter it after they have left.
         self.settle();
-        let keys = records.collect::<Vec<_>>();
-        for some in keys.chunks(HOLD_MAX) {
+        let records = records.collect::<Vec<_>>();
+        for some in records.chunks(HOLD_MAX) {
             let mut index = lock(&self.index);
-            for key in some {
-                if index.records.get(*key).is_some_and(|slot| slot.batch <= last) {
+            for (key, batch) in some {
+                if index.records.get(*key).is_some_and(|slot| slot.batch <= *batch) {
                     index.records.remove(*key);
                 }
             }
         }
         let mut queue = lock(&self.queue);
-        queue.bytes -= batches().map(|batch| batch.weight()).sum::<usize>();
+        queue.bytes -= bytes;
         self.room.notify_all();
     }
 

@@ -28,6 +28,9 @@ const COMMITS_MAX: usize = 1024;
 const BACKGROUND_NICE: i32 = 5;
 /// Bytes committed before the next event, if so much waits.
 const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// At a clean stop what waits is written to the table for so long at most, in portions of so many bytes.
+const SEAL_MAX: Duration = Duration::from_secs(2);
+const PORTION_BYTES: usize = 1 << 20;
 /// The verifier pauses at most so long between two steps.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -152,8 +155,9 @@ impl StoreThread {
             kind: std::io::ErrorKind::Other,
         };
         let (mut writer, mut behind) = (writer.ok_or_else(died)?, behind.ok_or_else(died)?);
-        while behind.step(COMMIT_BYTES_MAX)? {}
-        behind.checkpoint()?;
+        // What takes longer is for the next start to read.
+        let began = Instant::now();
+        while began.elapsed() < SEAL_MAX && (behind.step(PORTION_BYTES)? || !behind.is_level()) {}
         writer.seal()
     }
 

@@ -14,8 +14,8 @@ use super::thread::{Report, StoreEvent};
 
 /// How often it looks round without being called, and measures the room.
 const TICK: Duration = Duration::from_millis(500);
-/// After so long everything is written behind, however little it is.
-const BEHIND_MAX: Duration = Duration::from_secs(10);
+/// After so long what has gathered is written, however little it is.
+const GATHER_MAX: Duration = Duration::from_secs(30);
 /// It rests so many times as long as the portion before took.
 const REST: u32 = 2;
 
@@ -47,14 +47,14 @@ pub(crate) struct Turns<'a> {
     low: bool,
     /// When the room was measured last.
     measured: Option<Instant>,
-    /// When everything was last written behind.
-    drained: Instant,
+    /// When the last sweep ended.
+    swept: Instant,
 }
 
 impl Turns<'_> {
     pub(crate) fn new(behind: Behind, gauge: Gauge, config: StoreConfig, report: &Report) -> Turns<'_> {
         let load = Load { most: config.behind_max(), is_behind: false };
-        Turns { behind, gauge, config, report, load, low: false, measured: None, drained: Instant::now() }
+        Turns { behind, gauge, config, report, load, low: false, measured: None, swept: Instant::now() }
     }
 
     /// Works until the store fails or stops.
@@ -74,20 +74,18 @@ impl Turns<'_> {
         let (bytes, backlog) = self.behind.pending.sizes();
         // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
         let segments_max = self.config.checkpoint_bytes / self.config.segment_bytes + 2;
-        let due = backlog >= self.config.checkpoint_bytes || self.behind.chain.len() as u64 > segments_max;
-        if bytes >= self.config.behind_mark() || due || self.drained.elapsed() >= BEHIND_MAX {
-            self.drain(bytes)?;
+        let long = backlog >= self.config.checkpoint_bytes || self.behind.chain.len() as u64 > segments_max;
+        let old = bytes > 0 && self.swept.elapsed() >= GATHER_MAX;
+        if bytes >= self.config.behind_mark() || long || old {
+            self.sweep()?;
         }
         self.load.tell(self.behind.pending.sizes().0, self.report);
-        if due {
-            self.behind.checkpoint()?;
-        }
         Ok(())
     }
 
-    /// Writes what waits now, about so many bytes, in portions.
-    fn drain(&mut self, bytes: usize) -> Result<(), StoreError> {
-        for _ in 0..bytes.div_ceil(self.config.behind_bytes.max(1)) + 1 {
+    /// Writes what has gathered by now, in portions, and makes a checkpoint.
+    fn sweep(&mut self) -> Result<(), StoreError> {
+        loop {
             self.load.tell(self.behind.pending.sizes().0, self.report);
             self.behind.ledger.give_way();
             let began = Instant::now();
@@ -98,14 +96,16 @@ impl Turns<'_> {
             self.behind.pending.wait_for_work(bytes_max, backlog_max, (began.elapsed() * REST).min(TICK));
             self.look_round()?;
         }
-        self.drained = Instant::now();
+        self.swept = Instant::now();
         Ok(())
     }
 
-    /// What may be asked for at any time: the journal's next segment, a sorted index, a word when room is low.
+    /// What may be asked for at any time: the journal's next segment, a sorted index, a word when room is low. And frees the
+    /// batches of which only the newest states are needed.
     fn look_round(&mut self) -> Result<(), StoreError> {
         self.behind.prepare()?;
         self.behind.pending.settle();
+        self.behind.take_in();
         if self.measured.is_none_or(|last| last.elapsed() >= TICK) {
             self.measured = Some(Instant::now());
             self.measure();

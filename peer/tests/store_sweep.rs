@@ -1,0 +1,124 @@
+//! What reaches the table on disk: of records that change all the time only their newest states, and never less than what
+//! the journal lets go of.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use node::Change;
+use peer::store::sim::{Loss, SimDisk};
+use peer::store::{Engine, StoreConfig, Table, TableError, Tables};
+
+/// Tables that count the records written to them.
+struct Counting<T> {
+    tables: T,
+    records: Arc<AtomicUsize>,
+}
+
+struct CountingTable {
+    table: Box<dyn Table>,
+    records: Arc<AtomicUsize>,
+}
+
+impl<T: Tables> Tables for Counting<T> {
+    fn open(&self) -> Result<Box<dyn Table>, TableError> {
+        Ok(Box::new(CountingTable { table: self.tables.open()?, records: self.records.clone() }))
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        self.tables.remove()
+    }
+
+    fn exists(&self) -> io::Result<bool> {
+        self.tables.exists()
+    }
+}
+
+impl Table for CountingTable {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        self.table.get(key)
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+        self.table.scan(from, to, bytes_max)
+    }
+
+    fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError> {
+        self.records.fetch_add(changes.iter().filter(|(key, _)| key.starts_with(b"rkey")).count(), Ordering::Relaxed);
+        self.table.apply(changes)
+    }
+
+    fn flush(&self) -> Result<(), TableError> {
+        self.table.flush()
+    }
+
+    fn disk_bytes(&self) -> Result<u64, TableError> {
+        self.table.disk_bytes()
+    }
+}
+
+/// Portions of about 10 records.
+fn config() -> StoreConfig {
+    StoreConfig { behind_bytes: 2000, ballast_bytes: 0, low_bytes: Some(0), salt: Some(1), ..StoreConfig::default() }
+}
+
+fn open(disk: &SimDisk, records: &Arc<AtomicUsize>) -> Engine {
+    let tables = Counting { tables: disk.tables(), records: records.clone() };
+    Engine::open(Arc::new(disk.clone()), &tables, &config()).expect("opens").0
+}
+
+fn key(number: usize) -> Bytes {
+    format!("key{number:03}").into()
+}
+
+/// Sets 100 keys.
+fn change_all(engine: &mut Engine, round: u8) {
+    let batches = (0..100).map(|number| vec![Change::PutRecord(key(number), vec![round; 60].into())]);
+    engine.append(batches).expect("appends");
+}
+
+fn assert_all(engine: &Engine, round: u8) {
+    for number in 0..100 {
+        let value = engine.load(&key(number)).expect("loads").expect("is there");
+        assert!(value.iter().all(|byte| *byte == round), "key {number}: {value:?}");
+    }
+}
+
+#[test]
+fn a_record_that_changes_often_is_written_once() {
+    let (disk, records) = (SimDisk::new(), Arc::default());
+    let mut engine = open(&disk, &records);
+    (0..50).for_each(|round| change_all(&mut engine, round));
+    engine.checkpoint().expect("makes a checkpoint");
+    assert_eq!(records.load(Ordering::Relaxed), 100);
+    assert_all(&engine, 49);
+    engine.checkpoint().expect("nothing to do");
+    assert_eq!(records.load(Ordering::Relaxed), 100);
+}
+
+/// What changes again during a sweep is left to the next one, stands in the journal until then, and is found there after
+/// `kill -9` and after a power cut.
+#[test]
+fn a_record_that_changes_during_a_sweep_is_passed_over_and_not_lost() {
+    for loss in [Loss::Process, Loss::All, Loss::Some(7)] {
+        let (disk, records) = (SimDisk::new(), Arc::default());
+        let mut engine = open(&disk, &records);
+        change_all(&mut engine, 1);
+        assert!(engine.write_behind().expect("writes behind"), "a portion is not all");
+        let first = records.load(Ordering::Relaxed);
+        assert!((1..50).contains(&first), "{first}");
+        change_all(&mut engine, 2);
+        while engine.write_behind().expect("writes behind") {}
+        assert_eq!(records.load(Ordering::Relaxed), first, "the others were passed over");
+        assert_all(&engine, 2);
+        drop(engine);
+        let disk = disk.restart(loss);
+        let mut engine = open(&disk, &records);
+        assert_all(&engine, 2);
+        engine.checkpoint().expect("makes a checkpoint");
+        assert_eq!(records.load(Ordering::Relaxed), first + 100);
+        engine.verify().expect("the books are right");
+        assert_all(&engine, 2);
+    }
+}
