@@ -217,6 +217,7 @@ impl Parts {
         for frame in frames {
             pending.push(frame, usize::MAX);
         }
+        pending.begin(config.pending_bytes_max / 2, config.checkpoint_bytes);
         let writer = Writer {
             health: health.clone(),
             pending: pending.clone(),

@@ -89,6 +89,9 @@ struct Queue {
     bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
     backlog: u64,
+    /// Of both, what may be there even if it is more than the store is given: see [`Pending::begin`].
+    allowed: (usize, u64),
+    room: (usize, u64),
     /// The newest segment; when it changes, the one after it should be made.
     segment: u64,
     /// Something is to be done at once.
@@ -97,6 +100,13 @@ struct Queue {
     unsorted: usize,
     /// No more waiting.
     ended: bool,
+}
+
+impl Queue {
+    fn shrink_allowed(&mut self) {
+        self.allowed.0 = self.allowed.0.min(self.bytes + self.room.0);
+        self.allowed.1 = self.allowed.1.min(self.backlog + self.room.1);
+    }
 }
 
 impl Pending {
@@ -167,6 +177,7 @@ impl Pending {
     pub(crate) fn taken_in(&self, frame: &Durable, more: usize, less: usize) {
         let mut queue = lock(&self.queue);
         queue.bytes = queue.bytes + more - less - frame.batches.iter().map(|batch| batch.weight()).sum::<usize>();
+        queue.shrink_allowed();
         self.room.notify_all();
     }
 
@@ -186,6 +197,7 @@ impl Pending {
         }
         let mut queue = lock(&self.queue);
         queue.bytes -= bytes;
+        queue.shrink_allowed();
         self.room.notify_all();
     }
 
@@ -203,6 +215,7 @@ impl Pending {
     pub(crate) fn checkpointed(&self, bytes: u64) {
         let mut queue = lock(&self.queue);
         queue.backlog -= bytes;
+        queue.shrink_allowed();
         self.room.notify_all();
     }
 
@@ -212,9 +225,20 @@ impl Pending {
         (queue.bytes, queue.backlog)
     }
 
+    /// What is here was read at a start, and may be more than usual, for what a sweep had written is gathered once more.
+    /// Commits need not wait until that is brought over: they have so many bytes beside it, which is less than usual.
+    pub(crate) fn begin(&self, bytes: usize, backlog: u64) {
+        let mut queue = lock(&self.queue);
+        queue.allowed = (queue.bytes + bytes, queue.backlog + backlog);
+        queue.room = (bytes, backlog);
+    }
+
     /// Waits until less than this is waiting, or something ended.
     pub(crate) fn wait_for_room(&self, bytes_max: usize, backlog_max: u64) {
-        let full = |queue: &mut Queue| !queue.ended && (queue.bytes >= bytes_max || queue.backlog >= backlog_max);
+        let full = |queue: &mut Queue| {
+            let (bytes_max, backlog_max) = (bytes_max.max(queue.allowed.0), backlog_max.max(queue.allowed.1));
+            !queue.ended && (queue.bytes >= bytes_max || queue.backlog >= backlog_max)
+        };
         let mut queue = lock(&self.queue);
         if full(&mut queue) {
             queue.called = true;
@@ -274,6 +298,31 @@ mod tests {
         let value = Bytes::from(vec![0; bytes as usize]);
         let batches = vec![pending.stage(vec![Change::PutRecord(Bytes::from_static(b"key"), value)])];
         Durable { seq, segment: SegmentName { id: 1, bytes: 4096 }, bytes, batches }
+    }
+
+    /// A start that found more than the store is given: commits go on beside it, up to a mark that sinks as it is written.
+    #[test]
+    fn what_a_start_found_does_not_hold_up_commits() {
+        let pending = Pending::new(Meta::default(), 0);
+        (1..=4).for_each(|seq| pending.push(durable(&pending, seq, 1000), usize::MAX));
+        pending.begin(500, 500);
+        let (bytes, backlog) = pending.sizes();
+        assert!(bytes > 4000 && backlog == 4000);
+        pending.wait_for_room(1000, 1000);
+        pending.push(durable(&pending, 5, 600), usize::MAX);
+        while let Some(frame) = pending.pop() {
+            pending.taken_in(&frame, 0, 0);
+        }
+        pending.checkpointed(4000);
+        assert_eq!(pending.sizes(), (0, 600));
+        pending.wait_for_room(1000, 1000);
+        pending.push(durable(&pending, 6, 500), usize::MAX);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| pending.wait_for_room(1000, 1000));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished(), "1000 are as much as there may be");
+            pending.end();
+        });
     }
 
     /// Each of these would wait for an hour if it were not seen.

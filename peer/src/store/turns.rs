@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// After so long what has gathered is written, however little it is.
 const GATHER_MAX: Duration = Duration::from_secs(30);
 /// It rests so many times as long as the portion before took.
-const REST: u32 = 2;
+const REST: u32 = 4;
 
 /// Whether the write-behind keeps up, as it was told last.
 struct Load {
