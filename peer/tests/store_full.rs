@@ -138,14 +138,14 @@ fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
 
 #[test]
 fn the_threads_say_that_much_is_left_to_write_and_that_it_is_no_longer() {
-    // The write-behind begins at 16 KiB, and counts as behind from 32 KiB on.
+    // The write-behind begins at 32 KiB, and counts as behind from 48 KiB on: one batch, with what each change weighs.
     let config = StoreConfig { pending_bytes_max: 64 << 10, behind_bytes: 4 << 10, ..StoreConfig::default() };
     let disk = SimDisk::new();
     let (engine, _) = open(&disk, &StoreConfig { salt: Some(1), ..config }).expect("opens");
     let (mut thread, events) = start(engine);
     let mut said = Vec::new();
     for round in 0.. {
-        // One batch of 48 KiB. Now and then it is taken away before anybody measures: then nothing is said of it.
+        // Now and then it is taken away before anybody measures: then nothing is said of it.
         thread.persist(round, (0..48).map(put).collect());
         thread.submit();
         loop {

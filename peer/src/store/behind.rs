@@ -3,7 +3,7 @@
 //! What changed is gathered by record, the newest state of each. A *sweep* goes through all that was gathered up to some
 //! frame of the journal, in the order of keys, and ends with a checkpoint as of that frame. A record that has changed
 //! again since the sweep began is passed over: what it became stands in a later frame, which the checkpoint leaves in the
-//! journal, and the next sweep brings it over. So a record that is changed all the time is written once for each sweep.
+//! journal, and the next sweep brings it over. So a record that is changed all the time is written once for each sweep, at most.
 //!
 //! The order is everything. Journal durable, then table; table durable, then manifest; manifest durable, then the cut.
 //! Until the next checkpoint the table may be newer than the manifest, in some records: all frames after the manifest's
@@ -107,7 +107,7 @@ impl Behind {
         self.health.clone().note(worked)
     }
 
-    /// Whether everything durable is in the table and behind a checkpoint, as of the last step.
+    /// Whether everything that was taken in is in the table and behind a checkpoint.
     pub(crate) fn is_level(&self) -> bool {
         self.sweep.is_none() && self.seq == self.manifest.from.seq
     }

@@ -17,7 +17,7 @@ pub struct StoreConfig {
     /// One file of the journal. Default 8 MiB.
     pub segment_bytes: u64,
     /// A checkpoint is due when the journal has grown by this much. Default 64 MiB: read and sorted in half a second at a
-    /// start.
+    /// start, but there may be three times as much after a kill in the middle of a sweep.
     pub checkpoint_bytes: u64,
     /// Below so much room the disk counts as low. Default: what the pending changes, a checkpoint and the ballast could
     /// still need.
@@ -55,7 +55,8 @@ impl StoreConfig {
     /// The same, fitted to a volume of `total` bytes.
     pub(crate) fn fitted(&self, total: u64) -> StoreConfig {
         let total = self.disk_bytes_max.map_or(total, |max| max.min(total));
-        // Together below half of it: the journal up to its limit is 2/8 + 1/16, the ballast 1/16.
+        // Together about half of it: the journal up to its limit is 2/8 + 1/16, half as much again for a while after a
+        // start that found it there, and the ballast 1/16.
         let segment_bytes = self.segment_bytes.min((total / 64).max(64 << 10)).max(1024).next_multiple_of(512);
         let pending_bytes_max = self.pending_bytes_max.min(usize::try_from(total / 16).unwrap_or(usize::MAX));
         let ballast_bytes = self.ballast_bytes.min(total / 16);
@@ -88,8 +89,8 @@ impl StoreConfig {
     }
 
     /// Bytes of changes, and bytes of the journal behind the last checkpoint, from which on the write-behind does not
-    /// rest: commits would soon have to wait.
+    /// rest: commits would soon have to wait. The journal's room comes back only at the end of a sweep.
     pub(crate) fn pressing(&self) -> (usize, u64) {
-        (self.pending_bytes_max / 8 * 7, self.backlog_bytes_max() / 4 * 3)
+        (self.pending_bytes_max / 8 * 7, self.backlog_bytes_max() / 2)
     }
 }

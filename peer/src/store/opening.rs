@@ -141,7 +141,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, newest + 1));
     adopt(&**disk, &segments, &unused)?;
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
-    // The table may hold some of it already: then it is written once more.
+    // Also what the table holds already: a sweep passes over it quickly, for it changes nothing.
     let meta = std::mem::take(&mut manifest.meta);
     let pending = Arc::new(Pending::new(meta.clone(), 0));
     let mut waiting = Vec::new();
@@ -217,7 +217,7 @@ impl Parts {
         for frame in frames {
             pending.push(frame, usize::MAX);
         }
-        pending.begin(config.pending_bytes_max / 2, config.checkpoint_bytes);
+        pending.begin(config.pending_bytes_max, config.backlog_bytes_max());
         let writer = Writer {
             health: health.clone(),
             pending: pending.clone(),

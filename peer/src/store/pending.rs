@@ -226,11 +226,14 @@ impl Pending {
     }
 
     /// What is here was read at a start, and may be more than usual, for what a sweep had written is gathered once more.
-    /// Commits need not wait until that is brought over: they have so many bytes beside it, which is less than usual.
-    pub(crate) fn begin(&self, bytes: usize, backlog: u64) {
+    /// Commits need not wait until that is brought over: they have a half of the usual room beside it. But not more than
+    /// half as much again as usual in all, or it would grow with each start that comes to no checkpoint.
+    pub(crate) fn begin(&self, bytes_max: usize, backlog_max: u64) {
         let mut queue = lock(&self.queue);
-        queue.allowed = (queue.bytes + bytes, queue.backlog + backlog);
-        queue.room = (bytes, backlog);
+        queue.room = (bytes_max / 2, backlog_max / 2);
+        let bytes = (queue.bytes + queue.room.0).min(bytes_max + queue.room.0);
+        let backlog = (queue.backlog + queue.room.1).min(backlog_max + queue.room.1);
+        queue.allowed = (bytes, backlog);
     }
 
     /// Waits until less than this is waiting, or something ended.
@@ -305,24 +308,28 @@ mod tests {
     fn what_a_start_found_does_not_hold_up_commits() {
         let pending = Pending::new(Meta::default(), 0);
         (1..=4).for_each(|seq| pending.push(durable(&pending, seq, 1000), usize::MAX));
-        pending.begin(500, 500);
-        let (bytes, backlog) = pending.sizes();
-        assert!(bytes > 4000 && backlog == 4000);
-        pending.wait_for_room(1000, 1000);
+        pending.begin(3000, 3000);
+        let waits = |seconds: f64| {
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| pending.wait_for_room(usize::MAX, 3000));
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                let waits_still = !waits.is_finished();
+                // Lets it go.
+                lock(&pending.queue).ended = true;
+                pending.room.notify_all();
+                waits.join().expect("waits");
+                lock(&pending.queue).ended = false;
+                waits_still
+            })
+        };
+        assert_eq!(pending.sizes().1, 4000);
+        pending.wait_for_room(usize::MAX, 3000);
         pending.push(durable(&pending, 5, 600), usize::MAX);
-        while let Some(frame) = pending.pop() {
-            pending.taken_in(&frame, 0, 0);
-        }
+        assert!(waits(0.02), "4600 of 4500");
         pending.checkpointed(4000);
-        assert_eq!(pending.sizes(), (0, 600));
-        pending.wait_for_room(1000, 1000);
-        pending.push(durable(&pending, 6, 500), usize::MAX);
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| pending.wait_for_room(1000, 1000));
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waits.is_finished(), "1000 are as much as there may be");
-            pending.end();
-        });
+        pending.wait_for_room(usize::MAX, 3000);
+        pending.push(durable(&pending, 6, 2400), usize::MAX);
+        assert!(waits(0.02), "3000 of 3000, as usual");
     }
 
     /// Each of these would wait for an hour if it were not seen.

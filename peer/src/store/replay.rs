@@ -18,7 +18,7 @@ use super::segment::{SEGMENT_BYTES_MAX, SegmentName};
 /// Where a checkpoint left off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct From {
-    /// All up to this frame is in the table and in the manifest.
+    /// All up to this frame is in the table and in the manifest, but for records that a later frame changed again.
     pub(crate) seq: u64,
     /// The segment to begin with.
     pub(crate) segment: u64,

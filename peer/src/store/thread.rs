@@ -60,7 +60,7 @@ pub enum StoreEvent {
     },
     /// Room on the disk came to be low, or is no longer. At first it counts as not low.
     DiskLow(bool),
-    /// More waits to be written behind than is well, or no longer: with twice as much commits wait. At first none does.
+    /// More waits to be written behind than is well, or no longer: with a third more commits wait. At first none does.
     Behind(bool),
 }
 
@@ -87,9 +87,7 @@ impl StoreThread {
     pub fn start(engine: Engine, tell: impl Fn(StoreEvent) + Send + Sync + 'static) -> Result<StoreThread, StoreError> {
         let Engine { config, writer, behind, view, gauge, lock } = engine;
         let pending = view.pending.clone();
-        let stop = AtomicBool::new(false);
-        let report =
-            Arc::new(Report { tell: Box::new(tell), told: AtomicBool::new(false), stop, pending: pending.clone() });
+        let report = Arc::new(Report::new(tell, pending.clone()));
         let (commits, to_commit) = sync_channel(COMMITS_MAX);
         let reads = Arc::new(Reads::default());
         let mut thread = StoreThread {
@@ -193,6 +191,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    pub(crate) fn new(tell: impl Fn(StoreEvent) + Send + Sync + 'static, pending: Arc<Pending>) -> Report {
+        Report { tell: Box::new(tell), told: AtomicBool::new(false), stop: AtomicBool::new(false), pending }
+    }
+
     /// The value, or the failure reported.
     pub(crate) fn value<T>(&self, result: Result<T, StoreError>) -> Option<T> {
         result.map_err(|error| self.failed(error)).ok()

@@ -16,7 +16,7 @@ use super::thread::{Report, StoreEvent};
 const TICK: Duration = Duration::from_millis(500);
 /// After so long what has gathered is written, however little it is.
 const GATHER_MAX: Duration = Duration::from_secs(30);
-/// It rests so many times as long as the portion before took.
+/// It rests at most so many times as long as the portion before took.
 const REST: u32 = 4;
 
 /// Whether the write-behind keeps up, as it was told last.
@@ -83,7 +83,8 @@ impl Turns<'_> {
         Ok(())
     }
 
-    /// Writes what has gathered by now, in portions, and makes a checkpoint.
+    /// Writes what has gathered by now, in portions, and makes a checkpoint. At the store's end it is left as it is:
+    /// whoever seals it decides how much longer that may take.
     fn sweep(&mut self) -> Result<(), StoreError> {
         loop {
             self.load.tell(self.behind.pending.sizes().0, self.report);
@@ -93,7 +94,9 @@ impl Turns<'_> {
                 break;
             }
             let (bytes_max, backlog_max) = self.config.pressing();
-            self.behind.pending.wait_for_work(bytes_max, backlog_max, (began.elapsed() * REST).min(TICK));
+            if !self.behind.pending.wait_for_work(bytes_max, backlog_max, (began.elapsed() * REST).min(TICK)) {
+                return Ok(());
+            }
             self.look_round()?;
         }
         self.swept = Instant::now();
@@ -128,5 +131,37 @@ impl Turns<'_> {
             tracing::info!(free = room.free, used = room.used, "there is room on the disk again");
         }
         (self.report.tell)(StoreEvent::DiskLow(room.low));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use node::Change;
+
+    use super::*;
+    use crate::store::sim::SimDisk;
+    use crate::store::{Engine, StoreConfig};
+
+    /// Whoever seals the store says how long that may take, not the sweep that is under way.
+    #[test]
+    fn a_sweep_is_left_at_the_end_of_the_store() {
+        let disk = SimDisk::new();
+        let config = StoreConfig { behind_bytes: 1000, salt: Some(1), ..StoreConfig::default() };
+        let (mut engine, _) = Engine::open(Arc::new(disk.clone()), &disk.tables(), &config).expect("opens");
+        let put = |number: u32| Change::PutRecord(number.to_string().into(), Bytes::from_static(&[7; 100]));
+        engine.append((0..100).map(|number| vec![put(number)])).expect("appends");
+        let Engine { config, behind, gauge, view, mut writer, lock: _lock } = engine;
+        let report = Report::new(|_| (), view.pending.clone());
+        view.pending.end();
+        let mut turns = Turns::new(behind, gauge, config, &report);
+        turns.sweep().expect("works");
+        let mut behind = turns.behind;
+        assert!(!behind.is_level() && behind.step(1).expect("works"), "much is left of it");
+        while behind.step(usize::MAX).expect("works") {}
+        assert!(behind.is_level());
+        writer.seal().expect("seals");
     }
 }
