@@ -25,4 +25,4 @@ pub use plan::{Pace, Plan};
 pub use processes::{CpuTime, cpu_time, resident_bytes};
 pub use protocol::{Answer, Nonsense, Operation, Protocol};
 pub use report::{Report, Tally};
-pub use resp::Resp;
+pub use resp::{Resp, key_name};

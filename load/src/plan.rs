@@ -71,6 +71,17 @@ impl Plan {
         }
     }
 
+    /// Writes each of its keys once, instead: what a load needs before it.
+    pub fn filling(&self) -> Plan {
+        Plan {
+            distribution: Distribution::Once,
+            writes: 1.0,
+            pace: Pace::Closed { in_flight: 32 },
+            warm_up: Duration::ZERO,
+            ..self.clone()
+        }
+    }
+
     /// What is wrong with it, if anything.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let pace_is_wrong = match self.pace {

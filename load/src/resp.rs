@@ -66,8 +66,8 @@ impl Protocol for Resp {
 
     fn request(&mut self, _number: u64, operation: Operation<'_>, out: &mut Vec<u8>) {
         match operation {
-            Operation::Read(key) => command(out, &[self.read.as_bytes(), &name(key)]),
-            Operation::Write(key, value) => command(out, &[b"SET", &name(key), value]),
+            Operation::Read(key) => command(out, &[self.read.as_bytes(), &key_name(key)]),
+            Operation::Write(key, value) => command(out, &[b"SET", &key_name(key), value]),
         }
     }
 
@@ -89,8 +89,8 @@ impl Protocol for Resp {
     }
 }
 
-/// What a key of this number is called: as `redis-benchmark` does.
-fn name(key: u64) -> [u8; 16] {
+/// What a key of this number is called, where its store leaves that open: as `redis-benchmark` does.
+pub fn key_name(key: u64) -> [u8; 16] {
     let mut name = *b"key:000000000000";
     let (mut place, mut rest) = (name.len(), key);
     while rest > 0 && place > 4 {

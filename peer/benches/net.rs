@@ -153,11 +153,5 @@ fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, bulk: bool) {
 
 /// Seconds of processor time that a process has used so far.
 fn cpu(pid: u32) -> f64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return f64::NAN;
-    };
-    // Behind the name, which may hold anything: state is field 3, user and system time are 14 and 15.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|field| field.parse::<f64>().ok()).unwrap_or(f64::NAN);
-    (ticks(11) + ticks(12)) / 100.0
+    load::cpu_time(pid).map_or(f64::NAN, |time| time.total().as_secs_f64())
 }

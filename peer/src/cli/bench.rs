@@ -10,7 +10,7 @@ use clap::Args;
 use load::{CpuTime, Distribution, Failed, Pace, Plan, Report, Resp, cpu_time, resident_bytes};
 use serde_json::{Value as Json, json};
 
-use super::client::Failure;
+use super::client::{Failure, password};
 use super::exit::{Exit, fail};
 use super::print;
 use crate::config::Format;
@@ -88,8 +88,7 @@ pub fn bench(args: &BenchArgs) -> ExitCode {
     };
     let protocol = || if args.relaxed { Resp::relaxed(password.clone()) } else { Resp::new(password.clone()) };
     if args.fill {
-        let fill = Plan { distribution: Distribution::Once, writes: 1.0, pace: FILL, ..plan.clone() };
-        match load::run(&fill, protocol, || ()) {
+        match load::run(&plan.filling(), protocol, || ()) {
             Ok(report) if report.writes.refused() == 0 => (),
             Ok(report) => return fail(Exit::TryAgain, &format!("not every key could be written:\n{report}")),
             Err(failed) => return give_up(&failed),
@@ -109,9 +108,6 @@ pub fn bench(args: &BenchArgs) -> ExitCode {
     if report.done() > 0 { Exit::Done.into() } else { Exit::No.into() }
 }
 
-/// With which every key is written once.
-const FILL: Pace = Pace::Closed { in_flight: 64 };
-
 fn prepare(args: &BenchArgs) -> Result<(Plan, Option<Vec<u8>>), Failure> {
     let usage = |why: String| Failure { exit: Exit::Usage, why };
     let unreachable = |why: String| Failure { exit: Exit::Unreachable, why };
@@ -121,10 +117,7 @@ fn prepare(args: &BenchArgs) -> Result<(Plan, Option<Vec<u8>>), Failure> {
         let found = found.map_err(|error| unreachable(format!("{address}: {error}")))?;
         targets.push(found.ok_or_else(|| unreachable(format!("{address}: no such host")))?);
     }
-    let password = args.password_file.as_ref().map(|path| {
-        let read = std::fs::read(path).map(|password| password.trim_ascii().to_vec());
-        read.map_err(|error| usage(format!("cannot read {}: {error}", path.display())))
-    });
+    let password = password(args.password_file.as_deref())?;
     let seconds = |name: &str, given: f64| {
         Duration::try_from_secs_f64(given).map_err(|_| usage(format!("--{name} {given} is no time")))
     };
@@ -148,7 +141,7 @@ fn prepare(args: &BenchArgs) -> Result<(Plan, Option<Vec<u8>>), Failure> {
         seed: args.seed,
         ..Plan::new(Vec::new())
     };
-    Ok((plan, password.transpose()?))
+    Ok((plan, password))
 }
 
 fn give_up(failed: &Failed) -> ExitCode {

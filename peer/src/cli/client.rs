@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Exit, Reach};
@@ -46,20 +47,11 @@ pub fn ask(reach: &Reach, words: &[&[u8]], writes: bool) -> Result<Value, Failur
         exit: Exit::Unreachable,
         why: format!("cannot reach a peer at {}: {error}", reach.addr),
     };
-    let password =
-        match &reach.password_file {
-            None => None,
-            Some(path) => Some(std::fs::read(path).map_err(|error| Failure {
-                exit: Exit::Usage,
-                why: format!("cannot read {}: {error}", path.display()),
-            })?),
-        };
+    let password = password(reach.password_file.as_deref())?;
     let stream = connect(&reach.addr).map_err(unreachable)?;
     let mut connection = BufReader::new(stream);
     if let Some(password) = password {
-        exchange(&mut connection, &[b"AUTH", password.trim_ascii()])
-            .map_err(unreachable)?
-            .map_err(|text| refusal(&text))?;
+        exchange(&mut connection, &[b"AUTH", &password]).map_err(unreachable)?.map_err(|text| refusal(&text))?;
     }
     exchange(&mut connection, words)
         .map_err(|error| match writes {
@@ -71,6 +63,15 @@ pub fn ask(reach: &Reach, words: &[&[u8]], writes: bool) -> Result<Value, Failur
             false => unreachable(error),
         })?
         .map_err(|text| refusal(&text))
+}
+
+/// The password in this file, if one is named.
+pub fn password(file: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
+    let read = |path: &Path| match std::fs::read(path) {
+        Ok(password) => Ok(password.trim_ascii().to_vec()),
+        Err(error) => Err(Failure { exit: Exit::Usage, why: format!("cannot read {}: {error}", path.display()) }),
+    };
+    file.map(read).transpose()
 }
 
 fn connect(address: &str) -> io::Result<TcpStream> {

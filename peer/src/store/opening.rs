@@ -110,7 +110,7 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
         manifest,
         chain: vec![(opened.segment, opened.seq)],
         frames: Vec::new(),
-        pending: Arc::new(Pending::new(Meta::new(), 0)),
+        pending: Arc::new(Pending::new(Meta::new())),
         last_batch: 0,
         restored: Restored { meta: Meta::new(), tail: Tail::Empty },
     })
@@ -143,7 +143,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
     // Also what the table holds already: a sweep passes over it quickly, for it changes nothing.
     let meta = std::mem::take(&mut manifest.meta);
-    let pending = Arc::new(Pending::new(meta.clone(), 0));
+    let pending = Arc::new(Pending::new(meta.clone()));
     let mut waiting = Vec::new();
     let mut last_batch = 0;
     for frame in frames {

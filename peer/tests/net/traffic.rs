@@ -314,7 +314,5 @@ fn a_restarted_peer_is_not_written_to_where_it_no_longer_is() {
 }
 
 fn memory_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+    load::resident_bytes(std::process::id()).unwrap_or(0)
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use load::{Answer, Nonsense, Operation, Protocol};
+use load::{Answer, Nonsense, Operation, Protocol, key_name};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Kinds of frames.
@@ -49,8 +49,8 @@ impl Protocol for Etcd {
     fn request(&mut self, number: u64, operation: Operation<'_>, out: &mut Vec<u8>) {
         let stream = u32::try_from(2 * number + 1).unwrap_or(u32::MAX);
         let (path, message): (&[u8], _) = match operation {
-            Operation::Read(key) => (b"/etcdserverpb.KV/Range", message(&[&name(key)])),
-            Operation::Write(key, value) => (b"/etcdserverpb.KV/Put", message(&[&name(key), value])),
+            Operation::Read(key) => (b"/etcdserverpb.KV/Range", message(&[&key_name(key)])),
+            Operation::Write(key, value) => (b"/etcdserverpb.KV/Put", message(&[&key_name(key), value])),
         };
         let headers = self.headers(path);
         frame(out, HEADERS, END_HEADERS, stream, &headers);
@@ -136,14 +136,6 @@ impl Etcd {
         }
         Ok(())
     }
-}
-
-/// What a key of this number is called.
-fn name(key: u64) -> [u8; 16] {
-    let mut name = *b"key:000000000000";
-    let digits = format!("{key:012}");
-    name[4..].copy_from_slice(&digits.as_bytes()[digits.len() - 12..]);
-    name
 }
 
 /// Fields 1, 2, … of a protobuf message, all of them bytes.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use load::{Distribution, Pace, Plan, Protocol, Resp};
+use load::{Plan, Protocol, Resp};
 
 use super::etcd::Etcd;
 use super::tools::Tools;
@@ -107,14 +107,7 @@ impl System {
 
     /// Writes each of so many keys once.
     pub fn fill(&self, keys: u64, value_bytes: usize) -> Result<(), String> {
-        let plan = Plan {
-            keys,
-            value_bytes,
-            distribution: Distribution::Once,
-            pace: Pace::Closed { in_flight: 32 },
-            warm_up: Duration::ZERO,
-            ..Plan::new(self.targets.clone())
-        };
+        let plan = Plan { keys, value_bytes, ..Plan::new(self.targets.clone()) }.filling();
         let kind = self.kind;
         let report = load::run(&plan, || kind.filling_protocol(), || ()).map_err(|failed| failed.to_string())?;
         if report.writes.refused() > 0 {

@@ -394,10 +394,7 @@ impl Daemon {
 
     /// How much memory it holds, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        let Some((child, _)) = &self.running else { return 0 };
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
+        self.pid().and_then(load::resident_bytes).unwrap_or(0)
     }
 
     /// What it says at an address of its HTTP endpoint, if it says anything within some seconds.
@@ -447,14 +444,7 @@ impl Daemon {
 
     /// How much time it has had on a processor since it started.
     pub fn cpu_time(&self) -> Duration {
-        let Some((child, _)) = &self.running else { return Duration::ZERO };
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-        // Behind the name, which may hold anything, come the state and then numbers: the 12th and 13th are of time.
-        let numbers = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let ticks: u64 = numbers.skip(11).take(2).filter_map(|number| number.parse::<u64>().ok()).sum();
-        // SAFETY: sysconf takes no pointers.
-        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-        Duration::from_secs_f64(ticks as f64 / ticks_per_second.max(1) as f64)
+        self.pid().and_then(load::cpu_time).map(|time| time.total()).unwrap_or_default()
     }
 
     /// Connects a client.
