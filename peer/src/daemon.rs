@@ -122,9 +122,16 @@ fn raise_file_limit() {
     }
 }
 
+/// How many threads carry bytes to and from sockets: one for every three cores, as the loop and the journal want theirs.
+/// With one they do not wake each other, which costs more than what they do.
+fn io_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() / 3).max(1)
+}
+
 fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .worker_threads(io_threads())
         .thread_name("scatter-io")
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
