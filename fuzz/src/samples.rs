@@ -180,7 +180,7 @@ fn operations() -> Vec<Op> {
 
 fn client_messages() -> Vec<ClientMessage> {
     let operate = |op| {
-        ClientMessage::Operate(Box::new(Operation {
+        let operation = Operation {
             attempt: 8,
             ballot: Some(TERM_BALLOT),
             run: 1 << 60,
@@ -193,7 +193,8 @@ fn client_messages() -> Vec<ClientMessage> {
             key: key("k"),
             op,
             mode: ReadMode::Linearizable,
-        }))
+        };
+        ClientMessage { operations: vec![operation], outcomes: vec![] }
     };
     let outcomes = [
         Outcome::Done(Answer::Value(Some("value".into()))),
@@ -203,7 +204,7 @@ fn client_messages() -> Vec<ClientMessage> {
         Outcome::NotPrimary,
         Outcome::Unknown,
     ];
-    let outcomes = outcomes.map(|outcome| ClientMessage::Outcome { attempt: 8, outcome });
+    let outcomes = outcomes.map(|outcome| ClientMessage { operations: vec![], outcomes: vec![(8, outcome)] });
     operations().into_iter().map(operate).chain(outcomes).collect()
 }
 

@@ -389,18 +389,14 @@ pub struct Compared {
     pub complete: bool,
 }
 
-/// Client operations between the peer that was asked and the primary (§6.4 of the design).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ClientMessage {
-    /// Do this. Executed only under this very ballot.
-    Operate(Box<Operation>),
-    /// What came of an attempt.
-    Outcome {
-        /// Which attempt.
-        attempt: u64,
-        /// What came of it.
-        outcome: Outcome,
-    },
+/// Client operations between the peer that was asked and the primary (§6.4 of the design): all that one node has to say
+/// to another of them after a drained batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientMessage {
+    /// Do these, in this order. Each is executed only under its very ballot.
+    pub operations: Vec<Operation>,
+    /// What came of attempts of the receiver's, by their names.
+    pub outcomes: Vec<(u64, Outcome)>,
 }
 
 /// One attempt to have an operation executed.
@@ -446,6 +442,23 @@ pub enum Outcome {
     NotPrimary,
     /// This attempt may have had an effect.
     Unknown,
+}
+
+impl Operation {
+    /// What it takes in a message, roughly, in bytes.
+    pub fn bytes(&self) -> usize {
+        160 + self.key.name().len() + self.op.bytes() + 8 * self.retired_except.len()
+    }
+}
+
+impl Outcome {
+    /// What it takes in a message, roughly, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Outcome::Done(answer) | Outcome::Unchanged(answer) => 16 + answer.bytes(),
+            Outcome::Refused(_) | Outcome::NotPrimary | Outcome::Unknown => 16,
+        }
+    }
 }
 
 /// What a node knows of another's acknowledgements.

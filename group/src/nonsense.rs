@@ -126,15 +126,12 @@ impl Message {
             Message::Progress(progress) => progress.check(),
             Message::Log(message) => message.check(from),
             Message::Committee(message) => message.check(from),
-            Message::Client(ClientMessage::Operate(operation)) => operation.check(),
+            Message::Client(ClientMessage { operations, .. }) => operations.iter().try_for_each(Operation::check),
             Message::Join(member) => unless(member.is_sound(), Nonsense::Malformed),
             Message::Addresses(addresses) => unless(are_addresses(addresses), Nonsense::Malformed),
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
-            Message::Client(ClientMessage::Outcome { .. })
-            | Message::AskVouch
-            | Message::AskState
-            | Message::Wait(_) => Ok(()),
+            Message::AskVouch | Message::AskState | Message::Wait(_) => Ok(()),
         }
     }
 }

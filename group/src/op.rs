@@ -145,6 +145,32 @@ pub enum Answer {
     Unfit(Unfit),
 }
 
+impl Op {
+    /// The bytes that a client gave with it.
+    pub fn bytes(&self) -> usize {
+        let condition = |condition: &Condition| match condition {
+            Condition::Equals(value) | Condition::Differs(value) => value.len(),
+            Condition::Always | Condition::Absent | Condition::Present | Condition::Version(_) => 0,
+        };
+        match self {
+            Op::Set { value, condition: of, .. } => value.len() + condition(of),
+            Op::Delete { condition: of, .. } => condition(of),
+            Op::Append { value, .. } => value.len(),
+            Op::Read(_) | Op::Add(_) | Op::Expire { .. } | Op::ReadExpire(_) => 0,
+        }
+    }
+}
+
+impl Answer {
+    /// The bytes of the value in it.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Answer::Value(Some(value)) | Answer::Versioned(Some((value, _))) => value.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// Why an operation does not fit the value it met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unfit {

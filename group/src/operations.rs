@@ -57,10 +57,17 @@ pub(crate) struct Strays {
 
 impl Group {
     pub(crate) fn on_client_message(&mut self, from: NodeId, message: ClientMessage) {
-        match message {
-            ClientMessage::Operate(operation) => self.operate(from, *operation),
-            ClientMessage::Outcome { attempt, outcome } => self.out.push(GroupOutput::Outcome(attempt, outcome)),
+        for (attempt, outcome) in message.outcomes {
+            self.out.push(GroupOutput::Outcome(attempt, outcome));
         }
+        for operation in message.operations {
+            self.operate(from, operation);
+        }
+    }
+
+    /// Has another node do this. What came of it is a [`GroupOutput::Outcome`], unless it is lost.
+    pub fn ask(&mut self, primary: NodeId, operation: Operation) {
+        self.out.ask(primary, operation);
     }
 
     /// An operation of this node's clients, or of another's. It comes to one [`Outcome`], or is as good as lost.

@@ -12,7 +12,7 @@ use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
-use crate::message::{Base, Message, Write};
+use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
 use crate::number_set::NumberSet;
 use crate::op::OpError;
 use crate::state::{Entry, GroupState};
@@ -100,8 +100,19 @@ pub enum GroupOutput {
     Note(Box<str>),
 }
 
+/// So many bytes about clients' operations fill a message: what follows goes into the next one.
+const TALK_BYTES_MAX: usize = 64 << 10;
+
 /// A message, its receivers, and the epoch in which it was meant.
 type Addressed = (Vec<NodeId>, Message, Epoch);
+
+/// What is said to one node about clients' operations, in one message for a drained batch.
+#[derive(Clone, Debug)]
+struct Talk {
+    to: NodeId,
+    bytes: usize,
+    message: ClientMessage,
+}
 
 /// Collects outputs; see the module's text.
 #[derive(Clone, Debug)]
@@ -113,6 +124,7 @@ pub struct Outbox {
     /// What is said belongs to this epoch, also if it leaves in a later one: votes count where they were cast.
     epoch: Epoch,
     changes: Vec<Durable>,
+    talks: Vec<Talk>,
     /// Follows the changes collected now.
     behind: Vec<GroupOutput>,
     /// Waits for the changes collected now.
@@ -138,6 +150,7 @@ impl Outbox {
             loopback: VecDeque::new(),
             epoch: Epoch(0),
             changes: Vec::new(),
+            talks: Vec::new(),
             behind: Vec::new(),
             after: Vec::new(),
             waiting: VecDeque::new(),
@@ -216,18 +229,38 @@ impl Outbox {
     }
 
     /// Says to a client of this node's, or to another node's, what came of an attempt.
-    pub fn outcome(&mut self, attempt: Attempt, outcome: crate::message::Outcome) {
+    pub fn outcome(&mut self, attempt: Attempt, outcome: Outcome) {
         if attempt.origin == self.me {
-            self.push(GroupOutput::Outcome(attempt.attempt, outcome));
-        } else {
-            let message = crate::message::ClientMessage::Outcome { attempt: attempt.attempt, outcome };
-            self.send(&[attempt.origin], Message::Client(message));
+            return self.push(GroupOutput::Outcome(attempt.attempt, outcome));
         }
+        let bytes = outcome.bytes();
+        self.talk(attempt.origin, bytes, |message| message.outcomes.push((attempt.attempt, outcome)));
     }
 
     /// As [`Outbox::outcome`], for an attempt that had no effect.
     pub fn refuse(&mut self, attempt: Attempt, error: OpError) {
-        self.outcome(attempt, crate::message::Outcome::Refused(error));
+        self.outcome(attempt, Outcome::Refused(error));
+    }
+
+    /// Asks another node to do this.
+    pub fn ask(&mut self, primary: NodeId, operation: Operation) {
+        let bytes = operation.bytes();
+        self.talk(primary, bytes, |message| message.operations.push(operation));
+    }
+
+    /// Adds to what is said to a node about clients' operations with the next flush, or at once where that is much.
+    fn talk(&mut self, to: NodeId, bytes: usize, add: impl FnOnce(&mut ClientMessage)) {
+        let index = self.talks.iter().position(|talk| talk.to == to).unwrap_or_else(|| {
+            self.talks.push(Talk { to, bytes: 0, message: ClientMessage::default() });
+            self.talks.len() - 1
+        });
+        let talk = &mut self.talks[index];
+        talk.bytes += bytes;
+        add(&mut talk.message);
+        if talk.bytes >= TALK_BYTES_MAX {
+            let talk = self.talks.swap_remove(index);
+            self.send(&[talk.to], Message::Client(talk.message));
+        }
     }
 
     /// The store has everything up to this token.
@@ -253,6 +286,9 @@ impl Outbox {
 
     /// Hands the changes collected so far to the store; was there anything to do?
     pub fn flush(&mut self) -> bool {
+        for talk in core::mem::take(&mut self.talks) {
+            self.send(&[talk.to], Message::Client(talk.message));
+        }
         if self.changes.is_empty() && self.after.is_empty() && self.behind.is_empty() {
             return false;
         }

@@ -63,20 +63,11 @@ impl Record {
     /// What it takes in memory, roughly, in bytes.
     pub fn bytes(&self) -> usize {
         96 + self.value.as_ref().map_or(0, Bytes::len)
-            + self.done.iter().map(|done| 96 + done.answer_bytes()).sum::<usize>()
+            + self.done.iter().map(|done| 96 + done.answer.bytes()).sum::<usize>()
     }
 
     /// The answer to an operation that this record remembers.
     pub fn answer_of(&self, id: &OpId) -> Option<&Answer> {
         self.done.iter().find(|done| done.id == *id).map(|done| &done.answer)
-    }
-}
-
-impl DoneOp {
-    fn answer_bytes(&self) -> usize {
-        match &self.answer {
-            Answer::Value(Some(value)) | Answer::Versioned(Some((value, _))) => value.len(),
-            _ => 0,
-        }
     }
 }

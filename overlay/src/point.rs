@@ -1,6 +1,6 @@
 //! Places on the ring, and the keys that users name.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,8 @@ impl fmt::Display for Point {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     point: Point,
-    name: Box<[u8]>,
+    /// Shared: a key is in many hands at once.
+    name: Arc<[u8]>,
 }
 
 /// The name is longer than [`KEY_BYTES_MAX`].
@@ -67,7 +68,7 @@ impl Key {
     /// Sorts before or equal to every key at this point and after every key before it. For bounds only: no name has it
     /// as its place.
     pub fn first_at(point: Point) -> Key {
-        Key { point, name: Box::default() }
+        Key { point, name: Arc::default() }
     }
 
     /// Where it lies on the ring.

@@ -40,7 +40,7 @@ pub struct Committee {
     kept_bytes: usize,
     /// The numbers of the unsettled ones, and the same by key.
     unsettled: BTreeSet<u64>,
-    unsettled_by_key: BTreeMap<Key, BTreeSet<u64>>,
+    unsettled_by_key: BTreeSet<(Key, u64)>,
     /// Of the numbers up to here some were received, or made up for, and are not kept.
     gone: u64,
     /// Keys whose records catching up brought, of this term and not known here to be chosen, with their numbers.
@@ -72,7 +72,7 @@ impl Committee {
             kept: BTreeMap::new(),
             kept_bytes: 0,
             unsettled: BTreeSet::new(),
-            unsettled_by_key: BTreeMap::new(),
+            unsettled_by_key: BTreeSet::new(),
             gone: 0,
             ahead: BTreeMap::new(),
             superseded: false,
@@ -276,8 +276,8 @@ impl Committee {
         }
         // A page of records brings thousands, and thousands may be unsettled.
         let before = if number.term > self.head.ballot.term { u64::MAX } else { number.n };
-        let of_key = self.unsettled_by_key.get(&write.key);
-        let older: Vec<u64> = of_key.into_iter().flat_map(|numbers| numbers.range(..before)).copied().collect();
+        let of_key = self.unsettled_by_key.range((write.key.clone(), 0)..(write.key.clone(), before));
+        let older: Vec<u64> = of_key.map(|(_, n)| *n).collect();
         for n in older {
             self.void(n, out);
         }
@@ -290,7 +290,7 @@ impl Committee {
     fn settle(&mut self, n: u64, table: &mut Table) {
         let kept = self.kept.get_mut(&n).expect("an unsettled write is kept");
         kept.settled = true;
-        forget(&mut self.unsettled_by_key, &kept.write.key, n);
+        self.unsettled_by_key.remove(&(kept.write.key.clone(), n));
         table.put(&kept.write.key, kept.write.record.clone());
         table.unpin(&kept.write.key, &kept.write.record);
     }
@@ -300,7 +300,7 @@ impl Committee {
         self.gone = self.gone.max(n);
         let kept = self.kept.remove(&n).expect("an unsettled write is kept");
         self.kept_bytes -= kept.write.record.bytes();
-        forget(&mut self.unsettled_by_key, &kept.write.key, n);
+        self.unsettled_by_key.remove(&(kept.write.key.clone(), n));
         out.persist(Durable::Void(kept.write));
     }
 
@@ -370,24 +370,7 @@ impl Committee {
         let n = write.record.number.n;
         self.kept_bytes += write.record.bytes();
         self.unsettled.insert(n);
-        match self.unsettled_by_key.get_mut(&write.key) {
-            Some(numbers) => {
-                numbers.insert(n);
-            }
-            None => {
-                self.unsettled_by_key.insert(write.key.clone(), BTreeSet::from([n]));
-            }
-        }
+        self.unsettled_by_key.insert((write.key.clone(), n));
         self.kept.insert(n, Kept { write, settled: false });
-    }
-}
-
-/// Takes one number of a key out of an index.
-fn forget(by_key: &mut BTreeMap<Key, BTreeSet<u64>>, key: &Key, n: u64) {
-    if let Some(numbers) = by_key.get_mut(key) {
-        numbers.remove(&n);
-        if numbers.is_empty() {
-            by_key.remove(key);
-        }
     }
 }

@@ -356,6 +356,7 @@ impl Draft {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
             return;
         }
+        record.done.reserve_exact(1);
         record.done.push(DoneOp { id: pending.id.clone(), horizon: pending.horizon, answer: answer.clone() });
         self.waiters.push((pending.attempt, Outcome::Done(answer)));
         self.record = Some(Arc::new(record));

@@ -302,11 +302,12 @@ impl Whole {
 
     /// What member 2 was told of its attempt.
     pub fn told(&self, attempt: u64) -> Vec<group::message::Outcome> {
-        let outcome = |(_, message): &(_, Message)| match message {
-            Message::Client(ClientMessage::Outcome { attempt: of, outcome }) if *of == attempt => Some(outcome.clone()),
-            _ => None,
+        let outcomes = |(_, message): &(_, Message)| match message {
+            Message::Client(message) => message.outcomes.clone(),
+            _ => vec![],
         };
-        self.said.iter().filter_map(outcome).collect()
+        let told = self.said.iter().flat_map(outcomes).filter(|(of, _)| *of == attempt);
+        told.map(|(_, outcome)| outcome).collect()
     }
 
     /// Time passes.
@@ -370,5 +371,5 @@ pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operati
 
 /// As a message.
 pub fn operate(operation: Operation) -> Message {
-    Message::Client(ClientMessage::Operate(Box::new(operation)))
+    Message::Client(ClientMessage { operations: vec![operation], outcomes: vec![] })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use group::Group;
 use group::ballot::{Number, Slot};
 use group::config::{Defects, DivisionView, GroupConfig, Timing};
-use group::message::{ClientMessage, LogMessage, Message, Sender};
+use group::message::{LogMessage, Message, Sender};
 use group::op::Version;
 use group::outbox::GroupOutput;
 use group::record::Record;
@@ -440,7 +440,7 @@ impl World {
             if ballot.node == origin {
                 group.operate(origin, operation);
             } else {
-                group.say(ballot.node, Message::Client(ClientMessage::Operate(Box::new(operation))));
+                group.ask(ballot.node, operation);
             }
         });
     }

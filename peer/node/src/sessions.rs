@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use group::Group;
 use group::ballot::TermBallot;
-use group::message::{ClientMessage, Message, Operation, Outcome};
+use group::message::{Operation, Outcome};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
 use group::record::{LIVE_IDS_MAX, OpId};
 use group::time::{Now, Time};
@@ -334,10 +334,7 @@ impl Sessions {
         }
         self.set_due(sequence, ctx.now.time + SILENCE_MAX);
         match ballot {
-            Some(ballot) if ballot.node != ctx.me => {
-                let message = Message::Client(ClientMessage::Operate(alloc::boxed::Box::new(operation)));
-                group.say(ballot.node, message);
-            }
+            Some(ballot) if ballot.node != ctx.me => group.ask(ballot.node, operation),
             _ => group.operate(ctx.me, operation),
         }
     }

@@ -79,7 +79,7 @@ pub fn scan_start(from: Bound<&Key>) -> Bytes {
 
 /// A record as bytes.
 pub fn encode_record(record: &Record) -> Bytes {
-    encode(record)
+    encode_about(record, record.bytes())
 }
 
 /// Bytes as a record.
@@ -166,7 +166,15 @@ pub fn restore(meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<(Li
 }
 
 fn encode<T: Serialize>(value: &T) -> Bytes {
-    postcard::to_allocvec(value).expect("stored values have no maps of unknown length").into()
+    encode_about(value, 64)
+}
+
+/// `bytes`: about how long it will be, so that it need not be moved as it grows.
+fn encode_about<T: Serialize>(value: &T, bytes: usize) -> Bytes {
+    let encoded = postcard::to_extend(value, Vec::with_capacity(bytes));
+    let mut encoded = encoded.expect("stored values have no maps of unknown length");
+    encoded.shrink_to_fit();
+    encoded.into()
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8], what: &'static str) -> Result<T, StorageError> {
