@@ -142,15 +142,15 @@ fn committee_messages() -> Vec<CommitteeMessage> {
         C::RecordIs { ballot, key: key("k"), record: Some(Arc::new(records().remove(0))) },
         C::AskSince { ballot, piece, since: NUMBER, attempt: 9 },
         C::Since(Since { ballot, piece, since: NUMBER, attempt: 9, writes: writes(), up_to: Some(NUMBER), done: true }),
-        C::AskCompare(AskCompare {
+        C::AskCompare(Box::new(AskCompare {
             ballot,
             piece,
             after: Some(key("a")),
             held: vec![(key("b"), NUMBER), (key("c"), NUMBER)],
             until: None,
             attempt: 9,
-        }),
-        C::Compared(Compared {
+        })),
+        C::Compared(Box::new(Compared {
             ballot,
             piece,
             after: None,
@@ -161,7 +161,7 @@ fn committee_messages() -> Vec<CommitteeMessage> {
             up_to: Some(key("c")),
             mark: 5,
             complete: true,
-        }),
+        })),
     ]
 }
 

@@ -323,9 +323,9 @@ pub enum CommitteeMessage {
     /// Answers [`CommitteeMessage::AskSince`].
     Since(Since),
     /// Compare these clocks with yours and give me what I lack (scan of clocks).
-    AskCompare(AskCompare),
+    AskCompare(Box<AskCompare>),
     /// Answers [`CommitteeMessage::AskCompare`].
-    Compared(Compared),
+    Compared(Box<Compared>),
 }
 
 /// Recent writes, for who asked for those behind one.
@@ -544,9 +544,9 @@ impl CommitteeMessage {
             | CommitteeMessage::AskRecord { ballot, .. }
             | CommitteeMessage::RecordIs { ballot, .. }
             | CommitteeMessage::AskSince { ballot, .. }
-            | CommitteeMessage::Since(Since { ballot, .. })
-            | CommitteeMessage::AskCompare(AskCompare { ballot, .. })
-            | CommitteeMessage::Compared(Compared { ballot, .. }) => *ballot,
+            | CommitteeMessage::Since(Since { ballot, .. }) => *ballot,
+            CommitteeMessage::AskCompare(ask) => ask.ballot,
+            CommitteeMessage::Compared(answer) => answer.ballot,
         }
     }
 

@@ -261,7 +261,8 @@ impl CommitteeMessage {
                 unless(all_within(writes, *piece), Nonsense::Misplaced)?;
                 writes.iter().all(is_written) && up_to.is_none_or(|up_to| fits(up_to.n))
             }
-            CommitteeMessage::Compared(Compared { piece, after, writes, looked, digest, up_to, mark, .. }) => {
+            CommitteeMessage::Compared(answer) => {
+                let Compared { piece, after, writes, looked, digest, up_to, mark, .. } = &**answer;
                 unless(all_within(writes, *piece), Nonsense::Misplaced)?;
                 let onward = up_to.as_ref().is_none_or(|up_to| after.as_ref().is_none_or(|after| after < up_to));
                 let whole = writes.iter().fold(0_u64, |sum, write| sum.wrapping_add(write.digest())) == *digest;

@@ -8,8 +8,9 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
-use overlay::{Key, KeyRange};
+use overlay::{Key, KeyRange, PointMap};
 
 use crate::outbox::{GroupOutput, Outbox};
 use crate::record::Record;
@@ -43,7 +44,7 @@ struct Loads {
 /// Chosen records in memory.
 #[derive(Clone, Debug)]
 pub struct Table {
-    held: BTreeMap<Key, Held>,
+    held: PointMap<Key, Held>,
     loading: BTreeMap<Key, Loads>,
     bytes: usize,
     bytes_max: usize,
@@ -64,7 +65,7 @@ impl Table {
     /// An empty table. `whole`: the store behind it is empty too, or there is none (`alone`).
     pub fn new(bytes_max: usize, whole: bool, alone: bool) -> Table {
         Table {
-            held: BTreeMap::new(),
+            held: PointMap::new(),
             loading: BTreeMap::new(),
             bytes: 0,
             bytes_max,
@@ -130,12 +131,25 @@ impl Table {
         }
     }
 
-    /// A newly chosen record; kept in memory until [`Table::unpin`] says that the store has it. Older ones are ignored.
+    /// A newly chosen record, which the store does not know to be chosen: kept in memory until it does, which
+    /// [`Table::put_stored`] says. Older ones are ignored.
     pub fn put(&mut self, key: &Key, record: Arc<Record>) {
+        self.put_chosen(key, record, true);
+    }
+
+    /// A chosen record that the store has, or was told to take. Older ones are ignored.
+    pub fn put_stored(&mut self, key: &Key, record: Arc<Record>) {
+        self.put_chosen(key, record, false);
+    }
+
+    fn put_chosen(&mut self, key: &Key, record: Arc<Record>, pinned: bool) {
         if let Some(watched) = &mut self.watched {
             watched.push((key.clone(), record.clone()));
         }
-        self.insert(key, Some(record), true);
+        if let Some(touched) = &mut self.touched {
+            touched.insert(key.clone());
+        }
+        self.insert(key, Some(record), pinned);
     }
 
     /// Notes what is chosen from now on, for checks; returns what was noted so far.
@@ -146,15 +160,6 @@ impl Table {
     /// Everything in memory, for checks.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
         self.held.iter().filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
-    }
-
-    /// The store has, or was told to take, this very record.
-    pub fn unpin(&mut self, key: &Key, record: &Record) {
-        if let Some(held) = self.held.get_mut(key)
-            && held.record.as_ref().is_some_and(|known| known.number <= record.number)
-        {
-            held.pinned = false;
-        }
     }
 
     /// Answers a load. What was chosen meanwhile wins, and stays here until the last answer came: that may be older.
@@ -235,13 +240,8 @@ impl Table {
         let mut looks = self.held.len() * 2;
         while self.bytes > self.bytes_max && looks > 0 {
             looks -= 1;
-            let next = match &self.hand {
-                Some(hand) => {
-                    self.held.range_mut((core::ops::Bound::Excluded(hand.clone()), core::ops::Bound::Unbounded)).next()
-                }
-                None => self.held.iter_mut().next(),
-            };
-            let Some((key, held)) = next else {
+            let behind = self.hand.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((key, held)) = self.held.first_mut_from(behind) else {
                 self.hand = None;
                 continue;
             };
@@ -263,20 +263,15 @@ impl Table {
 
     /// Records in memory within a range, in ring order, behind `after`; only complete where the table is whole.
     pub fn scan(&self, range: KeyRange, after: Option<&Key>) -> impl Iterator<Item = (&Key, &Arc<Record>)> {
-        use core::ops::Bound;
-        let from =
-            after.map_or_else(|| Bound::Included(Key::first_at(range.start())), |key| Bound::Excluded(key.clone()));
+        let first = Key::first_at(range.start());
         // A piece of an interval map never runs across point zero, so ring order is key order.
         self.held
-            .range((from, Bound::Unbounded))
+            .range_from(after.map_or(Bound::Included(&first), Bound::Excluded))
             .take_while(move |(key, _)| range.contains(key.point()))
             .filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
     }
 
     fn insert(&mut self, key: &Key, record: Option<Arc<Record>>, pinned: bool) {
-        if let Some(touched) = self.touched.as_mut().filter(|_| pinned) {
-            touched.insert(key.clone());
-        }
         self.deleted |= record.as_ref().is_some_and(|record| record.value.is_none());
         let added = size(key, record.as_deref());
         match self.held.get_mut(key) {
@@ -284,6 +279,7 @@ impl Table {
                 if let (Some(known), Some(new)) = (&held.record, &record)
                     && known.number >= new.number
                 {
+                    held.pinned &= pinned || known.number > new.number;
                     return;
                 }
                 self.bytes = self.bytes - size(key, held.record.as_deref()) + added;

@@ -202,7 +202,7 @@ fn what_was_copied_is_counted() {
     bench.tick();
     let (from, AskCompare { piece, attempt, .. }) = bench.asked_compare();
     let stale = Compared { attempt: attempt ^ 1, ..nothing_newer(new, piece) };
-    bench.hear(from, CommitteeMessage::Compared(stale));
+    bench.hear(from, CommitteeMessage::Compared(stale.into()));
     assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "a page of another attempt");
     // Of three records that the source holds one does not come.
     let writes = vec![write(old, 1, "a", "1"), write(old, 2, "b", "2")];

@@ -133,7 +133,7 @@ fn what_catching_up_brings_lies_in_the_piece_that_was_asked_for() {
     let answer = Since { ballot: theirs, piece, since, attempt: 0, writes: writes(), up_to: None, done: true };
     expect(Nonsense::Misplaced, committee(CommitteeMessage::Since(answer)));
     let answer = Compared { writes: writes(), ..nothing_newer(theirs, piece) };
-    expect(Nonsense::Misplaced, committee(CommitteeMessage::Compared(answer)));
+    expect(Nonsense::Misplaced, committee(CommitteeMessage::Compared(answer.into())));
 }
 
 /// Slots and terms far beyond what is chosen are not stored, and no slots are filled up to there.

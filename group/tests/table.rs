@@ -35,8 +35,7 @@ fn a_late_answer_of_the_store_brings_nothing_old_back() {
     let old = write(ballot(1, 1), 1, "k", "old").record;
     table.on_loaded(&key("k"), Some(old.clone()));
     let new = write(ballot(1, 1), 2, "k", "new").record;
-    table.put(&key("k"), new.clone());
-    table.unpin(&key("k"), &new);
+    table.put_stored(&key("k"), new.clone());
     table.evict();
     table.on_loaded(&key("k"), Some(old));
     assert_eq!(table.get(&key("k"), true, &mut out), Lookup::Known(Some(new)));

@@ -52,9 +52,9 @@ fn an_answer_says_how_far_it_goes() {
     assert!(asks_to_the_end);
     // The answer to the first question.
     source.said.clear();
-    source.hear(2, CommitteeMessage::AskCompare(question));
+    source.hear(2, CommitteeMessage::AskCompare(question.into()));
     let [(_, CommitteeMessage::Compared(answer))] = &source.said[..] else { panic!("{:?}", source.said) };
-    lacking.compared(3, answer.clone());
+    lacking.compared(3, (**answer).clone());
     let complete = lacking.acceptor.committee(second).unwrap().is_complete();
     let has = lacking.knows(&newer.key).map(|record| record.number);
     assert!(!complete || has == Some(newer.record.number), "takes itself for complete with {has:?}");

@@ -9,9 +9,11 @@ extern crate alloc;
 mod id;
 mod interval_map;
 mod point;
+mod point_map;
 mod range;
 
 pub use id::{Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
 pub use interval_map::IntervalMap;
 pub use point::{KEY_BYTES_MAX, Key, KeyError, Point};
+pub use point_map::{Placed, PointMap};
 pub use range::KeyRange;

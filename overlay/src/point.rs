@@ -39,14 +39,62 @@ impl fmt::Display for Point {
     }
 }
 
+/// Names of so many bytes lie in the key itself: as many as it has room for anyway.
+const SHORT_MAX: usize = 30;
+
 /// What the user names: 0 to [`KEY_BYTES_MAX`] bytes, with its place on the ring computed once.
 ///
 /// Ordered by point, then by name: the order of scans.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     point: Point,
-    /// Shared: a key is in many hands at once.
-    name: Arc<[u8]>,
+    name: Name,
+}
+
+/// Bytes that are copied, compared and thrown away many times for each operation: usual ones without another place in
+/// memory to go to.
+#[derive(Clone)]
+enum Name {
+    Short { len: u8, bytes: [u8; SHORT_MAX] },
+    Long(Arc<[u8]>),
+}
+
+impl Name {
+    fn new(name: &[u8]) -> Name {
+        if name.len() > SHORT_MAX {
+            return Name::Long(name.into());
+        }
+        let mut bytes = [0; SHORT_MAX];
+        bytes[..name.len()].copy_from_slice(name);
+        Name::Short { len: name.len() as u8, bytes }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Name::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Name::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Name) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Name) -> core::cmp::Ordering {
+        self.bytes().cmp(other.bytes())
+    }
 }
 
 /// The name is longer than [`KEY_BYTES_MAX`].
@@ -62,13 +110,13 @@ impl Key {
         if name.len() > KEY_BYTES_MAX {
             return Err(KeyError { length: name.len() });
         }
-        Ok(Key { point: Point::of(name), name: name.into() })
+        Ok(Key { point: Point::of(name), name: Name::new(name) })
     }
 
     /// Sorts before or equal to every key at this point and after every key before it. For bounds only: no name has it
     /// as its place.
     pub fn first_at(point: Point) -> Key {
-        Key { point, name: Arc::default() }
+        Key { point, name: Name::new(&[]) }
     }
 
     /// Where it lies on the ring.
@@ -78,7 +126,7 @@ impl Key {
 
     /// What the user called it.
     pub fn name(&self) -> &[u8] {
-        &self.name
+        self.name.bytes()
     }
 }
 
@@ -91,13 +139,13 @@ impl core::hash::Hash for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.name.escape_ascii())
+        write!(f, "\"{}\"", self.name().escape_ascii())
     }
 }
 
 impl Serialize for Key {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.name)
+        serializer.serialize_bytes(self.name())
     }
 }
 

@@ -137,8 +137,8 @@ impl Acceptor {
                 self.on_ask_since(ctx, from, answer);
             }
             CommitteeMessage::Since(since) => self.on_since(ctx, table, from, since),
-            CommitteeMessage::AskCompare(ask) => self.on_ask_compare(ctx, table, from, ask),
-            CommitteeMessage::Compared(compared) => self.on_compared(ctx, table, from, compared),
+            CommitteeMessage::AskCompare(ask) => self.on_ask_compare(ctx, table, from, *ask),
+            CommitteeMessage::Compared(compared) => self.on_compared(ctx, table, from, *compared),
             _ => {}
         }
     }
@@ -360,8 +360,7 @@ impl Acceptor {
         for committee in self.committees.values_mut() {
             committee.overtake(write, ctx.out);
         }
-        table.put(&write.key, write.record.clone());
-        table.unpin(&write.key, &write.record);
+        table.put_stored(&write.key, write.record.clone());
         ctx.out.persist(Durable::Record(write.clone()));
         true
     }

@@ -4,6 +4,7 @@
 //! and only ever replaces what is older. The source need not be complete: a primary that finds nobody who is compares
 //! with a quorum of every configuration that may hold something alone.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -49,7 +50,7 @@ pub(super) enum ScanUse {
     /// This node's own clocks, to ask with.
     Mine(TermBallot),
     /// To answer somebody.
-    Theirs { from: NodeId, asked: Asked },
+    Theirs { from: NodeId, asked: Box<Asked> },
 }
 
 /// All catching up of one member.
@@ -272,7 +273,8 @@ impl Acceptor {
         job.listed = held.iter().map(|(key, _)| key.clone()).collect();
         let piece = *job.pieces.last().expect("a job has a piece");
         let (after, attempt) = (after.clone(), job.attempt);
-        let message = CommitteeMessage::AskCompare(AskCompare { ballot, piece, after, held, until, attempt });
+        let ask = AskCompare { ballot, piece, after, held, until, attempt };
+        let message = CommitteeMessage::AskCompare(ask.into());
         ctx.out.send_after(&[job.source], Message::Committee(message));
     }
 

@@ -92,7 +92,7 @@ impl Acceptor {
             ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
         } else {
             let first = scan_from(asked.ask.after.as_ref(), asked.ask.piece);
-            let token = self.catch_up.begin_scan(ScanUse::Theirs { from, asked });
+            let token = self.catch_up.begin_scan(ScanUse::Theirs { from, asked: asked.into() });
             ctx.out.push_behind(GroupOutput::Scan(token, first, page_bytes(ctx)));
         }
     }
@@ -135,7 +135,7 @@ impl Acceptor {
             let Some(last) = last else { return };
             up_to = Some(last);
         }
-        let message = CommitteeMessage::Compared(Compared {
+        let answer = Compared {
             ballot: ask.ballot,
             piece: ask.piece,
             after: ask.after.clone(),
@@ -147,8 +147,8 @@ impl Acceptor {
             up_to: up_to.or_else(|| ask.until.clone()),
             mark: *mark,
             complete: *complete && committee.lacks_nothing_before(ask.piece),
-        });
-        ctx.out.send_after(&[from], Message::Committee(message));
+        };
+        ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::Compared(answer.into())));
     }
 }
 

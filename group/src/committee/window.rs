@@ -291,8 +291,7 @@ impl Committee {
         let kept = self.kept.get_mut(&n).expect("an unsettled write is kept");
         kept.settled = true;
         self.unsettled_by_key.remove(&(kept.write.key.clone(), n));
-        table.put(&kept.write.key, kept.write.record.clone());
-        table.unpin(&kept.write.key, &kept.write.record);
+        table.put_stored(&kept.write.key, kept.write.record.clone());
     }
 
     fn void(&mut self, n: u64, out: &mut Outbox) {

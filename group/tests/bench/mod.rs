@@ -134,7 +134,7 @@ impl Bench {
     /// The last question for newer records, and of whom.
     pub fn asked_compare(&self) -> (u8, AskCompare) {
         match self.said.last() {
-            Some((to, CommitteeMessage::AskCompare(ask))) => (to[0].peer.0[0], ask.clone()),
+            Some((to, CommitteeMessage::AskCompare(ask))) => (to[0].peer.0[0], (**ask).clone()),
             other => panic!("{other:?}"),
         }
     }
@@ -160,7 +160,7 @@ impl Bench {
         let digest = answer.writes.iter().fold(0_u64, |sum, write| sum.wrapping_add(write.digest()));
         let looked = answer.looked.max(answer.writes.len() as u64);
         let answer = Compared { attempt: self.attempt(), digest, looked, ..answer };
-        self.hear(from, CommitteeMessage::Compared(answer));
+        self.hear(from, CommitteeMessage::Compared(answer.into()));
     }
 
     /// What it answers who asks for recent writes.

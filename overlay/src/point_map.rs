@@ -1,0 +1,304 @@
+//! A map in ring order that finds a key in a few steps, however many there are.
+//!
+//! Places on the ring are hashes: they are spread evenly, and their first 64 bits nearly always tell two apart. So a map
+//! is a row of *shelves*, each with some dozens of entries in order, and is searched by these prefixes alone: in the row,
+//! which is small, then in one shelf. A balanced tree of the same entries takes three times as many steps, each to another
+//! place in memory, and that is what a search costs.
+
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use crate::point::Key;
+
+/// What has a place in ring order.
+///
+/// # Invariants
+/// - Of two that differ in their prefixes, the one with the lesser prefix is the lesser.
+pub trait Placed: Ord {
+    /// The first 64 bits of its place.
+    fn prefix(&self) -> u64;
+}
+
+impl Placed for Key {
+    fn prefix(&self) -> u64 {
+        (self.point().0 >> 64) as u64
+    }
+}
+
+/// Entries of a shelf before it is divided.
+const SHELF_MAX: usize = 48;
+/// With no more than this a shelf is joined with a neighbour, if both together are not more than the second number.
+const SHELF_MIN: usize = SHELF_MAX / 8;
+const SHELF_JOINED_MAX: usize = SHELF_MAX / 2;
+
+/// Entries in order, beside each other.
+#[derive(Clone, Debug)]
+struct Shelf<K, V> {
+    /// Of each entry.
+    prefixes: Vec<u64>,
+    entries: Vec<(K, V)>,
+}
+
+/// A map from keys to values, in ring order.
+#[derive(Clone, Debug)]
+pub struct PointMap<K, V> {
+    /// The first prefix that belongs on each shelf: rising, and 0 for the first. Entries of one prefix are never parted.
+    firsts: Vec<u64>,
+    shelves: Vec<Shelf<K, V>>,
+    len: usize,
+}
+
+/// Where an entry is, or would be.
+#[derive(Clone, Copy)]
+struct Place {
+    shelf: usize,
+    index: usize,
+}
+
+impl<K: Placed, V> Default for PointMap<K, V> {
+    fn default() -> PointMap<K, V> {
+        PointMap::new()
+    }
+}
+
+impl<K: Placed, V> PointMap<K, V> {
+    /// An empty one.
+    pub fn new() -> PointMap<K, V> {
+        PointMap { firsts: alloc::vec![0], shelves: alloc::vec![Shelf::with_room(0)], len: 0 }
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A key's value.
+    pub fn get(&self, key: &K) -> Option<&V> {
+        let place = self.find(key).ok()?;
+        Some(&self.shelves[place.shelf].entries[place.index].1)
+    }
+
+    /// A key's value.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let place = self.find(key).ok()?;
+        Some(&mut self.shelves[place.shelf].entries[place.index].1)
+    }
+
+    /// Has the key a value?
+    pub fn contains_key(&self, key: &K) -> bool {
+        self.find(key).is_ok()
+    }
+
+    /// Sets a key's value; returns the one before.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        match self.find(&key) {
+            Ok(place) => Some(core::mem::replace(&mut self.shelves[place.shelf].entries[place.index].1, value)),
+            Err(place) => {
+                let shelf = &mut self.shelves[place.shelf];
+                shelf.prefixes.insert(place.index, key.prefix());
+                shelf.entries.insert(place.index, (key, value));
+                self.len += 1;
+                if shelf.entries.len() > SHELF_MAX {
+                    self.divide(place.shelf);
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes a key out.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        let place = self.find(key).ok()?;
+        let shelf = &mut self.shelves[place.shelf];
+        shelf.prefixes.remove(place.index);
+        let (_, value) = shelf.entries.remove(place.index);
+        self.len -= 1;
+        if shelf.entries.len() <= SHELF_MIN {
+            self.join(place.shelf);
+        }
+        Some(value)
+    }
+
+    /// All entries, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.shelves.iter().flat_map(|shelf| shelf.entries.iter().map(|(key, value)| (key, value)))
+    }
+
+    /// Entries from there on, in order.
+    pub fn range_from<'a>(&'a self, from: Bound<&K>) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
+        let Place { shelf, index } = self.place_from(from);
+        let (first, rest) = self.shelves[shelf..].split_first().expect("a place is on a shelf");
+        let behind = rest.iter().flat_map(|shelf| shelf.entries.iter());
+        first.entries[index..].iter().chain(behind).map(|(key, value)| (key, value))
+    }
+
+    /// The first entry from there on.
+    pub fn first_mut_from(&mut self, from: Bound<&K>) -> Option<(&K, &mut V)> {
+        let Place { shelf, index } = self.place_from(from);
+        let (first, rest) = self.shelves[shelf..].split_first_mut().expect("a place is on a shelf");
+        let behind = rest.first_mut().and_then(|shelf| shelf.entries.first_mut());
+        first.entries.get_mut(index).or(behind).map(|(key, value)| (&*key, value))
+    }
+
+    fn place_from(&self, from: Bound<&K>) -> Place {
+        match from {
+            Bound::Unbounded => Place { shelf: 0, index: 0 },
+            Bound::Included(key) => self.find(key).unwrap_or_else(|place| place),
+            Bound::Excluded(key) => match self.find(key) {
+                Ok(Place { shelf, index }) => Place { shelf, index: index + 1 },
+                Err(place) => place,
+            },
+        }
+    }
+
+    fn find(&self, key: &K) -> Result<Place, Place> {
+        let prefix = key.prefix();
+        let shelf = self.firsts.partition_point(|first| *first <= prefix) - 1;
+        let Shelf { prefixes, entries } = &self.shelves[shelf];
+        let begin = prefixes.partition_point(|known| *known < prefix);
+        let same = prefixes[begin..].iter().take_while(|known| **known == prefix).count();
+        match entries[begin..begin + same].binary_search_by(|(known, _)| known.cmp(key)) {
+            Ok(index) => Ok(Place { shelf, index: begin + index }),
+            Err(index) => Err(Place { shelf, index: begin + index }),
+        }
+    }
+
+    /// Divides a shelf in the middle, or as near to it as entries of one prefix allow.
+    fn divide(&mut self, index: usize) {
+        let shelf = &mut self.shelves[index];
+        let middle = shelf.prefixes[shelf.prefixes.len() / 2];
+        let cut = match shelf.prefixes.partition_point(|prefix| *prefix < middle) {
+            0 => shelf.prefixes.partition_point(|prefix| *prefix <= middle),
+            cut => cut,
+        };
+        let Some(first) = shelf.prefixes.get(cut).copied() else { return };
+        let mut behind = Shelf::with_room(SHELF_MAX + 1);
+        behind.prefixes.extend(shelf.prefixes.drain(cut..));
+        behind.entries.extend(shelf.entries.drain(cut..));
+        self.firsts.insert(index + 1, first);
+        self.shelves.insert(index + 1, behind);
+    }
+
+    /// Puts what is left on a shelf beside what is on the next one, or the one before, where there is room for both.
+    fn join(&mut self, index: usize) {
+        let left = |at: usize| self.shelves.get(at).zip(self.shelves.get(at + 1)).map(|(a, b)| a.len() + b.len());
+        let fits = |at: &usize| left(*at).is_some_and(|len| len <= SHELF_JOINED_MAX);
+        let Some(at) = [Some(index), index.checked_sub(1)].into_iter().flatten().find(fits) else { return };
+        let mut behind = self.shelves.remove(at + 1);
+        self.firsts.remove(at + 1);
+        let shelf = &mut self.shelves[at];
+        shelf.prefixes.append(&mut behind.prefixes);
+        shelf.entries.append(&mut behind.entries);
+    }
+}
+
+impl<K, V> Shelf<K, V> {
+    fn with_room(entries: usize) -> Shelf<K, V> {
+        Shelf { prefixes: Vec::with_capacity(entries), entries: Vec::with_capacity(entries) }
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A key whose place is its number; the second one tells apart those at the same place.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct Numbered(u64, u8);
+
+    impl Placed for Numbered {
+        fn prefix(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Insert(Numbered, u32),
+        Remove(Numbered),
+        /// So many of the first ones behind this.
+        RemoveFrom(Numbered, usize),
+        Look(Numbered),
+    }
+
+    fn key(spread: u64) -> impl Strategy<Value = Numbered> {
+        // Few places with many keys each, and many places.
+        (0..spread, 0..4u8, any::<bool>())
+            .prop_map(move |(n, extra, far)| Numbered(if far { u64::MAX - n * (u64::MAX / spread) } else { n }, extra))
+    }
+
+    fn step(spread: u64) -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (key(spread), any::<u32>()).prop_map(|(key, value)| Step::Insert(key, value)),
+            2 => key(spread).prop_map(Step::Remove),
+            1 => (key(spread), 0..60usize).prop_map(|(key, count)| Step::RemoveFrom(key, count)),
+            1 => key(spread).prop_map(Step::Look),
+        ]
+    }
+
+    fn check_form(map: &PointMap<Numbered, u32>) {
+        assert_eq!((map.firsts[0], map.firsts.len()), (0, map.shelves.len()));
+        assert_eq!(map.shelves.iter().map(Shelf::len).sum::<usize>(), map.len());
+        for (index, shelf) in map.shelves.iter().enumerate() {
+            assert!(shelf.prefixes.iter().copied().eq(shelf.entries.iter().map(|(key, _)| key.prefix())));
+            assert!(shelf.prefixes.first().is_none_or(|first| *first >= map.firsts[index]));
+            let next = map.firsts.get(index + 1);
+            assert!(next.is_none_or(|next| shelf.prefixes.last().is_none_or(|last| last < next)));
+            assert!(shelf.len() <= SHELF_MAX || shelf.prefixes.iter().all(|prefix| *prefix == shelf.prefixes[0]));
+        }
+        let small = |shelf: &Shelf<Numbered, u32>| shelf.len() <= SHELF_MIN;
+        assert!(
+            !map.shelves.windows(2).any(|pair| small(&pair[0]) && small(&pair[1])),
+            "they may as well lie together"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_map(
+            steps in prop_oneof![
+                proptest::collection::vec(step(8), 0..300),
+                proptest::collection::vec(step(2000), 0..1500),
+            ],
+        ) {
+            let (mut map, mut model) = (PointMap::new(), BTreeMap::new());
+            for step in steps {
+                match step {
+                    Step::Insert(key, value) => prop_assert_eq!(map.insert(key, value), model.insert(key, value)),
+                    Step::Remove(key) => prop_assert_eq!(map.remove(&key), model.remove(&key)),
+                    Step::RemoveFrom(key, count) => {
+                        let keys: Vec<_> = model.range(key..).take(count).map(|(key, _)| *key).collect();
+                        for key in keys {
+                            prop_assert_eq!(map.remove(&key), model.remove(&key));
+                        }
+                    }
+                    Step::Look(key) => {
+                        prop_assert_eq!(map.get(&key), model.get(&key));
+                        prop_assert_eq!(map.get_mut(&key), model.get_mut(&key));
+                        let behind = (Bound::Excluded(key), Bound::Unbounded);
+                        prop_assert!(map.range_from(Bound::Included(&key)).eq(model.range(key..)));
+                        prop_assert!(map.range_from(Bound::Excluded(&key)).eq(model.range(behind)));
+                        let first = map.first_mut_from(Bound::Excluded(&key)).map(|(key, value)| (*key, *value));
+                        prop_assert_eq!(first, model.range(behind).next().map(|(key, value)| (*key, *value)));
+                    }
+                }
+                check_form(&map);
+            }
+            prop_assert!(map.iter().eq(model.iter()));
+            prop_assert_eq!(map.len(), model.len());
+        }
+    }
+}
