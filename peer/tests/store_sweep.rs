@@ -74,8 +74,11 @@ fn key(number: usize) -> Bytes {
 
 /// Sets 100 keys.
 fn change_all(engine: &mut Engine, round: u8) {
-    let batches = (0..100).map(|number| vec![Change::PutRecord(key(number), vec![round; 60].into())]);
-    engine.append(batches).expect("appends");
+    engine.append(changes(round)).expect("appends");
+}
+
+fn changes(round: u8) -> impl Iterator<Item = Vec<Change>> {
+    (0..100).map(move |number| vec![Change::PutRecord(key(number), vec![round; 60].into())])
 }
 
 fn assert_all(engine: &Engine, round: u8) {
@@ -121,4 +124,25 @@ fn a_record_that_changes_during_a_sweep_is_passed_over_and_not_lost() {
         engine.verify().expect("the books are right");
         assert_all(&engine, 2);
     }
+}
+
+/// What a sweep passes over stands in the journal only. A checkpoint before what followed it is durable would let go of it.
+#[test]
+fn a_checkpoint_waits_for_what_was_passed_over() {
+    let (disk, records) = (SimDisk::new(), Arc::default());
+    let mut engine = open(&disk, &records);
+    change_all(&mut engine, 1);
+    assert!(engine.write_behind().expect("writes behind"), "a portion is not all");
+    let staged: Vec<_> = changes(2).map(|changes| engine.stage(changes)).collect();
+    for _ in 0..50 {
+        engine.write_behind().expect("writes behind");
+    }
+    assert_eq!(engine.load(&key(99)).expect("loads"), Some(vec![2; 60].into()), "what is handed out is seen");
+    let other = disk.fork();
+    assert_all(&open(&other.restart(Loss::All), &records), 1);
+    engine.commit(&staged).expect("commits");
+    engine.checkpoint().expect("makes a checkpoint");
+    assert_all(&engine, 2);
+    drop(engine);
+    assert_all(&open(&disk.restart(Loss::All), &records), 2);
 }

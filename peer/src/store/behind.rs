@@ -1,15 +1,17 @@
 //! The write-behind: brings what the journal holds durably into the table, makes checkpoints, cuts the journal.
 //!
-//! What changed is gathered by record, the newest state of each. A *sweep* goes through all that was gathered up to some
-//! frame of the journal, in the order of keys, and ends with a checkpoint as of that frame. A record that has changed
-//! again since the sweep began is passed over: what it became stands in a later frame, which the checkpoint leaves in the
-//! journal, and the next sweep brings it over. So a record that is changed all the time is written once for each sweep, at most.
+//! What changed is gathered by record, the newest state of each ([`Index`](super::index::Index)). A *sweep* goes through
+//! all that was gathered up to some frame of the journal, in the order of keys, and ends with a checkpoint as of that
+//! frame. A record that has changed again since the sweep began is passed over: what it became stands in a later frame,
+//! which the checkpoint leaves in the journal, and the next sweep brings it over. So a record that is changed all the time
+//! is written once for each sweep, at most. What it was before stands in the journal only: no checkpoint is made before
+//! what it became is durable.
 //!
 //! The order is everything. Journal durable, then table; table durable, then manifest; manifest durable, then the cut.
 //! Until the next checkpoint the table may be newer than the manifest, in some records: all frames after the manifest's
 //! are gone through again at a start, and bring every record that they changed to its last state.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,9 +20,10 @@ use super::change::{Meta, apply};
 use super::disk::Disk;
 use super::error::StoreError;
 use super::health::Health;
+use super::index::Portion;
 use super::ledger::Ledger;
 use super::manifest::Manifest;
-use super::pending::{CHANGE_WEIGHT, Pending};
+use super::pending::Pending;
 use super::replay::From;
 use super::segment::{SegmentName, Segments};
 
@@ -39,10 +42,10 @@ pub(crate) struct Behind {
     pub(crate) manifest: Manifest,
     /// All frames up to this one were taken in.
     pub(crate) seq: u64,
+    /// The last batch in these frames.
+    pub(crate) last: u64,
     /// The small entries as of frame `seq`.
     pub(crate) meta: Meta,
-    /// Records changed by frames that were taken in and are not part of the sweep.
-    pub(crate) dirty: Dirty,
     /// The segments in use, each with the number of its first frame. Never empty.
     pub(crate) chain: VecDeque<(SegmentName, u64)>,
     /// Bytes of these frames in the journal.
@@ -52,31 +55,39 @@ pub(crate) struct Behind {
     pub(crate) unflushed: u32,
 }
 
-/// Changed records by their keys.
-pub(crate) type Dirty = BTreeMap<Bytes, State>;
-
-/// The newest durable state of a record; `None` is dropped.
-pub(crate) struct State {
-    /// The batch that made it so.
-    batch: u64,
-    value: Option<Bytes>,
-}
-
 /// On its way into the table.
 pub(crate) struct Sweep {
     /// All that was changed up to this frame is.
     seq: u64,
     /// The small entries as of then.
     meta: Meta,
+    /// The last batch up to then.
+    upto: u64,
     /// Bytes of the journal that the checkpoint will put behind itself.
     taken: u64,
-    /// What is not yet in the table.
-    rest: Dirty,
+    /// Goes on behind this key.
+    after: Option<Bytes>,
+    /// All is in the table, but for what was passed over.
+    ended: bool,
+    /// The newest of the batches that changed again what was passed over.
+    passed: u64,
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There is more to write.
+    More,
+    /// All is written, but the checkpoint waits until this batch is durable.
+    Waits(u64),
+    /// A checkpoint was made, or nothing is to be written down.
+    Done,
 }
 
 impl Behind {
     /// Takes in the frames that have become durable.
     pub(crate) fn take_in(&mut self) {
+        let mut bytes = 0;
         while let Some(frame) = self.pending.pop() {
             assert_eq!(frame.seq, self.seq + 1, "frames come in order");
             self.seq = frame.seq;
@@ -84,24 +95,19 @@ impl Behind {
             if self.chain.back().is_none_or(|(newest, _)| newest.id < frame.segment.id) {
                 self.chain.push_back((frame.segment, frame.seq));
             }
-            let (mut more, mut less) = (0, 0);
             for batch in &frame.batches {
-                for change in &batch.changes {
-                    apply(&mut self.meta, change, |key, value| {
-                        let key_bytes = key.len();
-                        more += weight(key_bytes, &value);
-                        let before = self.dirty.insert(key, State { batch: batch.number, value });
-                        less += before.map_or(0, |before| weight(key_bytes, &before.value));
-                    });
-                }
+                self.last = batch.number;
+                batch.changes.iter().for_each(|change| apply(&mut self.meta, change, |_, _| ()));
             }
-            self.pending.taken_in(&frame, more, less);
+            bytes += frame.weight();
+        }
+        if bytes > 0 {
+            self.pending.taken_in(self.last, bytes);
         }
     }
 
-    /// Writes about `bytes_max` bytes of records, and begins a sweep if none is under way; at its end makes a checkpoint
-    /// and says `false`, as it does when there is nothing to write down.
-    pub(crate) fn step(&mut self, bytes_max: usize) -> Result<bool, StoreError> {
+    /// Writes about `bytes_max` bytes of records, and begins a sweep if none is under way; at its end makes a checkpoint.
+    pub(crate) fn step(&mut self, bytes_max: usize) -> Result<Progress, StoreError> {
         self.health.check()?;
         let worked = self.work(bytes_max);
         self.health.clone().note(worked)
@@ -118,43 +124,45 @@ impl Behind {
         self.health.note(self.segments.prepare())
     }
 
-    fn work(&mut self, bytes_max: usize) -> Result<bool, StoreError> {
+    fn work(&mut self, bytes_max: usize) -> Result<Progress, StoreError> {
         self.take_in();
         if self.is_level() {
-            return Ok(false);
+            return Ok(Progress::Done);
         }
         let sweep = self.sweep.get_or_insert_with(|| Sweep {
             seq: self.seq,
             meta: self.meta.clone(),
+            upto: self.last,
             taken: std::mem::take(&mut self.taken),
-            rest: std::mem::take(&mut self.dirty),
+            after: None,
+            ended: false,
+            passed: 0,
         });
-        let (mut portion, mut batches, mut bytes, mut passed) = (Vec::new(), Vec::new(), 0, 0);
-        while bytes < bytes_max
-            && let Some((key, State { batch, value })) = sweep.rest.pop_first()
-        {
-            let weight = weight(key.len(), &value);
-            if self.dirty.contains_key(&key) {
-                passed += weight;
-                continue;
-            }
-            bytes += weight;
-            portion.push((key, value));
-            batches.push(batch);
+        if !sweep.ended {
+            let portion = self.pending.portion(sweep.after.as_ref(), sweep.upto, bytes_max);
+            sweep.passed = sweep.passed.max(portion.passed);
+            sweep.ended = portion.last.is_none();
+            sweep.after.clone_from(&portion.last);
+            self.write(&portion)?;
         }
-        let goes_on = !sweep.rest.is_empty();
-        if !portion.is_empty() {
-            self.ledger.apply(self.seq, &portion)?;
-            self.unflushed += 1;
-            if self.unflushed >= UNFLUSHED_MAX {
-                self.flush()?;
-            }
+        match &self.sweep {
+            Some(Sweep { ended: false, .. }) => Ok(Progress::More),
+            Some(Sweep { passed, .. }) if *passed > self.last => Ok(Progress::Waits(*passed)),
+            _ => self.checkpoint().map(|()| Progress::Done),
         }
-        self.pending.applied(bytes + passed, portion.iter().map(|(key, _)| key).zip(batches));
-        if !goes_on {
-            self.checkpoint()?;
+    }
+
+    fn write(&mut self, portion: &Portion) -> Result<(), StoreError> {
+        if portion.records.is_empty() {
+            return Ok(());
         }
-        Ok(goes_on)
+        self.ledger.apply(self.seq, &portion.records)?;
+        self.unflushed += 1;
+        if self.unflushed >= UNFLUSHED_MAX {
+            self.flush()?;
+        }
+        self.pending.written(portion);
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
@@ -166,8 +174,8 @@ impl Behind {
 
     /// Ends the sweep, of which all is in the table, and cuts the journal.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
-        let Some(Sweep { seq, meta, taken, rest }) = self.sweep.take() else { return Ok(()) };
-        assert!(rest.is_empty(), "{} records of the sweep are not in the table", rest.len());
+        let Some(Sweep { seq, meta, taken, ended, .. }) = self.sweep.take() else { return Ok(()) };
+        assert!(ended, "records up to frame {seq} are not in the table");
         self.flush()?;
         let keep = self.chain.iter().rposition(|(_, first_seq)| *first_seq <= seq).unwrap_or(0);
         let (segment, first_seq) = self.chain[keep];
@@ -185,8 +193,4 @@ impl Behind {
         self.pending.checkpointed(taken);
         Ok(())
     }
-}
-
-fn weight(key_bytes: usize, value: &Option<Bytes>) -> usize {
-    CHANGE_WEIGHT + key_bytes + value.as_ref().map_or(0, Bytes::len)
 }

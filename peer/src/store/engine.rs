@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use node::{Change, Restored};
 
-use super::behind::Behind;
+use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock, RealDisk};
 use super::error::{Doing, StoreError};
@@ -86,18 +86,21 @@ impl Engine {
     }
 
     /// Brings one portion of what is durable into the table. `false`: that was the last one of a sweep, and a checkpoint
-    /// was made; or there was nothing.
+    /// was made, or waits for what was handed out and is not committed; or there was nothing.
     pub fn write_behind(&mut self) -> Result<bool, StoreError> {
         self.behind.prepare()?;
-        self.behind.step(self.config.behind_bytes)
+        Ok(self.behind.step(self.config.behind_bytes)? == Progress::More)
     }
 
-    /// Brings everything that is durable into the table, writes the manifest and cuts the journal.
+    /// Brings everything that is durable into the table, writes the manifest and cuts the journal. The last two may be
+    /// left for later as long as batches are handed out and not committed.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         loop {
-            while self.write_behind()? {}
-            if self.behind.is_level() {
-                return Ok(());
+            self.behind.prepare()?;
+            match self.behind.step(self.config.behind_bytes)? {
+                Progress::Done if !self.behind.is_level() => {}
+                Progress::Done | Progress::Waits(_) => return Ok(()),
+                Progress::More => {}
             }
         }
     }

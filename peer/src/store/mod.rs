@@ -26,6 +26,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod health;
+mod index;
 mod journal;
 mod ledger;
 mod manifest;

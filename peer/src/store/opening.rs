@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use node::{Restored, Tail};
 
-use super::behind::{Behind, Dirty};
+use super::behind::Behind;
 use super::change::Meta;
 use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock};
@@ -237,7 +237,7 @@ impl Parts {
             seq: manifest.from.seq,
             manifest,
             meta,
-            dirty: Dirty::new(),
+            last: 0,
             chain: chain.into(),
             taken: 0,
             sweep: None,

@@ -4,16 +4,17 @@
 //! journal holds it durably, and leaves when it is in the table. Staging costs the loop one short lock; sorting the
 //! records into the index is left to whoever looks something up, or to the write-behind.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use node::Change;
 
-use super::change::{Meta, apply};
+use super::change::Meta;
 use super::codec::batch_bytes;
+use super::index::{Index, Portion};
 use super::segment::SegmentName;
 
 /// Index entries changed or visited under one hold of its lock, so that a load does not wait long.
@@ -50,11 +51,20 @@ pub(crate) struct Durable {
     pub(crate) batches: Vec<Arc<Batch>>,
 }
 
+impl Durable {
+    /// What its batches count for.
+    pub(crate) fn weight(&self) -> usize {
+        self.batches.iter().map(|batch| batch.weight()).sum()
+    }
+}
+
 /// Shared by the loop, the journal, the readers and the write-behind.
 pub(crate) struct Pending {
     inbox: Mutex<Inbox>,
     index: Mutex<Index>,
     queue: Mutex<Queue>,
+    /// Bytes of records in the index that could be written to the table by now.
+    gathered: AtomicUsize,
     /// The queue grew past its mark, or something ended.
     work: Condvar,
     /// The queue shrank, or something ended.
@@ -68,24 +78,11 @@ struct Inbox {
     batches: Vec<Arc<Batch>>,
 }
 
-/// Everything staged, sorted.
-struct Index {
-    /// The small entries as of the last batch in here: a promotion makes records of them.
-    meta: Meta,
-    records: BTreeMap<Bytes, Slot>,
-}
-
-/// The newest state of a record; `None` is dropped.
-struct Slot {
-    batch: u64,
-    value: Option<Bytes>,
-}
-
-/// Durable, not yet in the table.
+/// Durable, not yet taken in by the write-behind.
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Durable>,
-    /// Of their batches, and of the records that the write-behind has gathered from others and not yet written.
+    /// Of their batches.
     bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
     backlog: u64,
@@ -98,18 +95,23 @@ struct Queue {
     called: bool,
     /// Bytes since the write-behind was last asked to sort them into the index.
     unsorted: usize,
+    /// The last durable batch.
+    durable: u64,
+    /// A checkpoint waits until this batch is durable: commits up to it do not wait for the room which that will make.
+    awaited: u64,
     /// No more waiting.
     ended: bool,
 }
 
 impl Queue {
-    /// Whether commits must wait.
-    fn is_full(&self, bytes_max: usize, backlog_max: u64) -> bool {
-        self.bytes >= bytes_max.max(self.allowed.0) || self.backlog >= backlog_max.max(self.allowed.1)
+    /// Whether commits must wait, where so many bytes are gathered.
+    fn is_full(&self, gathered: usize, bytes_max: usize, backlog_max: u64) -> bool {
+        let much = self.bytes + gathered >= bytes_max.max(self.allowed.0);
+        self.durable >= self.awaited && (much || self.backlog >= backlog_max.max(self.allowed.1))
     }
 
-    fn shrink_allowed(&mut self) {
-        self.allowed.0 = self.allowed.0.min(self.bytes + self.room.0);
+    fn shrink_allowed(&mut self, gathered: usize) {
+        self.allowed.0 = self.allowed.0.min(self.bytes + gathered + self.room.0);
         self.allowed.1 = self.allowed.1.min(self.backlog + self.room.1);
     }
 }
@@ -119,8 +121,9 @@ impl Pending {
     pub(crate) fn new(meta: Meta) -> Pending {
         Pending {
             inbox: Mutex::default(),
-            index: Mutex::new(Index { meta, records: BTreeMap::new() }),
+            index: Mutex::new(Index::new(meta)),
             queue: Mutex::default(),
+            gathered: AtomicUsize::new(0),
             work: Condvar::new(),
             room: Condvar::new(),
         }
@@ -138,34 +141,28 @@ impl Pending {
 
     /// The newest state of a record: `None` if nothing pending changes it, `Some(None)` if it is dropped.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        self.settled().records.get(key).map(|slot| slot.value.clone())
+        self.settled().get(key)
     }
 
     /// Pending records from `from` on until they have about `bytes_max` bytes, and whether these are all.
     pub(crate) fn page(&self, from: &[u8], bytes_max: usize) -> (Vec<(Bytes, Option<Bytes>)>, bool) {
-        let index = self.settled();
-        let (mut page, mut bytes) = (Vec::new(), 0);
-        for (key, slot) in index.records.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
-            if bytes >= bytes_max && !page.is_empty() {
-                return (page, false);
-            }
-            bytes += key.len() + slot.value.as_ref().map_or(0, Bytes::len) + 16;
-            page.push((key.clone(), slot.value.clone()));
-        }
-        (page, true)
+        self.settled().page(from, bytes_max)
     }
 
     /// Takes in a frame that is now durable. The write-behind is woken when `mark` bytes wait, and at each new segment.
     pub(crate) fn push(&self, frame: Durable, mark: usize) {
         let mut queue = lock(&self.queue);
         let before = queue.bytes;
-        let bytes = frame.batches.iter().map(|batch| batch.weight()).sum::<usize>();
+        let bytes = frame.weight();
         queue.bytes += bytes;
         queue.unsorted += bytes;
         queue.backlog += frame.bytes;
+        let awaited = queue.durable < queue.awaited;
+        queue.durable = frame.batches.last().map_or(queue.durable, |batch| batch.number);
+        let came = awaited && queue.durable >= queue.awaited;
         let rolled = std::mem::replace(&mut queue.segment, frame.segment.id) != frame.segment.id;
         queue.frames.push_back(frame);
-        if rolled || queue.unsorted >= UNSORTED_MAX || (before < mark && queue.bytes >= mark) {
+        if rolled || came || queue.unsorted >= UNSORTED_MAX || (before < mark && queue.bytes >= mark) {
             queue.unsorted = 0;
             queue.called = true;
             self.work.notify_all();
@@ -177,57 +174,57 @@ impl Pending {
         lock(&self.queue).frames.pop_front()
     }
 
-    /// The write-behind has taken in a frame: for its batches it now keeps `more` bytes of records, and `less` of earlier
-    /// ones.
-    pub(crate) fn taken_in(&self, frame: &Durable, more: usize, less: usize) {
-        let mut queue = lock(&self.queue);
-        queue.bytes = queue.bytes + more - less - frame.batches.iter().map(|batch| batch.weight()).sum::<usize>();
-        queue.shrink_allowed();
-        self.room.notify_all();
+    /// The write-behind has taken in the frames up to this batch, which had so many bytes.
+    pub(crate) fn taken_in(&self, last: u64, bytes: usize) {
+        let mut index = self.settled();
+        index.durable(last);
+        self.gathered.store(index.bytes(), Ordering::Release);
+        drop(index);
+        self.make_room(|queue| queue.bytes -= bytes);
     }
 
-    /// These records are in the table, as these batches made them: what nothing newer has changed since leaves the index.
-    /// `bytes` are no longer kept for the table.
-    pub(crate) fn applied<'a>(&self, bytes: usize, records: impl Iterator<Item = (&'a Bytes, u64)>) {
-        // Batches not yet in the index must not enter it after they have left.
-        self.settle();
-        let records = records.collect::<Vec<_>>();
-        for some in records.chunks(HOLD_MAX) {
+    /// Of what the table does not have, about `bytes_max` bytes behind `after`, as batches up to `upto` made it.
+    pub(crate) fn portion(&self, after: Option<&Bytes>, upto: u64, bytes_max: usize) -> Portion {
+        self.settled().portion(after, upto, bytes_max)
+    }
+
+    /// The table has this portion: what nothing newer has changed since leaves the index.
+    pub(crate) fn written(&self, portion: &Portion) {
+        let written = portion.records.iter().map(|(key, _)| key).zip(&portion.batches).collect::<Vec<_>>();
+        for some in written.chunks(HOLD_MAX) {
             let mut index = lock(&self.index);
-            for (key, batch) in some {
-                if index.records.get(*key).is_some_and(|slot| slot.batch <= *batch) {
-                    index.records.remove(*key);
-                }
-            }
+            some.iter().for_each(|(key, batch)| index.written(key, **batch));
+            self.gathered.store(index.bytes(), Ordering::Release);
         }
+        self.make_room(|_| ());
+    }
+
+    /// Less waits than before: whoever waits for that looks again.
+    fn make_room(&self, change: impl FnOnce(&mut Queue)) {
         let mut queue = lock(&self.queue);
-        queue.bytes -= bytes;
-        queue.shrink_allowed();
+        change(&mut queue);
+        queue.shrink_allowed(self.gathered());
         self.room.notify_all();
     }
 
-    /// Sorts what was staged into the index.
-    pub(crate) fn settle(&self) {
-        drop(self.settled());
+    fn gathered(&self) -> usize {
+        self.gathered.load(Ordering::Acquire)
     }
 
     /// The small entries as of everything staged.
     pub(crate) fn meta(&self) -> Meta {
-        self.settled().meta.clone()
+        self.settled().meta().clone()
     }
 
     /// A checkpoint was made; so many bytes of the journal are behind it.
     pub(crate) fn checkpointed(&self, bytes: u64) {
-        let mut queue = lock(&self.queue);
-        queue.backlog -= bytes;
-        queue.shrink_allowed();
-        self.room.notify_all();
+        self.make_room(|queue| queue.backlog -= bytes);
     }
 
     /// Bytes that wait to be written behind, and bytes of the journal behind the last checkpoint.
     pub(crate) fn sizes(&self) -> (usize, u64) {
         let queue = lock(&self.queue);
-        (queue.bytes, queue.backlog)
+        (queue.bytes + self.gathered(), queue.backlog)
     }
 
     /// What is here was read at a start, and may be more than usual, for what a sweep had written is gathered once more.
@@ -236,14 +233,14 @@ impl Pending {
     pub(crate) fn begin(&self, bytes_max: usize, backlog_max: u64) {
         let mut queue = lock(&self.queue);
         queue.room = (bytes_max / 2, backlog_max / 2);
-        let bytes = (queue.bytes + queue.room.0).min(bytes_max + queue.room.0);
+        let bytes = (queue.bytes + self.gathered() + queue.room.0).min(bytes_max + queue.room.0);
         let backlog = (queue.backlog + queue.room.1).min(backlog_max + queue.room.1);
         queue.allowed = (bytes, backlog);
     }
 
     /// Waits until less than this is waiting, or something ended.
     pub(crate) fn wait_for_room(&self, bytes_max: usize, backlog_max: u64) {
-        let full = |queue: &mut Queue| !queue.ended && queue.is_full(bytes_max, backlog_max);
+        let full = |queue: &mut Queue| !queue.ended && queue.is_full(self.gathered(), bytes_max, backlog_max);
         let mut queue = lock(&self.queue);
         if full(&mut queue) {
             queue.called = true;
@@ -255,8 +252,21 @@ impl Pending {
     /// Waits until something is to be done at once, or so many bytes wait to be written behind, or so many of the journal
     /// lie behind the last checkpoint; for at most `most`. `false` when something ended.
     pub(crate) fn wait_for_work(&self, bytes: usize, backlog: u64, most: Duration) -> bool {
-        let idle = |queue: &mut Queue| !queue.ended && !queue.called && queue.bytes < bytes && queue.backlog < backlog;
-        match self.work.wait_timeout_while(lock(&self.queue), most, idle) {
+        self.wait(lock(&self.queue), most, |queue| queue.bytes + self.gathered() < bytes && queue.backlog < backlog)
+    }
+
+    /// Waits until this batch is durable, or something is to be done at once, for at most `most`; the batch shall be
+    /// committed though there is no room. `false` when something ended.
+    pub(crate) fn wait_for_durable(&self, batch: u64, most: Duration) -> bool {
+        let mut queue = lock(&self.queue);
+        queue.awaited = batch;
+        self.room.notify_all();
+        self.wait(queue, most, |queue| queue.durable < batch)
+    }
+
+    fn wait(&self, queue: MutexGuard<'_, Queue>, most: Duration, idle: impl Fn(&Queue) -> bool) -> bool {
+        let waits = |queue: &mut Queue| !queue.ended && !queue.called && idle(queue);
+        match self.work.wait_timeout_while(queue, most, waits) {
             Ok((mut queue, _)) => {
                 queue.called = false;
                 !queue.ended
@@ -277,12 +287,7 @@ impl Pending {
         let mut index = lock(&self.index);
         // Under the index's lock, so that two do not sort in their shares out of order.
         let batches = std::mem::take(&mut lock(&self.inbox).batches);
-        let Index { meta, records } = &mut *index;
-        for batch in &batches {
-            for change in &batch.changes {
-                apply(meta, change, |key, value| drop(records.insert(key, Slot { batch: batch.number, value })));
-            }
-        }
+        index.sort_in(&batches);
         index
     }
 }
@@ -311,7 +316,7 @@ mod tests {
         let pending = Pending::new(Meta::default());
         (1..=4).for_each(|seq| pending.push(durable(&pending, seq, 1000), usize::MAX));
         pending.begin(3000, 3000);
-        let is_full = || lock(&pending.queue).is_full(usize::MAX, 3000);
+        let is_full = || lock(&pending.queue).is_full(0, usize::MAX, 3000);
         assert_eq!(pending.sizes().1, 4000);
         assert!(!is_full());
         pending.push(durable(&pending, 5, 600), usize::MAX);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::Change;
 
-use super::behind::Behind;
+use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::disk::DiskLock;
 use super::engine::{Engine, Staged, View, Writer};
@@ -155,7 +155,7 @@ impl StoreThread {
         let (mut writer, mut behind) = (writer.ok_or_else(died)?, behind.ok_or_else(died)?);
         // What takes longer is for the next start to read.
         let began = Instant::now();
-        while began.elapsed() < SEAL_MAX && (behind.step(PORTION_BYTES)? || !behind.is_level()) {}
+        while began.elapsed() < SEAL_MAX && (behind.step(PORTION_BYTES)? != Progress::Done || !behind.is_level()) {}
         writer.seal()
     }
 

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::behind::Behind;
+use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::error::StoreError;
 use super::room::Gauge;
@@ -90,11 +90,17 @@ impl Turns<'_> {
             self.load.tell(self.behind.pending.sizes().0, self.report);
             self.behind.ledger.give_way();
             let began = Instant::now();
-            if !self.behind.step(self.config.behind_bytes)? {
-                break;
-            }
-            let (bytes_max, backlog_max) = self.config.pressing();
-            if !self.behind.pending.wait_for_work(bytes_max, backlog_max, (began.elapsed() * REST).min(TICK)) {
+            let progress = self.behind.step(self.config.behind_bytes)?;
+            let pending = &self.behind.pending;
+            let goes_on = match progress {
+                Progress::Done => break,
+                Progress::More => {
+                    let (bytes_max, backlog_max) = self.config.pressing();
+                    pending.wait_for_work(bytes_max, backlog_max, (began.elapsed() * REST).min(TICK))
+                }
+                Progress::Waits(batch) => pending.wait_for_durable(batch, TICK),
+            };
+            if !goes_on {
                 return Ok(());
             }
             self.look_round()?;
@@ -107,7 +113,6 @@ impl Turns<'_> {
     /// batches of which only the newest states are needed.
     fn look_round(&mut self) -> Result<(), StoreError> {
         self.behind.prepare()?;
-        self.behind.pending.settle();
         self.behind.take_in();
         if self.measured.is_none_or(|last| last.elapsed() >= TICK) {
             self.measured = Some(Instant::now());
@@ -159,8 +164,8 @@ mod tests {
         let mut turns = Turns::new(behind, gauge, config, &report);
         turns.sweep().expect("works");
         let mut behind = turns.behind;
-        assert!(!behind.is_level() && behind.step(1).expect("works"), "much is left of it");
-        while behind.step(usize::MAX).expect("works") {}
+        assert!(!behind.is_level() && behind.step(1).expect("works") == Progress::More, "much is left of it");
+        while behind.step(usize::MAX).expect("works") != Progress::Done {}
         assert!(behind.is_level());
         writer.seal().expect("seals");
     }
