@@ -233,8 +233,10 @@ fn away(cluster: &mut Cluster, keys: u64) {
     }
 }
 
-/// Until this daemon says that it holds everything; when, and the most that it said to have copied, in bytes.
+/// Until this daemon says that it holds everything, as of the division that another one knows; when, and the most that it
+/// said to have copied, in bytes.
 fn wait_complete(cluster: &Cluster, index: usize) -> (Instant, u64) {
+    let other = &cluster.daemons[usize::from(index == 0)];
     let until = Instant::now() + PATIENCE * 20;
     let mut copied = 0;
     loop {
@@ -246,7 +248,14 @@ fn wait_complete(cluster: &Cluster, index: usize) -> (Instant, u64) {
         let is_member = group["members"].as_array().is_some_and(|members| {
             members.iter().any(|member| member["peer_id"] == status["peer_id"] && member["role"] != "learner")
         });
-        if is_member && parts > 0 && group["complete"].as_u64() == Some(parts) && group["established"] == true {
+        let known = other.ask_http("/v1/status").unwrap_or_default();
+        let is_current = group["term"] == known["groups"][0]["term"];
+        if is_member
+            && is_current
+            && parts > 0
+            && group["complete"].as_u64() == Some(parts)
+            && group["established"] == true
+        {
             return (Instant::now(), copied);
         }
         assert!(Instant::now() < until, "peer {index} never holds everything: {status}");

@@ -12,6 +12,7 @@ use super::clocks::Clocks;
 use super::drive::{Drive, End};
 use super::mailbox::Mailbox;
 use super::memo::Memo;
+use super::metrics::{NetMetrics, StoreMetrics};
 use super::show::Showcase;
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{NO_NETWORK, Peer, Seat};
@@ -44,7 +45,11 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     for (peer, addresses) in memo.peers() {
         net.dial(peer, addresses);
     }
+    seat.registry.register_collector(Box::new(NetMetrics(net.handle().clone())));
     let (store, restored) = open_store(config, &mailbox)?;
+    if let Some(store) = &store {
+        seat.registry.register_collector(Box::new(StoreMetrics(store.watch())));
+    }
     let seconds = clocks.wall().0 / 1000;
     let salt = draw();
     let incarnation = memo.fresh_incarnation(seconds << 20 | salt >> 44)?;

@@ -9,6 +9,7 @@ pub mod fuzz;
 mod launch;
 mod mailbox;
 mod memo;
+mod metrics;
 mod show;
 
 pub use launch::launch;

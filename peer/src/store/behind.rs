@@ -162,6 +162,7 @@ impl Behind {
             self.flush()?;
         }
         self.pending.written(portion);
+        self.pending.meters.records(portion.records.len());
         Ok(())
     }
 
@@ -191,6 +192,7 @@ impl Behind {
             self.segments.retire(name)?;
         }
         self.pending.checkpointed(taken);
+        self.pending.meters.checkpoint();
         Ok(())
     }
 }

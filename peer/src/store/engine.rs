@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use node::{Change, Restored};
@@ -152,8 +153,10 @@ impl Writer {
                 bytes <= self.frame_bytes
             };
             let (now, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            let since = Instant::now();
             let written = self.write(now);
             let written = self.health.note(written)?;
+            self.pending.meters.frame(written.bytes, since);
             self.pending.push(durable(written, now.to_vec()), self.mark);
             rest = later;
         }

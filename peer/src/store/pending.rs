@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Change;
@@ -15,6 +15,7 @@ use node::Change;
 use super::change::Meta;
 use super::codec::batch_bytes;
 use super::index::{Index, Portion};
+use super::meters::{Meters, StoreStats};
 use super::segment::SegmentName;
 
 /// Index entries changed or visited under one hold of its lock, so that a load does not wait long.
@@ -65,6 +66,8 @@ pub(crate) struct Pending {
     queue: Mutex<Queue>,
     /// Bytes of records in the index that could be written to the table by now.
     gathered: AtomicUsize,
+    /// What happened so far.
+    pub(crate) meters: Meters,
     /// The queue grew past its mark, or something ended.
     work: Condvar,
     /// The queue shrank, or something ended.
@@ -124,6 +127,7 @@ impl Pending {
             index: Mutex::new(Index::new(meta)),
             queue: Mutex::default(),
             gathered: AtomicUsize::new(0),
+            meters: Meters::default(),
             work: Condvar::new(),
             room: Condvar::new(),
         }
@@ -227,13 +231,19 @@ impl Pending {
         (queue.bytes + self.gathered(), queue.backlog)
     }
 
+    /// What was counted, and what waits now.
+    pub(crate) fn stats(&self) -> StoreStats {
+        self.meters.stats(self.sizes())
+    }
+
     /// What is here was read at a start, and may be more than usual, for what a sweep had written is gathered once more.
-    /// Commits need not wait until that is brought over: they have a half of the usual room beside it. But not more than
-    /// half as much again as usual in all, or it would grow with each start that comes to no checkpoint.
+    /// Commits need not wait until that is brought over: they have a half of the usual room beside it. But the journal may
+    /// be half as long again as usual at most, or it would grow with each start that comes to no checkpoint, and with it
+    /// what is gathered.
     pub(crate) fn begin(&self, bytes_max: usize, backlog_max: u64) {
         let mut queue = lock(&self.queue);
         queue.room = (bytes_max / 2, backlog_max / 2);
-        let bytes = (queue.bytes + self.gathered() + queue.room.0).min(bytes_max + queue.room.0);
+        let bytes = queue.bytes + self.gathered() + queue.room.0;
         let backlog = (queue.backlog + queue.room.1).min(backlog_max + queue.room.1);
         queue.allowed = (bytes, backlog);
     }
@@ -245,7 +255,9 @@ impl Pending {
         if full(&mut queue) {
             queue.called = true;
             self.work.notify_all();
+            let since = Instant::now();
             drop(self.room.wait_while(queue, full));
+            self.meters.waited(since);
         }
     }
 
@@ -325,6 +337,17 @@ mod tests {
         assert!(!is_full());
         pending.push(durable(&pending, 6, 2400), usize::MAX);
         assert!(is_full(), "3000 of 3000, as usual");
+    }
+
+    #[test]
+    fn what_a_start_gathered_is_not_waited_for() {
+        let pending = Pending::new(Meta::default());
+        (1..=4).for_each(|seq| pending.push(durable(&pending, seq, 1), usize::MAX));
+        let found = pending.sizes().0;
+        pending.begin(found / 4, u64::MAX / 4);
+        let is_full = |bytes| lock(&pending.queue).is_full(bytes, found / 4, u64::MAX);
+        assert!(!is_full(found / 8 - 1));
+        assert!(is_full(found / 8));
     }
 
     /// Each of these would wait for an hour if it were not seen.

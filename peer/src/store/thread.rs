@@ -17,6 +17,7 @@ use super::config::StoreConfig;
 use super::disk::DiskLock;
 use super::engine::{Engine, Staged, View, Writer};
 use super::error::StoreError;
+use super::meters::StoreStats;
 use super::pending::Pending;
 use super::reads::{Read, Reads};
 use super::turns::Turns;
@@ -113,6 +114,12 @@ impl StoreThread {
         thread.others.push(spawn("read", Waited::ByClients, &report, move |report| read_all(&reader, &reads, report))?);
         thread.others.push(spawn("verify", Waited::ByNobody, &report, move |report| verify_all(&view, report))?);
         Ok(thread)
+    }
+
+    /// Whoever asks for it learns what the store does, from any thread and also after it has stopped.
+    pub fn watch(&self) -> impl Fn() -> StoreStats + Send + Sync + 'static {
+        let pending = self.pending.clone();
+        move || pending.stats()
     }
 
     /// Hands out a batch: all or nothing, and after all batches before. Loads and scans see it from now on; the journal

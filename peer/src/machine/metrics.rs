@@ -1,0 +1,135 @@
+//! What the store and the network count, as metrics, made anew for each scrape.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::net::{ClassStats, NetHandle};
+use crate::store::StoreStats;
+
+/// What the store's watch says.
+pub struct StoreMetrics<F>(pub F);
+
+impl<F> fmt::Debug for StoreMetrics<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreMetrics")
+    }
+}
+
+impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = (self.0)();
+        let metrics: [(&str, &str, Value); 8] = [
+            ("store_frames", "Frames written to the journal, each with one sync", Value::Count(stats.frames)),
+            ("store_journal_bytes", "Bytes written to the journal", Value::Count(stats.bytes)),
+            ("store_writing_seconds", "Time that these writes and syncs took", seconds(stats.writing)),
+            ("store_no_room_seconds", "Time that commits waited for the write-behind", seconds(stats.no_room)),
+            ("store_table_records", "Records written to the table on disk", Value::Count(stats.records)),
+            ("store_checkpoints", "Checkpoints made", Value::Count(stats.checkpoints)),
+            (
+                "store_pending_bytes",
+                "Bytes that wait to be written to the table",
+                Value::Now(stats.pending_bytes as f64),
+            ),
+            ("store_backlog_bytes", "The journal behind its last checkpoint", Value::Now(stats.backlog_bytes as f64)),
+        ];
+        metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))
+    }
+}
+
+/// What the network's handle says.
+#[derive(Debug)]
+pub struct NetMetrics(pub NetHandle);
+
+/// Of one class of frames, over all peers.
+type ByClass = (&'static str, &'static str, fn(&ClassStats) -> u64);
+
+impl Collector for NetMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.0.stats();
+        let up = stats.peers.iter().filter(|peer| peer.up).count();
+        let metrics: [(&str, &str, Value); 8] = [
+            ("net_peers", "Peers that are connected", Value::Now(up as f64)),
+            ("net_connections", "Connections with peers", Value::Now(stats.connections as f64)),
+            ("net_queued_bytes", "Bytes that wait to be sent", Value::Now(stats.queued_bytes as f64)),
+            (
+                "net_dropped_unknown_peer",
+                "Frames for peers that are not connected",
+                Value::Count(stats.dropped_unknown_peer),
+            ),
+            ("net_refused", "Peers refused, or that refused this one", Value::Count(stats.refused.iter().sum())),
+            ("net_violations", "Connections ended because a peer sent nonsense", Value::Count(stats.violations)),
+            ("net_stalled", "Connections ended because a peer took nothing", Value::Count(stats.stalled)),
+            ("net_over_limit", "Connections not taken because of a limit", Value::Count(stats.over_limit)),
+        ];
+        metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))?;
+        let by_class: [ByClass; 5] = [
+            ("net_sent_frames", "Frames sent", |class| class.sent_frames),
+            ("net_sent_bytes", "Bytes of frames sent", |class| class.sent_bytes),
+            ("net_received_frames", "Frames received", |class| class.received_frames),
+            ("net_received_bytes", "Bytes of frames received", |class| class.received_bytes),
+            ("net_dropped_frames", "Frames dropped because they waited too long or there was no room", |class| {
+                class.dropped_full + class.dropped_late
+            }),
+        ];
+        for (name, help, of) in by_class {
+            let metric = ConstCounter::new(0_u64);
+            let mut family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+            for (index, class) in ["control", "data", "bulk"].into_iter().enumerate() {
+                let sum = stats.peers.iter().map(|peer| of(&peer.classes[index])).sum::<u64>();
+                ConstCounter::new(sum).encode(family.encode_family(&[("class", class)])?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Value {
+    Count(u64),
+    Seconds(f64),
+    Now(f64),
+}
+
+fn seconds(duration: std::time::Duration) -> Value {
+    Value::Seconds(duration.as_secs_f64())
+}
+
+impl Value {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result {
+        match self {
+            Value::Count(count) => encode(encoder, name, help, &ConstCounter::new(*count)),
+            Value::Seconds(seconds) => encode(encoder, name, help, &ConstCounter::new(*seconds)),
+            Value::Now(value) => encode(encoder, name, help, &ConstGauge::new(*value)),
+        }
+    }
+}
+
+fn encode(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
+    let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+    metric.encode(family)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[test]
+    fn seconds_and_counts_are_what_they_are_called() {
+        let mut registry = Registry::default();
+        let stats =
+            StoreStats { frames: 3, writing: Duration::from_millis(1500), pending_bytes: 7, ..StoreStats::default() };
+        registry.register_collector(Box::new(StoreMetrics(move || stats)));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("can be written");
+        for line in ["store_frames_total 3\n", "store_writing_seconds_total 1.5\n", "store_pending_bytes 7.0\n"] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What the store counts and how long it waits, for whoever looks on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Counts since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Meters {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+    written: Waits,
+    no_room: Waits,
+    records: AtomicU64,
+    checkpoints: AtomicU64,
+}
+
+/// Nanoseconds.
+#[derive(Debug, Default)]
+struct Waits(AtomicU64);
+
+impl Waits {
+    fn add(&self, since: Instant) {
+        let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    fn all(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A picture of the store as of now; counts are since it was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreStats {
+    /// Frames written to the journal, each with one sync.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Time that these writes and syncs took.
+    pub writing: Duration,
+    /// Time that commits waited for room before they were written.
+    pub no_room: Duration,
+    /// Records written to the table.
+    pub records: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+    /// Bytes that wait to be written to the table.
+    pub pending_bytes: usize,
+    /// Bytes of the journal behind the last checkpoint.
+    pub backlog_bytes: u64,
+}
+
+impl Meters {
+    /// A frame of so many bytes is durable; its write began then.
+    pub(crate) fn frame(&self, bytes: u64, since: Instant) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.written.add(since);
+    }
+
+    /// Commits waited for room since then.
+    pub(crate) fn waited(&self, since: Instant) {
+        self.no_room.add(since);
+    }
+
+    /// So many records were written to the table.
+    pub(crate) fn records(&self, records: usize) {
+        self.records.fetch_add(records as u64, Ordering::Relaxed);
+    }
+
+    /// A checkpoint was made.
+    pub(crate) fn checkpoint(&self) {
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All of it, where so much waits and lies behind the last checkpoint.
+    pub(crate) fn stats(&self, (pending_bytes, backlog_bytes): (usize, u64)) -> StoreStats {
+        StoreStats {
+            frames: self.frames.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            writing: self.written.all(),
+            no_room: self.no_room.all(),
+            records: self.records.load(Ordering::Relaxed),
+            checkpoints: self.checkpoints.load(Ordering::Relaxed),
+            pending_bytes,
+            backlog_bytes,
+        }
+    }
+}
