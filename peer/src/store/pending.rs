@@ -231,6 +231,13 @@ impl Pending {
         (queue.bytes + self.gathered(), queue.backlog)
     }
 
+    /// Bytes that wait to be written behind, but for those that a start gathered beyond the usual and that are still
+    /// allowed for: how the write-behind keeps up.
+    pub(crate) fn load(&self, bytes_max: usize) -> usize {
+        let queue = lock(&self.queue);
+        (queue.bytes + self.gathered()).saturating_sub(queue.allowed.0.saturating_sub(bytes_max))
+    }
+
     /// What was counted, and what waits now.
     pub(crate) fn stats(&self) -> StoreStats {
         self.meters.stats(self.sizes())
@@ -346,6 +353,7 @@ mod tests {
         let found = pending.sizes().0;
         pending.begin(found / 4, u64::MAX / 4);
         let is_full = |bytes| lock(&pending.queue).is_full(bytes, found / 4, u64::MAX);
+        assert!(pending.load(found / 4) <= found / 4);
         assert!(!is_full(found / 8 - 1));
         assert!(is_full(found / 8));
     }

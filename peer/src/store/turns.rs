@@ -79,7 +79,7 @@ impl Turns<'_> {
         if bytes >= self.config.behind_mark() || long || old {
             self.sweep()?;
         }
-        self.load.tell(self.behind.pending.sizes().0, self.report);
+        self.load.tell(self.behind.pending.load(self.config.pending_bytes_max), self.report);
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Turns<'_> {
     /// whoever seals it decides how much longer that may take.
     fn sweep(&mut self) -> Result<(), StoreError> {
         loop {
-            self.load.tell(self.behind.pending.sizes().0, self.report);
+            self.load.tell(self.behind.pending.load(self.config.pending_bytes_max), self.report);
             self.behind.ledger.give_way();
             let began = Instant::now();
             let progress = self.behind.step(self.config.behind_bytes)?;
