@@ -77,8 +77,14 @@ fn member() -> Member {
 }
 
 fn state() -> GroupState {
-    let settings =
-        Settings { leases: true, lease_ms: 2000, drift_per_mille: 10, value_bytes_max: 1 << 16, horizon_ms: 60_000 };
+    let settings = Settings {
+        coarse: true,
+        leases: true,
+        lease_ms: 2000,
+        drift_per_mille: 10,
+        value_bytes_max: 1 << 16,
+        horizon_ms: 60_000,
+    };
     let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
     let former = Config { epoch: Epoch(2), members: vec![NODE, NODE], open: vec![RANGE] };
     GroupState { learners: vec![member()], recovery: vec![former], ..founded }

@@ -147,6 +147,8 @@ pub enum Defect {
     PurgeEarly,
     /// Nobody looks at the epoch of a message, or at whether its sender is a member.
     NoFence,
+    /// Writes of a coarse group are answered as each is chosen.
+    Overtaking,
 }
 
 /// A set of [`Defect`]s.

@@ -48,6 +48,9 @@ pub struct Assignment {
 /// What every member of a network shares; fixed when it is founded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
+    /// Writes of a sub-range are acknowledged, chosen and answered in the order of their numbers, as in one log, instead of
+    /// each by itself.
+    pub coarse: bool,
     /// Primaries answer reads alone while they hold a lease.
     pub leases: bool,
     /// A lease's length in milliseconds.
@@ -498,8 +501,14 @@ mod tests {
     }
 
     fn founded() -> GroupState {
-        let settings =
-            Settings { leases: false, lease_ms: 1000, drift_per_mille: 10, value_bytes_max: 100, horizon_ms: 1000 };
+        let settings = Settings {
+            coarse: false,
+            leases: false,
+            lease_ms: 1000,
+            drift_per_mille: 10,
+            value_bytes_max: 100,
+            horizon_ms: 1000,
+        };
         GroupState::founded(RingId(1), GroupId(2), member(1, 1), settings)
     }
 

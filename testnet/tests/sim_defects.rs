@@ -51,6 +51,12 @@ fn two_in_flight() {
     is_found(Defect::TwoInFlight, &VALUES, 20, Scenario::from_seed);
 }
 
+/// A message that is lost lets later writes overtake those that it carried.
+#[test]
+fn overtaking() {
+    is_found(Defect::Overtaking, &["in order"], 20, |seed| Scenario { coarse: true, ..Scenario::from_seed(seed) });
+}
+
 /// PITFALLS 10: a store that is slow to sync keeps values in flight for long, and loses them when all crash.
 #[test]
 fn dirty_read() {

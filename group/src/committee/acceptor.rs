@@ -298,6 +298,7 @@ impl Acceptor {
                 accepted.insert(n);
             }
         }
+        let received = committee.received().mark();
         if lacks_base {
             self.asked_bases.ask(ctx, from, ballot);
         }
@@ -307,6 +308,12 @@ impl Acceptor {
         let mut numbers = accepted.ranges_above();
         if accepted.mark() > 0 {
             numbers.insert(0, (1, accepted.mark()));
+        }
+        if ctx.state.settings.coarse {
+            // What came ahead of a gap is acknowledged when that is closed, or when it comes again after that.
+            let mark = received;
+            let first = numbers.first().map(|(first, _)| *first).filter(|first| *first <= mark);
+            numbers = first.map(|first| (first, mark)).into_iter().collect();
         }
         if !numbers.is_empty() {
             let message = CommitteeMessage::Accepted { ballot, numbers };

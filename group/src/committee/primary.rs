@@ -111,6 +111,8 @@ pub struct PrimaryCounts {
     pub waiting: usize,
     /// Writes in flight.
     pub in_flight: usize,
+    /// Gaps in the numbers of its chosen writes.
+    pub gaps: usize,
     /// Its lease ends then.
     pub lease_until: Time,
     /// Leases of older primaries that it waits for.
@@ -202,6 +204,7 @@ impl Primary {
             serving: self.is_serving(),
             waiting: self.waiting,
             in_flight: self.in_flight.len(),
+            gaps: self.chosen.gaps(),
             lease_until: self.reads.lease_until,
             older_leases: match &self.phase {
                 Phase::TakingOver(takeover) => takeover.leases_held(),

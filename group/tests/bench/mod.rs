@@ -42,8 +42,14 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(me: NodeId, nodes: u8) -> Bench {
-        let settings =
-            Settings { leases: false, lease_ms: 1000, drift_per_mille: 10, value_bytes_max: 1000, horizon_ms: 60_000 };
+        let settings = Settings {
+            coarse: false,
+            leases: false,
+            lease_ms: 1000,
+            drift_per_mille: 10,
+            value_bytes_max: 1000,
+            horizon_ms: 60_000,
+        };
         let member = |peer| Member {
             node: node(peer),
             addresses: Vec::new(),

@@ -65,7 +65,7 @@ pub struct Came {
 fn rules(rng: &mut Rng) -> Rules {
     let members = [1, 2, 3, 3, 3, 4, 5, 5][rng.below(8) as usize];
     let small = |rng: &mut Rng, small: usize, large: usize| if rng.below(2) == 0 { small } else { large };
-    Rules {
+    let rules = Rules {
         leases: rng.below(2) == 0,
         drift: [0, 10, 200][rng.below(3) as usize],
         memory_bytes_max: small(rng, 2_000, 1 << 20),
@@ -73,7 +73,9 @@ fn rules(rng: &mut Rng) -> Rules {
         message_bytes_max: small(rng, 300, 1 << 16),
         quick_disks: rng.below(3) == 0,
         ..Rules::of(members, rng.below(4) as usize)
-    }
+    };
+    // Not drawn from what follows, so that older seeds mean what they did.
+    Rules { coarse: rng.clone().below(3) == 0, ..rules }
 }
 
 /// One run.

@@ -32,6 +32,7 @@ pub struct Rules {
     pub members: usize,
     /// Peers that are not members at first, and ask to be.
     pub outside: usize,
+    pub coarse: bool,
     pub leases: bool,
     /// How far clocks go wrong, in 1/1000.
     pub drift: u32,
@@ -48,6 +49,7 @@ impl Rules {
         Rules {
             members,
             outside,
+            coarse: false,
             leases: false,
             drift: 10,
             memory_bytes_max: 1 << 20,
@@ -123,6 +125,7 @@ impl World {
     pub fn new(rules: Rules, seed: u64) -> World {
         let node = |index| NodeId { peer: peer(index), incarnation: Incarnation(1) };
         let settings = Settings {
+            coarse: rules.coarse,
             leases: rules.leases,
             lease_ms: 60,
             drift_per_mille: rules.drift,

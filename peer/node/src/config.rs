@@ -64,6 +64,8 @@ pub struct NodeConfig {
     pub found: bool,
     /// What acknowledgements rest on.
     pub durability: Durability,
+    /// Writes of a sub-range in the order of their numbers, instead of each by itself; only a founder's word counts.
+    pub coarse: bool,
     /// Leased instead of confirmed reads; only a founder's word counts.
     pub leases: bool,
     /// Where this peer stands, for diversity.
@@ -97,6 +99,7 @@ impl NodeConfig {
             ring: None,
             found: false,
             durability: Durability::Sync,
+            coarse: false,
             leases: false,
             cluster: String::new(),
             memory_bytes_max: 512 << 20,

@@ -126,6 +126,7 @@ impl Node {
         let id = GroupId(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
         let timing = &self.config.timing;
         let settings = Settings {
+            coarse: self.config.coarse,
             leases: self.config.leases,
             lease_ms: timing.lease.as_millis() as u64,
             drift_per_mille: timing.drift_per_mille,

@@ -104,6 +104,11 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_LEASES")]
     pub leases: Option<Switch>,
 
+    /// Writes of a primary are acknowledged and answered in order, as in one log, for comparison and for switches; the
+    /// same in the whole network [default: off]
+    #[arg(long, value_name = "on|off", env = "SCATTER_COARSE")]
+    pub coarse: Option<Switch>,
+
     /// How long the group waits for this peer after a clean stop before it is replaced [default: 60; home: 0]
     #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY")]
     pub away: Option<u64>,

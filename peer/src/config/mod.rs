@@ -91,6 +91,8 @@ pub struct Config {
     pub admin_token: Option<Vec<u8>>,
     /// Leased instead of confirmed reads.
     pub leases: bool,
+    /// Writes of a sub-range are answered in order; only a founder's word counts.
+    pub coarse: bool,
     /// How long the group waits for this peer after a clean stop.
     pub away: Duration,
     /// What an acknowledgement rests on.

@@ -134,6 +134,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     needs_secret("--http", http, "--admin-token-file", admin_token.is_some())?;
 
     let leases = pick_switch(p, "leases", |l| l.leases, false);
+    let coarse = pick_switch(p, "coarse", |l| l.coarse, false);
     let away = p.pick("away", |l| l.away, 60, ToString::to_string);
     if away > AWAY_MAX {
         return Err(ConfigError(format!(
@@ -184,6 +185,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         resp_password,
         admin_token,
         leases,
+        coarse,
         away: Duration::from_secs(away),
         durability,
         cluster,

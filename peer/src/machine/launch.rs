@@ -62,6 +62,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
             Durability::Sync => NodeDurability::Sync,
             Durability::Memory => NodeDurability::Memory,
         },
+        coarse: config.coarse,
         leases: config.leases,
         cluster: config.cluster.clone(),
         memory_bytes_max: usize::try_from(config.max_memory).unwrap_or(usize::MAX),

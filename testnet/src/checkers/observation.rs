@@ -119,6 +119,11 @@ pub enum Observation {
         /// How much there may be.
         limit: usize,
     },
+    /// What a primary of a coarse group holds for chosen.
+    Overtaken {
+        /// Gaps in the numbers of its chosen writes: there must be none.
+        gaps: usize,
+    },
     /// A rare branch was taken.
     Mark(&'static str),
 }

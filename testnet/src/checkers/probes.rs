@@ -110,7 +110,8 @@ impl Probes {
             Observation::Queue { name, size, limit } => {
                 self.bounded.on_size(name, size, limit).map_err(|detail| ("I15 bounded", detail))
             }
-            Observation::Mark(_) => Ok(()),
+            Observation::Overtaken { gaps: 0 } | Observation::Mark(_) => Ok(()),
+            Observation::Overtaken { gaps } => Err(("in order", format!("{gaps} gaps in what is chosen"))),
         }
     }
 

@@ -100,6 +100,12 @@ fn leases_exclude_each_other() {
 }
 
 #[test]
+fn a_coarse_group_chooses_in_order() {
+    assert_eq!(broken(&[(0, Observation::Overtaken { gaps: 0 })]), None);
+    assert_eq!(broken(&[(0, Observation::Overtaken { gaps: 1 })]), Some("in order"));
+}
+
+#[test]
 fn whatever_grows_has_a_limit() {
     let queue = |size| Observation::Queue { name: "waiting", size, limit: 5 };
     assert_eq!(broken(&[(0, queue(5))]), None);

@@ -100,6 +100,9 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
             let (range, ballot) = (primary.range(), full(primary.ballot()));
             show(Observation::LeaseHeld { range, ballot, until: counts.lease_until });
         }
+        if group.state().settings.coarse {
+            show(Observation::Overtaken { gaps: counts.gaps });
+        }
         show(Observation::Queue { name: "operations waiting", size: counts.waiting, limit: 1 << 16 });
         show(Observation::Queue { name: "writes in flight", size: counts.in_flight, limit: 4096 + 256 });
     }

@@ -22,6 +22,8 @@ pub struct Scenario {
     pub durability: Durability,
     /// Leased instead of confirmed reads.
     pub leases: bool,
+    /// Writes of a sub-range are answered in order.
+    pub coarse: bool,
     /// Heartbeats and the like.
     pub timing: Timing,
     /// Clocks run at most so much too fast or slow, in parts per million. Within [`Timing::drift_per_mille`] nothing
@@ -71,6 +73,7 @@ impl Scenario {
             hosts: 3,
             durability: Durability::Sync,
             leases: false,
+            coarse: false,
             timing: Timing::default(),
             drift_ppm: 0,
             latency: Latency::Uniform(Duration::from_micros(200), Duration::from_micros(100)),
@@ -106,6 +109,7 @@ impl Scenario {
         let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };
         scenario.durability = if rng.per_mille(700) { Durability::Sync } else { Durability::Memory };
         scenario.leases = rng.per_mille(400);
+        scenario.coarse = Rng::new(seed, "coarse").per_mille(300);
         scenario.drift_ppm = *rng.pick(&[0, 0, 100, 9_000]);
         scenario.latency = match rng.below(4) {
             0 => Latency::ThreeSites,
@@ -202,11 +206,12 @@ impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} hosts, {:?}, leases {}, drift {} ppm, {:?}, sync {:?}, service {:?}, keepalive {:?}",
+            "seed {}: {} hosts, {:?}, leases {}, coarse {}, drift {} ppm, {:?}, sync {:?}, service {:?}, keepalive {:?}",
             self.seed,
             self.hosts,
             self.durability,
             if self.leases { "on" } else { "off" },
+            if self.coarse { "on" } else { "off" },
             self.drift_ppm,
             self.latency,
             self.sync_time,

@@ -436,6 +436,7 @@ impl<H: Host> World<H> {
             found: machine.founder,
             durability: scenario.durability,
             leases: scenario.leases,
+            coarse: scenario.coarse,
             memory_bytes_max: scenario.memory_bytes_max,
             value_bytes_max: scenario.value_bytes_max,
             message_bytes_max: scenario.message_bytes_max,

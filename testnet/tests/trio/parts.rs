@@ -45,8 +45,14 @@ pub fn key() -> Key {
 
 /// The group after so many divisions: the last one named this primary of everything.
 pub fn state(division: u64, primary: usize) -> GroupState {
-    let settings =
-        Settings { leases: false, lease_ms: 1_000, drift_per_mille: 10, value_bytes_max: 1_000, horizon_ms: 60_000 };
+    let settings = Settings {
+        coarse: false,
+        leases: false,
+        lease_ms: 1_000,
+        drift_per_mille: 10,
+        value_bytes_max: 1_000,
+        horizon_ms: 60_000,
+    };
     let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
     state.members = (0..MEMBERS).map(member).collect();
     state.applied = Slot(division);
