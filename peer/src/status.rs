@@ -141,6 +141,9 @@ pub struct MemberStatus {
     pub lifetime_s: u64,
     /// `leader`, `member`, `learner`, or `suspect` where it has not been heard of lately.
     pub role: String,
+    /// Where others reach it, by TCP and by QUIC, best first.
+    #[serde(default)]
+    pub addresses: Vec<String>,
 }
 
 /// One primary and its part of the range.

@@ -102,6 +102,9 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
             "  member     {}{leads}{place}, {}, for {} s",
             member.peer_id, member.role, member.lifetime_s
         );
+        for address in &member.addresses {
+            let _ = writeln!(text, "             {address}");
+        }
     }
     for primary in &group.primaries {
         let _ = writeln!(text, "  primary    {} from {} to {}", primary.peer_id, primary.start, primary.end);

@@ -116,6 +116,8 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let everywhere = ["/ip4/0.0.0.0/tcp/6478", "/ip4/0.0.0.0/udp/6478/quic-v1"].map(|text| Multiaddr(text.into()));
     let listen = p.pick("listen", |l| l.listen.clone(), everywhere.to_vec(), join_list);
     let join = p.pick("join", |l| l.join.clone(), Vec::new(), join_list);
+    reachable("--listen", &listen, false)?;
+    reachable("--join", &join, true)?;
     let new = p.pick("new", |l| l.new, false, ToString::to_string);
     let mdns = pick_switch(p, "mdns", |l| l.mdns, false);
     let entry = entry(p, new, join, mdns)?;
@@ -265,6 +267,15 @@ fn needs_secret(
     }
 }
 
+/// Addresses that this program can listen on, or join through: before anything is started or written.
+fn reachable(flag: &str, addresses: &[Multiaddr], is_entry: bool) -> Result<(), ConfigError> {
+    let complaint = |address: &Multiaddr| Some((address.clone(), crate::net::complaint(&address.0, is_entry)?));
+    match addresses.iter().find_map(complaint) {
+        Some((address, why)) => Err(ConfigError(format!("{flag} {address}: {why}"))),
+        None => Ok(()),
+    }
+}
+
 /// Exactly one way into a network, and no second network by accident.
 fn entry(picker: &Picker, new: bool, join: Vec<Multiaddr>, mdns: bool) -> Result<Entry, ConfigError> {
     if new && !join.is_empty() {
@@ -272,12 +283,6 @@ fn entry(picker: &Picker, new: bool, join: Vec<Multiaddr>, mdns: bool) -> Result
             "--new (from {}) starts a network and --join (from {}) enters one that is there: say one of them",
             picker.origin("new"),
             picker.origin("join"),
-        )));
-    }
-    if let Some(nameless) = join.iter().find(|address| !address.names_peer()) {
-        return Err(ConfigError(format!(
-            "--join {nameless} does not say which peer is there: append /p2p/PEERID, as that peer prints it when it \
-             starts (`listen` in its ready line)"
         )));
     }
     Ok(match (new, join.is_empty(), mdns) {

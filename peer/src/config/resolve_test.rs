@@ -132,14 +132,32 @@ fn numbers_and_lists_of_a_file() {
 
 #[test]
 fn one_way_in() {
-    let peer = "/ip4/192.0.2.1/tcp/1/p2p/12D3KooW";
+    let peer = "/ip4/192.0.2.1/tcp/1/p2p/12D3KooWAxgUiFAqBK9zUA7epQ5Q33dejeELJhohK5gbjbaA8e6Y";
+    let quic = "/ip6/2001:db8::1/udp/1/quic-v1/p2p/12D3KooWAxgUiFAqBK9zUA7epQ5Q33dejeELJhohK5gbjbaA8e6Y";
     assert_eq!(resolve(sources(&["--join", peer])).unwrap().entry, Entry::Join(vec![Multiaddr(peer.into())]));
     let said = error(sources(&["--new", "--join", peer]));
     assert!(said.contains("--new") && said.contains("--join"), "{said}");
     let said = error(sources(&["--join", "/ip4/192.0.2.1/tcp/1"]));
     assert!(said.contains("/p2p/"), "{said}");
-    let two = resolve(sources(&["--join", peer, "--join", peer])).unwrap().entry;
+    let two = resolve(sources(&["--join", peer, "--join", quic])).unwrap().entry;
     assert!(matches!(two, Entry::Join(list) if list.len() == 2));
+}
+
+#[test]
+fn addresses_that_lead_nowhere_are_refused() {
+    for (flag, address, why) in [
+        ("--listen", "/ip4/0.0.0.0/tcp/1/ws", "/tcp/PORT"),
+        ("--listen", "/dns/a.example/tcp/1", "not looked up"),
+        ("--join", "/ip4/192.0.2.1/tcp/1/p2p/12D3KooW", "multiaddress"),
+        (
+            "--join",
+            "/dns/a.example/udp/1/quic-v1/p2p/12D3KooWAxgUiFAqBK9zUA7epQ5Q33dejeELJhohK5gbjbaA8e6Y",
+            "looked up",
+        ),
+    ] {
+        let said = error(sources(&[flag, address]));
+        assert!(said.starts_with(flag) && said.contains(address) && said.contains(why), "{said}");
+    }
 }
 
 #[test]

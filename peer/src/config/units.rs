@@ -129,7 +129,7 @@ impl FromStr for Multiaddr {
     fn from_str(text: &str) -> Result<Multiaddr, String> {
         let wrong = |why: &str| {
             format!(
-                "`{text}` is no multiaddress ({why}): write it like /ip4/192.0.2.1/tcp/6478 or /dns/host.example/udp/6478/quic-v1"
+                "`{text}` is no multiaddress ({why}): write it like /ip4/192.0.2.1/tcp/6478 or /ip4/192.0.2.1/udp/6478/quic-v1"
             )
         };
         let parts = text.strip_prefix('/').ok_or_else(|| wrong("it does not begin with a slash"))?;
@@ -154,13 +154,6 @@ impl FromStr for Multiaddr {
             return Err(wrong("quic-v1 is missing behind the port"));
         }
         Ok(Multiaddr(text.to_owned()))
-    }
-}
-
-impl Multiaddr {
-    /// Whether it says which peer is there.
-    pub fn names_peer(&self) -> bool {
-        self.0.contains("/p2p/")
     }
 }
 

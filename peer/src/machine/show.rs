@@ -137,6 +137,7 @@ fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
             joined_unix_s,
             lifetime_s: wall_s.saturating_sub(joined_unix_s),
             role: role.into(),
+            addresses: member.addresses.clone(),
         }
     });
     let primaries = group.primaries.iter().map(|primary| {

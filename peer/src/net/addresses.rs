@@ -7,6 +7,7 @@ use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use overlay::PeerKey;
 
+use super::event::Via;
 use super::identity::peer_key_of;
 
 /// Peers that must have seen us under an address before it is told.
@@ -62,9 +63,8 @@ impl Ours {
             self.listen.iter().filter_map(|address| Some((reach(ip_of(address)?), address.clone()))).collect();
         for (ip, by) in &self.observed {
             if by.len() >= WITNESSES && !told.iter().any(|(_, address)| ip_of(address) == Some(*ip)) {
-                let ports: BTreeSet<u16> = self.listen.iter().filter_map(tcp_port).collect();
-                let guess = |port| (Reach::Global, Multiaddr::from(*ip).with(Protocol::Tcp(port)));
-                told.extend(ports.into_iter().map(guess));
+                let behind: BTreeSet<Multiaddr> = self.listen.iter().map(|address| moved(address, *ip)).collect();
+                told.extend(behind.into_iter().map(|address| (Reach::Global, address)));
             }
         }
         told.sort();
@@ -101,15 +101,58 @@ pub(super) fn dialable(peer: &PeerKey, texts: &[String], private: bool, max: usi
 
 /// An address that this build speaks, and may.
 pub(super) fn is_dialable(address: &Multiaddr, private: bool) -> bool {
-    is_tcp(address) && ip_of(address).is_some_and(|ip| !ip.is_unspecified() && (private || reach(ip) == Reach::Global))
+    let is_allowed = |ip: IpAddr| !ip.is_unspecified() && (private || reach(ip) == Reach::Global);
+    via(address).is_some() && ip_of(address).is_some_and(is_allowed)
 }
 
-/// `/ip…/…/tcp/…` and nothing else.
-pub(super) fn is_tcp(address: &Multiaddr) -> bool {
+/// How whoever is at `/ip…/…/tcp/…` or `/ip…/…/udp/…/quic-v1` is reached; `None` for all else.
+pub(super) fn via(address: &Multiaddr) -> Option<Via> {
     let mut parts = address.iter();
-    matches!(parts.next(), Some(Protocol::Ip4(_) | Protocol::Ip6(_)))
-        && matches!(parts.next(), Some(Protocol::Tcp(_)))
-        && parts.next().is_none()
+    let (Protocol::Ip4(_) | Protocol::Ip6(_)) = parts.next()? else { return None };
+    match (parts.next()?, parts.next(), parts.next()) {
+        (Protocol::Tcp(_), None, None) => Some(Via::Tcp),
+        (Protocol::Udp(_), Some(Protocol::QuicV1), None) => Some(Via::Quic),
+        _ => None,
+    }
+}
+
+/// How the other end of a connection is reached, whatever more its address says.
+pub(super) fn via_of_connection(remote: &Multiaddr) -> Via {
+    let is_quic = remote.iter().any(|part| part == Protocol::QuicV1);
+    if is_quic { Via::Quic } else { Via::Tcp }
+}
+
+/// What is wrong with an address to listen on, or to join through, for the person who wrote it.
+pub(crate) fn complaint(text: &str, is_entry: bool) -> Option<String> {
+    let address: Multiaddr = match text.parse() {
+        Ok(address) => address,
+        Err(error) => return Some(format!("it is no multiaddress: {error}")),
+    };
+    if matches!(
+        address.iter().next(),
+        Some(Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_) | Protocol::Dnsaddr(_))
+    ) {
+        return Some("names are not looked up: write the IP address".into());
+    }
+    let Some((at, named)) = split(address) else {
+        return Some("no peer of this program has the name behind /p2p/: it begins with 12D3KooW".into());
+    };
+    let shape = "/ip4/… or /ip6/… is followed by /tcp/PORT or by /udp/PORT/quic-v1";
+    match (via(&at), is_entry) {
+        (None, true) => Some(format!("{shape}, and that by /p2p/PEERID")),
+        (None, false) => Some(shape.into()),
+        (Some(_), false) if named.is_some() => {
+            Some("this peer's own name is not for it to choose: leave out /p2p/…".into())
+        }
+        (Some(_), true) if named.is_none() => {
+            Some("append /p2p/PEERID, as that peer prints it when it starts (`listen` in its ready line)".into())
+        }
+        (Some(_), true) if ip_of(&at).is_some_and(|ip| ip.is_unspecified()) => {
+            Some("that is every address of this machine, and none of another".into())
+        }
+        (Some(_), true) if port_of(&at) == Some(0) => Some("nobody is at port 0".into()),
+        (Some(_), _) => None,
+    }
 }
 
 pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
@@ -120,8 +163,16 @@ pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
     }
 }
 
-fn tcp_port(address: &Multiaddr) -> Option<u16> {
-    address.iter().find_map(|part| if let Protocol::Tcp(port) = part { Some(port) } else { None })
+fn port_of(address: &Multiaddr) -> Option<u16> {
+    address.iter().find_map(|part| match part {
+        Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
+        _ => None,
+    })
+}
+
+/// The same port of another IP address.
+fn moved(address: &Multiaddr, ip: IpAddr) -> Multiaddr {
+    address.iter().skip(1).fold(Multiaddr::from(ip), |moved, part| moved.with(part))
 }
 
 fn reach(ip: IpAddr) -> Reach {
@@ -175,6 +226,47 @@ mod tests {
     }
 
     #[test]
+    fn a_public_address_is_told_for_each_way_in() {
+        let mut ours = Ours::default();
+        ours.listening(address("/ip4/192.168.1.2/udp/6478/quic-v1"));
+        ours.listening(address("/ip4/192.168.1.2/tcp/6478"));
+        for _ in 0..WITNESSES {
+            ours.observed(&address("/ip4/9.9.9.9/udp/50000/quic-v1"), PeerId::random());
+        }
+        let told =
+            ["9.9.9.9", "192.168.1.2"].map(|ip| [format!("/ip4/{ip}/tcp/6478"), format!("/ip4/{ip}/udp/6478/quic-v1")]);
+        assert_eq!(ours.told(), told.concat(), "TCP first");
+    }
+
+    #[test]
+    fn bad_addresses_are_complained_of() {
+        let peer = crate::net::Identity::random().peer_id();
+        for good in ["/ip4/0.0.0.0/tcp/0", "/ip6/::/udp/6478/quic-v1"] {
+            assert_eq!(complaint(good, false), None, "{good}");
+        }
+        for good in ["/ip4/192.0.2.1/tcp/1", "/ip6/2001:db8::1/udp/6478/quic-v1"] {
+            assert_eq!(complaint(&format!("{good}/p2p/{peer}"), true), None, "{good}");
+            assert!(complaint(good, true).unwrap().contains("/p2p/PEERID"));
+            assert!(complaint(&format!("{good}/p2p/{peer}"), false).unwrap().contains("leave out"));
+        }
+        for (bad, why) in [
+            ("/dns/a.example/tcp/1", "not looked up"),
+            ("/ip4/192.0.2.1/udp/1", "quic-v1"),
+            ("/ip4/192.0.2.1/tcp/1/ws", "/tcp/PORT"),
+            ("/ip4/192.0.2.1/tcp/1/p2p/QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N", "12D3KooW"),
+            ("/ip4/192.0.2.1/tcp/1/p2p/nobody", "multiaddress"),
+        ] {
+            for is_entry in [true, false] {
+                let said = complaint(bad, is_entry).unwrap();
+                assert!(said.contains(why), "{bad}: {said}");
+            }
+        }
+        for (bad, why) in [("/ip4/0.0.0.0/tcp/1", "none of another"), ("/ip4/192.0.2.1/tcp/0", "port 0")] {
+            assert!(complaint(&format!("{bad}/p2p/{peer}"), true).unwrap().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
     fn witnesses_are_bounded() {
         let mut ours = Ours::default();
         for i in 0..200u8 {
@@ -195,14 +287,16 @@ mod tests {
             format!("/ip4/9.9.9.9/tcp/2/p2p/{}", us.peer_id()),
             format!("/ip4/9.9.9.9/tcp/3/p2p/{}", other.peer_id()),
             "/ip4/9.9.9.9/udp/4/quic-v1".into(),
+            "/ip4/9.9.9.9/udp/4".into(),
+            "/ip4/9.9.9.9/udp/4/quic-v1/webtransport".into(),
             "/ip4/9.9.9.9/tcp/5/ws".into(),
             "/ip4/0.0.0.0/tcp/6".into(),
             "nonsense".into(),
             "/ip4/9.9.9.9/tcp/2".into(),
         ];
         let public = dialable(&us.peer(), &texts, false, 8);
-        assert_eq!(public, [address("/ip4/9.9.9.9/tcp/2")]);
-        assert_eq!(dialable(&us.peer(), &texts, true, 8).len(), 2);
+        assert_eq!(public, [address("/ip4/9.9.9.9/tcp/2"), address("/ip4/9.9.9.9/udp/4/quic-v1")]);
+        assert_eq!(dialable(&us.peer(), &texts, true, 8).len(), 3);
         assert_eq!(dialable(&us.peer(), &texts, true, 1).len(), 1);
     }
 }

@@ -14,7 +14,8 @@ use libp2p::swarm::{
 use libp2p::{Multiaddr, PeerId};
 use overlay::PeerKey;
 
-use super::event::{NetEvent, RefusedBy};
+use super::addresses::via_of_connection;
+use super::event::{NetEvent, RefusedBy, Via};
 use super::handler::{Attached, Handler, Order, Report};
 use super::hello::Refusal;
 use super::identity::peer_key_of;
@@ -53,7 +54,10 @@ struct Peer {
 
 struct Connection {
     id: ConnectionId,
+    via: Via,
     accepted: bool,
+    /// Our streams have moved from it to another one, for good.
+    left: bool,
     /// When it is closed if no hello was accepted by then, or, where one of us refused, in any case.
     until: Instant,
     refused: bool,
@@ -62,6 +66,35 @@ struct Connection {
 #[derive(Debug, thiserror::Error)]
 #[error("its key is not an ed25519 key")]
 struct ForeignKey;
+
+impl Peer {
+    /// Whether a connection by this would be better than the one that we write on.
+    fn would_be_better(&self, via: Via) -> bool {
+        let writing = self.connections.iter().find(|connection| connection.id == self.writing);
+        writing.is_some_and(|writing| via < writing.via)
+    }
+
+    /// A hello was accepted on this connection. Where it is better than the one that we write on, that one is left, and
+    /// this one written on: which one was left.
+    fn accepted(&mut self, id: ConnectionId) -> Option<ConnectionId> {
+        let connection = self.connections.iter_mut().find(|other| other.id == id)?;
+        connection.accepted = true;
+        let via = connection.via;
+        if connection.refused || !self.would_be_better(via) {
+            return None;
+        }
+        self.link.set_via(Some(via));
+        let left = std::mem::replace(&mut self.writing, id);
+        self.connections.iter_mut().filter(|other| other.id == left).for_each(|other| other.left = true);
+        Some(left)
+    }
+
+    /// Where to write when the connection is gone that was written on.
+    fn next(&self) -> Option<(ConnectionId, Via)> {
+        let usable = self.connections.iter().filter(|connection| !connection.left && !connection.refused);
+        usable.min_by_key(|connection| connection.via).map(|connection| (connection.id, connection.via))
+    }
+}
 
 impl Streams {
     pub(super) fn new(shared: Arc<Shared>) -> Streams {
@@ -98,7 +131,12 @@ impl Streams {
         self.peers.contains_key(peer)
     }
 
-    fn established(&mut self, peer_id: PeerId, connection: ConnectionId) {
+    /// How this peer is connected, if it is: by TCP, where by both.
+    pub(super) fn via(&self, peer: &PeerId) -> Option<Via> {
+        self.peers.get(peer)?.connections.iter().map(|connection| connection.via).min()
+    }
+
+    fn established(&mut self, peer_id: PeerId, connection: ConnectionId, via: Via) {
         let Some(key) = peer_key_of(&peer_id) else {
             return;
         };
@@ -110,13 +148,36 @@ impl Streams {
             connections: Vec::new(),
             writing: connection,
         });
-        peer.connections.push(Connection { id: connection, accepted: false, until, refused: false });
-        let (link, is_first) = (peer.link.clone(), peer.writing == connection);
+        if !peer.connections.iter().any(|other| other.id == peer.writing) {
+            // All others are refused, or being closed.
+            peer.writing = connection;
+        }
+        peer.connections.push(Connection { id: connection, via, accepted: false, left: false, until, refused: false });
+        let (link, is_first, is_better) = (peer.link.clone(), peer.writing == connection, peer.would_be_better(via));
+        if is_first {
+            link.set_via(Some(via));
+        }
         // Only now, that the connection is established, are streams opened: before it they might never come about.
         self.order(peer_id, connection, Order::Attach(Attached(link)));
         if is_first {
             self.order(peer_id, connection, Order::Open);
+        } else if is_better {
+            // Only one that carries a hello is moved to.
+            self.order(peer_id, connection, Order::Check);
         }
+    }
+
+    fn accepted(&mut self, peer_id: PeerId, connection: ConnectionId) {
+        let Some(peer) = self.peers.get_mut(&peer_id) else {
+            return;
+        };
+        let (key, left) = (peer.link.peer, peer.accepted(connection));
+        if let Some(left) = left {
+            tracing::debug!(peer = %peer_id, "from QUIC to TCP");
+            self.order(peer_id, connection, Order::Open);
+            self.order(peer_id, left, Order::Leave);
+        }
+        self.act(ToSwarm::GenerateEvent(Event::Accepted(key)));
     }
 
     fn closed(&mut self, peer_id: PeerId, connection: ConnectionId) {
@@ -125,19 +186,26 @@ impl Streams {
         };
         peer.connections.retain(|other| other.id != connection);
         peer.link.closed(connection, &self.shared.inbox);
-        match peer.connections.first() {
-            // Of simultaneous dials two connections remain: the peer is gone with the last of them.
-            None => {
-                let key = peer.link.peer;
-                self.peers.remove(&peer_id);
-                self.act(ToSwarm::GenerateEvent(Event::Gone(key)));
+        // Of simultaneous dials two connections remain: the peer is gone with the last of them.
+        if peer.connections.is_empty() {
+            let key = peer.link.peer;
+            peer.link.set_via(None);
+            self.peers.remove(&peer_id);
+            self.act(ToSwarm::GenerateEvent(Event::Gone(key)));
+        } else if peer.writing == connection {
+            match peer.next() {
+                Some((next, via)) => {
+                    peer.writing = next;
+                    peer.link.set_via(Some(via));
+                    self.order(peer_id, next, Order::Open);
+                }
+                // What was left is not taken up again: all begins anew.
+                None => {
+                    let left = peer.connections.iter().filter(|connection| connection.left);
+                    let left: Vec<_> = left.map(|connection| connection.id).collect();
+                    left.into_iter().for_each(|connection| self.close(peer_id, connection));
+                }
             }
-            Some(next) if peer.writing == connection => {
-                peer.writing = next.id;
-                let next = next.id;
-                self.order(peer_id, next, Order::Open);
-            }
-            Some(_) => {}
         }
     }
 
@@ -212,7 +280,10 @@ impl NetworkBehaviour for Streams {
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
         match event {
-            FromSwarm::ConnectionEstablished(event) => self.established(event.peer_id, event.connection_id),
+            FromSwarm::ConnectionEstablished(event) => {
+                let via = via_of_connection(event.endpoint.get_remote_address());
+                self.established(event.peer_id, event.connection_id, via);
+            }
             FromSwarm::ConnectionClosed(event) => self.closed(event.peer_id, event.connection_id),
             _ => {}
         }
@@ -220,16 +291,7 @@ impl NetworkBehaviour for Streams {
 
     fn on_connection_handler_event(&mut self, peer_id: PeerId, id: ConnectionId, report: THandlerOutEvent<Self>) {
         match report {
-            Report::Accepted => {
-                let Some(peer) = self.peers.get_mut(&peer_id) else {
-                    return;
-                };
-                let key = peer.link.peer;
-                if let Some(connection) = peer.connections.iter_mut().find(|other| other.id == id) {
-                    connection.accepted = true;
-                }
-                self.act(ToSwarm::GenerateEvent(Event::Accepted(key)));
-            }
+            Report::Accepted => self.accepted(peer_id, id),
             Report::Refused(reason, by) => self.refused(peer_id, id, reason, by),
             Report::Broken(why) => {
                 tracing::debug!(peer = %peer_id, %why, "closing a connection");

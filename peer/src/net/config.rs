@@ -12,7 +12,7 @@ use super::network_key::NetworkKey;
 /// How this peer takes part in a network.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
-    /// Where to listen. What this build does not speak (QUIC) is skipped with a warning; what cannot be bound is an error.
+    /// Where to listen, by TCP and QUIC. What cannot be bound is an error.
     pub listen: Vec<Multiaddr>,
     /// Peers to enter through, redialled for ever while not connected. With `/p2p/…` only that peer is accepted.
     pub join: Vec<Multiaddr>,
@@ -73,6 +73,17 @@ pub struct Timing {
     pub ping_timeout: Duration,
     /// A connection that carries no stream is closed after this time: the spare one of two simultaneous dials.
     pub idle: Duration,
+    /// Silence on QUIC for so long ends the connection; the shorter of both sides' counts. The peer is noticed to be dead
+    /// after this and [`Timing::quic_keep_alive`].
+    pub quic_idle: Duration,
+    /// Something is said on QUIC at least so often. Several fit into [`Timing::quic_idle`]: packets are lost.
+    pub quic_keep_alive: Duration,
+    /// The start that TCP has before QUIC: long enough for its handshakes between continents.
+    pub tcp_start: Duration,
+    /// First pause before TCP is tried again while a peer is reached by QUIC; doubles up to `tcp_retry_max`, jittered.
+    pub tcp_retry_min: Duration,
+    /// Longest pause before TCP is tried again.
+    pub tcp_retry_max: Duration,
     /// First pause before a peer is dialled again; doubles up to `redial_max`, jittered.
     pub redial_min: Duration,
     /// Longest pause before a peer is dialled again.
@@ -144,6 +155,11 @@ impl Default for Timing {
             ping_interval: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
             idle: Duration::from_secs(10),
+            quic_idle: Duration::from_secs(2),
+            quic_keep_alive: Duration::from_millis(500),
+            tcp_start: Duration::from_secs(1),
+            tcp_retry_min: Duration::from_secs(60),
+            tcp_retry_max: Duration::from_secs(600),
             redial_min: Duration::from_millis(100),
             redial_max: Duration::from_secs(5),
             refused_min: Duration::from_secs(60),

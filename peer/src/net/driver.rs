@@ -1,26 +1,32 @@
 //! The task that polls the swarm: dials, closes, and tells. Nothing in it waits for anything but the network.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use libp2p::core::transport::ListenerId;
 use libp2p::futures::StreamExt;
 use libp2p::swarm::behaviour::toggle::Toggle;
-use libp2p::swarm::dial_opts::DialOpts;
+use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
 use libp2p::{PeerId, Swarm, identify, mdns, ping};
 use tokio::time::{MissedTickBehavior, sleep_until, timeout};
 
-use super::addresses::{Ours, dialable, is_dialable, split};
+use super::addresses::{Ours, dialable, is_dialable, split, via_of_connection};
 use super::behaviour::{Event, Streams};
-use super::event::NetEvent;
+use super::event::{NetEvent, Via};
 use super::identity::{peer_id_of, peer_key_of};
 use super::limits::Limits;
-use super::redial::{ADDRESSES_MAX, Due, Redial, Target, Until};
+use super::redial::{ADDRESSES_MAX, Attempt, Due, Redial, Target, Until};
 use super::shared::{Pending, Shared};
 
 /// How often what has no event of its own is looked after.
 const TICK: Duration = Duration::from_secs(1);
+/// Addresses that come up together are told together: so long after the last of them.
+const SETTLE: Duration = Duration::from_millis(20);
+/// At the start they are told when there is one of each that is listened on, or after this time: one may have none.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 /// At the end, so long for what is queued, and again so long for connections to close.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -41,6 +47,10 @@ pub(super) struct Driver {
     redial: Redial,
     ours: Ours,
     told: Vec<String>,
+    /// When to look whether there is something new to tell.
+    tell_at: Option<Instant>,
+    /// Who listens, and has not said where yet; of no account any more after a time.
+    silent: (HashSet<ListenerId>, Instant),
 }
 
 impl Behaviour {
@@ -67,7 +77,7 @@ impl Behaviour {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>, swarm: Swarm<Behaviour>) -> Driver {
+    pub(super) fn new(shared: Arc<Shared>, swarm: Swarm<Behaviour>, listeners: HashSet<ListenerId>) -> Driver {
         let mut redial = Redial::new(shared.config.timing.clone());
         let now = Instant::now();
         for address in &shared.config.join {
@@ -79,13 +89,14 @@ impl Driver {
                 continue;
             }
             if !is_dialable(&at, true) {
-                tracing::warn!(%address, "this build speaks /ip4 and /ip6 with /tcp only");
+                tracing::warn!(%address, "neither /ip…/…/tcp/… nor /ip…/…/udp/…/quic-v1: nobody can be reached there");
                 continue;
             }
             let target = peer.map_or(Target::Door(at.clone()), Target::Peer);
-            redial.add(target, at, Until::Forever, false, now);
+            redial.add(target, at, Until::Forever, None, now);
         }
-        Driver { shared, swarm, redial, ours: Ours::default(), told: Vec::new() }
+        let silent = (listeners, now + SILENT_MAX);
+        Driver { shared, swarm, redial, ours: Ours::default(), told: Vec::new(), tell_at: None, silent }
     }
 
     /// Until it is told to stop.
@@ -97,6 +108,7 @@ impl Driver {
             self.dial_due();
             let dial_at = self.redial.next();
             let dial_due = sleep_until(dial_at.unwrap_or_else(Instant::now).into());
+            let tell_due = sleep_until(self.tell_at.unwrap_or_else(Instant::now).into());
             tokio::select! {
                 event = self.swarm.select_next_some() => self.on_event(event),
                 orders = shared.orders.take() => {
@@ -106,6 +118,7 @@ impl Driver {
                 }
                 _ = tick.tick() => self.tick(),
                 () = dial_due, if dial_at.is_some() => {}
+                () = tell_due, if self.tell_at.is_some() => self.tell_addresses(),
             }
         }
         self.farewell().await;
@@ -123,12 +136,13 @@ impl Driver {
             SwarmEvent::Behaviour(BehaviourEvent::Ping(event)) => self.on_ping(event),
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
                 self.ours.observed(&info.observed_addr, peer_id);
-                self.tell_addresses();
+                self.addresses_changed(now);
             }
             SwarmEvent::Behaviour(BehaviourEvent::Mdns(event)) => self.on_mdns(event, now),
-            SwarmEvent::ConnectionEstablished { peer_id, connection_id, .. } => {
+            SwarmEvent::ConnectionEstablished { peer_id, connection_id, endpoint, .. } => {
                 if let Some(peer) = peer_key_of(&peer_id) {
-                    self.redial.connected(peer, connection_id);
+                    let via = via_of_connection(endpoint.get_remote_address());
+                    self.redial.connected(peer, connection_id, via, now);
                 }
             }
             SwarmEvent::ConnectionClosed { peer_id, cause, .. } => {
@@ -141,18 +155,20 @@ impl Driver {
             SwarmEvent::IncomingConnectionError { error, .. } => {
                 tracing::debug!(%error, "a handshake failed")
             }
-            SwarmEvent::NewListenAddr { address, .. } => {
+            SwarmEvent::NewListenAddr { address, listener_id } => {
                 self.ours.listening(address);
-                self.tell_addresses();
+                self.silent.0.remove(&listener_id);
+                self.addresses_changed(now);
             }
             SwarmEvent::ExpiredListenAddr { address, .. } => {
                 self.ours.expired(&address);
-                self.tell_addresses();
+                self.addresses_changed(now);
             }
-            SwarmEvent::ListenerClosed { addresses, reason, .. } => {
+            SwarmEvent::ListenerClosed { addresses, reason, listener_id } => {
                 tracing::error!(?addresses, ?reason, "no longer listening");
                 addresses.iter().for_each(|address| self.ours.expired(address));
-                self.tell_addresses();
+                self.silent.0.remove(&listener_id);
+                self.addresses_changed(now);
             }
             SwarmEvent::ListenerError { error, .. } => {
                 tracing::warn!(%error, "could not take a connection")
@@ -184,7 +200,7 @@ impl Driver {
                 continue;
             };
             if let Some(peer) = peer_key_of(&peer_id).filter(|_| is_dialable(&address, true)) {
-                let connected = self.swarm.is_connected(&peer_id);
+                let connected = self.via(&peer_id);
                 self.redial.add(Target::Peer(peer), address, Until::Found, connected, now);
             }
         }
@@ -195,7 +211,7 @@ impl Driver {
         let now = Instant::now();
         for (peer, texts) in orders.dial {
             let addresses = dialable(&peer, &texts, self.shared.config.dial_private, ADDRESSES_MAX);
-            let connected = self.swarm.is_connected(&peer_id_of(&peer));
+            let connected = self.via(&peer_id_of(&peer));
             let until = Until::Wanted(now + self.shared.config.timing.wanted);
             self.redial.want(Target::Peer(peer), addresses, until, connected, now);
             if let Some(link) = self.shared.links.get(&peer) {
@@ -213,24 +229,31 @@ impl Driver {
 
     fn dial_due(&mut self) {
         let now = Instant::now();
-        for Due { target, addresses } in self.redial.due(now) {
+        for due in self.redial.due(now) {
             // Every dial takes a port of its own: two that leave from their listening ports towards each other can both
             // fail. Both may succeed then, and two connections are fine.
-            let dial = match (&target, addresses.first()) {
-                (Target::Peer(peer), _) => {
-                    DialOpts::peer_id(peer_id_of(peer)).addresses(addresses).allocate_new_port().build()
-                }
+            let dial = match (&due.target, due.addresses.first()) {
+                (Target::Peer(peer), _) => DialOpts::peer_id(peer_id_of(peer))
+                    .addresses(due.addresses.clone())
+                    .condition(condition(&due))
+                    .allocate_new_port()
+                    .build(),
                 (Target::Door(_), Some(address)) => {
                     DialOpts::unknown_peer_id().address(address.clone()).allocate_new_port().build()
                 }
                 (Target::Door(_), None) => continue,
             };
-            self.redial.dialing(&target, dial.connection_id());
+            let id = dial.connection_id();
+            self.redial.dialing(&due, id, now);
             if let Err(error) = self.swarm.dial(dial) {
-                tracing::debug!(?target, %error, "a dial did not begin");
-                self.redial.pause(&target, now);
+                tracing::debug!(target = ?due.target, %error, "a dial did not begin");
+                self.redial.failed(id, now);
             }
         }
+    }
+
+    fn via(&self, peer: &PeerId) -> Option<Via> {
+        self.swarm.behaviour().streams.via(peer)
     }
 
     fn tick(&mut self) {
@@ -249,7 +272,14 @@ impl Driver {
         });
     }
 
+    fn addresses_changed(&mut self, now: Instant) {
+        let (silent, until) = &self.silent;
+        let settled = now + SETTLE;
+        self.tell_at = Some(if silent.is_empty() { settled } else { settled.max(*until) });
+    }
+
     fn tell_addresses(&mut self) {
+        self.tell_at = None;
         let told = self.ours.told();
         if told != self.told {
             self.told.clone_from(&told);
@@ -272,5 +302,13 @@ impl Driver {
         while Instant::now() < deadline && self.swarm.network_info().num_peers() > 0 {
             let _ = timeout(Duration::from_millis(50), self.swarm.select_next_some()).await;
         }
+    }
+}
+
+/// Whom nothing leads to yet is dialled once; by QUIC and for a better connection beside what there is.
+fn condition(due: &Due) -> PeerCondition {
+    match due.attempt {
+        Attempt::First => PeerCondition::DisconnectedAndNotDialing,
+        Attempt::Second | Attempt::Better => PeerCondition::Always,
     }
 }

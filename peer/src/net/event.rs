@@ -47,6 +47,15 @@ pub enum RefusedBy {
     Them,
 }
 
+/// How a peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Via {
+    /// TCP: whenever it can be had.
+    Tcp,
+    /// QUIC, over UDP.
+    Quic,
+}
+
 /// One frame on its way out.
 #[derive(Clone, Debug)]
 pub struct Outgoing {

@@ -8,6 +8,9 @@ pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// The length before a frame.
 pub(super) const PREFIX_BYTES: usize = 4;
 
+/// In the place of a length: nothing more comes on this stream, and the sender goes on on another one.
+pub(super) const MOVED: u32 = u32::MAX;
+
 /// A length that nobody may send: what follows cannot be made sense of, so the stream ends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {0} bytes was announced")]

@@ -41,6 +41,8 @@ pub(super) enum Order {
     Open,
     /// Say hello once more.
     Check,
+    /// Open no more streams for frames, and end those that are there: they go on on another connection.
+    Leave,
 }
 
 /// A [`Link`], for all that need not see into it.
@@ -80,6 +82,8 @@ pub(super) struct Handler {
     waker: Option<Waker>,
     /// Dropped with the handler: tells the tasks that the connection is gone.
     gone: watch::Sender<()>,
+    /// [`Order::Leave`] has come.
+    left: watch::Sender<bool>,
 }
 
 impl Handler {
@@ -97,6 +101,7 @@ impl Handler {
             accepted: false,
             waker: None,
             gone: watch::Sender::new(()),
+            left: watch::Sender::new(false),
         }
     }
 
@@ -155,8 +160,14 @@ impl Handler {
         let Some(class) = self.accept(&link, agreed) else {
             return;
         };
-        let stall = self.shared.config.timing.stall;
-        self.spawn(None, async move { stream::write(stream, &link, class, stall).await });
+        let (stall, mut left) = (self.shared.config.timing.stall, self.left.subscribe());
+        let leave = async move {
+            if left.wait_for(|left| *left).await.is_err() {
+                // The connection is gone, which ends the stream otherwise.
+                std::future::pending().await
+            }
+        };
+        self.spawn(None, async move { stream::write(stream, &link, class, stall, leave).await });
     }
 
     /// Runs one end of a stream until it ends or its connection is gone, then has the connection closed: a broken stream
@@ -178,9 +189,12 @@ impl Handler {
             match end {
                 End::Stalled => _ = count(&shared.counters.stalled),
                 End::Violation(_) => _ = count(&shared.counters.violations),
-                End::Closed | End::Io(_) => {}
+                End::Closed | End::Moved | End::Io(_) => {}
             }
             tracing::debug!(?peer, %end, "a stream ended");
+            if let End::Moved = end {
+                return;
+            }
             shared.orders.give(|orders| _ = orders.close.insert(connection));
         });
     }
@@ -223,6 +237,10 @@ impl ConnectionHandler for Handler {
             }
             Order::Open => self.open.extend(CLASSES.map(Purpose::Frames)),
             Order::Check => self.open.push_back(Purpose::Check),
+            Order::Leave => {
+                self.open.retain(|purpose| matches!(purpose, Purpose::Check));
+                self.left.send_replace(true);
+            }
         }
         if let Some(waker) = self.waker.take() {
             waker.wake();

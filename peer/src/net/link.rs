@@ -12,7 +12,7 @@ use node::Class;
 use overlay::PeerKey;
 
 use super::config::NetConfig;
-use super::event::NetEvent;
+use super::event::{NetEvent, Via};
 use super::hello::Instance;
 use super::inbox::Inbox;
 use super::queue::{Keep, Memory, Queue};
@@ -34,6 +34,8 @@ pub(super) struct Link {
     pub(super) asked: AtomicBool,
     /// Connections on which a hello was accepted. The peer is up while there are any.
     accepted: Mutex<HashMap<ConnectionId, Instance>>,
+    /// Where our streams are.
+    via: Mutex<Option<Via>>,
 }
 
 #[derive(Default)]
@@ -63,6 +65,7 @@ impl Link {
             wanted: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             accepted: Mutex::default(),
+            via: Mutex::default(),
         }
     }
 
@@ -106,6 +109,10 @@ impl Link {
         received.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    pub(super) fn set_via(&self, via: Option<Via>) {
+        *lock(&self.via) = via;
+    }
+
     pub(super) fn set_rtt(&self, rtt: Duration) {
         self.rtt_us.store(rtt.as_micros() as u64 + 1, Ordering::Relaxed);
     }
@@ -136,7 +143,7 @@ impl Link {
                 lost: counts.lost,
             }
         };
-        PeerStats { peer: self.peer, up: self.is_up(), rtt, classes: CLASSES.map(class) }
+        PeerStats { peer: self.peer, up: self.is_up(), via: *lock(&self.via), rtt, classes: CLASSES.map(class) }
     }
 }
 

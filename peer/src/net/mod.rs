@@ -1,4 +1,4 @@
-//! The network: frames between peers over libp2p (TCP, Noise, Yamux).
+//! The network: frames between peers over libp2p: TCP, Noise and Yamux, or QUIC where TCP cannot be had.
 //!
 //! Between two peers runs one long-lived stream per direction and [`Class`](node::Class). A stream begins with a hello
 //! and its answer (`hello`), then carries length-prefixed frames one way (`frame`) and, the other way, how much of them
@@ -20,6 +20,18 @@
 //! a heartbeat finds at most that much before it in the sockets. A second connection for bulk would keep them apart as
 //! well, but costs another handshake, another 54 KiB and another hole in the NAT per peer.
 //!
+//! # TCP and QUIC
+//! TCP is dialled first. QUIC is dialled as soon as that has failed, or after a second in which it has not succeeded: a
+//! filter that swallows packets costs no more than that (`redial`). What comes of both is used: streams are opened on the
+//! first connection that stands, and move to one by TCP as soon as a hello was accepted there, at an end of a frame
+//! (`behaviour`, `stream`). While all there is to a peer is QUIC, TCP is tried again after a minute, and then less and less
+//! often: a moment in which TCP could not be had does not last for ever. Nothing ever moves the other way. A connection
+//! that was moved away from is not written to again, so two that come and go can not make streams move back and forth.
+//!
+//! Who is dead is seen on QUIC by its silence, after two seconds and a half at most ([`Timing::quic_idle`]). On TCP it is
+//! seen at once where a process dies and its system says so; one that is frozen, or a machine that is gone, only by its
+//! heartbeats that are missing, which is for the group to see, and by pings much later.
+//!
 //! # What libp2p does not do by itself
 //! | it would | so here |
 //! | --- | --- |
@@ -31,6 +43,9 @@
 //! | close a connection whose streams are silent after 10 s, on the side that does not hold them | both sides hold theirs (`handler`) |
 //! | reset a connection that it closes while something is under way to it, with its own last frames | a side that closes reads until the other has closed too (`linger`) |
 //! | count a refused connection as established | counts are kept in `on_swarm_event` only (`limits`, `behaviour`) |
+//! | dial all addresses of a peer at once and take the first | TCP has a start (`redial`) |
+//!
+//! What its QUIC does not do is in [`quic`].
 
 mod addresses;
 mod behaviour;
@@ -51,14 +66,17 @@ mod network_key;
 #[cfg(test)]
 mod pipe;
 mod queue;
+#[doc(hidden)]
+pub mod quic;
 mod redial;
 mod shared;
 mod start;
 mod stats;
 mod stream;
 
+pub(crate) use addresses::complaint;
 pub use config::{ClassLimits, NetConfig, Timing};
-pub use event::{NetEvent, Outgoing, RefusedBy, SendError, Transport};
+pub use event::{NetEvent, Outgoing, RefusedBy, SendError, Transport, Via};
 pub use frame::FRAME_BYTES_MAX;
 pub use hello::Refusal;
 pub use identity::{Identity, IdentityError, peer_id_of, peer_key_of};

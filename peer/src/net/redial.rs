@@ -2,6 +2,11 @@
 //!
 //! Pauses double and are jittered, so peers that lost each other at one moment do not come back at one moment. A peer
 //! that refused us, or that we refused, is left alone for much longer: nothing changes there by itself.
+//!
+//! A peer that can be reached by TCP and by QUIC is dialled by TCP. QUIC has its turn when that has failed, or has not
+//! succeeded in a second; what TCP comes to after that is welcome still. While a peer is connected by QUIC alone, TCP is
+//! tried again, each time after a longer pause, however that went: a connection that breaks soon after it came up is not
+//! made any more often than one that never comes up.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +16,9 @@ use libp2p::Multiaddr;
 use libp2p::swarm::ConnectionId;
 use overlay::PeerKey;
 
+use super::addresses::via;
 use super::config::Timing;
+use super::event::Via;
 
 /// Dials under way at most; the others wait for their turn.
 const DIALS_MAX: usize = 64;
@@ -45,6 +52,18 @@ pub(super) enum Until {
 pub(super) struct Due {
     pub(super) target: Target,
     pub(super) addresses: Vec<Multiaddr>,
+    pub(super) attempt: Attempt,
+}
+
+/// What a dial is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// To reach a peer that is not connected: by TCP, where it has such addresses.
+    First,
+    /// To reach it by QUIC, as TCP takes its time or failed.
+    Second,
+    /// To reach it by TCP, too.
+    Better,
 }
 
 /// See the module.
@@ -70,8 +89,71 @@ struct Entry {
 enum State {
     /// To be dialled at this time.
     Idle(Instant),
-    Dialing(ConnectionId),
-    Connected(PeerKey),
+    Dialing(Dialing),
+    Connected {
+        peer: PeerKey,
+        /// Where it is by QUIC alone.
+        better: Option<Better>,
+    },
+}
+
+/// Dials under way.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Dialing {
+    first: Option<ConnectionId>,
+    second: Option<ConnectionId>,
+    /// When QUIC is dialled, too.
+    second_at: Option<Instant>,
+}
+
+/// TCP, beside a connection by QUIC.
+#[derive(Clone, Copy, PartialEq)]
+struct Better {
+    at: Instant,
+    tries: u32,
+}
+
+impl Entry {
+    fn addresses(&self, by: Via) -> Vec<Multiaddr> {
+        self.addresses.iter().filter(|address| via(address) == Some(by)).cloned().collect()
+    }
+
+    fn has(&self, by: Via) -> bool {
+        self.addresses.iter().any(|address| via(address) == Some(by))
+    }
+
+    /// When something is to be dialled.
+    fn at(&self) -> Option<Instant> {
+        match self.state {
+            State::Idle(at) => Some(at).filter(|_| !self.addresses.is_empty()),
+            State::Dialing(dialing) => dialing.second_at,
+            State::Connected { better, .. } => better.map(|better| better.at).filter(|_| self.has(Via::Tcp)),
+        }
+    }
+
+    /// What is dialled then.
+    fn due(&self) -> (Attempt, Vec<Multiaddr>) {
+        match self.state {
+            State::Idle(_) if self.has(Via::Tcp) => (Attempt::First, self.addresses(Via::Tcp)),
+            State::Idle(_) => (Attempt::First, self.addresses.clone()),
+            State::Dialing(_) => (Attempt::Second, self.addresses(Via::Quic)),
+            State::Connected { .. } => (Attempt::Better, self.addresses(Via::Tcp)),
+        }
+    }
+
+    fn is_dialing(&self) -> bool {
+        matches!(self.state, State::Dialing(_))
+    }
+
+    fn is_connected_to(&self, peer: PeerKey) -> bool {
+        matches!(self.state, State::Connected { peer: connected, .. } if connected == peer)
+    }
+}
+
+impl Dialing {
+    fn has(&self, id: ConnectionId) -> bool {
+        self.first == Some(id) || self.second == Some(id)
+    }
 }
 
 impl Redial {
@@ -85,12 +167,12 @@ impl Redial {
         target: Target,
         mut addresses: Vec<Multiaddr>,
         until: Until,
-        connected: bool,
+        connected: Option<Via>,
         now: Instant,
     ) {
         addresses.truncate(ADDRESSES_MAX);
-        let state = match &target {
-            Target::Peer(peer) if connected => State::Connected(*peer),
+        let state = match (&target, connected) {
+            (Target::Peer(peer), Some(by)) => State::Connected { peer: *peer, better: self.better(by, 0, now) },
             _ => State::Idle(now),
         };
         let entry = self.entries.entry(target).or_insert(Entry {
@@ -112,7 +194,14 @@ impl Redial {
     }
 
     /// The same for one address more, beside those that are known: they are tried together.
-    pub(super) fn add(&mut self, target: Target, address: Multiaddr, until: Until, connected: bool, now: Instant) {
+    pub(super) fn add(
+        &mut self,
+        target: Target,
+        address: Multiaddr,
+        until: Until,
+        connected: Option<Via>,
+        now: Instant,
+    ) {
         let mut addresses = self.entries.get(&target).map(|entry| entry.addresses.clone()).unwrap_or_default();
         if !addresses.contains(&address) {
             addresses.push(address);
@@ -123,7 +212,7 @@ impl Redial {
     /// Those to dial now. Forgets those whose time is over.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Due> {
         self.entries.retain(|_, entry| match (entry.until, entry.state) {
-            (Until::Forever, _) | (_, State::Connected(_) | State::Dialing(_)) => true,
+            (Until::Forever, _) | (_, State::Connected { .. } | State::Dialing(_)) => true,
             (Until::Wanted(until), State::Idle(_)) => until > now,
             (Until::Found, State::Idle(at)) => match entry.refusals {
                 0 => entry.failures < FOUND_FAILURES_MAX,
@@ -131,44 +220,76 @@ impl Redial {
                 _ => at > now,
             },
         });
-        let due = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| matches!(entry.state, State::Idle(at) if at <= now) && !entry.addresses.is_empty());
-        let dialing = self.entries.values().filter(|entry| matches!(entry.state, State::Dialing(_))).count();
-        due.take(DIALS_MAX.saturating_sub(dialing))
-            .map(|(target, entry)| Due { target: target.clone(), addresses: entry.addresses.clone() })
-            .collect()
+        let mut room = DIALS_MAX.saturating_sub(self.entries.values().filter(|entry| entry.is_dialing()).count());
+        let due = self.entries.iter().filter(|(_, entry)| entry.at().is_some_and(|at| at <= now));
+        due.filter_map(|(target, entry)| {
+            let (attempt, addresses) = entry.due();
+            // One that is under way already takes no more room.
+            if attempt != Attempt::Second {
+                room = room.checked_sub(1)?;
+            }
+            Some(Due { target: target.clone(), addresses, attempt })
+        })
+        .collect()
     }
 
     /// When the next dial is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        let idle = self.entries.values().filter(|entry| !entry.addresses.is_empty());
-        idle.filter_map(|entry| if let State::Idle(at) = entry.state { Some(at) } else { None }).min()
+        self.entries.values().filter_map(Entry::at).min()
     }
 
     pub(super) fn is_wanted(&self, peer: &PeerKey) -> bool {
         self.entries.contains_key(&Target::Peer(*peer))
     }
 
-    /// A dial of `target` began.
-    pub(super) fn dialing(&mut self, target: &Target, id: ConnectionId) {
-        if let Some(entry) = self.entries.get_mut(target) {
-            entry.state = State::Dialing(id);
+    /// A dial that was due began.
+    pub(super) fn dialing(&mut self, due: &Due, id: ConnectionId, now: Instant) {
+        let (start, draw) = (self.timing.tcp_start, self.draw());
+        let Some(entry) = self.entries.get_mut(&due.target) else {
+            return;
+        };
+        match (&mut entry.state, due.attempt) {
+            (State::Dialing(dialing), _) => {
+                dialing.second = Some(id);
+                dialing.second_at = None;
+            }
+            // Whatever comes of it: the next one has its time. One that comes up is told by `connected`.
+            (State::Connected { better: Some(better), .. }, _) => {
+                better.at = now + backoff(self.timing.tcp_retry_min, self.timing.tcp_retry_max, better.tries + 1, draw);
+                better.tries = better.tries.saturating_add(1);
+            }
+            (State::Connected { better: None, .. }, _) => {}
+            (State::Idle(_), _) => {
+                let second_at = Some(now + start).filter(|_| entry.has(Via::Tcp) && entry.has(Via::Quic));
+                entry.state = State::Dialing(Dialing { first: Some(id), second: None, second_at });
+            }
         }
     }
 
-    /// That dial failed.
+    /// That dial failed, or could not even begin.
     pub(super) fn failed(&mut self, id: ConnectionId, now: Instant) {
-        let target =
-            self.entries.iter().find(|(_, entry)| entry.state == State::Dialing(id)).map(|(target, _)| target.clone());
-        if let Some(target) = target {
+        let failed = self.entries.iter_mut().find_map(|(target, entry)| match &mut entry.state {
+            State::Dialing(dialing) if dialing.has(id) => Some((target, dialing)),
+            _ => None,
+        });
+        let Some((target, dialing)) = failed else {
+            return;
+        };
+        if dialing.first == Some(id) {
+            dialing.first = None;
+        } else {
+            dialing.second = None;
+        }
+        if let Some(second_at) = &mut dialing.second_at {
+            *second_at = now;
+        } else if dialing.first.is_none() && dialing.second.is_none() {
+            let target = target.clone();
             self.pause(&target, now);
         }
     }
 
-    /// A dial of `target` could not even begin, or failed.
-    pub(super) fn pause(&mut self, target: &Target, now: Instant) {
+    /// A dial of `target` failed altogether, or its connection is gone.
+    fn pause(&mut self, target: &Target, now: Instant) {
         let draw = self.draw();
         if let Some(entry) = self.entries.get_mut(target) {
             let pause = backoff(self.timing.redial_min, self.timing.redial_max, entry.failures, draw);
@@ -178,17 +299,24 @@ impl Redial {
     }
 
     /// A connection to `peer` is established, by a dial or by its own.
-    pub(super) fn connected(&mut self, peer: PeerKey, id: ConnectionId) {
+    pub(super) fn connected(&mut self, peer: PeerKey, id: ConnectionId, by: Via, now: Instant) {
+        let fresh = self.better(by, 0, now);
         for (target, entry) in &mut self.entries {
-            if *target == Target::Peer(peer) || entry.state == State::Dialing(id) {
-                entry.state = State::Connected(peer);
+            let dialled = matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
+            if *target == Target::Peer(peer) || dialled {
+                let better = match entry.state {
+                    // Of two connections the better one counts, and how often it was tried.
+                    State::Connected { better, .. } => better.filter(|_| by == Via::Quic),
+                    _ => fresh,
+                };
+                entry.state = State::Connected { peer, better };
             }
         }
     }
 
     /// A hello was accepted: from now on it is worth coming back soon.
     pub(super) fn accepted(&mut self, peer: PeerKey, now: Instant) {
-        for entry in self.entries.values_mut().filter(|entry| entry.state == State::Connected(peer)) {
+        for entry in self.entries.values_mut().filter(|entry| entry.is_connected_to(peer)) {
             entry.failures = 0;
             entry.refusals = 0;
             entry.not_before = now;
@@ -226,8 +354,14 @@ impl Redial {
     }
 
     fn connected_to(&self, peer: PeerKey) -> Vec<Target> {
-        let connected = self.entries.iter().filter(|(_, entry)| entry.state == State::Connected(peer));
+        let connected = self.entries.iter().filter(|(_, entry)| entry.is_connected_to(peer));
         connected.map(|(target, _)| target.clone()).collect()
+    }
+
+    /// When TCP is tried beside a connection by this.
+    fn better(&mut self, by: Via, tries: u32, now: Instant) -> Option<Better> {
+        let pause = backoff(self.timing.tcp_retry_min, self.timing.tcp_retry_max, tries, self.draw());
+        Some(Better { at: now + pause, tries }).filter(|_| by == Via::Quic)
     }
 
     /// A number out of 1024.
@@ -262,7 +396,7 @@ mod tests {
 
         fn want(&mut self, until: Until) {
             let address = "/ip4/127.0.0.1/tcp/1".parse().unwrap();
-            self.redial.want(Target::Peer(A), vec![address], until, false, self.now);
+            self.redial.want(Target::Peer(A), vec![address], until, None, self.now);
         }
 
         /// Waits for the next dial, begins it and says how long the wait was.
@@ -274,7 +408,7 @@ mod tests {
             let due = due.first()?;
             self.ids += 1;
             let id = ConnectionId::new_unchecked(self.ids);
-            self.redial.dialing(&due.target, id);
+            self.redial.dialing(due, id, self.now);
             assert!(self.redial.due(self.now).is_empty(), "one dial at a time");
             Some((waited, id))
         }
@@ -294,7 +428,7 @@ mod tests {
         assert!(waits[1] >= Duration::from_millis(50) && waits[1] <= Duration::from_millis(100));
         assert!(waits[11] >= Duration::from_millis(2500) && waits[11] <= Duration::from_secs(5));
         let (_, id) = bench.dial().unwrap();
-        bench.redial.connected(A, id);
+        bench.redial.connected(A, id, Via::Tcp, bench.now);
         assert_eq!(bench.redial.next(), None);
         bench.redial.accepted(A, bench.now);
         bench.redial.gone(A, bench.now);
@@ -306,12 +440,12 @@ mod tests {
         let mut bench = Bench::new();
         bench.want(Until::Forever);
         let (_, id) = bench.dial().unwrap();
-        bench.redial.connected(A, id);
+        bench.redial.connected(A, id, Via::Tcp, bench.now);
         bench.redial.refused(A, bench.now);
         // Another connection, dialled at the same time, comes up and goes.
-        bench.redial.connected(A, ConnectionId::new_unchecked(1000));
+        bench.redial.connected(A, ConnectionId::new_unchecked(1000), Via::Tcp, bench.now);
         bench.redial.refused(A, bench.now);
-        bench.redial.connected(A, ConnectionId::new_unchecked(1001));
+        bench.redial.connected(A, ConnectionId::new_unchecked(1001), Via::Tcp, bench.now);
         bench.redial.gone(A, bench.now);
         bench.want(Until::Forever);
         let waited = bench.dial().unwrap().0;
@@ -342,9 +476,9 @@ mod tests {
     fn a_door_is_open_again_when_whoever_stood_behind_it_is_gone() {
         let mut bench = Bench::new();
         let door: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().unwrap();
-        bench.redial.want(Target::Door(door.clone()), vec![door], Until::Forever, false, bench.now);
+        bench.redial.want(Target::Door(door.clone()), vec![door], Until::Forever, None, bench.now);
         let (_, id) = bench.dial().unwrap();
-        bench.redial.connected(A, id);
+        bench.redial.connected(A, id, Via::Tcp, bench.now);
         assert!(bench.dial().is_none());
         bench.redial.gone(A, bench.now);
         assert!(bench.dial().is_some());

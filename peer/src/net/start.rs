@@ -1,5 +1,6 @@
 //! Starting a network, and what the rest of the process holds of it.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -16,20 +17,26 @@ use libp2p::{Multiaddr, PeerId, SwarmBuilder, Transport as _, noise, tcp, yamux}
 use node::Class;
 use overlay::{PeerKey, RingId};
 
-use super::addresses::is_tcp;
+use super::addresses::via;
 use super::config::NetConfig;
 use super::driver::{Behaviour, Driver, FAREWELL};
 use super::event::{NetEvent, Outgoing, SendError, Transport};
 use super::hello::NETWORK_BYTES_MAX;
 use super::identity::{Identity, peer_id_of};
 use super::linger::{Linger, PARTING};
-use super::link::Link;
+use super::link::{CLASSES, Link};
+use super::quic;
 use super::shared::Shared;
 use super::stats::{NetStats, count};
 
 /// Streams of one connection at most, of both sides: three classes each way, and libp2p's own. What a hostile peer can
 /// make us hold for streams that it never finishes goes up with it, at 256 KiB each.
 const STREAMS_MAX: usize = 32;
+/// Streams that the other side of a QUIC connection may have at one time: three classes, libp2p's own, and what parts.
+const QUIC_STREAMS_MAX: u32 = 16;
+/// What one class has on its way beyond its window, and what libp2p has of its own.
+const QUIC_BYTES_MORE: usize = 64 * 1024;
+const NOT_SPOKEN: &str = "it is neither /ip…/…/tcp/PORT nor /ip…/…/udp/PORT/quic-v1";
 /// Streams of one connection whose hello is under way at most.
 const GREETINGS_MAX: usize = 16;
 
@@ -44,9 +51,6 @@ pub enum NetError {
         /// What the system said.
         reason: String,
     },
-    /// Every address to listen on is of a kind that this build does not speak.
-    #[error("none of the addresses to listen on is /ip4/…/tcp/… or /ip6/…/tcp/…")]
-    NothingToListenOn,
     /// Empty, or longer than 64 bytes.
     #[error("a network's name has 1 to {NETWORK_BYTES_MAX} bytes")]
     NetworkName,
@@ -86,7 +90,7 @@ impl Net {
         let behaviour = Behaviour::new(&shared, identity.keypair().public());
         let mut swarm = SwarmBuilder::with_existing_identity(identity.keypair().clone())
             .with_tokio()
-            .with_other_transport(transport)
+            .with_other_transport(|key| transport(key, &shared.config))
             .map_err(io::Error::other)?
             .with_behaviour(|_| behaviour)
             .unwrap_or_else(|never| match never {})
@@ -98,21 +102,17 @@ impl Net {
             .with_connection_timeout(shared.config.timing.hello)
             .build();
 
-        let mut listening = shared.config.listen.is_empty();
+        let mut listeners = HashSet::new();
         for address in &shared.config.listen {
-            if !is_tcp(address) {
-                tracing::warn!(%address, "not listened on: this build speaks TCP only");
-                continue;
+            if via(address).is_none() {
+                return Err(NetError::Listen { address: address.clone(), reason: NOT_SPOKEN.into() });
             }
-            swarm.listen_on(address.clone()).map_err(|error| listen_error(address, error))?;
-            listening = true;
-        }
-        if !listening {
-            return Err(NetError::NothingToListenOn);
+            let listener = swarm.listen_on(address.clone()).map_err(|error| listen_error(address, error))?;
+            listeners.insert(listener);
         }
 
         let (stopped_tx, stopped) = mpsc::channel();
-        let driver = Driver::new(shared.clone(), swarm);
+        let driver = Driver::new(shared.clone(), swarm, listeners);
         runtime.spawn(async move {
             driver.run().await;
             // Whoever waits learns it; nobody may.
@@ -276,21 +276,41 @@ impl fmt::Debug for Net {
     }
 }
 
-/// As libp2p's builder sets it up, but for a TCP that [lingers](Linger).
-fn transport(key: &Keypair) -> Result<Boxed<(PeerId, StreamMuxerBox)>, Box<dyn Error + Send + Sync>> {
+/// TCP as libp2p's builder sets it up, but one that [lingers](Linger), and QUIC.
+fn transport(
+    key: &Keypair,
+    config: &NetConfig,
+) -> Result<Boxed<(PeerId, StreamMuxerBox)>, Box<dyn Error + Send + Sync>> {
     let mut yamux = yamux::Config::default();
     yamux.set_max_num_streams(STREAMS_MAX);
-    Ok(tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
+    let tcp = tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
         .map(|stream, _| Linger::new(stream, PARTING))
         .upgrade(Version::V1Lazy)
         .authenticate(noise::Config::new(key)?)
         .multiplex(yamux)
-        .boxed())
+        .map(|(peer, connection), _| (peer, StreamMuxerBox::new(connection)));
+    let quic = quic::Transport::new(key, &quic_settings(config))?
+        .map(|(peer, connection), _| (peer, StreamMuxerBox::new(connection)));
+    Ok(tcp.or_transport(quic).map(|either, _| either.into_inner()).boxed())
+}
+
+/// What of QUIC follows from our limits. Windows are QUIC's own only so far as they bound what a peer can make us hold
+/// that does not keep to ours.
+fn quic_settings(config: &NetConfig) -> quic::Settings {
+    let bytes = |windows: usize| u32::try_from(windows + QUIC_BYTES_MORE).unwrap_or(u32::MAX);
+    let windows = CLASSES.map(|class| config.class(class).window_bytes);
+    quic::Settings {
+        idle: config.timing.quic_idle,
+        keep_alive: config.timing.quic_keep_alive,
+        streams_max: QUIC_STREAMS_MAX,
+        stream_bytes_max: bytes(windows.into_iter().max().unwrap_or(0)),
+        connection_bytes_max: bytes(windows.into_iter().map(|window| window + QUIC_BYTES_MORE).sum()),
+    }
 }
 
 fn listen_error(address: &Multiaddr, error: TransportError<io::Error>) -> NetError {
     let reason = match error {
-        TransportError::MultiaddrNotSupported(_) => "this kind of address is not supported".into(),
+        TransportError::MultiaddrNotSupported(_) => NOT_SPOKEN.into(),
         TransportError::Other(error) => error.to_string(),
     };
     NetError::Listen { address: address.clone(), reason }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use node::Class;
 use overlay::PeerKey;
 
+use super::event::Via;
 use super::hello::Refusal;
 
 /// A picture of the network as of now; counts are since start.
@@ -36,6 +37,8 @@ pub struct PeerStats {
     pub peer: PeerKey,
     /// Connected, and its hello accepted.
     pub up: bool,
+    /// How it is written to, while it is connected.
+    pub via: Option<Via>,
     /// Round trip of the last ping.
     pub rtt: Option<Duration>,
     /// By class: control, data, bulk.

@@ -4,7 +4,9 @@
 //! *loop* has taken. The opener has at most a window of unconfirmed bytes on its way, so whatever stalls over there (the
 //! loop, the process, the network) is felt here as a queue that fills, and what lies in the sockets stays small.
 
+use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +14,7 @@ use libp2p::futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use node::Class;
 use tokio::time::timeout;
 
-use super::frame::{Decoder, FrameTooLong, PREFIX_BYTES, prefix};
+use super::frame::{Decoder, FrameTooLong, MOVED, PREFIX_BYTES, prefix};
 use super::link::Link;
 use super::queue::{BATCH_FRAMES_MAX, Queue};
 use super::shared::Shared;
@@ -30,6 +32,9 @@ pub(super) enum End {
     /// The other side closed it, or the connection went.
     #[error("closed")]
     Closed,
+    /// Its sender goes on on a better connection: nothing is wrong with this one.
+    #[error("moved")]
+    Moved,
     /// The other side took nothing for too long.
     #[error("stalled")]
     Stalled,
@@ -42,16 +47,26 @@ pub(super) enum End {
 }
 
 impl From<FrameTooLong> for End {
-    fn from(_: FrameTooLong) -> End {
-        End::Violation("a frame too long was announced")
+    fn from(FrameTooLong(announced): FrameTooLong) -> End {
+        match announced {
+            MOVED => End::Moved,
+            _ => End::Violation("a frame too long was announced"),
+        }
     }
 }
 
-/// Writes what `link` has queued for this class, until the stream ends.
-pub(super) async fn write<S>(mut stream: S, link: &Link, class: Class, stall: Duration) -> End
+/// Writes what `link` has queued for this class, until the stream ends or it is to `leave`, which it does between frames.
+pub(super) async fn write<S>(
+    mut stream: S,
+    link: &Link,
+    class: Class,
+    stall: Duration,
+    leave: impl Future<Output = ()>,
+) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let mut leave = pin!(leave);
     let queue = link.queue(class);
     let mut batch = Batch { queue, frames: Vec::with_capacity(BATCH_FRAMES_MAX) };
     let mut gather = Vec::new();
@@ -59,13 +74,18 @@ where
     let mut unconfirmed = 0;
     loop {
         let confirmed = if unconfirmed >= queue.window_bytes() {
-            match timeout(stall, confirmations.next(&mut stream)).await {
-                Ok(confirmed) => Some(confirmed),
-                Err(_) => return End::Stalled,
+            tokio::select! {
+                biased;
+                () = &mut leave => return move_on(stream, stall).await,
+                confirmed = timeout(stall, confirmations.next(&mut stream)) => match confirmed {
+                    Ok(confirmed) => Some(confirmed),
+                    Err(_) => return End::Stalled,
+                },
             }
         } else {
             tokio::select! {
                 biased;
+                () = &mut leave => return move_on(stream, stall).await,
                 // Also how an idle writer learns that the connection is gone.
                 confirmed = confirmations.next(&mut stream) => Some(confirmed),
                 () = queue.take(&mut batch.frames) => None,
@@ -88,6 +108,21 @@ where
         batch.frames.clear();
         unconfirmed += bytes + frames * PREFIX_BYTES;
     }
+}
+
+/// Says that the next frames come on another stream, and stays until all that came before was read.
+async fn move_on<S>(mut stream: S, stall: Duration) -> End
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let said = async {
+        stream.write_all(&MOVED.to_le_bytes()).await?;
+        stream.close().await?;
+        // Confirmations of what is still being read are of no use any more.
+        while stream.read(&mut [0; 64]).await? > 0 {}
+        Ok(End::Moved)
+    };
+    timeout(stall, said).await.unwrap_or(Ok(End::Stalled)).unwrap_or_else(ended)
 }
 
 /// Frames taken from a queue. Those that were not written when this goes, for whatever reason, are counted as lost.
@@ -193,7 +228,7 @@ async fn flush<S: AsyncWrite + Unpin>(stream: &mut S, stall: Duration) -> Result
 fn ended(error: io::Error) -> End {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero | io::ErrorKind::BrokenPipe => End::Closed,
-        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => End::Closed,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::NotConnected => End::Closed,
         _ => End::Io(error),
     }
 }
@@ -220,6 +255,7 @@ impl Confirmations {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::Arc;
     use std::time::Instant;
 
@@ -265,7 +301,7 @@ mod tests {
         let (one, two) = pipe(10_000, fault);
         let writer = tokio::spawn({
             let out = out.clone();
-            async move { write(one, &out, Class::Data, here.config.timing.stall).await }
+            async move { write(one, &out, Class::Data, here.config.timing.stall, pending()).await }
         });
         let reader = tokio::spawn({
             let there = there.clone();
@@ -310,6 +346,40 @@ mod tests {
         }
     }
 
+    /// Frames that were written before arrive, those that were not stay in their queue, and neither end is at fault.
+    #[tokio::test]
+    async fn a_writer_moves_on_between_frames() {
+        // With room on its way, and with none.
+        for window in [1 << 20, 64 * 1024] {
+            let ((here, out), (there, _)) = (side(window), side(window));
+            let incoming = there.links.get_or_add(PEER);
+            let (one, two) = pipe(10_000, None);
+            let (leave, left) = tokio::sync::oneshot::channel::<()>();
+            let writer = tokio::spawn({
+                let (out, stall) = (out.clone(), here.config.timing.stall);
+                async move { write(one, &out, Class::Data, stall, async move { _ = left.await }).await }
+            });
+            let queue = out.queue(Class::Data);
+            for i in 0..40 {
+                queue.push(frame(i), Instant::now()).unwrap();
+            }
+            queue.wake();
+            // It gets as far as it can; nobody reads.
+            tokio::task::yield_now().await;
+            leave.send(()).unwrap();
+            let reader = tokio::spawn({
+                let there = there.clone();
+                async move { read(two, &incoming, Class::Data, &there).await }
+            });
+            assert!(matches!(writer.await.unwrap(), End::Moved));
+            assert!(matches!(reader.await.unwrap(), End::Moved));
+            let (arrived, counts) = (drained(&there), queue.counts());
+            assert!((0..).zip(&arrived).all(|(i, got)| *got == frame(i)));
+            assert_eq!((arrived.len() as u64, counts.lost), (counts.sent_frames, 0));
+            assert_eq!(arrived.len() + queue.depth().0, 40);
+        }
+    }
+
     #[tokio::test]
     async fn a_window_bounds_what_is_on_its_way() {
         let (here, out) = side(10_000);
@@ -317,7 +387,7 @@ mod tests {
         let stall = here.config.timing.stall;
         let writer = tokio::spawn({
             let out = out.clone();
-            async move { write(one, &out, Class::Data, stall).await }
+            async move { write(one, &out, Class::Data, stall, pending()).await }
         });
         for _ in 0..100 {
             out.queue(Class::Data).push(Bytes::from(vec![0; 996]), Instant::now()).unwrap();

@@ -13,15 +13,15 @@ use libp2p::futures::{AsyncReadExt, AsyncWriteExt};
 use libp2p::{noise, tcp, yamux};
 use node::Class;
 use overlay::PeerKey;
-use peer::net::{FRAME_BYTES_MAX, NetConfig, NetEvent, Refusal, RefusedBy, peer_key_of};
+use peer::net::{FRAME_BYTES_MAX, NetConfig, NetEvent, Refusal, RefusedBy, Via, peer_key_of, quic};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::support::*;
 
 /// Gives up on the silent soon.
-fn impatient() -> NetConfig {
-    let mut config = config();
+fn impatient(via: Via) -> NetConfig {
+    let mut config = config(via);
     config.timing.hello = Duration::from_millis(600);
     config.timing.idle = Duration::from_millis(300);
     config.timing.ping_interval = Duration::from_millis(200);
@@ -31,7 +31,7 @@ fn impatient() -> NetConfig {
 
 /// The victim still takes part in the network.
 fn still_serves(victim: &mut Peer) {
-    let mut friend = start(NetConfig { join: vec![victim.door()], ..config() });
+    let mut friend = start(NetConfig { join: vec![victim.door()], ..config(victim.via) });
     friend.wait_up(victim.key());
     victim.wait_up(friend.key());
     let key = friend.key();
@@ -66,7 +66,7 @@ fn socket(victim: &Peer) -> SocketAddr {
 
 #[test]
 fn noise_on_the_port_is_hung_up_on() {
-    let mut victim = start(impatient());
+    let mut victim = start(impatient(Via::Tcp));
     for seed in 0..50 {
         let mut stream = TcpStream::connect(socket(&victim)).unwrap();
         // The other side may hang up at any byte.
@@ -85,7 +85,7 @@ fn noise_on_the_port_is_hung_up_on() {
 /// More of them than may shake hands at once; each is hung up on in time, and then there is room again.
 #[test]
 fn connections_that_say_nothing_do_not_stay() {
-    let mut victim = start(impatient());
+    let mut victim = start(impatient(Via::Tcp));
     let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(socket(&victim)).unwrap()).collect();
     let began = Instant::now();
     still_serves(&mut victim);
@@ -96,6 +96,17 @@ fn connections_that_say_nothing_do_not_stay() {
     }
     assert!(began.elapsed() < PATIENCE);
     nobody_is_left(&victim);
+}
+
+/// Takes whatever the other side sends.
+fn generous() -> quic::Settings {
+    quic::Settings {
+        idle: Duration::from_secs(5),
+        keep_alive: Duration::from_millis(500),
+        streams_max: 100,
+        stream_bytes_max: 8 << 20,
+        connection_bytes_max: 64 << 20,
+    }
 }
 
 /// A connection by hand: handshakes like a peer, and then does as it is told.
@@ -116,12 +127,19 @@ impl Raw {
         let (open, mut requests) = mpsc::channel::<tokio::sync::oneshot::Sender<SubstreamBox>>(200);
         let (tx, theirs) = mpsc::channel(200);
         let address = victim.address().unwrap().parse().unwrap();
+        let via = victim.via;
         let muxer = runtime.block_on(async move {
-            let mut transport = tcp::tokio::Transport::new(tcp::Config::new())
-                .upgrade(upgrade::Version::V1)
-                .authenticate(noise::Config::new(&keypair).unwrap())
-                .multiplex(yamux::Config::default())
-                .boxed();
+            let mut transport = match via {
+                Via::Tcp => tcp::tokio::Transport::new(tcp::Config::new())
+                    .upgrade(upgrade::Version::V1)
+                    .authenticate(noise::Config::new(&keypair).unwrap())
+                    .multiplex(yamux::Config::default())
+                    .boxed(),
+                Via::Quic => quic::Transport::new(&keypair, &generous())
+                    .unwrap()
+                    .map(|(peer, connection), _| (peer, StreamMuxerBox::new(connection)))
+                    .boxed(),
+            };
             let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
             transport.dial(address, options).unwrap().await.unwrap().1
         });
@@ -248,9 +266,8 @@ fn hello(class: Class) -> Vec<u8> {
     hello
 }
 
-#[test]
-fn a_hello_by_hand_is_accepted_and_frames_follow() {
-    let mut victim = start(impatient());
+fn a_hello_by_hand_is_accepted_and_frames_follow(via: Via) {
+    let mut victim = start(impatient(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&hello(Class::Data));
     // Version 1, accepted, no ring, whatever instance, no proof.
@@ -265,9 +282,8 @@ fn a_hello_by_hand_is_accepted_and_frames_follow() {
     still_serves(&mut victim);
 }
 
-#[test]
-fn a_hello_of_another_version_is_answered_with_a_refusal() {
-    let mut victim = start(impatient());
+fn a_hello_of_another_version_is_answered_with_a_refusal(via: Via) {
+    let mut victim = start(impatient(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&[6, 0, 77, 0, 1, 2, 3, 4]);
     assert_eq!(raw.hear(&mut stream), [1, 0, 1, Refusal::Version as u8]);
@@ -276,9 +292,8 @@ fn a_hello_of_another_version_is_answered_with_a_refusal() {
     assert_eq!(victim.ups(raw.key), 0);
 }
 
-#[test]
-fn hellos_that_are_none_are_counted_and_hung_up_on() {
-    let mut victim = start(impatient());
+fn hellos_that_are_none_are_counted_and_hung_up_on(via: Via) {
+    let mut victim = start(impatient(via));
     for (i, bytes) in [&b"\xff\xff\x01\0"[..], b"\0\0\x01\0", b"\x06\0\x01\0\xff\xff\xff\xff", &noise_bytes(1, 1000)]
         .into_iter()
         .enumerate()
@@ -297,9 +312,8 @@ fn hellos_that_are_none_are_counted_and_hung_up_on() {
     still_serves(&mut victim);
 }
 
-#[test]
-fn half_a_hello_is_not_waited_for() {
-    let mut victim = start(impatient());
+fn half_a_hello_is_not_waited_for(via: Via) {
+    let mut victim = start(impatient(via));
     let raw = Raw::connect(&victim);
     let _stream = raw.say(&hello(Class::Data)[..7]);
     nobody_is_left(&victim);
@@ -307,9 +321,8 @@ fn half_a_hello_is_not_waited_for() {
     assert_eq!(victim.ups(raw.key), 0);
 }
 
-#[test]
-fn a_frame_too_long_ends_the_connection() {
-    let mut victim = start(config());
+fn a_frame_too_long_ends_the_connection(via: Via) {
+    let mut victim = start(config(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&hello(Class::Bulk));
     victim.wait_up(raw.key);
@@ -321,9 +334,8 @@ fn a_frame_too_long_ends_the_connection() {
     still_serves(&mut victim);
 }
 
-#[test]
-fn noise_in_place_of_frames_does_no_harm() {
-    let mut victim = start(config());
+fn noise_in_place_of_frames_does_no_harm(via: Via) {
+    let mut victim = start(config(via));
     for seed in 0..20 {
         let raw = Raw::connect(&victim);
         let mut stream = raw.say(&hello(Class::Control));
@@ -337,9 +349,8 @@ fn noise_in_place_of_frames_does_no_harm() {
 }
 
 /// Announces a long frame, sends a little of it, and waits: what is held is what came.
-#[test]
-fn half_a_frame_holds_up_nobody() {
-    let mut victim = start(config());
+fn half_a_frame_holds_up_nobody(via: Via) {
+    let mut victim = start(config(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&hello(Class::Data));
     victim.wait_up(raw.key);
@@ -353,9 +364,8 @@ fn half_a_frame_holds_up_nobody() {
 }
 
 /// Each peer has one stream of each class. Whoever opens 64 of them is not one of ours.
-#[test]
-fn many_streams_at_once_end_the_connection() {
-    let mut victim = start(config());
+fn many_streams_at_once_end_the_connection(via: Via) {
+    let mut victim = start(config(via));
     let raw = Raw::connect(&victim);
     let streams: Vec<_> = (0..64).map(|_| raw.try_say(&hello(Class::Data))).collect();
     nobody_is_left(&victim);
@@ -363,9 +373,8 @@ fn many_streams_at_once_end_the_connection() {
     still_serves(&mut victim);
 }
 
-#[test]
-fn more_confirmed_than_sent_is_a_violation() {
-    let mut victim = start(config());
+fn more_confirmed_than_sent_is_a_violation(via: Via) {
+    let mut victim = start(config(via));
     let mut raw = Raw::connect(&victim);
     let mut stream = raw.accept_control();
     victim.wait_up(raw.key);
@@ -376,9 +385,8 @@ fn more_confirmed_than_sent_is_a_violation() {
 }
 
 /// Takes frames and confirms none: a window of them, then the queue fills, then the connection ends.
-#[test]
-fn frames_never_confirmed_end_the_connection() {
-    let mut victim = start(config());
+fn frames_never_confirmed_end_the_connection(via: Via) {
+    let mut victim = start(config(via));
     let mut raw = Raw::connect(&victim);
     let mut stream = raw.accept_control();
     victim.wait_up(raw.key);
@@ -401,9 +409,8 @@ fn frames_never_confirmed_end_the_connection() {
 }
 
 /// Another program on libp2p: it has never heard of us.
-#[test]
-fn a_peer_of_another_protocol_is_refused_and_left_alone() {
-    let mut victim = start(config());
+fn a_peer_of_another_protocol_is_refused_and_left_alone(via: Via) {
+    let mut victim = start(config(via));
     let mut raw = Raw::connect(&victim);
     let theirs = &mut raw.theirs;
     raw.runtime.block_on(async {
@@ -422,4 +429,18 @@ fn a_peer_of_another_protocol_is_refused_and_left_alone() {
     });
     victim.wait("a refusal", |victim| victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Them)]);
     nobody_is_left(&victim);
+}
+
+over_both! {
+    a_hello_by_hand_is_accepted_and_frames_follow,
+    a_hello_of_another_version_is_answered_with_a_refusal,
+    hellos_that_are_none_are_counted_and_hung_up_on,
+    half_a_hello_is_not_waited_for,
+    a_frame_too_long_ends_the_connection,
+    noise_in_place_of_frames_does_no_harm,
+    half_a_frame_holds_up_nobody,
+    many_streams_at_once_end_the_connection,
+    more_confirmed_than_sent_is_a_violation,
+    frames_never_confirmed_end_the_connection,
+    a_peer_of_another_protocol_is_refused_and_left_alone,
 }

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use peer::net::{Identity, NetConfig, Transport};
+use peer::net::{Identity, NetConfig, Transport, Via};
 
 use crate::support::*;
 
-fn narrow(connections_max: usize) -> NetConfig {
-    NetConfig { connections_max, ..config() }
+fn narrow(via: Via, connections_max: usize) -> NetConfig {
+    NetConfig { connections_max, ..config(via) }
 }
 
-#[test]
-fn no_more_connections_than_allowed_and_room_for_others_afterwards() {
-    let mut door = start(narrow(4));
+fn no_more_connections_than_allowed_and_room_for_others_afterwards(via: Via) {
+    let mut door = start(narrow(via, 4));
     let at = door.door();
     for round in 0..4 {
-        let guest = || start(NetConfig { join: vec![at.clone()], ..config() });
+        let guest = || start(NetConfig { join: vec![at.clone()], ..config(via) });
         let guests: Vec<Peer> = (0..8).map(|_| guest()).collect();
         let handle = door.handle();
         // A quarter is kept from those whom nobody asked for.
@@ -27,7 +26,7 @@ fn no_more_connections_than_allowed_and_room_for_others_afterwards() {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(handle.stats().over_limit > 0);
-        let mut member = start(config());
+        let mut member = start(config(via));
         door.dial(&member);
         door.wait_up(member.key());
         member.wait_up(door.key());
@@ -41,12 +40,11 @@ fn no_more_connections_than_allowed_and_room_for_others_afterwards() {
     }
 }
 
-#[test]
-fn nothing_is_left_of_peers_that_came_and_went() {
-    let mut door = start(config());
+fn nothing_is_left_of_peers_that_came_and_went(via: Via) {
+    let mut door = start(config(via));
     let at = door.door();
     for _ in 0..30 {
-        let mut guest = start(NetConfig { join: vec![at.clone()], ..config() });
+        let mut guest = start(NetConfig { join: vec![at.clone()], ..config(via) });
         guest.wait_up(door.key());
         door.wait_up(guest.key());
     }
@@ -55,9 +53,8 @@ fn nothing_is_left_of_peers_that_came_and_went() {
     assert_eq!(handle.stats().queued_bytes, 0);
 }
 
-#[test]
-fn peers_asked_for_are_limited_and_forgotten_when_they_never_come() {
-    let mut config = config();
+fn peers_asked_for_are_limited_and_forgotten_when_they_never_come(via: Via) {
+    let mut config = config(via);
     config.peers_max = 10;
     config.timing.wanted = Duration::from_secs(1);
     let mut peer = start(config);
@@ -71,4 +68,10 @@ fn peers_asked_for_are_limited_and_forgotten_when_they_never_come() {
     assert_eq!(stats.queued_bytes, 10_000);
     eventually("they are forgotten", || peer.handle().stats().peers.is_empty());
     assert_eq!(peer.handle().stats().queued_bytes, 0);
+}
+
+over_both! {
+    no_more_connections_than_allowed_and_room_for_others_afterwards,
+    nothing_is_left_of_peers_that_came_and_went,
+    peers_asked_for_are_limited_and_forgotten_when_they_never_come,
 }

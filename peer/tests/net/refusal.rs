@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use node::Class;
 use overlay::{PeerKey, RingId};
-use peer::net::{NetConfig, NetworkKey, Refusal, RefusedBy, Transport};
+use peer::net::{NetConfig, NetworkKey, Refusal, RefusedBy, Transport, Via};
 
 use crate::support::*;
 
@@ -36,43 +36,38 @@ fn refuse_each_other(a: NetConfig, b: NetConfig, reason: Refusal) {
     assert!(a.handle().stats().refused[reason as usize] > 0);
 }
 
-fn named(name: &str) -> NetConfig {
-    NetConfig { network: name.into(), ..config() }
+fn named(via: Via, name: &str) -> NetConfig {
+    NetConfig { network: name.into(), ..config(via) }
 }
 
-fn keyed(key: Option<u8>) -> NetConfig {
-    NetConfig { network_key: key.map(|byte| NetworkKey::from_bytes([byte; 32])), ..config() }
+fn keyed(via: Via, key: Option<u8>) -> NetConfig {
+    NetConfig { network_key: key.map(|byte| NetworkKey::from_bytes([byte; 32])), ..config(via) }
 }
 
-fn ringed(ring: Option<u128>) -> NetConfig {
-    NetConfig { ring: ring.map(RingId), ..config() }
+fn ringed(via: Via, ring: Option<u128>) -> NetConfig {
+    NetConfig { ring: ring.map(RingId), ..config(via) }
 }
 
-#[test]
-fn another_network_is_refused() {
-    refuse_each_other(named("one"), named("two"), Refusal::Network);
+fn another_network_is_refused(via: Via) {
+    refuse_each_other(named(via, "one"), named(via, "two"), Refusal::Network);
 }
 
-#[test]
-fn another_key_is_refused() {
-    refuse_each_other(keyed(Some(1)), keyed(Some(2)), Refusal::Key);
+fn another_key_is_refused(via: Via) {
+    refuse_each_other(keyed(via, Some(1)), keyed(via, Some(2)), Refusal::Key);
 }
 
-#[test]
-fn no_key_is_refused_and_refuses() {
-    refuse_each_other(keyed(Some(1)), keyed(None), Refusal::Key);
-    refuse_each_other(keyed(None), keyed(Some(1)), Refusal::Key);
+fn no_key_is_refused_and_refuses(via: Via) {
+    refuse_each_other(keyed(via, Some(1)), keyed(via, None), Refusal::Key);
+    refuse_each_other(keyed(via, None), keyed(via, Some(1)), Refusal::Key);
 }
 
-#[test]
-fn another_ring_is_refused() {
-    refuse_each_other(ringed(Some(1)), ringed(Some(2)), Refusal::Ring);
+fn another_ring_is_refused(via: Via) {
+    refuse_each_other(ringed(via, Some(1)), ringed(via, Some(2)), Refusal::Ring);
 }
 
-#[test]
-fn the_same_key_and_ring_meet() {
-    let config = NetConfig { ring: Some(RingId(7)), ..keyed(Some(1)) };
-    let newcomer = keyed(Some(1));
+fn the_same_key_and_ring_meet(via: Via) {
+    let config = NetConfig { ring: Some(RingId(7)), ..keyed(via, Some(1)) };
+    let newcomer = keyed(via, Some(1));
     let (mut a, mut b) = pair(config, newcomer);
     let key = a.key();
     a.send(b.key(), Class::Data, "welcome");
@@ -86,9 +81,8 @@ fn the_same_key_and_ring_meet() {
 }
 
 /// Two peers meet before either has a ring. As soon as both have one, and not the same, they part.
-#[test]
-fn two_rings_that_met_before_they_were_founded_part() {
-    let (mut a, mut b) = pair(config(), config());
+fn two_rings_that_met_before_they_were_founded_part(via: Via) {
+    let (mut a, mut b) = pair(config(via), config(via));
     let (ka, kb) = (a.key(), b.key());
     a.net().set_ring(RingId(1));
     thread::sleep(Duration::from_millis(200));
@@ -105,4 +99,13 @@ fn two_rings_that_met_before_they_were_founded_part() {
     a.poll();
     b.poll();
     assert_eq!((a.ups(kb), b.ups(ka)), (1, 1), "and do not meet again");
+}
+
+over_both! {
+    another_network_is_refused,
+    another_key_is_refused,
+    no_key_is_refused_and_refuses,
+    another_ring_is_refused,
+    the_same_key_and_ring_meet,
+    two_rings_that_met_before_they_were_founded_part,
 }

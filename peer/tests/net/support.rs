@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::Class;
 use overlay::PeerKey;
-use peer::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, Refusal, RefusedBy, Transport};
+use peer::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, Refusal, RefusedBy, Transport, Via};
 use tokio::runtime::Runtime;
 
 /// Long enough for a loaded machine; nothing waits for so long unless it fails.
@@ -20,12 +20,36 @@ pub struct Peer {
     wake: mpsc::Receiver<()>,
     pub events: Vec<NetEvent>,
     pub identity: Identity,
+    /// How it listens.
+    pub via: Via,
+}
+
+/// Makes two tests of each of these, one over TCP and one over QUIC.
+macro_rules! over_both {
+    ($($test:ident),* $(,)?) => {
+        mod over_tcp {
+            $(#[test] fn $test() { super::$test(peer::net::Via::Tcp) })*
+        }
+        mod over_quic {
+            $(#[test] fn $test() { super::$test(peer::net::Via::Quic) })*
+        }
+    };
+}
+pub(crate) use over_both;
+
+/// Any free port of loopback.
+pub fn anywhere(via: Via) -> Multiaddr {
+    let address = match via {
+        Via::Tcp => "/ip4/127.0.0.1/tcp/0",
+        Via::Quic => "/ip4/127.0.0.1/udp/0/quic-v1",
+    };
+    address.parse().unwrap()
 }
 
 /// A network for tests: listens on any free port of loopback, and has no patience with the dead.
-pub fn config() -> NetConfig {
+pub fn config(via: Via) -> NetConfig {
     let mut config = NetConfig::new("test");
-    config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()];
+    config.listen = vec![anywhere(via)];
     // Handshakes of an unoptimised build take their time on a busy machine: two hundred at once, ten seconds.
     config.timing.hello = PATIENCE;
     config.timing.stall = Duration::from_secs(2);
@@ -44,9 +68,11 @@ pub fn start_as(identity: Identity, config: NetConfig) -> Peer {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (tx, wake) = mpsc::sync_channel(1);
+    let is_quic = config.listen[0].to_string().contains("quic-v1");
+    let via = if is_quic { Via::Quic } else { Via::Tcp };
     // Full means that a wake-up waits already.
     let net = Net::start(config, &identity, runtime.handle(), move || _ = tx.try_send(())).unwrap();
-    let mut peer = Peer { net: Some(net), runtime: Some(runtime), wake, events: Vec::new(), identity };
+    let mut peer = Peer { net: Some(net), runtime: Some(runtime), wake, events: Vec::new(), identity, via };
     peer.wait("an address", |peer| peer.address().is_some());
     peer
 }

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Class;
-use peer::net::{FRAME_BYTES_MAX, Identity, NetEvent, Outgoing, SendError, Transport};
+use peer::net::{FRAME_BYTES_MAX, Identity, NetEvent, Outgoing, SendError, Transport, Via};
 
 use crate::support::*;
 
-#[test]
-fn the_longest_frame_passes_in_every_class_and_a_longer_one_in_none() {
-    let (mut a, mut b) = pair(config(), config());
+fn the_longest_frame_passes_in_every_class_and_a_longer_one_in_none(via: Via) {
+    let (mut a, mut b) = pair(config(via), config(via));
     let key = a.key();
     for (i, class) in [Class::Control, Class::Data, Class::Bulk].into_iter().enumerate() {
         let frame = Bytes::from(vec![i as u8; FRAME_BYTES_MAX]);
@@ -30,9 +29,8 @@ fn the_longest_frame_passes_in_every_class_and_a_longer_one_in_none() {
 
 /// The loop over there stops draining: what is sent to it piles up neither here nor there, others do not notice, and
 /// after a while it counts as gone.
-#[test]
-fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else() {
-    let mut config = config();
+fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else(via: Via) {
+    let mut config = config(via);
     config.data.bytes_max = 1 << 20;
     config.data.inbound_bytes_max = 1 << 20;
     let (mut a, mut stalled) = pair(config.clone(), config.clone());
@@ -78,9 +76,8 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else() {
 }
 
 /// A loop behind with bulk finds the heartbeat first.
-#[test]
-fn control_overtakes_bulk_that_waits_for_the_loop() {
-    let (mut a, mut b) = pair(config(), config());
+fn control_overtakes_bulk_that_waits_for_the_loop(via: Via) {
+    let (mut a, mut b) = pair(config(via), config(via));
     let chunk = Bytes::from(vec![0; 100_000]);
     while a.net().send(&b.key(), Class::Bulk, chunk.clone()).is_ok() {}
     eventually("bulk waits at both ends", || {
@@ -108,9 +105,8 @@ fn control_overtakes_bulk_that_waits_for_the_loop() {
 }
 
 /// Where frames go when they are not sent: every one that was taken is sent, late, dropped, lost or still queued.
-#[test]
-fn every_frame_is_accounted_for() {
-    let (mut a, b) = pair(config(), config());
+fn every_frame_is_accounted_for(via: Via) {
+    let (mut a, b) = pair(config(via), config(via));
     let (key, mut sent) = (b.key(), 0);
     for round in 0..20 {
         let mut batch: Vec<Outgoing> =
@@ -132,9 +128,8 @@ fn every_frame_is_accounted_for() {
 }
 
 /// Not a measurement: a build without optimisation on a busy machine. It shows a fall by a factor of ten.
-#[test]
-fn thousands_of_small_frames_a_second_pass() {
-    let (mut a, mut b) = pair(config(), config());
+fn thousands_of_small_frames_a_second_pass(via: Via) {
+    let (mut a, mut b) = pair(config(via), config(via));
     let (ka, kb) = (a.key(), b.key());
     let message = |to| Outgoing { to, class: Class::Data, frame: Bytes::from(vec![7; 64]) };
     let answering = thread::spawn(move || {
@@ -179,7 +174,7 @@ fn child() {
     let Ok(door) = std::env::var(CHILD) else {
         return;
     };
-    let mut config = config();
+    let mut config = config(if door.contains("quic-v1") { Via::Quic } else { Via::Tcp });
     config.join = vec![door.parse().unwrap()];
     let identity = std::env::var(CHILD_IDENTITY).map(|path| Identity::load_or_create(path.as_ref()).unwrap());
     let mut peer = start_as(identity.unwrap_or_else(|_| Identity::random()), config);
@@ -225,25 +220,26 @@ impl Drop for Process {
     }
 }
 
-#[test]
-fn a_killed_process_is_seen_at_once() {
-    let mut a = start(config());
+fn a_killed_process_is_seen_soon(via: Via) {
+    // On QUIC it is its silence that is seen: at most two seconds of it, after at most half a second between two words.
+    let soon = if via == Via::Tcp { Duration::from_secs(2) } else { Duration::from_secs(3) };
+    let mut a = start(config(via));
     for _ in 0..3 {
         let process = Process::start(&a);
         a.wait("the other process", |a| a.events.iter().any(|event| matches!(event, NetEvent::PeerUp(_))));
         let killed = Instant::now();
         process.signal("-KILL");
         a.wait("its end", |a| a.events.iter().any(|event| matches!(event, NetEvent::PeerDown(_))));
-        assert!(killed.elapsed() < Duration::from_secs(2), "seen after {:?}", killed.elapsed());
+        println!("seen after {:?}", killed.elapsed());
+        assert!(killed.elapsed() < soon, "seen after {:?}", killed.elapsed());
         a.events.retain(|event| matches!(event, NetEvent::Addresses(_)));
     }
 }
 
 /// A stopped process keeps its connections and takes nothing: its kernel answers for it. Memory stays flat here, and it is
 /// found again when it goes on.
-#[test]
-fn a_stopped_process_costs_a_bounded_queue_and_comes_back() {
-    let mut a = start(config());
+fn a_stopped_process_costs_a_bounded_queue_and_comes_back(via: Via) {
+    let mut a = start(config(via));
     let process = Process::start(&a);
     a.wait("the other process", |a| a.events.iter().any(|event| matches!(event, NetEvent::PeerUp(_))));
     let key = a.handle().stats().peers[0].peer;
@@ -280,14 +276,13 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back() {
 
 /// A host loses its power and is back at once: nobody has closed the old connections, and nobody will. A stopped process
 /// stands for it.
-#[test]
-fn a_restarted_peer_is_not_written_to_where_it_no_longer_is() {
+fn a_restarted_peer_is_not_written_to_where_it_no_longer_is(via: Via) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("identity");
     let identity = Identity::load_or_create(&path).unwrap();
     let key = identity.peer();
     // Nothing but the other start of the peer ends a connection here.
-    let mut patient = config();
+    let mut patient = config(via);
     patient.timing.stall = PATIENCE;
     patient.timing.ping_timeout = PATIENCE;
     let mut a = start(patient.clone());
@@ -315,4 +310,15 @@ fn a_restarted_peer_is_not_written_to_where_it_no_longer_is() {
 
 fn memory_bytes() -> u64 {
     load::resident_bytes(std::process::id()).unwrap_or(0)
+}
+
+over_both! {
+    the_longest_frame_passes_in_every_class_and_a_longer_one_in_none,
+    a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else,
+    control_overtakes_bulk_that_waits_for_the_loop,
+    every_frame_is_accounted_for,
+    thousands_of_small_frames_a_second_pass,
+    a_killed_process_is_seen_soon,
+    a_stopped_process_costs_a_bounded_queue_and_comes_back,
+    a_restarted_peer_is_not_written_to_where_it_no_longer_is,
 }

@@ -1,0 +1,106 @@
+//! Endpoints, one for each address that is listened on, and for each family that nobody listens on and is dialled from.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use libp2p::core::transport::{DialOpts, ListenerId, TransportError, TransportEvent};
+use libp2p::futures::future::BoxFuture;
+use libp2p::futures::stream::SelectAll;
+use libp2p::futures::{FutureExt, StreamExt};
+use libp2p::identity::Keypair;
+use libp2p::{Multiaddr, PeerId};
+use quinn::{Endpoint, TokioRuntime};
+
+use super::connection::Connection;
+use super::listener::{Handshake, Listener};
+use super::settings::{Configs, Settings};
+use super::socket::{self, socket_address};
+use super::tls::NAME;
+
+/// See the module.
+pub struct Transport {
+    configs: Configs,
+    listeners: SelectAll<Listener>,
+    /// For IPv4 and IPv6, made when first needed.
+    dialers: [Option<Endpoint>; 2],
+    waker: Option<Waker>,
+}
+
+impl Transport {
+    /// One that needs a runtime of tokio around it. An error says what is wrong with the settings.
+    pub fn new(keypair: &Keypair, settings: &Settings) -> io::Result<Transport> {
+        let configs = Configs::new(keypair, settings)?;
+        Ok(Transport { configs, listeners: SelectAll::new(), dialers: [None, None], waker: None })
+    }
+
+    fn listen(&mut self, id: ListenerId, address: SocketAddr) -> io::Result<()> {
+        let socket = socket::open(address)?;
+        let (config, server) = (self.configs.endpoint.clone(), Some(self.configs.server.clone()));
+        let endpoint = Endpoint::new(config, server, socket, Arc::new(TokioRuntime))?;
+        self.listeners.push(Listener::new(id, endpoint)?);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// From where to dial this address.
+    fn dialer(&mut self, to: IpAddr) -> io::Result<Endpoint> {
+        if let Some(endpoint) = self.listeners.iter().find_map(|listener| listener.dials(to)) {
+            return Ok(endpoint.clone());
+        }
+        let (dialer, any) = match to {
+            IpAddr::V4(_) => (&mut self.dialers[0], IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+            IpAddr::V6(_) => (&mut self.dialers[1], IpAddr::from(Ipv6Addr::UNSPECIFIED)),
+        };
+        if dialer.is_none() {
+            let socket = socket::open(SocketAddr::new(any, 0))?;
+            let endpoint = Endpoint::new(self.configs.endpoint.clone(), None, socket, Arc::new(TokioRuntime))?;
+            *dialer = Some(endpoint);
+        }
+        dialer.clone().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl libp2p::Transport for Transport {
+    type Output = (PeerId, Connection);
+    type Error = io::Error;
+    type ListenerUpgrade = Handshake;
+    type Dial = BoxFuture<'static, io::Result<(PeerId, Connection)>>;
+
+    fn listen_on(&mut self, id: ListenerId, address: Multiaddr) -> Result<(), TransportError<io::Error>> {
+        let at = socket_address(&address).ok_or(TransportError::MultiaddrNotSupported(address))?;
+        self.listen(id, at).map_err(TransportError::Other)
+    }
+
+    fn remove_listener(&mut self, id: ListenerId) -> bool {
+        let listener = self.listeners.iter_mut().find(|listener| listener.id() == id);
+        listener.map(Listener::close).is_some()
+    }
+
+    /// Whether a port of its own is asked for is of no account: two sides that dial each other from where they listen are
+    /// not in each other's way here.
+    fn dial(&mut self, address: Multiaddr, _: DialOpts) -> Result<Self::Dial, TransportError<io::Error>> {
+        let to = socket_address(&address).filter(|to| to.port() != 0 && !to.ip().is_unspecified());
+        let to = to.ok_or(TransportError::MultiaddrNotSupported(address))?;
+        let endpoint = self.dialer(to.ip()).map_err(TransportError::Other)?;
+        let client = self.configs.client.clone();
+        // Nothing is sent before it is polled.
+        Ok(async move {
+            let connecting = endpoint.connect_with(client, to, NAME).map_err(io::Error::other)?;
+            Connection::of(connecting.await?)
+        }
+        .boxed())
+    }
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TransportEvent<Handshake, io::Error>> {
+        if let Poll::Ready(Some(event)) = self.listeners.poll_next_unpin(cx) {
+            return Poll::Ready(event);
+        }
+        self.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
