@@ -1,7 +1,7 @@
-//! Messages a second between two processes on loopback, and a heartbeat beside bulk.
+//! Messages a second between two processes on loopback, and messages beside bulk, by TCP and by QUIC in turns.
 //!
 //! Each side is a plain loop thread and a runtime of one worker. A request has 64 bytes, an answer 16. For comparing
-//! builds on one machine, not for quoting.
+//! builds and transports on one machine, not for quoting: the ratios at the end are medians over rounds of one run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -11,18 +11,49 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::Class;
 use overlay::PeerKey;
-use peer::net::{Identity, Net, NetConfig, NetEvent, Outgoing, Transport, peer_key_of};
+use peer::net::{Identity, Net, NetConfig, NetEvent, Outgoing, Transport, Via, peer_key_of};
 use tokio::runtime::Runtime;
 
-const SECONDS: u64 = 3;
+const SECONDS: u64 = 2;
+const ROUNDS: usize = 3;
+const IN_FLIGHT: [usize; 4] = [1, 16, 256, 1024];
+const BOTH: [Via; 2] = [Via::Tcp, Via::Quic];
 
 fn main() {
     // `cargo test --benches` only wants to know that it starts.
-    let quick = std::env::args().any(|arg| arg == "--test");
+    let is_trial = std::env::args().any(|arg| arg == "--test");
+    let (time, rounds) = match is_trial {
+        true => (Duration::from_millis(50), 1),
+        false => (Duration::from_secs(SECONDS), ROUNDS),
+    };
     match std::env::args().nth(1).as_deref() {
-        Some("--answer") => answer(),
-        _ => ask(if quick { Duration::from_millis(50) } else { Duration::from_secs(SECONDS) }),
+        Some("--answer") => answer(if std::env::args().any(|arg| arg == "quic") { Via::Quic } else { Via::Tcp }),
+        _ => compare(time, rounds),
     }
+}
+
+/// One after the other, in rounds, so that what else the machine does meets both.
+fn compare(time: Duration, rounds: usize) {
+    println!("{:>5} {:>9} {:>12} {:>14}", "", "in flight", "requests/s", "CPU s/million");
+    let mut rounds: Vec<[Vec<Figure>; 2]> = (0..rounds).map(|_| BOTH.map(|via| ask(via, time))).collect();
+    println!("\nQUIC : TCP, median of {} rounds", rounds.len());
+    for index in 0..rounds[0][0].len() {
+        rounds.sort_by(|one, other| ratio(one, index).total_cmp(&ratio(other, index)));
+        println!("{:>40} {:.2}", rounds[0][0][index].what, ratio(&rounds[rounds.len() / 2], index));
+    }
+}
+
+fn ratio([tcp, quic]: &[Vec<Figure>; 2], index: usize) -> f64 {
+    quic[index].value / tcp[index].value
+}
+
+struct Figure {
+    what: String,
+    value: f64,
+}
+
+fn figure(what: impl Into<String>, value: f64) -> Figure {
+    Figure { what: what.into(), value }
 }
 
 struct Side {
@@ -33,10 +64,11 @@ struct Side {
 }
 
 impl Side {
-    fn start() -> Side {
+    fn start(via: Via) -> Side {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut config = NetConfig::new("bench");
-        config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()];
+        let address = if via == Via::Tcp { "/ip4/127.0.0.1/tcp/0" } else { "/ip4/127.0.0.1/udp/0/quic-v1" };
+        config.listen = vec![address.parse().unwrap()];
         let (tx, wake) = mpsc::sync_channel(1);
         let net = Net::start(config, &Identity::random(), runtime.handle(), move || _ = tx.try_send(())).unwrap();
         Side { net, wake, _runtime: runtime, events: Vec::new() }
@@ -54,8 +86,8 @@ impl Side {
 }
 
 /// Answers requests with their first 16 bytes; takes bulk without a word.
-fn answer() {
-    let mut side = Side::start();
+fn answer(via: Via) {
+    let mut side = Side::start(via);
     let mut out = Vec::new();
     loop {
         for event in side.next() {
@@ -75,30 +107,33 @@ fn answer() {
     }
 }
 
-fn ask(time: Duration) {
+fn ask(via: Via, time: Duration) -> Vec<Figure> {
+    let name = if via == Via::Tcp { "tcp" } else { "quic" };
     let mut child =
-        Command::new(std::env::current_exe().unwrap()).arg("--answer").stdout(Stdio::piped()).spawn().unwrap();
+        Command::new(std::env::current_exe().unwrap()).args(["--answer", name]).stdout(Stdio::piped()).spawn().unwrap();
     let mut door = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut door).unwrap();
     let (address, peer) = door.trim().rsplit_once("/p2p/").unwrap();
     let peer = peer_key_of(&peer.parse().unwrap()).unwrap();
-    let mut side = Side::start();
+    let mut side = Side::start(via);
     side.net.dial(peer, &[address.to_string()]);
     while !side.net.handle().is_up(&peer) {
         side.next();
     }
-
-    println!("{:>9} {:>12} {:>14}", "in flight", "requests/s", "CPU s/million");
-    for in_flight in [1, 16, 256, 1024] {
-        rate(&mut side, &child, peer, in_flight, time);
+    let mut figures = Vec::new();
+    for in_flight in IN_FLIGHT {
+        figures.extend(rate(&mut side, &child, peer, in_flight, time, name));
     }
-    beside_bulk(&mut side, peer, time, false);
-    beside_bulk(&mut side, peer, time, true);
+    for class in [Class::Control, Class::Data] {
+        figures.extend(beside_bulk(&mut side, peer, time, class, false, name));
+        figures.extend(beside_bulk(&mut side, peer, time, class, true, name));
+    }
     side.net.shutdown();
     child.wait().unwrap();
+    figures
 }
 
-fn rate(side: &mut Side, child: &Child, peer: PeerKey, in_flight: usize, time: Duration) {
+fn rate(side: &mut Side, child: &Child, peer: PeerKey, in_flight: usize, time: Duration, name: &str) -> [Figure; 2] {
     let request = || Outgoing { to: peer, class: Class::Data, frame: Bytes::from(vec![7; 64]) };
     let mut out: Vec<Outgoing> = (0..in_flight).map(|_| request()).collect();
     let (began, cpu) = (Instant::now(), cpu(std::process::id()) + cpu(child.id()));
@@ -114,17 +149,21 @@ fn rate(side: &mut Side, child: &Child, peer: PeerKey, in_flight: usize, time: D
     }
     let took = began.elapsed().as_secs_f64();
     let cpu = crate::cpu(std::process::id()) + crate::cpu(child.id()) - cpu;
-    let per_million = cpu / (answers as f64 / 1e6);
-    println!("{in_flight:>9} {:>12.0} {per_million:>14.2}", answers as f64 / took);
+    let (rate, per_million) = (answers as f64 / took, cpu / (answers as f64 / 1e6));
+    println!("{name:>5} {in_flight:>9} {rate:>12.0} {per_million:>14.2}");
     // Let the last answers come before the next round counts its own.
     let rest = Instant::now() + Duration::from_millis(100);
     while Instant::now() < rest {
         side.next();
     }
+    [
+        figure(format!("requests/s, {in_flight} in flight"), rate),
+        figure(format!("CPU of a request, {in_flight} in flight"), per_million),
+    ]
 }
 
-/// Round trips of control frames, one every 5 ms, alone or beside as much bulk as passes.
-fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, bulk: bool) {
+/// Round trips of small frames of a class, one every 5 ms, alone or beside as much bulk as passes.
+fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, class: Class, bulk: bool, name: &str) -> Vec<Figure> {
     let chunk = Bytes::from(vec![1; 64 * 1024]);
     let mut trips = Vec::new();
     let bulk_before = side.net.handle().stats().peers[0].classes[2].sent_bytes;
@@ -136,19 +175,22 @@ fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, bulk: bool) {
         }
         while bulk && side.net.send(&peer, Class::Bulk, chunk.clone()).is_ok() {}
         let sent = Instant::now();
-        side.net.send(&peer, Class::Control, Bytes::from(vec![1; 64])).unwrap();
-        while !side.next().iter().any(|event| matches!(event, NetEvent::Frames { class: Class::Control, .. })) {}
+        side.net.send(&peer, class, Bytes::from(vec![1; 64])).unwrap();
+        while !side.next().iter().any(|event| matches!(event, NetEvent::Frames { class: came, .. } if *came == class)) {
+        }
         trips.push(sent.elapsed());
     }
     trips.sort();
     let sent = side.net.handle().stats().peers[0].classes[2].sent_bytes - bulk_before;
-    println!(
-        "control {}: p50 {:?}, p99 {:?}; bulk {:.0} MB/s",
-        if bulk { "beside bulk" } else { "alone" },
-        trips[trips.len() / 2],
-        trips[trips.len() * 99 / 100],
-        sent as f64 / 1e6 / began.elapsed().as_secs_f64(),
-    );
+    let (p50, p99) = (trips[trips.len() / 2], trips[trips.len() * 99 / 100]);
+    let bulk_rate = sent as f64 / 1e6 / began.elapsed().as_secs_f64();
+    let beside = if bulk { "beside bulk" } else { "alone" };
+    println!("{name:>5} {class:?} {beside}: p50 {p50:?}, p99 {p99:?}; bulk {bulk_rate:.0} MB/s");
+    let mut figures = vec![figure(format!("{class:?} {beside}, p50"), p50.as_secs_f64())];
+    if bulk {
+        figures.push(figure(format!("bulk beside {class:?}"), bulk_rate));
+    }
+    figures
 }
 
 /// Seconds of processor time that a process has used so far.

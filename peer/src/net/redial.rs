@@ -5,8 +5,9 @@
 //!
 //! A peer that can be reached by TCP and by QUIC is dialled by TCP. QUIC has its turn when that has failed, or has not
 //! succeeded in a second; what TCP comes to after that is welcome still. While a peer is connected by QUIC alone, TCP is
-//! tried again, each time after a longer pause, however that went: a connection that breaks soon after it came up is not
-//! made any more often than one that never comes up.
+//! tried again, each time after a longer pause. And where connections by TCP break soon after they came up, twice in a
+//! row, QUIC goes first for a time that grows as well: a path that carries handshakes and nothing else does not have a
+//! peer come and go.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,6 +23,8 @@ use super::event::Via;
 
 /// Dials under way at most; the others wait for their turn.
 const DIALS_MAX: usize = 64;
+/// So many connections by TCP in a row that break soon are bad luck, or a peer that was started anew.
+const TCP_BREAKS_MAX: u32 = 1;
 /// Addresses of one peer at most.
 pub(super) const ADDRESSES_MAX: usize = 8;
 /// A peer that was found by chance (mDNS) is given up after so many failures; it will be found again.
@@ -58,9 +61,9 @@ pub(super) struct Due {
 /// What a dial is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// To reach a peer that is not connected: by TCP, where it has such addresses.
+    /// To reach a peer that is not connected: as a rule by TCP, where it has such addresses.
     First,
-    /// To reach it by QUIC, as TCP takes its time or failed.
+    /// To reach it by QUIC, as TCP takes its time or failed; or the other way about.
     Second,
     /// To reach it by TCP, too.
     Better,
@@ -83,6 +86,12 @@ struct Entry {
     /// Not before that, after a refusal, whatever else happens: of two simultaneous connections one may still come up, and
     /// go, after the other was refused.
     not_before: Instant,
+    /// Since when it is connected by TCP.
+    tcp_since: Option<Instant>,
+    /// Connections by TCP that broke soon, in a row.
+    tcp_breaks: u32,
+    /// Until then QUIC goes first.
+    quic_until: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -98,12 +107,13 @@ enum State {
 }
 
 /// Dials under way.
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 struct Dialing {
     first: Option<ConnectionId>,
     second: Option<ConnectionId>,
-    /// When QUIC is dialled, too.
+    /// When the other kind of addresses is dialled, too: this one.
     second_at: Option<Instant>,
+    second_by: Via,
 }
 
 /// TCP, beside a connection by QUIC.
@@ -132,12 +142,36 @@ impl Entry {
     }
 
     /// What is dialled then.
-    fn due(&self) -> (Attempt, Vec<Multiaddr>) {
+    fn due(&self, now: Instant) -> (Attempt, Vec<Multiaddr>) {
         match self.state {
-            State::Idle(_) if self.has(Via::Tcp) => (Attempt::First, self.addresses(Via::Tcp)),
-            State::Idle(_) => (Attempt::First, self.addresses.clone()),
-            State::Dialing(_) => (Attempt::Second, self.addresses(Via::Quic)),
+            State::Idle(_) => (Attempt::First, self.addresses(self.order(now).0)),
+            State::Dialing(dialing) => (Attempt::Second, self.addresses(dialing.second_by)),
             State::Connected { .. } => (Attempt::Better, self.addresses(Via::Tcp)),
+        }
+    }
+
+    /// What goes first, of what it has, and what after that.
+    fn order(&self, now: Instant) -> (Via, Via) {
+        let tcp_first = self.quic_until <= now;
+        match (self.has(Via::Tcp), self.has(Via::Quic)) {
+            (true, true) if tcp_first => (Via::Tcp, Via::Quic),
+            (true, false) => (Via::Tcp, Via::Quic),
+            _ => (Via::Quic, Via::Tcp),
+        }
+    }
+
+    /// The last connection is gone. If TCP was among what there was, it may be to blame.
+    fn tcp_gone(&mut self, timing: &Timing, draw: u32, now: Instant) {
+        let Some(since) = self.tcp_since.take() else {
+            return;
+        };
+        if now.duration_since(since) >= timing.tcp_retry_min {
+            self.tcp_breaks = 0;
+            return;
+        }
+        self.tcp_breaks = self.tcp_breaks.saturating_add(1);
+        if self.tcp_breaks > TCP_BREAKS_MAX {
+            self.quic_until = now + backoff(timing.tcp_retry_min, timing.tcp_retry_max, self.tcp_breaks, draw);
         }
     }
 
@@ -147,6 +181,14 @@ impl Entry {
 
     fn is_connected_to(&self, peer: PeerKey) -> bool {
         matches!(self.state, State::Connected { peer: connected, .. } if connected == peer)
+    }
+}
+
+impl Better {
+    /// When TCP is tried beside a connection by this.
+    fn beside(by: Via, tries: u32, timing: &Timing, draw: u32, now: Instant) -> Option<Better> {
+        let pause = backoff(timing.tcp_retry_min, timing.tcp_retry_max, tries, draw);
+        Some(Better { at: now + pause, tries }).filter(|_| by == Via::Quic)
     }
 }
 
@@ -171,8 +213,11 @@ impl Redial {
         now: Instant,
     ) {
         addresses.truncate(ADDRESSES_MAX);
+        let draw = self.draw();
         let state = match (&target, connected) {
-            (Target::Peer(peer), Some(by)) => State::Connected { peer: *peer, better: self.better(by, 0, now) },
+            (Target::Peer(peer), Some(by)) => {
+                State::Connected { peer: *peer, better: Better::beside(by, 0, &self.timing, draw, now) }
+            }
             _ => State::Idle(now),
         };
         let entry = self.entries.entry(target).or_insert(Entry {
@@ -182,6 +227,9 @@ impl Redial {
             failures: 0,
             refusals: 0,
             not_before: now,
+            tcp_since: Some(now).filter(|_| connected == Some(Via::Tcp)),
+            tcp_breaks: 0,
+            quic_until: now,
         });
         entry.until = entry.until.max(until);
         if !addresses.is_empty() && addresses != entry.addresses {
@@ -223,7 +271,7 @@ impl Redial {
         let mut room = DIALS_MAX.saturating_sub(self.entries.values().filter(|entry| entry.is_dialing()).count());
         let due = self.entries.iter().filter(|(_, entry)| entry.at().is_some_and(|at| at <= now));
         due.filter_map(|(target, entry)| {
-            let (attempt, addresses) = entry.due();
+            let (attempt, addresses) = entry.due(now);
             // One that is under way already takes no more room.
             if attempt != Attempt::Second {
                 room = room.checked_sub(1)?;
@@ -260,8 +308,9 @@ impl Redial {
             }
             (State::Connected { better: None, .. }, _) => {}
             (State::Idle(_), _) => {
-                let second_at = Some(now + start).filter(|_| entry.has(Via::Tcp) && entry.has(Via::Quic));
-                entry.state = State::Dialing(Dialing { first: Some(id), second: None, second_at });
+                let (_, second_by) = entry.order(now);
+                let second_at = Some(now + start).filter(|_| entry.has(second_by));
+                entry.state = State::Dialing(Dialing { first: Some(id), second: None, second_at, second_by });
             }
         }
     }
@@ -300,16 +349,19 @@ impl Redial {
 
     /// A connection to `peer` is established, by a dial or by its own.
     pub(super) fn connected(&mut self, peer: PeerKey, id: ConnectionId, by: Via, now: Instant) {
-        let fresh = self.better(by, 0, now);
+        let draw = self.draw();
         for (target, entry) in &mut self.entries {
             let dialled = matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
             if *target == Target::Peer(peer) || dialled {
                 let better = match entry.state {
                     // Of two connections the better one counts, and how often it was tried.
                     State::Connected { better, .. } => better.filter(|_| by == Via::Quic),
-                    _ => fresh,
+                    _ => Better::beside(by, entry.tcp_breaks, &self.timing, draw, now),
                 };
                 entry.state = State::Connected { peer, better };
+                if by == Via::Tcp {
+                    entry.tcp_since.get_or_insert(now);
+                }
             }
         }
     }
@@ -329,8 +381,12 @@ impl Redial {
     /// The last connection to `peer` is gone.
     pub(super) fn gone(&mut self, peer: PeerKey, now: Instant) {
         for target in self.connected_to(peer) {
-            if let Some(Entry { until: Until::Wanted(until), .. }) = self.entries.get_mut(&target) {
-                *until = (*until).max(now + self.timing.wanted);
+            let draw = self.draw();
+            if let Some(entry) = self.entries.get_mut(&target) {
+                if let Until::Wanted(until) = &mut entry.until {
+                    *until = (*until).max(now + self.timing.wanted);
+                }
+                entry.tcp_gone(&self.timing, draw, now);
             }
             self.pause(&target, now);
         }
@@ -356,12 +412,6 @@ impl Redial {
     fn connected_to(&self, peer: PeerKey) -> Vec<Target> {
         let connected = self.entries.iter().filter(|(_, entry)| entry.is_connected_to(peer));
         connected.map(|(target, _)| target.clone()).collect()
-    }
-
-    /// When TCP is tried beside a connection by this.
-    fn better(&mut self, by: Via, tries: u32, now: Instant) -> Option<Better> {
-        let pause = backoff(self.timing.tcp_retry_min, self.timing.tcp_retry_max, tries, self.draw());
-        Some(Better { at: now + pause, tries }).filter(|_| by == Via::Quic)
     }
 
     /// A number out of 1024.
@@ -482,5 +532,106 @@ mod tests {
         assert!(bench.dial().is_none());
         bench.redial.gone(A, bench.now);
         assert!(bench.dial().is_some());
+    }
+
+    /// A peer with an address of each kind.
+    fn both(bench: &mut Bench) {
+        let addresses = ["/ip4/127.0.0.1/udp/1/quic-v1", "/ip4/127.0.0.1/tcp/1"].map(|text| text.parse().unwrap());
+        bench.redial.want(Target::Peer(A), addresses.to_vec(), Until::Forever, None, bench.now);
+    }
+
+    /// Goes to the next dial and begins it.
+    fn next(bench: &mut Bench) -> (Duration, Attempt, Via, ConnectionId) {
+        let before = bench.now;
+        bench.now = bench.redial.next().unwrap().max(bench.now);
+        let due = bench.redial.due(bench.now).remove(0);
+        bench.ids += 1;
+        let id = ConnectionId::new_unchecked(bench.ids);
+        bench.redial.dialing(&due, id, bench.now);
+        assert_eq!(due.addresses.len(), 1);
+        (bench.now - before, due.attempt, via(&due.addresses[0]).unwrap(), id)
+    }
+
+    #[test]
+    fn tcp_has_a_start_and_no_more() {
+        let mut bench = Bench::new();
+        both(&mut bench);
+        let (_, attempt, by, tcp) = next(&mut bench);
+        assert_eq!((attempt, by), (Attempt::First, Via::Tcp));
+        // It says nothing.
+        let (waited, attempt, by, quic) = next(&mut bench);
+        assert_eq!((waited, attempt, by), (Timing::default().tcp_start, Attempt::Second, Via::Quic));
+        assert_eq!(bench.redial.next(), None, "both are under way");
+        // Only when both have failed there is a pause.
+        bench.redial.failed(quic, bench.now);
+        assert_eq!(bench.redial.next(), None);
+        bench.redial.failed(tcp, bench.now);
+        let (waited, _, by, tcp) = next(&mut bench);
+        assert!(waited >= Duration::from_millis(50) && by == Via::Tcp);
+        // Refused, it has no start.
+        bench.redial.failed(tcp, bench.now);
+        let (waited, attempt, by, _) = next(&mut bench);
+        assert_eq!((waited, attempt, by), (Duration::ZERO, Attempt::Second, Via::Quic));
+    }
+
+    #[test]
+    fn tcp_is_tried_less_and_less_often_beside_quic_until_it_is_there() {
+        let mut bench = Bench::new();
+        both(&mut bench);
+        let (_, _, _, tcp) = next(&mut bench);
+        bench.redial.failed(tcp, bench.now);
+        let (_, _, _, quic) = next(&mut bench);
+        bench.redial.connected(A, quic, Via::Quic, bench.now);
+        let timing = Timing::default();
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let (waited, attempt, by, id) = next(&mut bench);
+            assert_eq!((attempt, by), (Attempt::Better, Via::Tcp));
+            waits.push(waited);
+            bench.redial.failed(id, bench.now);
+        }
+        assert!(waits[0] >= timing.tcp_retry_min / 2 && waits[0] <= timing.tcp_retry_min, "{waits:?}");
+        assert!(waits[7] >= timing.tcp_retry_max / 2 && waits[7] <= timing.tcp_retry_max, "{waits:?}");
+        let (_, _, _, tcp) = next(&mut bench);
+        bench.redial.connected(A, tcp, Via::Tcp, bench.now);
+        assert_eq!(bench.redial.next(), None);
+    }
+
+    #[test]
+    fn tcp_that_breaks_soon_twice_goes_second_for_a_time_that_grows() {
+        let (mut bench, timing) = (Bench::new(), Timing::default());
+        both(&mut bench);
+        let mut quic_first = Vec::new();
+        for _ in 0..6 {
+            // By TCP, as soon as it has its turn, and it breaks a second later.
+            let (from, mut by_quic) = (bench.now, false);
+            loop {
+                let (_, attempt, by, id) = next(&mut bench);
+                bench.redial.connected(A, id, by, bench.now);
+                bench.redial.accepted(A, bench.now);
+                if by == Via::Tcp {
+                    break;
+                }
+                assert_eq!(attempt, Attempt::First);
+                by_quic = true;
+            }
+            quic_first.push((by_quic, bench.now - from));
+            bench.now += Duration::from_secs(1);
+            bench.redial.gone(A, bench.now);
+        }
+        assert!(!quic_first[0].0 && !quic_first[1].0 && quic_first[2..].iter().all(|(by_quic, _)| *by_quic));
+        assert!(
+            quic_first[2].1 >= timing.tcp_retry_min && quic_first[5].1 >= timing.tcp_retry_max / 2,
+            "{quic_first:?}"
+        );
+        // One that lasts is trusted again.
+        let (_, _, by, id) = next(&mut bench);
+        assert_eq!(by, Via::Quic);
+        bench.redial.connected(A, id, by, bench.now);
+        let (_, _, _, id) = next(&mut bench);
+        bench.redial.connected(A, id, Via::Tcp, bench.now);
+        bench.now += timing.tcp_retry_max;
+        bench.redial.gone(A, bench.now);
+        assert_eq!(next(&mut bench).2, Via::Tcp);
     }
 }

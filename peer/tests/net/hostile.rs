@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::support::*;
 
 /// Gives up on the silent soon.
-fn impatient(via: Via) -> NetConfig {
+pub fn impatient(via: Via) -> NetConfig {
     let mut config = config(via);
     config.timing.hello = Duration::from_millis(600);
     config.timing.idle = Duration::from_millis(300);
@@ -30,7 +30,7 @@ fn impatient(via: Via) -> NetConfig {
 }
 
 /// The victim still takes part in the network.
-fn still_serves(victim: &mut Peer) {
+pub fn still_serves(victim: &mut Peer) {
     let mut friend = start(NetConfig { join: vec![victim.door()], ..config(victim.via) });
     friend.wait_up(victim.key());
     victim.wait_up(friend.key());
@@ -41,13 +41,13 @@ fn still_serves(victim: &mut Peer) {
     victim.wait_down(key);
 }
 
-fn nobody_is_left(victim: &Peer) {
+pub fn nobody_is_left(victim: &Peer) {
     eventually("the connections are closed", || victim.handle().stats().connections == 0);
     eventually("nobody is remembered", || victim.handle().stats().peers.is_empty());
 }
 
 /// Bytes without a pattern, the same in every run.
-fn noise_bytes(seed: u64, len: usize) -> Vec<u8> {
+pub fn noise_bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -99,7 +99,7 @@ fn connections_that_say_nothing_do_not_stay() {
 }
 
 /// Takes whatever the other side sends.
-fn generous() -> quic::Settings {
+pub fn generous() -> quic::Settings {
     quic::Settings {
         idle: Duration::from_secs(5),
         keep_alive: Duration::from_millis(500),

@@ -10,6 +10,8 @@ use overlay::PeerKey;
 use peer::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, Refusal, RefusedBy, Transport, Via};
 use tokio::runtime::Runtime;
 
+pub const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
+
 /// Long enough for a loaded machine; nothing waits for so long unless it fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -92,10 +94,16 @@ impl Peer {
 
     /// Where it listens.
     pub fn address(&self) -> Option<String> {
-        self.events.iter().rev().find_map(|event| match event {
-            NetEvent::Addresses(addresses) => addresses.first().cloned(),
+        self.addresses().first().cloned()
+    }
+
+    /// All of these places.
+    pub fn addresses(&self) -> Vec<String> {
+        let told = self.events.iter().rev().find_map(|event| match event {
+            NetEvent::Addresses(addresses) => Some(addresses.clone()),
             _ => None,
-        })
+        });
+        told.unwrap_or_default()
     }
 
     /// The same with its name: what others are told to join through.
