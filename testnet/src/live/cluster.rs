@@ -21,6 +21,8 @@ pub struct Options {
     pub memory: bool,
     /// `--leases on`.
     pub leases: bool,
+    /// They listen by QUIC, too.
+    pub quic: bool,
     /// More flags for each of them.
     pub flags: Vec<String>,
     /// Environment of single ones: `(which, name, value)`.
@@ -82,6 +84,9 @@ impl Cluster {
             None => Daemon::new(&name, home, &self.network),
         };
         daemon.program.clone_from(&self.options.program);
+        if self.options.quic {
+            daemon.listen_by_quic();
+        }
         if self.options.memory {
             daemon.flags.extend(["--durability".into(), "memory".into()]);
         }
@@ -145,7 +150,7 @@ impl Cluster {
         }
         for (other, daemon) in self.daemons.iter().enumerate() {
             if other != index && daemon.peer_id.is_some() && !new {
-                flags.extend(["--join".to_owned(), daemon.entry()]);
+                flags.extend(daemon.entries().into_iter().flat_map(|entry| ["--join".to_owned(), entry]));
             }
         }
         self.daemons[index].start(&flags);

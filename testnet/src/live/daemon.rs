@@ -64,6 +64,8 @@ pub struct MemberView {
     pub peer_id: String,
     /// `leader`, `member`, `learner`, or `suspect`, which may be any of them.
     pub role: String,
+    /// Where others reach it.
+    pub addresses: Vec<String>,
 }
 
 /// A primary as a daemon sees it.
@@ -116,6 +118,8 @@ pub struct Daemon {
     pub http: SocketAddr,
     /// Its listening address for peers, without its name.
     pub listen: String,
+    /// The same for QUIC, if it listens by that.
+    pub quic: Option<String>,
     /// Flags beside those for places.
     pub flags: Vec<String>,
     /// Environment beside its owner's.
@@ -189,6 +193,7 @@ impl Daemon {
             resp: local(free_port()),
             http: local(free_port()),
             listen: format!("/ip4/127.0.0.1/tcp/{}", free_port()),
+            quic: None,
             flags: vec!["--network".into(), network.into()],
             environment: Vec::new(),
             peer_id: None,
@@ -216,6 +221,7 @@ impl Daemon {
             program: self.program.clone(),
             namespace: self.namespace.clone(),
             listen: self.listen.clone(),
+            quic: self.quic.clone(),
             flags: self.flags.clone(),
             environment: self.environment.clone(),
             peer_id: None,
@@ -232,9 +238,21 @@ impl Daemon {
         Endpoint { address: self.resp, namespace: self.namespace.clone() }
     }
 
+    /// Listens by QUIC, too, at the same port.
+    pub fn listen_by_quic(&mut self) {
+        let (ip, port) = self.listen.split_once("/tcp/").expect("it listens by TCP");
+        self.quic = Some(format!("{ip}/udp/{port}/quic-v1"));
+    }
+
     /// Where other daemons enter through this one.
     pub fn entry(&self) -> String {
-        format!("{}/p2p/{}", self.listen, self.peer_id.as_deref().expect("it has said who it is"))
+        self.entries().remove(0)
+    }
+
+    /// All ways by which they do.
+    pub fn entries(&self) -> Vec<String> {
+        let peer = self.peer_id.as_deref().expect("it has said who it is");
+        std::iter::once(&self.listen).chain(&self.quic).map(|address| format!("{address}/p2p/{peer}")).collect()
     }
 
     /// Its program, where it runs, without settings that are meant for a peer of the person's own.
@@ -263,6 +281,7 @@ impl Daemon {
             .arg("--data-dir")
             .arg(&self.directory)
             .args(["--listen", &self.listen, "--output", "json"])
+            .args(self.quic.iter().flat_map(|address| ["--listen", address]))
             .args(["--resp", &self.resp.to_string(), "--http", &self.http.to_string()])
             .args(&self.flags)
             .args(more)
@@ -318,7 +337,8 @@ impl Daemon {
     fn read(&mut self, line: &str) {
         let Ok(line) = serde_json::from_str::<Ready>(line) else { return };
         if line.event == "ready" {
-            assert!(!line.listen.is_empty(), "{} listens nowhere", self.name);
+            let ways = 1 + usize::from(self.quic.is_some());
+            assert_eq!(line.listen.len(), ways, "{} listens at {:?}", self.name, line.listen);
             (self.ready, self.peer_id) = (true, Some(line.peer_id));
         }
     }

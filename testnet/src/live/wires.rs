@@ -8,15 +8,22 @@ use std::process::{Command, Stdio};
 
 use super::namespace::{Namespace, Site};
 
+/// A table of routes that only TCP looks into.
+const FILTER: u32 = 83;
+/// Whom it is sent through to be lost.
+const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 83, 255, 254);
+
 /// Sites that reach each other over a bridge. All of it lies in namespaces without names: it needs no cleaning up, and
 /// several at a time, or what another program makes, are not in each other's way.
 ///
 /// A cut is made where packets leave: the sender is told a wrong hardware address of the other site, and what it sends
-/// there is lost without a word, as on a wire that is broken. Nothing is asked of the kernel beyond `ip`.
+/// there is lost without a word, as on a wire that is broken. Nothing is asked of the kernel beyond `ip`. TCP alone is
+/// filtered the same way: it is routed through somebody who is not there.
 #[derive(Debug)]
 pub struct Wires {
     sites: Vec<Site>,
     cut: BTreeSet<(usize, usize)>,
+    filtered: BTreeSet<(usize, usize)>,
     /// The bridge is here; it is gone when this is.
     _hub: Namespace,
 }
@@ -27,7 +34,7 @@ impl Wires {
         let new = || Namespace::new().map_err(|error| format!("no right to make network namespaces: {error}"));
         let hub = new()?;
         ip(&hub, "link add name bridge type bridge\nlink set bridge up\n")?;
-        let mut wires = Wires { sites: Vec::new(), cut: BTreeSet::new(), _hub: hub.clone() };
+        let mut wires = Wires { sites: Vec::new(), cut: BTreeSet::new(), filtered: BTreeSet::new(), _hub: hub.clone() };
         for index in 0..sites {
             let namespace = new()?;
             let (port, there, address) = (format!("port{index}"), namespace.path(), address(index));
@@ -39,7 +46,14 @@ impl Wires {
                     hardware(index, false)
                 ),
             )?;
-            ip(&namespace, &format!("link set lo up\naddress add {address}/16 dev wire\nlink set wire up\n"))?;
+            ip(
+                &namespace,
+                &format!(
+                    "link set lo up\naddress add {address}/16 dev wire\nlink set wire up\n\
+                     neigh replace {NOBODY} lladdr {} dev wire nud permanent\nrule add ipproto tcp lookup {FILTER}\n",
+                    hardware(0, true)
+                ),
+            )?;
             wires.sites.push(Site { namespace, address });
         }
         wires.tell(&all_links(sites))?;
@@ -58,7 +72,25 @@ impl Wires {
         self.tell(&links).expect("a wire that was laid can be cut");
     }
 
-    /// Mends all wires.
+    /// Filters TCP, and nothing else: what the first of a pair sends to the second by it is lost without a word.
+    pub fn filter_tcp(&mut self, links: impl IntoIterator<Item = (usize, usize)>) {
+        for (from, to) in links {
+            if self.filtered.insert((from, to)) {
+                let line = format!("route add {} via {NOBODY} dev wire onlink table {FILTER}\n", address(to));
+                ip(&self.sites[from].namespace, &line).expect("TCP can be filtered on a wire that was laid");
+            }
+        }
+    }
+
+    /// Lets all TCP through again.
+    pub fn open_tcp(&mut self) {
+        for (from, to) in std::mem::take(&mut self.filtered) {
+            let line = format!("route del {} table {FILTER}\n", address(to));
+            ip(&self.sites[from].namespace, &line).expect("a filter can be taken away");
+        }
+    }
+
+    /// Mends all wires that were cut.
     pub fn heal(&mut self) {
         let links: Vec<_> = std::mem::take(&mut self.cut).into_iter().collect();
         self.tell(&links).expect("a wire that was laid can be mended");
@@ -124,7 +156,7 @@ fn ip(namespace: &Namespace, lines: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::net::UdpSocket;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
 
     use super::*;
@@ -159,5 +191,33 @@ mod tests {
         assert_eq!(open(&wires), [(0, 1), (0, 2), (1, 0), (2, 0)]);
         wires.heal();
         assert_eq!(open(&wires), all_links(3));
+    }
+
+    /// Connects once from one site to another.
+    fn connects(wires: &Wires, from: usize, to: usize) -> io::Result<()> {
+        let (sender, receiver) = (&wires.sites[from], &wires.sites[to]);
+        let listener = receiver.namespace.within(|| TcpListener::bind((receiver.address, 0)))??;
+        let at = listener.local_addr()?;
+        sender.namespace.within(|| TcpStream::connect_timeout(&at, Duration::from_millis(300)))?.map(drop)
+    }
+
+    #[test]
+    fn a_filter_swallows_tcp_and_nothing_else() {
+        let mut wires = match Wires::lay(3) {
+            Ok(wires) => wires,
+            Err(why) => return eprintln!("SKIPPED: {why}"),
+        };
+        wires.filter_tcp(between(&[0], &[1]));
+        for (from, to) in all_links(3) {
+            assert!(arrives(&wires, from, to).expect("sockets"), "UDP passes");
+            match connects(&wires, from, to) {
+                Ok(()) => assert!(from == 2 || to == 2),
+                Err(error) => assert!(from + to == 1 && error.kind() == io::ErrorKind::TimedOut, "{error}"),
+            }
+        }
+        wires.open_tcp();
+        for (from, to) in all_links(3) {
+            connects(&wires, from, to).expect("TCP passes again");
+        }
     }
 }
