@@ -32,6 +32,8 @@ pub(super) enum Event {
     Accepted(PeerKey),
     /// One of us does not want the other.
     Refused(PeerKey),
+    /// No connection by TCP is left, and one by QUIC is.
+    TcpGone(PeerKey),
     /// The last connection is gone.
     Gone(PeerKey),
 }
@@ -184,8 +186,11 @@ impl Streams {
         let Some(peer) = self.peers.get_mut(&peer_id) else {
             return;
         };
+        let was_tcp = peer.connections.iter().any(|other| other.id == connection && other.via == Via::Tcp);
         peer.connections.retain(|other| other.id != connection);
         peer.link.closed(connection, &self.shared.inbox);
+        let only_quic = !peer.connections.is_empty() && peer.connections.iter().all(|other| other.via == Via::Quic);
+        let tcp_gone = Some(peer.link.peer).filter(|_| was_tcp && only_quic);
         // Of simultaneous dials two connections remain: the peer is gone with the last of them.
         if peer.connections.is_empty() {
             let key = peer.link.peer;
@@ -206,6 +211,9 @@ impl Streams {
                     left.into_iter().for_each(|connection| self.close(peer_id, connection));
                 }
             }
+        }
+        if let Some(key) = tcp_gone {
+            self.act(ToSwarm::GenerateEvent(Event::TcpGone(key)));
         }
     }
 

@@ -131,6 +131,7 @@ impl Driver {
             SwarmEvent::Behaviour(BehaviourEvent::Streams(event)) => match event {
                 Event::Accepted(peer) => self.redial.accepted(peer, now),
                 Event::Refused(peer) => self.redial.refused(peer, now),
+                Event::TcpGone(peer) => self.redial.tcp_gone(peer, now),
                 Event::Gone(peer) => self.redial.gone(peer, now),
             },
             SwarmEvent::Behaviour(BehaviourEvent::Ping(event)) => self.on_ping(event),

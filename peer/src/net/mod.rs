@@ -25,8 +25,9 @@
 //! filter that swallows packets costs no more than that (`redial`). What comes of both is used: streams are opened on the
 //! first connection that stands, and move to one by TCP as soon as a hello was accepted there, at an end of a frame
 //! (`behaviour`, `stream`). While all there is to a peer is QUIC, TCP is tried again after a minute, and then less and less
-//! often: a moment in which TCP could not be had does not last for ever. Nothing ever moves the other way. A connection
-//! that was moved away from is not written to again, so two that come and go can not make streams move back and forth.
+//! often: a moment in which TCP could not be had does not last for ever. A connection that was moved away from is not
+//! written to again, so two that come and go can not make streams move back and forth: when the other one breaks, it is
+//! closed as well, and all begins anew.
 //!
 //! Who is dead is seen on QUIC by its silence, after two seconds and a half at most ([`Timing::quic_idle`]). On TCP it is
 //! seen at once where a process dies and its system says so; one that is frozen, or a machine that is gone, only by its

@@ -76,7 +76,7 @@ where
         let confirmed = if unconfirmed >= queue.window_bytes() {
             tokio::select! {
                 biased;
-                () = &mut leave => return move_on(stream, stall).await,
+                () = &mut leave => break,
                 confirmed = timeout(stall, confirmations.next(&mut stream)) => match confirmed {
                     Ok(confirmed) => Some(confirmed),
                     Err(_) => return End::Stalled,
@@ -85,7 +85,7 @@ where
         } else {
             tokio::select! {
                 biased;
-                () = &mut leave => return move_on(stream, stall).await,
+                () = &mut leave => break,
                 // Also how an idle writer learns that the connection is gone.
                 confirmed = confirmations.next(&mut stream) => Some(confirmed),
                 () = queue.take(&mut batch.frames) => None,
@@ -108,6 +108,9 @@ where
         batch.frames.clear();
         unconfirmed += bytes + frames * PREFIX_BYTES;
     }
+    // What still waits is the next writer's, from now on.
+    drop(batch);
+    move_on(stream, stall).await
 }
 
 /// Says that the next frames come on another stream, and stays until all that came before was read.
@@ -125,7 +128,9 @@ where
     timeout(stall, said).await.unwrap_or(Ok(End::Stalled)).unwrap_or_else(ended)
 }
 
-/// Frames taken from a queue. Those that were not written when this goes, for whatever reason, are counted as lost.
+/// Frames taken from a queue. Those that were not written when this goes, for whatever reason, are counted as lost. A
+/// writer that goes wakes the next one: where streams move there are two for a moment, and the next may sleep since before
+/// this one took what it was woken for.
 struct Batch<'a> {
     queue: &'a Queue,
     frames: Vec<Bytes>,
@@ -134,6 +139,7 @@ struct Batch<'a> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         self.queue.lost(self.frames.len());
+        self.queue.wake();
     }
 }
 
@@ -378,6 +384,40 @@ mod tests {
             assert_eq!((arrived.len() as u64, counts.lost), (counts.sent_frames, 0));
             assert_eq!(arrived.len() + queue.depth().0, 40);
         }
+    }
+
+    /// While streams move two writers wait for a moment, and nobody pays for a wake-up while one of them works.
+    #[tokio::test]
+    async fn what_one_writer_leaves_behind_the_next_one_takes() {
+        let (here, out) = side(1 << 20);
+        let (stall, queue) = (here.config.timing.stall, out.queue(Class::Data));
+        let (leave, left) = tokio::sync::oneshot::channel::<()>();
+        let ((one, mut first), (two, mut second)) = (pipe(100, None), pipe(1 << 20, None));
+        let leaving = tokio::spawn({
+            let out = out.clone();
+            async move { write(one, &out, Class::Data, stall, async move { _ = left.await }).await }
+        });
+        tokio::task::yield_now().await;
+        let staying = tokio::spawn({
+            let out = out.clone();
+            async move { write(two, &out, Class::Data, stall, pending()).await }
+        });
+        tokio::task::yield_now().await;
+        // The first takes it, and is long at it.
+        assert!(queue.push(Bytes::from(vec![1; 200]), Instant::now()).unwrap());
+        queue.wake();
+        tokio::task::yield_now().await;
+        assert!(!queue.push(Bytes::from(vec![2; 10]), Instant::now()).unwrap(), "one is awake");
+        leave.send(()).unwrap();
+        let mut bytes = [0; PREFIX_BYTES + 200];
+        first.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(bytes[PREFIX_BYTES..], [1; 200]);
+        let mut bytes = [0; PREFIX_BYTES + 10];
+        timeout(Duration::from_secs(20), second.read_exact(&mut bytes)).await.expect("it sleeps for ever").unwrap();
+        assert_eq!(bytes[PREFIX_BYTES..], [2; 10]);
+        drop((first, second));
+        let (one, two) = (leaving.await.unwrap(), staying.await.unwrap());
+        assert!(matches!((&one, &two), (End::Moved | End::Closed, End::Closed)), "{one:?}, {two:?}");
     }
 
     #[tokio::test]

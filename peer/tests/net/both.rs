@@ -1,19 +1,22 @@
 //! Peers that can be reached by TCP and by QUIC.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use node::Class;
 use peer::net::{NetConfig, Transport, Via};
 
 use crate::support::*;
 
-/// Listens on both.
+/// Listens on both. TCP has all the start that a busy machine may need.
 fn open() -> NetConfig {
-    NetConfig { listen: vec![anywhere(Via::Quic), anywhere(Via::Tcp)], ..config(Via::Tcp) }
+    let mut config = NetConfig { listen: vec![anywhere(Via::Quic), anywhere(Via::Tcp)], ..config(Via::Tcp) };
+    config.timing.tcp_start = PATIENCE;
+    config
 }
 
 /// Where it listens by this.
@@ -22,8 +25,8 @@ fn at(peer: &Peer, via: Via) -> String {
     peer.addresses().into_iter().find(|address| is_quic(address) == (via == Via::Quic)).unwrap()
 }
 
-fn tcp_port(peer: &Peer) -> u16 {
-    at(peer, Via::Tcp).rsplit('/').next().unwrap().parse().unwrap()
+fn port(peer: &Peer, via: Via) -> u16 {
+    at(peer, via).split('/').nth(4).unwrap().parse().unwrap()
 }
 
 /// By what `peer` writes to the only one that it knows.
@@ -52,9 +55,7 @@ fn both_are_told_and_tcp_is_taken() {
 /// Nothing of TCP's start is waited for.
 #[test]
 fn where_tcp_is_refused_quic_is_taken_at_once() {
-    let mut config = open();
-    config.timing.tcp_start = PATIENCE;
-    let (mut a, mut b) = (start(config), start(open()));
+    let (mut a, mut b) = (start(open()), start(open()));
     let closed = TcpListener::bind(local(0)).unwrap().local_addr().unwrap().port();
     let began = Instant::now();
     a.net().dial(b.key(), &[format!("/ip4/127.0.0.1/tcp/{closed}"), at(&b, Via::Quic)]);
@@ -136,42 +137,120 @@ fn streams_move_to_tcp_and_lose_nothing() {
 #[test]
 fn tcp_that_always_breaks_is_not_come_back_to_soon() {
     let mut config = open();
-    config.timing.tcp_retry_min = Duration::from_secs(30);
+    // What is soon, and how long TCP is left alone then.
+    config.timing.tcp_retry_min = PATIENCE;
     let (mut a, b) = (start(config), start(open()));
-    let (port, taken) = breaking(tcp_port(&b), Duration::from_secs(1)).unwrap();
+    let path = Path::to(port(&b, Via::Tcp)).unwrap();
     let kb = b.key();
-    a.net().dial(kb, &[format!("/ip4/127.0.0.1/tcp/{port}"), at(&b, Via::Quic)]);
-    a.wait("QUIC", |a| via(a) == Some(Via::Quic) && a.is_up(kb));
-    let (downs, before) = (a.downs(kb), taken.load(Ordering::Relaxed));
-    // One that broke before its handshake was over was none.
-    assert!((1..=3).contains(&downs), "{downs}");
-    // A wait that has nothing to wait for: nothing must happen.
+    a.net().dial(kb, &[format!("/ip4/127.0.0.1/tcp/{}", path.port), at(&b, Via::Quic)]);
+    for downs in 0..2 {
+        a.wait("TCP", |a| a.is_up(kb) && via(a) == Some(Via::Tcp));
+        path.cut();
+        a.wait("its end", |a| a.downs(kb) > downs);
+    }
+    a.wait("QUIC", |a| a.is_up(kb) && via(a) == Some(Via::Quic));
+    // Nothing can be waited for where nothing must happen.
     thread::sleep(Duration::from_secs(3));
     a.poll();
-    assert_eq!((a.downs(kb), taken.load(Ordering::Relaxed), via(&a)), (downs, before, Some(Via::Quic)));
+    assert_eq!((a.downs(kb), path.taken(), via(&a)), (2, 2, Some(Via::Quic)));
 }
 
-/// Passes connections on to this port, each for so long. Ends with the process.
-fn breaking(to: u16, after: Duration) -> io::Result<(u16, Arc<AtomicUsize>)> {
-    let listener = TcpListener::bind(local(0))?;
-    let (port, taken) = (listener.local_addr()?.port(), Arc::new(AtomicUsize::new(0)));
-    let count = taken.clone();
-    thread::spawn(move || {
-        for here in listener.incoming().map_while(Result::ok) {
-            count.fetch_add(1, Ordering::Relaxed);
-            let Ok(there) = TcpStream::connect(local(to)) else { return };
-            for (mut from, mut into) in [(here.try_clone(), there.try_clone()), (there.try_clone(), here.try_clone())]
-                .into_iter()
-                .filter_map(|(from, into)| Some((from.ok()?, into.ok()?)))
-            {
-                thread::spawn(move || io::copy(&mut from, &mut into));
+/// Both come up, TCP first, and TCP goes while the other is still there: it is come back to, as if it had never been.
+#[test]
+fn tcp_that_goes_beside_quic_is_come_back_to() {
+    let mut config = open();
+    config.timing.tcp_start = Duration::ZERO;
+    config.timing.tcp_retry_min = Duration::from_millis(100);
+    config.timing.idle = PATIENCE;
+    config.timing.quic_idle = PATIENCE;
+    let (mut a, mut b) = (start(config.clone()), start(config));
+    let (ka, kb) = (a.key(), b.key());
+    let (path, gate) = (Path::to(port(&b, Via::Tcp)).unwrap(), Gate::to(port(&b, Via::Quic)).unwrap());
+    a.net()
+        .dial(kb, &[format!("/ip4/127.0.0.1/tcp/{}", path.port), format!("/ip4/127.0.0.1/udp/{}/quic-v1", gate.port)]);
+    a.wait_up(kb);
+    b.wait_up(ka);
+    gate.open();
+    eventually("both", || a.handle().stats().connections == 2 && b.handle().stats().connections == 2);
+    assert_eq!((via(&a), via(&b), path.taken()), (Some(Via::Tcp), Some(Via::Tcp), 1));
+    path.cut();
+    eventually("TCP again", || path.taken() == 2 && (via(&a), via(&b)) == (Some(Via::Tcp), Some(Via::Tcp)));
+    a.send(kb, Class::Data, "still here");
+    b.wait("a frame", |b| b.texts(ka, Class::Data) == ["still here"]);
+}
+
+/// A way by TCP to another port of this machine, that can be cut.
+struct Path {
+    port: u16,
+    ends: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Path {
+    /// Ends with the process.
+    fn to(port: u16) -> io::Result<Path> {
+        let listener = TcpListener::bind(local(0))?;
+        let (here, ends) = (listener.local_addr()?.port(), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let taken = ends.clone();
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let Ok(far) = TcpStream::connect(local(port)) else { return };
+                for (from, into) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut into) = (from.try_clone().unwrap(), into.try_clone().unwrap());
+                    thread::spawn(move || io::copy(&mut from, &mut into));
+                }
+                taken.lock().unwrap().extend([near, far]);
             }
-            thread::spawn(move || {
-                thread::sleep(after);
-                let _ = here.shutdown(std::net::Shutdown::Both);
-                let _ = there.shutdown(std::net::Shutdown::Both);
-            });
+        });
+        Ok(Path { port: here, ends })
+    }
+
+    /// Breaks every connection on it; the next one passes.
+    fn cut(&self) {
+        for end in self.ends.lock().unwrap().iter() {
+            let _ = end.shutdown(std::net::Shutdown::Both);
         }
-    });
-    Ok((port, taken))
+    }
+
+    /// How many connections were taken so far.
+    fn taken(&self) -> usize {
+        self.ends.lock().unwrap().len() / 2
+    }
+}
+
+/// A way by UDP to another port of this machine, shut at first: what comes before it is opened is lost.
+struct Gate {
+    port: u16,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Gate {
+    /// Ends with the process.
+    fn to(port: u16) -> io::Result<Gate> {
+        let (near, far) = (Arc::new(UdpSocket::bind(local(0))?), Arc::new(UdpSocket::bind(local(0))?));
+        let (here, is_open) = (near.local_addr()?.port(), Arc::new(AtomicBool::new(false)));
+        let from = Arc::new(Mutex::new(None));
+        let (inwards, caller, gate) = ((near.clone(), far.clone()), from.clone(), is_open.clone());
+        thread::spawn(move || {
+            let mut bytes = [0; 2000];
+            while let Ok((len, by)) = inwards.0.recv_from(&mut bytes) {
+                *caller.lock().unwrap() = Some(by);
+                if gate.load(Ordering::Relaxed) {
+                    let _ = inwards.1.send_to(&bytes[..len], local(port));
+                }
+            }
+        });
+        thread::spawn(move || {
+            let mut bytes = [0; 2000];
+            while let Ok(len) = far.recv(&mut bytes) {
+                if let Some(to) = *from.lock().unwrap() {
+                    let _ = near.send_to(&bytes[..len], to);
+                }
+            }
+        });
+        Ok(Gate { port: here, is_open })
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
+    }
 }

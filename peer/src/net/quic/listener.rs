@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use if_watch::IfEvent;
 use if_watch::tokio::IfWatcher;
@@ -46,6 +46,7 @@ pub(super) struct Listener {
     events: VecDeque<Event>,
     under_way: Arc<AtomicUsize>,
     is_over: bool,
+    waker: Option<Waker>,
 }
 
 impl Listener {
@@ -60,6 +61,7 @@ impl Listener {
             events: VecDeque::new(),
             under_way: Arc::default(),
             is_over: false,
+            waker: None,
         };
         match address.ip().is_unspecified() {
             true => listener.interfaces = Some(IfWatcher::new()?),
@@ -82,6 +84,7 @@ impl Listener {
     pub(super) fn close(&mut self) {
         if !std::mem::replace(&mut self.is_over, true) {
             self.events.push_back(Event::ListenerClosed { listener_id: self.id, reason: Ok(()) });
+            self.waker.take().into_iter().for_each(Waker::wake);
         }
     }
 
@@ -150,7 +153,10 @@ impl Stream for Listener {
         match this.events.pop_front() {
             Some(event) => Poll::Ready(Some(event)),
             None if this.is_over => Poll::Ready(None),
-            None => Poll::Pending,
+            None => {
+                this.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
         }
     }
 }
