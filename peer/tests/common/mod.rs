@@ -4,6 +4,7 @@
 pub mod alone;
 pub mod memory;
 pub mod process;
+pub mod redis;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -37,9 +37,12 @@ pub fn reset(call: &mut Call<'_>) -> Handled {
 
 /// `SELECT index`
 pub fn select(call: &mut Call<'_>) -> Handled {
-    match call.integer(1)? {
-        0 => reply(Reply::OK),
-        _ => Err(Reply::error("ERR DB index is out of range")),
+    match i32::try_from(call.integer(1)?) {
+        Ok(0) => reply(Reply::OK),
+        Ok(_) => Err(Reply::error("ERR DB index is out of range")),
+        Err(_) => {
+            Err(Reply::error(format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX)))
+        }
     }
 }
 
@@ -94,7 +97,7 @@ pub fn hello(call: &mut Call<'_>) -> Handled {
             name = Some(client_name(call.arguments.at(index + 1))?);
             index += 2;
         } else {
-            let option = errors::c_string(option, 128);
+            let option = errors::c_string(option, usize::MAX);
             return Err(Reply::error(format!("ERR Syntax error in HELLO option '{option}'")));
         }
     }
@@ -197,7 +200,7 @@ fn set_info(call: &mut Call<'_>) -> Handled {
     let value = call.arguments.at(3);
     let option = lower(call.arguments.at(2));
     if option != "lib-name" && option != "lib-ver" {
-        let option = errors::c_string(call.arguments.at(2), 128);
+        let option = errors::c_string(call.arguments.at(2), usize::MAX);
         return Err(Reply::error(format!("ERR Unrecognized option '{option}'")));
     }
     if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {

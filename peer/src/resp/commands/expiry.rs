@@ -119,7 +119,7 @@ fn only(call: &Call<'_>) -> Result<ExpireOnly, Reply> {
             b"GT" => gt = true,
             b"LT" => lt = true,
             _ => {
-                return Err(Reply::error(format!("ERR Unsupported option {}", errors::c_string(option, 128))));
+                return Err(Reply::error(format!("ERR Unsupported option {}", errors::c_string(option, usize::MAX))));
             }
         }
     }

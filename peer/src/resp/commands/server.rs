@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
+
 use crate::resp::arguments::Arguments;
 use crate::resp::call::{Call, Handled, reply};
 use crate::resp::errors;
@@ -187,12 +189,14 @@ pub fn config(call: &mut Call<'_>) -> Handled {
             reply(Reply::Map(
                 parameters
                     .into_iter()
-                    .filter(|(name, _)| patterns.iter().any(|pattern| matches_glob(pattern, name.as_bytes())))
-                    .map(|(name, value)| (Reply::text(name), Reply::text(value)))
+                    .filter_map(|(name, value)| Some((asked_as(patterns, name)?, Reply::text(value))))
                     .collect(),
             ))
         }
         b"GET" => Err(errors::arity("config|get")),
+        b"SET" if call.arguments.len() < 4 => Err(errors::arity("config|set")),
+        b"RESETSTAT" if call.arguments.len() > 2 => Err(errors::arity("config|resetstat")),
+        b"REWRITE" if call.arguments.len() > 2 => Err(errors::arity("config|rewrite")),
         b"SET" | b"RESETSTAT" | b"REWRITE" => {
             Err(Reply::error("ERR only CONFIG GET is supported: settings are those that the peer was started with"))
         }
@@ -200,31 +204,78 @@ pub fn config(call: &mut Call<'_>) -> Handled {
     }
 }
 
-/// `*` and `?`, whatever the case. Steps back to the last star only, so the time is bounded by pattern times text.
+/// A parameter's name as one of the patterns asks for it: whoever writes it out is given it as written.
+fn asked_as(patterns: Arguments<'_>, name: &'static str) -> Option<Reply> {
+    let written = |pattern: &[u8]| pattern.eq_ignore_ascii_case(name.as_bytes());
+    // As Redis has it, only these make a pattern of a name.
+    let is_pattern = |word: &[u8]| word.iter().any(|byte| b"*?[".contains(byte));
+    let asks = |word: &&[u8]| written(word) || is_pattern(word) && matches_glob(word, name.as_bytes());
+    let pattern = patterns.iter().find(asks)?;
+    let written = written(pattern);
+    Some(if written { Reply::Bulk(Bytes::copy_from_slice(pattern)) } else { Reply::text(name) })
+}
+
+/// `*`, `?`, `[a-z]`, `[^a]` and `\`, whatever the case. Steps back to the last star only, so the time is bounded by
+/// pattern times text.
 fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(&byte) if byte == b'?' || byte.eq_ignore_ascii_case(&text[t]) => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                Some((at, taken)) => {
-                    p = at + 1;
-                    t = taken + 1;
-                    star = Some((at, taken + 1));
-                }
-                None => return false,
-            },
+        if pattern.get(p) == Some(&b'*') {
+            star = Some((p, t));
+            p += 1;
+        } else if let Some(length) = matches_byte(&pattern[p..], text[t]) {
+            p += length;
+            t += 1;
+        } else if let Some((at, taken)) = star {
+            p = at + 1;
+            t = taken + 1;
+            star = Some((at, taken + 1));
+        } else {
+            return false;
         }
     }
     pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+/// Whether the front of a pattern that is no star stands for this byte, and how long it is then.
+fn matches_byte(pattern: &[u8], byte: u8) -> Option<usize> {
+    let same = |other: &u8| byte.eq_ignore_ascii_case(other);
+    match pattern {
+        [b'?', ..] => Some(1),
+        [b'\\', escaped, ..] => same(escaped).then_some(2),
+        [b'[', class @ ..] => {
+            let negated = class.first() == Some(&b'^');
+            let mut rest = if negated { &class[1..] } else { class };
+            let mut found = false;
+            loop {
+                rest = match rest {
+                    // A class that is not closed ends with the pattern.
+                    [] => break,
+                    [b']', behind @ ..] => {
+                        rest = behind;
+                        break;
+                    }
+                    [b'\\', escaped, behind @ ..] => {
+                        found |= same(escaped);
+                        behind
+                    }
+                    [first, b'-', last, behind @ ..] => {
+                        let [first, last, byte] = [first, last, &byte].map(u8::to_ascii_lowercase);
+                        found |= (first.min(last)..=first.max(last)).contains(&byte);
+                        behind
+                    }
+                    [other, behind @ ..] => {
+                        found |= same(other);
+                        behind
+                    }
+                };
+            }
+            (found != negated).then_some(pattern.len() - rest.len())
+        }
+        [other, ..] => same(other).then_some(1),
+        [] => None,
+    }
 }
 
 #[cfg(test)]
@@ -245,6 +296,18 @@ mod tests {
             ("save?", "save", false),
             ("", "save", false),
             ("*x", "save", false),
+            ("s[a-c]ve", "save", true),
+            ("s[C-A]ve", "save", true),
+            ("s[b-z]ve", "save", false),
+            ("[^a]ave", "save", true),
+            ("[^s]ave", "save", false),
+            ("*[aeiou]", "save", true),
+            (r"s[\]a]ve", "save", true),
+            (r"\s\a\v\e", "save", true),
+            (r"sav\?", "save", false),
+            ("sav[e", "save", true),
+            ("sav[", "save", false),
+            ("save[", "save", false),
         ] {
             assert_eq!(matches_glob(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
         }

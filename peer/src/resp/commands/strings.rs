@@ -129,16 +129,31 @@ pub fn getdel(call: &mut Call<'_>) -> Handled {
     call.write(Op::Delete { condition: Condition::Always, get: true }, Shape::Value)
 }
 
-/// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`
+/// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`; the same option again is taken, the last one counts.
 pub fn getex(call: &mut Call<'_>) -> Handled {
-    let expiry = match call.arguments.len() {
-        2 => return get(call),
-        3 if call.is(2, "PERSIST") => Expiry::Clear,
-        4 => {
-            let notation = Notation::of(call.arguments.at(2)).ok_or(Reply::error(errors::SYNTAX))?;
-            notation.with_value(call.integer(3)?, call.name())?
+    let syntax = || Reply::error(errors::SYNTAX);
+    let mut deadline: Option<(Notation, usize)> = None;
+    let mut persist = false;
+    let mut index = 2;
+    while let Some(word) = call.arguments.get(index) {
+        if word.eq_ignore_ascii_case(b"PERSIST") && deadline.is_none() {
+            persist = true;
+            index += 1;
+            continue;
         }
-        _ => return Err(Reply::error(errors::SYNTAX)),
+        let operand = index + 1;
+        let has_operand = operand < call.arguments.len();
+        let notation = Notation::of(word).filter(|_| has_operand && !persist).ok_or_else(syntax)?;
+        if deadline.is_some_and(|(other, _)| other != notation) {
+            return Err(syntax());
+        }
+        deadline = Some((notation, operand));
+        index += 2;
+    }
+    let expiry = match deadline {
+        Some((notation, operand)) => notation.with_value(call.integer(operand)?, call.name())?,
+        None if persist => Expiry::Clear,
+        None => return get(call),
     };
     call.write(Op::ReadExpire(expiry), Shape::Value)
 }
