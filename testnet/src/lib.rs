@@ -4,6 +4,7 @@
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
 //! - [`mod@bench`]: beside other stores.
+//! - [`tool`]: programs of others that make something.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
 pub mod bench;
@@ -15,3 +16,4 @@ pub mod live;
 pub mod marks;
 pub mod rng;
 pub mod sim;
+pub mod tool;

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::tool::run;
+
 /// The releases that are measured.
 pub const ETCD: &str = "3.7.3";
 /// See [`ETCD`].
@@ -77,16 +79,4 @@ fn make_zookeeper(directory: &Path) -> Result<PathBuf, String> {
 fn write(directory: &Path, name: &str, text: &str) -> Result<(), String> {
     let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(directory.join(name), text));
     written.map_err(|error| format!("{}: {error}", directory.join(name).display()))
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let end = said.lines().rev().take(5).collect::<Vec<_>>();
-    Err(format!("{name} failed: {}", end.into_iter().rev().collect::<Vec<_>>().join("; ")))
 }

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::namespace::{Endpoint, Namespace, Site};
 use super::resp::Connection;
+use crate::tool;
 
 /// How long an answer over HTTP may take.
 const HTTP_MAX: Duration = Duration::from_secs(5);
@@ -154,7 +155,7 @@ fn build(release: bool) -> PathBuf {
     let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
     let target = profile.parent().expect("a profile's directory stands in the target directory");
     let release = release || profile.ends_with("release");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = tool::cargo();
     cargo.args(["build", "--quiet", "-p", "peer", "--bin", "scatter", "--target-dir"]).arg(target);
     if release {
         cargo.arg("--release");
