@@ -1,0 +1,223 @@
+//! Stands between a client and a peer and does one thing wrong, to see what the client makes of it.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use testnet::live::Connection;
+
+/// A client that has waited so long for an answer waits for ever, as far as this goes.
+pub const HOLD: Duration = Duration::from_secs(8);
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The command is carried out, and the connection ends before the answer.
+    Lost,
+    /// It is refused, and nothing was done.
+    TryAgain,
+    /// It is carried out, and the answer says that this is not known.
+    Uncertain,
+    /// It is carried out, and the answer does not come for [`HOLD`].
+    Silent,
+}
+
+/// The proxy. It takes connections until this is gone.
+pub struct Proxy {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    upstream: SocketAddr,
+    key: Vec<u8>,
+    fault: Fault,
+    /// The first so many commands on the key are met with the fault.
+    times: usize,
+    arrivals: Mutex<usize>,
+    over: AtomicBool,
+}
+
+impl Proxy {
+    /// Everything that is not a change of `key` goes through as it is.
+    pub fn start(upstream: SocketAddr, key: &str, fault: Fault, times: usize) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let (key, arrivals, over) = (key.as_bytes().to_vec(), Mutex::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { upstream, key, fault, times, arrivals, over });
+        let proxy = Proxy { address, shared: shared.clone() };
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if shared.over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let shared = shared.clone();
+                // Ends with either side's connection.
+                std::thread::spawn(move || shared.serve(client));
+            }
+        });
+        proxy
+    }
+
+    /// How often the client has sent the command.
+    pub fn sends(&self) -> usize {
+        *self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        // So that it does not wait for the next client.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    /// One command after the other: what is asked, then its answer.
+    fn serve(&self, client: TcpStream) -> io::Result<()> {
+        client.set_nodelay(true)?;
+        let mut peer = Framed::new(TcpStream::connect(self.upstream)?);
+        let mut client = Framed::new(client);
+        while let Some(request) = client.frame()? {
+            let times = if is_change_of(&request, &self.key) { self.count() } else { usize::MAX };
+            if times > self.times {
+                peer.stream.write_all(&request)?;
+                let Some(answer) = peer.frame()? else { return Ok(()) };
+                client.stream.write_all(&answer)?;
+            } else if !self.fail(&request, &mut peer, &mut client)? {
+                return client.stream.shutdown(Shutdown::Both);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> usize {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        *arrivals += 1;
+        *arrivals
+    }
+
+    /// Whether the connection goes on.
+    fn fail(&self, request: &[u8], peer: &mut Framed, client: &mut Framed) -> io::Result<bool> {
+        if self.fault == Fault::TryAgain {
+            client.stream.write_all(b"-TRYAGAIN nothing was done: so says a test\r\n")?;
+            return Ok(true);
+        }
+        peer.stream.write_all(request)?;
+        let answer = peer.frame()?.unwrap_or_default();
+        match self.fault {
+            Fault::Uncertain => client.stream.write_all(b"-UNCERTAIN so says a test\r\n")?,
+            Fault::Silent if client.stays(HOLD)? => client.stream.write_all(&answer)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Whether a request changes this key: an `INCR` of it, however it is sent (redis-py has `INCRBY`), or one in
+/// `SCATTER.ONCE`.
+fn is_change_of(request: &[u8], key: &[u8]) -> bool {
+    let has = |what: &[u8]| request.windows(what.len()).any(|part| part.eq_ignore_ascii_case(what));
+    (has(b"\r\nINCR\r\n") || has(b"\r\nINCRBY\r\n")) && has(&[b"\r\n", key, b"\r\n"].concat())
+}
+
+/// Requests or answers one by one, as they came.
+struct Framed {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Framed {
+    fn new(stream: TcpStream) -> Framed {
+        Framed { stream, buffer: Vec::new() }
+    }
+
+    /// The next one, or nothing at the end.
+    fn frame(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(length) = frame_length(&self.buffer) {
+                return Ok(Some(self.buffer.drain(..length).collect()));
+            }
+            let mut chunk = [0; 16 * 1024];
+            match self.stream.read(&mut chunk)? {
+                0 => return Ok(None),
+                bytes => self.buffer.extend_from_slice(&chunk[..bytes]),
+            }
+        }
+    }
+
+    /// Whether the other side stays for so long. What it says meanwhile is kept.
+    fn stays(&mut self, time: Duration) -> io::Result<bool> {
+        let until = Instant::now() + time;
+        let mut stays = true;
+        while stays && let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.stream.set_read_timeout(Some(left))?;
+            let mut chunk = [0; 16 * 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => stays = false,
+                Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.stream.set_read_timeout(None)?;
+        Ok(stays)
+    }
+}
+
+/// The length of the first whole request or answer.
+fn frame_length(buffer: &[u8]) -> Option<usize> {
+    let line = buffer.windows(2).position(|two| two == b"\r\n")? + 2;
+    let number = || std::str::from_utf8(&buffer[1..line - 2]).ok()?.parse::<i64>().ok();
+    let items = match buffer[0] {
+        b'$' | b'=' | b'!' => {
+            let length = usize::try_from(number()?).map_or(line, |bytes| line + bytes + 2);
+            return (buffer.len() >= length).then_some(length);
+        }
+        b'*' | b'~' | b'>' => number()?.max(0),
+        b'%' => number()? * 2,
+        _ => 0,
+    };
+    (0..items).try_fold(line, |length, _| Some(length + frame_length(&buffer[length..])?))
+}
+
+/// The proxy is no better than what it is tried with: all that it does wrong, with a client that does nothing by itself.
+#[test]
+fn the_proxy_does_what_it_says() {
+    let peer = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
+    let upstream = peer.local_addr().expect("a bound socket has an address");
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        for stream in peer.incoming().map_while(Result::ok) {
+            let mut stream = Framed::new(stream);
+            while let Ok(Some(_)) = stream.frame() {
+                *count.lock().expect("nobody panics") += 1;
+                let _ = stream.stream.write_all(b":7\r\n");
+            }
+        }
+    });
+    for (fault, reaches, says) in [
+        (Fault::Lost, 1, Err(())),
+        (Fault::TryAgain, 0, Ok("Error(\"TRYAGAIN nothing was done: so says a test\")")),
+        (Fault::Uncertain, 1, Ok("Error(\"UNCERTAIN so says a test\")")),
+        (Fault::Silent, 1, Err(())),
+    ] {
+        *asked.lock().expect("nobody panics") = 0;
+        let proxy = Proxy::start(upstream, "k", fault, 1);
+        let open = || Connection::open(proxy.address, Duration::from_secs(1)).expect("it listens");
+        let mut connection = open();
+        assert!(connection.call(&["INCR", "other"]).is_ok() && connection.call(&["GET", "k"]).is_ok());
+        assert_eq!((proxy.sends(), *asked.lock().expect("nobody panics")), (0, 2));
+        let answer = connection.call(&["INCR", "k"]).map(|answer| format!("{answer:?}")).map_err(|_| ());
+        assert_eq!(answer.as_deref(), says.as_ref().copied(), "{fault:?}");
+        assert_eq!((proxy.sends(), *asked.lock().expect("nobody panics")), (1, 2 + reaches), "{fault:?}");
+        // Only the first is met with it. The peer here has room for one at a time.
+        drop(connection);
+        assert!(open().call(&["SCATTER.ONCE", "id", "INCR", "k"]).is_ok(), "{fault:?}");
+        assert_eq!(proxy.sends(), 2, "{fault:?}");
+    }
+}
