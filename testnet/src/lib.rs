@@ -10,6 +10,7 @@
 pub mod bench;
 pub mod call;
 pub mod checkers;
+pub mod experiment;
 pub mod file;
 pub mod history;
 pub mod live;

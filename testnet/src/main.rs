@@ -9,6 +9,7 @@ use node::Node;
 use testnet::bench::{Comparison, Kind, Tools, compare};
 use testnet::checkers::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
+use testnet::experiment::fine_coarse;
 use testnet::sim::harness::{Batch, explain, run};
 use testnet::sim::{Scenario, hash_bytes};
 
@@ -31,6 +32,23 @@ enum Command {
     /// Every store is started, filled, put under each load and stopped, in each round; medians are printed. etcd is built
     /// with Go and ZooKeeper fetched with Maven, once; what cannot be had is left out, and it is said why.
     Bench(Bench),
+    /// Runs an experiment of the papers, and prints its figures beside theirs
+    Experiment(Experiment),
+}
+
+#[derive(clap::Args)]
+struct Experiment {
+    /// Which one
+    name: Name,
+    /// Write NAME.csv there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Name {
+    /// A state machine for each key against one for each sub-range, by cores, simulated (fRSM §4.3)
+    FineCoarse,
 }
 
 #[derive(clap::Args)]
@@ -121,6 +139,22 @@ fn main() -> ExitCode {
         Command::Sim(sim) => simulate(&sim),
         Command::Check(check) => check_file(&check),
         Command::Bench(bench) => compare_stores(bench),
+        Command::Experiment(experiment) => run_experiment(&experiment),
+    }
+}
+
+fn run_experiment(experiment: &Experiment) -> ExitCode {
+    let Name::FineCoarse = experiment.name;
+    println!("{}", fine_coarse::HEADING);
+    let results = fine_coarse::fine_coarse(|line| println!("{line}"));
+    let Some(directory) = &experiment.out else { return ExitCode::SUCCESS };
+    let file = directory.join("fine-coarse.csv");
+    match std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&file, results.csv())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cannot write {}: {error}", file.display());
+            ExitCode::FAILURE
+        }
     }
 }
 

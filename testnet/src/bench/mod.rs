@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use load::{Pace, Plan, cpu_time, resident_bytes};
+use load::{Distribution, Pace, Plan, cpu_time, resident_bytes};
 use serde::Serialize;
 
 pub use systems::{Kind, Reads, System};
@@ -33,16 +33,32 @@ pub struct Workload {
     pub reads: Reads,
     /// Connections, and requests under way on each.
     pub in_flight: (usize, usize),
+    /// Keys by Zipf's law, with the exponent 0.99, instead of all alike.
+    pub skewed: bool,
 }
 
 /// What is measured.
-pub const WORKLOADS: [Workload; 6] = [
-    Workload { name: "writes, 256 under way", writes: 1.0, reads: Reads::Current, in_flight: (16, 16) },
-    Workload { name: "reads, 256 under way", writes: 0.0, reads: Reads::Current, in_flight: (16, 16) },
-    Workload { name: "5 % writes, 256 under way", writes: 0.05, reads: Reads::Current, in_flight: (16, 16) },
-    Workload { name: "old reads, 256 under way", writes: 0.0, reads: Reads::Old, in_flight: (16, 16) },
-    Workload { name: "writes, one under way", writes: 1.0, reads: Reads::Current, in_flight: (1, 1) },
-    Workload { name: "reads, one under way", writes: 0.0, reads: Reads::Current, in_flight: (1, 1) },
+pub const WORKLOADS: [Workload; 8] = [
+    Workload { name: "writes, 256 under way", writes: 1.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
+    Workload { name: "reads, 256 under way", writes: 0.0, reads: Reads::Current, in_flight: (16, 16), skewed: false },
+    Workload {
+        name: "5 % writes, 256 under way",
+        writes: 0.05,
+        reads: Reads::Current,
+        in_flight: (16, 16),
+        skewed: false,
+    },
+    Workload { name: "old reads, 256 under way", writes: 0.0, reads: Reads::Old, in_flight: (16, 16), skewed: false },
+    Workload { name: "writes, one under way", writes: 1.0, reads: Reads::Current, in_flight: (1, 1), skewed: false },
+    Workload { name: "reads, one under way", writes: 0.0, reads: Reads::Current, in_flight: (1, 1), skewed: false },
+    Workload {
+        name: "57 % writes, 256 under way",
+        writes: 0.57,
+        reads: Reads::Current,
+        in_flight: (16, 16),
+        skewed: false,
+    },
+    Workload { name: "57 % writes, skewed", writes: 0.57, reads: Reads::Current, in_flight: (16, 16), skewed: true },
 ];
 
 /// What is to be compared, and how.
@@ -131,12 +147,14 @@ fn under_load(comparison: &Comparison, system: &System, workload: &Workload, rou
     let servers = targets.len();
     targets.rotate_left(round % servers);
     let (connections, in_flight) = workload.in_flight;
+    let distribution = if workload.skewed { Distribution::Zipf { exponent: 0.99 } } else { Distribution::Uniform };
     let plan = Plan {
         connections,
         pace: Pace::Closed { in_flight },
         keys: comparison.keys,
         value_bytes: comparison.value_bytes,
         writes: workload.writes,
+        distribution,
         warm_up: comparison.seconds / 4,
         duration: comparison.seconds,
         seed: round as u64,

@@ -22,6 +22,8 @@ pub enum Kind {
     Scatter,
     /// With leased reads.
     ScatterLeased,
+    /// With writes of a primary in order.
+    ScatterCoarse,
     /// With nothing on disk.
     ScatterMemory,
     /// etcd; reads are linearizable.
@@ -38,11 +40,17 @@ impl Kind {
         match self {
             Kind::Scatter => "scatter",
             Kind::ScatterLeased => "scatter, leased",
+            Kind::ScatterCoarse => "scatter, coarse",
             Kind::ScatterMemory => "scatter, memory",
             Kind::Etcd => "etcd",
             Kind::Zookeeper => "ZooKeeper",
             Kind::Redis => "Redis, alone",
         }
+    }
+
+    /// Is it this store?
+    pub fn is_ours(self) -> bool {
+        matches!(self, Kind::Scatter | Kind::ScatterLeased | Kind::ScatterCoarse | Kind::ScatterMemory)
     }
 
     /// One side of a connection to it.
@@ -51,7 +59,7 @@ impl Kind {
             (Kind::Etcd, _) => Box::new(Etcd::default()),
             (Kind::Zookeeper, Reads::Current) => Box::new(ZooKeeper::new(Style::Synced)),
             (Kind::Zookeeper, Reads::Old) => Box::new(ZooKeeper::new(Style::Plain)),
-            (Kind::Scatter | Kind::ScatterLeased | Kind::ScatterMemory, Reads::Old) => Box::new(Resp::relaxed(None)),
+            (kind, Reads::Old) if kind.is_ours() => Box::new(Resp::relaxed(None)),
             _ => Box::new(Resp::new(None)),
         }
     }
@@ -95,7 +103,9 @@ impl System {
         let mut system =
             System { kind, targets: Vec::new(), pids: Vec::new(), cluster: None, children: Vec::new(), directory };
         match kind {
-            Kind::Scatter | Kind::ScatterLeased | Kind::ScatterMemory => system.start_scatter(&tools.scatter),
+            Kind::Scatter | Kind::ScatterLeased | Kind::ScatterCoarse | Kind::ScatterMemory => {
+                system.start_scatter(&tools.scatter);
+            }
             Kind::Etcd => system.start_etcd(tools.etcd.as_ref().map_err(Clone::clone)?)?,
             Kind::Zookeeper => system.start_zookeeper(tools.zookeeper.as_ref().map_err(Clone::clone)?)?,
             Kind::Redis => system.start_redis()?,
@@ -121,6 +131,7 @@ impl System {
             daemons: 3,
             memory: self.kind == Kind::ScatterMemory,
             leases: self.kind == Kind::ScatterLeased,
+            coarse: self.kind == Kind::ScatterCoarse,
             program: Some(program.to_owned()),
             directories: Some((0..3).map(|index| self.directory.join(format!("{index}"))).collect()),
             ..Options::default()

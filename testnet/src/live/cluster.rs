@@ -19,6 +19,8 @@ pub struct Options {
     pub daemons: usize,
     /// `--durability memory`.
     pub memory: bool,
+    /// `--coarse on`.
+    pub coarse: bool,
     /// `--leases on`.
     pub leases: bool,
     /// They listen by QUIC, too.
@@ -89,6 +91,9 @@ impl Cluster {
         }
         if self.options.memory {
             daemon.flags.extend(["--durability".into(), "memory".into()]);
+        }
+        if self.options.coarse {
+            daemon.flags.extend(["--coarse".into(), "on".into()]);
         }
         if self.options.leases {
             daemon.flags.extend(["--leases".into(), "on".into()]);
