@@ -206,7 +206,8 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         let once = self.plan.distribution == Distribution::Once;
         let until = if once { from + Duration::from_secs(1 << 30) } else { from + self.plan.duration };
         let span = Span { from, until, by_due: matches!(self.plan.pace, Pace::Open { .. }) };
-        let mut schedule = Schedule::new(self.plan, began);
+        // From the agreed moment on, however late this thread hears of it.
+        let mut schedule = Schedule::new(self.plan, from.checked_sub(self.plan.warm_up).unwrap_or(began));
         let mut events = Events::with_capacity(1024);
         let mut looked = began;
         for seat in 0..self.seats.len() {
@@ -214,6 +215,8 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
         }
         loop {
             let now = Instant::now();
+            // Also at the end: what came to be due since the last time is asked, however late.
+            let next = if self.is_done { None } else { self.hand_out(&mut schedule, now, &span) };
             let is_over = self.is_done || now >= span.until;
             if is_over && (self.seats.iter().all(Seat::is_idle) && self.waiting.is_empty()) {
                 break;
@@ -225,8 +228,7 @@ impl<'a, P: Protocol, F: Fn() -> P> Driver<'a, P, F> {
             if is_over && !span.by_due && !once {
                 break;
             }
-            let next = if is_over { None } else { self.hand_out(&mut schedule, now, &span) };
-            let rest = next.map(|next| next.saturating_duration_since(now).min(TICK));
+            let rest = next.filter(|_| !is_over).map(|next| next.saturating_duration_since(now).min(TICK));
             self.timer.poll(&mut self.poll, &mut events, rest, TICK).map_err(Failed::Generator)?;
             for event in &events {
                 let seat = event.token().0;
