@@ -61,11 +61,11 @@ fn a_group_some_of_whose_pairs_have_only_quic_serves() {
     let filtered = [between(&[0], &[1, 2]), between(&[4], &[1, 3])].concat();
     let Some((mut wires, mut cluster)) = start("some-quic", 5, &filtered) else { return };
     eventually("everybody hears everybody", || all_hear_all(&cluster));
-    let view = cluster.daemons[0].view().expect("it answers");
-    for member in &view.members {
-        let has = |kind: &str| member.addresses.iter().any(|address| address.contains(kind));
-        assert!(has("/tcp/") && has("/quic-v1"), "others are told {:?}", member.addresses);
-    }
+    eventually("everybody is told both kinds of everybody's addresses", || {
+        let has = |addresses: &[String], kind| addresses.iter().any(|address| address.contains(kind));
+        let has_both = |addresses: &[String]| has(addresses, "/tcp/") && has(addresses, "/quic-v1");
+        cluster.daemons[0].view().is_some_and(|view| view.members.iter().all(|member| has_both(&member.addresses)))
+    });
 
     let (endpoints, recorder) = (cluster.endpoints(), Arc::new(Recorder::default()));
     let habits = Habits { clients: 15, pause: Duration::from_millis(5), ..Habits::default() };
