@@ -311,9 +311,8 @@ impl Acceptor {
         }
         if ctx.state.settings.coarse {
             // What came ahead of a gap is acknowledged when that is closed, or when it comes again after that.
-            let mark = received;
-            let first = numbers.first().map(|(first, _)| *first).filter(|first| *first <= mark);
-            numbers = first.map(|first| (first, mark)).into_iter().collect();
+            let first = numbers.first().map(|(first, _)| *first).filter(|first| *first <= received);
+            numbers = first.map(|first| (first, received)).into_iter().collect();
         }
         if !numbers.is_empty() {
             let message = CommitteeMessage::Accepted { ballot, numbers };

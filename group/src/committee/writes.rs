@@ -213,9 +213,8 @@ impl Primary {
         }
         if ctx.state.settings.coarse && !ctx.config.defects.has(Defect::Overtaking) {
             // Those that wait for a lower number are found when its votes come: what is in flight is what is not chosen.
-            chosen.clear();
             let in_order = self.in_flight.iter().take_while(|(_, first)| serving && first.votes.len() >= quorum);
-            chosen.extend(in_order.map(|(n, _)| *n));
+            chosen = in_order.map(|(n, _)| *n).collect();
         }
         for n in chosen {
             let Some(in_flight) = self.in_flight.remove(&n) else { continue }; // Said twice.

@@ -84,7 +84,16 @@ fn whole(number: u64) -> i64 {
 }
 
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
-    let metric = ConstGauge::new(value);
+    encode(encoder, name, help, &ConstGauge::new(value))
+}
+
+/// One metric without labels.
+pub(crate) fn encode(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
     let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
     metric.encode(family)
 }

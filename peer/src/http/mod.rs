@@ -22,6 +22,7 @@ use crate::resp::Password;
 use crate::status::{LeavingStatus, StatusSource};
 use listener::Bounded;
 pub use metrics::StatusMetrics;
+pub(crate) use metrics::encode;
 
 /// What stands behind the endpoint.
 #[derive(Clone)]

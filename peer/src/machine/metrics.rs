@@ -7,6 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::http::encode;
 use crate::net::{ClassStats, NetHandle};
 use crate::store::StoreStats;
 
@@ -105,11 +106,6 @@ impl Value {
             Value::Now(value) => encode(encoder, name, help, &ConstGauge::new(*value)),
         }
     }
-}
-
-fn encode(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
-    let family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
-    metric.encode(family)
 }
 
 #[cfg(test)]

@@ -113,7 +113,6 @@ struct Machine {
     group: Group,
     /// When each core is free.
     cores: Vec<Time>,
-    disk_free: Time,
     /// Handed to the disk, behind what it syncs now.
     unsynced: Option<u64>,
     syncing: bool,
@@ -222,7 +221,6 @@ impl World {
         let machine = |index| Machine {
             group: Group::join(config(), node(index), state.clone(), at(Time(0)), index as u64 + 1),
             cores: vec![Time(0); setting.cores],
-            disk_free: Time(0),
             unsynced: None,
             syncing: false,
             ticks_at: Time::NEVER,
@@ -413,9 +411,7 @@ impl World {
             && let Some(token) = disk.unsynced.take()
         {
             disk.syncing = true;
-            disk.disk_free = disk.disk_free.max(self.now) + SYNC;
-            let free = disk.disk_free;
-            self.queue_at(free, Event::Synced { machine, token });
+            self.queue(SYNC, Event::Synced { machine, token });
         }
     }
 }
