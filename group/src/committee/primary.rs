@@ -137,6 +137,8 @@ pub struct Primary {
     pub(super) announced: (u64, Time),
     pub(super) keys: BTreeMap<Key, KeyQueue>,
     pub(super) waiting: usize,
+    /// Empty, with room for those who wait for an answer.
+    pub(super) spare: Vec<(Attempt, Outcome)>,
     /// Keys that could not go on because too much was in flight.
     pub(super) stalled: VecDeque<Key>,
     pub(super) reads: Reads,
@@ -166,6 +168,7 @@ impl Primary {
             announced: (0, ctx.now.time),
             keys: BTreeMap::new(),
             waiting: 0,
+            spare: Vec::new(),
             stalled: VecDeque::new(),
             reads: Reads::default(),
             quorum_reads: BTreeMap::new(),
@@ -250,6 +253,7 @@ impl Primary {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
             return;
         }
+        let Some(pending) = self.read_at_once(ctx, local, key, pending) else { return };
         self.waiting += 1;
         self.keys.entry(key.clone()).or_default().waiting.push_back(pending);
         self.run(ctx, local, key);

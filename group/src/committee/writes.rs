@@ -1,6 +1,5 @@
 //! How a primary evaluates operations and has their results accepted (fRSM §3.3.2).
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -103,11 +102,46 @@ impl Primary {
     /// Evaluates what waits for a key on its chosen record, in order; one write carries all changes.
     fn evaluate_queue(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, chosen: Option<Arc<Record>>) {
         let queue = self.keys.get_mut(key).expect("the caller looked");
-        let batch = queue.waiting.len().min(BATCH_MAX);
-        let waiting: VecDeque<Pending> = queue.waiting.drain(..batch).collect();
+        let rest = queue.waiting.split_off(queue.waiting.len().min(BATCH_MAX));
+        let waiting = core::mem::replace(&mut queue.waiting, rest);
         queue.expire = false;
-        self.waiting -= batch;
-        let mut draft = Draft { record: chosen, changed: false, waiters: Vec::new() };
+        self.waiting -= waiting.len();
+        if !self.evaluate(ctx, local, key, chosen, waiting) {
+            self.run(ctx, local, key);
+        }
+    }
+
+    /// A read of a key that nothing waits for needs no queue: it is evaluated at once, where that can be done. Otherwise
+    /// it is given back.
+    pub(super) fn read_at_once(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        key: &Key,
+        pending: Pending,
+    ) -> Option<Pending> {
+        let is_free = self.is_serving() && !self.keys.contains_key(key) && !self.is_crowded(ctx);
+        if !is_free || !matches!(pending.op, Op::Read(_)) {
+            return Some(pending);
+        }
+        let Some(chosen) = local.table.peek(key) else { return Some(pending) };
+        if !self.knows(ctx, local, key, chosen.as_ref()) {
+            return Some(pending);
+        }
+        self.evaluate(ctx, local, key, chosen, [pending]);
+        None
+    }
+
+    /// Evaluates these, in order; was there something to write?
+    fn evaluate(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        key: &Key,
+        chosen: Option<Arc<Record>>,
+        waiting: impl IntoIterator<Item = Pending>,
+    ) -> bool {
+        let mut draft = Draft { record: chosen, changed: false, waiters: core::mem::take(&mut self.spare) };
         draft.expire(local.group_time);
         for pending in waiting {
             if pending.deadline <= ctx.now.time {
@@ -124,11 +158,12 @@ impl Primary {
             let record = Arc::new(Record { number, ..record });
             self.put_in_flight(ctx, Write { key: key.clone(), record }, draft.waiters);
         } else {
-            for (attempt, outcome) in draft.waiters {
+            for (attempt, outcome) in draft.waiters.drain(..) {
                 self.reads.register(attempt, outcome);
             }
-            self.run(ctx, local, key);
+            self.spare = draft.waiters;
         }
+        draft.changed
     }
 
     /// Proposes a chosen record again, as it is, so that a quorum of this epoch has it (mutating quorum read).

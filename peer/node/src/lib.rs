@@ -9,11 +9,13 @@ extern crate alloc;
 mod api;
 mod config;
 mod frames;
+mod key_use;
 mod leaving;
 mod node;
 mod sessions;
 mod status;
 pub mod storage;
+mod window;
 pub mod wire;
 
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};

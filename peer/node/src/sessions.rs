@@ -8,6 +8,7 @@
 //!   horizon has passed.
 //! - Operations of one connection on one key are sent one after another.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -20,7 +21,9 @@ use group::record::{LIVE_IDS_MAX, OpId};
 use group::time::{Now, Time};
 use overlay::{Key, NodeId};
 
-use crate::api::{ConnectionId, Output, Request};
+use crate::api::{Output, Request};
+use crate::key_use::KeyUse;
+use crate::window::{Few, Window};
 
 /// The longest a client waits.
 const PATIENCE_MAX: Duration = Duration::from_secs(3);
@@ -45,35 +48,28 @@ struct Session {
     deadline: Time,
     /// The attempt that an answer is expected of.
     current: Option<(u64, TermBallot)>,
-    /// Attempts whose effect is not known.
-    unresolved: BTreeSet<u64>,
+    /// Attempts whose effect is not known, in order.
+    unresolved: Few,
     /// An attempt found nothing to change while another was under way.
     unchanged: Option<Answer>,
     /// A relaxed read was refused by this node itself: ask the primary.
     ask_primary: bool,
-    /// When it is looked at next.
+    /// When it is looked at next, and where that is noted.
     due: Time,
+    noted: Noted,
+    /// Its neighbours among those of its connection on its key: only the first is under way.
+    before: Option<u64>,
+    after: Option<u64>,
 }
 
-/// What is remembered of a key while operations on it are under way.
-#[derive(Debug, Default)]
-struct KeyUse {
-    live: BTreeSet<u64>,
-    /// Answered, but a stray attempt may yet be executed: with their horizons.
-    stray: BTreeMap<u64, u64>,
-}
-
-impl KeyUse {
-    /// Below which sequence number nothing is ever sent again when `sequence` is, and but for what.
-    fn retired(&self, sequence: u64) -> (u64, Vec<u64>) {
-        let below = self.live.first().copied().unwrap_or(sequence);
-        let mut except: Vec<u64> = self.stray.range(..below).map(|(stray, _)| *stray).collect();
-        // Those that were under way when the limit was reached are strays too, and a longer list is nobody's to believe.
-        // To retire less is always right.
-        let Some(first) = except.get(LIVE_IDS_MAX).copied() else { return (below, except) };
-        except.truncate(LIVE_IDS_MAX);
-        (first, except)
-    }
+/// Where it is noted when a session is looked at next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Noted {
+    Nowhere,
+    /// Among `due`.
+    Due,
+    /// Among the `silent`.
+    Silent,
 }
 
 /// All operations of this node's clients.
@@ -83,13 +79,15 @@ pub struct Sessions {
     run: u64,
     next_sequence: u64,
     next_attempt: u64,
-    sessions: BTreeMap<u64, Session>,
-    attempts: BTreeMap<u64, u64>,
-    /// Per connection and key, in order; the first is under way.
-    chains: BTreeMap<(ConnectionId, Key), VecDeque<u64>>,
+    sessions: Window<Box<Session>>,
+    /// Whose they are.
+    attempts: Window<u64>,
     keys: BTreeMap<Key, KeyUse>,
     serials: BTreeMap<TermBallot, u64>,
     due: BTreeSet<(Time, u64)>,
+    /// Who waits for an answer to an attempt: these are looked at in the order in which they asked. Some have been
+    /// answered since.
+    silent: VecDeque<(Time, u64)>,
     /// Strays by the horizon under which they were first sent.
     strays: BTreeSet<(u64, u64, Key)>,
 }
@@ -124,7 +122,8 @@ impl Sessions {
 
     /// When [`Sessions::tick`] has something to do next.
     pub fn next_timeout(&self) -> Time {
-        self.due.first().map_or(Time::NEVER, |(at, _)| *at)
+        let [due, silent] = [self.due.first(), self.silent.front()].map(|next| next.map_or(Time::NEVER, |(at, _)| *at));
+        due.min(silent)
     }
 
     /// A client asks.
@@ -142,44 +141,48 @@ impl Sessions {
         };
         let deadline = ctx.now.time + request.patience.min(PATIENCE_MAX);
         let horizon = ctx.group.as_ref().map_or(0, |group| group.state().horizon);
-        let chain = self.chains.entry((request.connection, request.key.clone())).or_default();
-        chain.push_back(sequence);
-        let first = chain.len() == 1;
-        self.keys.entry(request.key.clone()).or_default().live.insert(sequence);
-        let due = deadline;
-        self.due.insert((due, sequence));
+        let used = self.keys.entry(request.key.clone()).or_default();
+        used.live.push(sequence);
+        let before = used.follow(request.connection, sequence);
+        if let Some(before) = before.and_then(|before| self.sessions.get_mut(before)) {
+            before.after = Some(sequence);
+        }
         let session = Session {
             request,
             id,
             horizon,
             deadline,
             current: None,
-            unresolved: BTreeSet::new(),
+            unresolved: Few::default(),
             unchanged: None,
             ask_primary: false,
-            due,
+            due: Time::NEVER,
+            noted: Noted::Nowhere,
+            before,
+            after: None,
         };
-        self.sessions.insert(sequence, session);
-        if first {
-            self.attempt(ctx, sequence);
+        self.sessions.push(sequence, Box::new(session));
+        match before {
+            None => self.attempt(ctx, sequence),
+            Some(_) => self.set_due(sequence, deadline),
         }
     }
 
     /// An attempt came to something.
     pub fn on_outcome(&mut self, ctx: &mut SessionContext<'_>, attempt: u64, outcome: Outcome) {
-        let Some(sequence) = self.attempts.remove(&attempt) else { return };
-        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        let Some(sequence) = self.attempts.remove(attempt) else { return };
+        let Some(session) = self.sessions.get_mut(sequence) else { return };
         let is_current = session.current.is_some_and(|(current, _)| current == attempt);
         if is_current {
             session.current = None;
         }
         match outcome {
             Outcome::Done(answer) => {
-                session.unresolved.remove(&attempt);
+                session.unresolved.remove(attempt);
                 self.finish(ctx, sequence, Ok(answer));
             }
             Outcome::Unchanged(answer) => {
-                session.unresolved.remove(&attempt);
+                session.unresolved.remove(attempt);
                 if session.is_unresolved() {
                     // Another attempt may find something to change, or has: its word counts.
                     session.unchanged = Some(answer);
@@ -189,7 +192,7 @@ impl Sessions {
                 }
             }
             Outcome::Refused(error) => {
-                session.unresolved.remove(&attempt);
+                session.unresolved.remove(attempt);
                 match error {
                     OpError::TryAgain(Refusal::TooOld) | OpError::Limit(_) => {
                         let error = if session.is_unresolved() { OpError::Uncertain } else { error };
@@ -199,7 +202,7 @@ impl Sessions {
                 }
             }
             Outcome::NotPrimary => {
-                session.unresolved.remove(&attempt);
+                session.unresolved.remove(attempt);
                 if let Some(answer) = session.unchanged.clone().filter(|_| !session.is_unresolved()) {
                     return self.finish(ctx, sequence, Ok(answer));
                 }
@@ -218,7 +221,7 @@ impl Sessions {
             session.current.is_some_and(|(_, ballot)| primary != Some(ballot))
         };
         let moved: Vec<u64> =
-            self.sessions.iter().filter(|(_, session)| moved(session)).map(|(sequence, _)| *sequence).collect();
+            self.sessions.iter().filter(|(_, session)| moved(session)).map(|(sequence, _)| sequence).collect();
         let horizon = group.state().horizon;
         // A term that the division does not name any more never comes back.
         self.serials.retain(|ballot, _| group.state().parts().any(|(_, granted)| granted == *ballot));
@@ -231,12 +234,8 @@ impl Sessions {
 
     /// Timers.
     pub fn tick(&mut self, ctx: &mut SessionContext<'_>) {
-        while let Some((at, sequence)) = self.due.first().copied() {
-            if at > ctx.now.time {
-                return;
-            }
-            self.due.pop_first();
-            let Some(session) = self.sessions.get_mut(&sequence) else { continue };
+        while let Some(sequence) = self.next_due(ctx.now.time) {
+            let Some(session) = self.sessions.get_mut(sequence) else { continue };
             if ctx.now.time >= session.deadline {
                 let error = if session.is_unresolved() {
                     OpError::Uncertain
@@ -249,17 +248,39 @@ impl Sessions {
                 continue;
             }
             session.current = None;
-            session.due = session.deadline;
-            self.due.insert((session.due, sequence));
             self.attempt(ctx, sequence);
+        }
+    }
+
+    /// Takes out one that is to be looked at by now.
+    fn next_due(&mut self, now: Time) -> Option<u64> {
+        self.drop_heard();
+        let silent = self.silent.front().is_some_and(|(at, _)| *at <= now);
+        let next =
+            if silent { self.silent.pop_front() } else { self.due.first().copied().filter(|(at, _)| *at <= now) };
+        let next @ (_, sequence) = next?;
+        self.due.remove(&next);
+        if let Some(session) = self.sessions.get_mut(sequence) {
+            session.noted = Noted::Nowhere;
+        }
+        Some(sequence)
+    }
+
+    /// Forgets those in front who are silent no more, or asked again since.
+    fn drop_heard(&mut self) {
+        let is_silent = |session: &Session, at| session.noted == Noted::Silent && session.due == at;
+        while let Some((at, sequence)) = self.silent.front()
+            && !self.sessions.get(*sequence).is_some_and(|session| is_silent(session, *at))
+        {
+            self.silent.pop_front();
         }
     }
 
     /// Everything under way is given up: the node stops.
     pub fn stop(&mut self, ctx: &mut SessionContext<'_>) {
-        let all: Vec<u64> = self.sessions.keys().copied().collect();
+        let all: Vec<u64> = self.sessions.iter().map(|(sequence, _)| sequence).collect();
         for sequence in all {
-            let uncertain = self.sessions.get(&sequence).is_some_and(Session::is_unresolved);
+            let uncertain = self.sessions.get(sequence).is_some_and(|session| session.is_unresolved());
             let error = if uncertain { OpError::Uncertain } else { OpError::TryAgain(Refusal::Stopping) };
             self.finish(ctx, sequence, Err(error));
         }
@@ -272,24 +293,36 @@ impl Sessions {
     }
 
     fn retry(&mut self, sequence: u64, is_current: bool, at: Time) {
-        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        let Some(session) = self.sessions.get_mut(sequence) else { return };
         if is_current || session.current.is_none() {
             session.current = None;
             self.set_due(sequence, at);
         }
     }
 
+    /// It is looked at by then, and at its deadline.
     fn set_due(&mut self, sequence: u64, at: Time) {
-        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        let Some(session) = self.sessions.get_mut(sequence) else { return };
+        session.forget(sequence, &mut self.due);
+        (session.due, session.noted) = (at.min(session.deadline), Noted::Due);
+        self.due.insert((session.due, sequence));
+    }
+
+    /// An answer is awaited until then. Such moments rise, but for those that a deadline cuts short.
+    fn set_silent(&mut self, sequence: u64, at: Time) {
+        let Some(session) = self.sessions.get_mut(sequence) else { return };
         let at = at.min(session.deadline);
-        self.due.remove(&(session.due, sequence));
-        session.due = at;
-        self.due.insert((at, sequence));
+        if self.silent.back().is_some_and(|(last, _)| at < *last) {
+            return self.set_due(sequence, at);
+        }
+        session.forget(sequence, &mut self.due);
+        (session.due, session.noted) = (at, Noted::Silent);
+        self.silent.push_back((at, sequence));
     }
 
     /// Sends an operation to whom it belongs now.
     fn attempt(&mut self, ctx: &mut SessionContext<'_>, sequence: u64) {
-        let Some(session) = self.sessions.get_mut(&sequence) else { return };
+        let Some(session) = self.sessions.get_mut(sequence) else { return };
         let Some(group) = ctx.group.as_deref_mut() else {
             self.set_due(sequence, ctx.now.time + RETRY_AFTER);
             return;
@@ -297,14 +330,14 @@ impl Sessions {
         if session.horizon == 0 {
             session.horizon = group.state().horizon;
         }
-        self.next_attempt = self.next_attempt.wrapping_add(1);
-        let attempt = self.next_attempt;
         let relaxed = session.request.mode == ReadMode::Relaxed && session.is_read() && !session.ask_primary;
         let ballot = if relaxed { None } else { group.primary_of(session.request.key.point()) };
         if ballot.is_none() && !relaxed {
             self.set_due(sequence, ctx.now.time + RETRY_AFTER);
             return;
         }
+        self.next_attempt = self.next_attempt.wrapping_add(1);
+        let attempt = self.next_attempt;
         let serial = ballot.map_or(0, |ballot| {
             let serial = self.serials.entry(ballot).or_default();
             *serial += 1;
@@ -327,12 +360,12 @@ impl Sessions {
             op: session.request.op.clone(),
             mode: if relaxed { ReadMode::Relaxed } else { ReadMode::Linearizable },
         };
-        self.attempts.insert(attempt, sequence);
-        session.unresolved.insert(attempt);
+        self.attempts.push(attempt, sequence);
+        session.unresolved.push(attempt);
         if let Some(ballot) = ballot {
             session.current = Some((attempt, ballot));
         }
-        self.set_due(sequence, ctx.now.time + SILENCE_MAX);
+        self.set_silent(sequence, ctx.now.time + SILENCE_MAX);
         match ballot {
             Some(ballot) if ballot.node != ctx.me => group.ask(ballot.node, operation),
             _ => group.operate(ctx.me, operation),
@@ -340,15 +373,17 @@ impl Sessions {
     }
 
     fn finish(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, result: Result<Answer, OpError>) {
-        let Some(session) = self.sessions.remove(&sequence) else { return };
-        self.due.remove(&(session.due, sequence));
+        let Some(mut session) = self.sessions.remove(sequence) else { return };
+        session.forget(sequence, &mut self.due);
+        self.drop_heard();
         let key = session.request.key.clone();
         let may_stray = !session.is_read()
             && !session.unresolved.is_empty()
             && (result.is_ok() || session.unresolved.len() > 1)
             && matches!(session.id, OpId::Origin { .. });
         if let Some(used) = self.keys.get_mut(&key) {
-            used.live.remove(&sequence);
+            used.live.remove(sequence);
+            used.leave(session.request.connection, sequence, session.before);
             if may_stray {
                 used.stray.insert(sequence, session.horizon);
                 self.strays.insert((session.horizon, sequence, key.clone()));
@@ -357,20 +392,20 @@ impl Sessions {
                 self.keys.remove(&key);
             }
         }
-        for attempt in &session.unresolved {
+        for attempt in session.unresolved.iter() {
             self.attempts.remove(attempt);
         }
         ctx.outputs.push_back(Output::Reply { id: session.request.id, result });
-        let place = (session.request.connection, key);
-        let Some(chain) = self.chains.get_mut(&place) else { return };
-        let was_first = chain.front() == Some(&sequence);
-        chain.retain(|waiting| *waiting != sequence);
-        match chain.front().copied() {
-            None => {
-                self.chains.remove(&place);
+        if let Some(before) = session.before.and_then(|before| self.sessions.get_mut(before)) {
+            before.after = session.after;
+        }
+        if let Some(after) = session.after
+            && let Some(next) = self.sessions.get_mut(after)
+        {
+            next.before = session.before;
+            if session.before.is_none() {
+                self.set_due(after, ctx.now.time);
             }
-            Some(next) if was_first => self.set_due(next, ctx.now.time),
-            Some(_) => {}
         }
     }
 
@@ -391,6 +426,13 @@ impl Sessions {
 }
 
 impl Session {
+    /// It is not to be looked at any more, but by who finds it among the silent.
+    fn forget(&mut self, sequence: u64, due: &mut BTreeSet<(Time, u64)>) {
+        if core::mem::replace(&mut self.noted, Noted::Nowhere) == Noted::Due {
+            due.remove(&(self.due, sequence));
+        }
+    }
+
     fn is_read(&self) -> bool {
         matches!(self.request.op, Op::Read(_))
     }
@@ -407,18 +449,7 @@ mod tests {
     use overlay::{Incarnation, PeerKey};
 
     use super::*;
-    use crate::api::RequestId;
-
-    #[test]
-    fn no_more_is_retired_than_its_exceptions_can_name() {
-        let mut used = KeyUse { live: BTreeSet::from([5000]), ..KeyUse::default() };
-        used.stray.extend((1..=1500).map(|stray| (2 * stray, 7)));
-        let (below, except) = used.retired(6000);
-        assert_eq!(except.len(), LIVE_IDS_MAX);
-        assert!(used.stray.keys().all(|stray| *stray >= below || except.contains(stray)));
-        used.stray.clear();
-        assert_eq!(used.retired(6000), (5000, Vec::new()));
-    }
+    use crate::api::{ConnectionId, RequestId};
 
     /// Submits one operation at a node that is in no group; was it refused at once?
     fn is_refused(sessions: &mut Sessions, name: &str, op: Op) -> bool {
