@@ -279,7 +279,8 @@ impl Sessions {
     /// Everything under way is given up: the node stops.
     pub fn stop(&mut self, ctx: &mut SessionContext<'_>) {
         let all: Vec<u64> = self.sessions.iter().map(|(sequence, _)| sequence).collect();
-        for sequence in all {
+        // The last ones first: nobody's end begins another's attempt.
+        for sequence in all.into_iter().rev() {
             let uncertain = self.sessions.get(sequence).is_some_and(|session| session.is_unresolved());
             let error = if uncertain { OpError::Uncertain } else { OpError::TryAgain(Refusal::Stopping) };
             self.finish(ctx, sequence, Err(error));
@@ -404,7 +405,7 @@ impl Sessions {
         {
             next.before = session.before;
             if session.before.is_none() {
-                self.set_due(after, ctx.now.time);
+                self.attempt(ctx, after);
             }
         }
     }
