@@ -8,6 +8,7 @@ mod demo;
 pub mod http;
 pub mod machine;
 pub mod net;
+mod priority;
 pub mod resp;
 pub mod status;
 pub mod store;

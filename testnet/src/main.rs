@@ -111,7 +111,7 @@ struct Bench {
     /// How often each is measured
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Each load for so many seconds, after a quarter of it to warm up
+    /// Each load for so many seconds, after a quarter of it to warm up, or ten seconds for ZooKeeper
     #[arg(long, default_value_t = 6.0)]
     seconds: f64,
     /// So many keys

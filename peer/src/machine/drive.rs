@@ -16,6 +16,7 @@ use super::memo::Memo;
 use super::show::{Showcase, leaving_status};
 use crate::admin::LeaveError;
 use crate::net::{Net, NetEvent, Outgoing, Transport};
+use crate::priority::step_back;
 use crate::resp::Replies;
 use crate::status::LeavingStatus;
 use crate::store::{StoreEvent, StoreThread};
@@ -26,6 +27,10 @@ const PICTURE_EVERY: Duration = Duration::from_millis(200);
 const BATCH_MAX: usize = 4096;
 /// Without a timer the loop looks up so often all the same.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
+
+/// How far the loop steps back, in the kernel's terms, behind the threads of sockets and journal: what these bring
+/// while it waits makes one larger batch, and others wait for what they send.
+const LOOP_NICE: i32 = 1;
 
 /// Why the loop ended.
 #[derive(Debug)]
@@ -68,6 +73,7 @@ impl Drive {
     /// Runs until the node ends.
     pub fn run(mut self) -> End {
         self.mailbox.adopt();
+        step_back(LOOP_NICE);
         let (mut events, mut requests, mut stored) = (std::mem::take(&mut self.early), Vec::new(), Vec::new());
         let mut wake_at = Time(0);
         let mut pictured = Time(0);

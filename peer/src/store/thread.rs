@@ -21,6 +21,7 @@ use super::meters::StoreStats;
 use super::pending::Pending;
 use super::reads::{Read, Reads};
 use super::turns::Turns;
+use crate::priority::step_back;
 
 /// Hand-ins that may wait for the journal. Each is a whole drained batch of the loop.
 const COMMITS_MAX: usize = 1024;
@@ -239,14 +240,6 @@ enum Waited {
     ByNobody,
 }
 
-/// Lets other threads go first where there are not enough cores. On Linux only: elsewhere it would hold for the process.
-fn step_back() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, BACKGROUND_NICE) {
-        tracing::debug!(%error, "a background thread keeps its priority");
-    }
-}
-
 fn spawn<T: Send + 'static>(
     name: &str,
     waited_for: Waited,
@@ -257,7 +250,7 @@ fn spawn<T: Send + 'static>(
     let thread = Builder::new().name(format!("store-{name}")).spawn(move || {
         let watch = watch;
         if waited_for == Waited::ByNobody {
-            step_back();
+            step_back(BACKGROUND_NICE);
         }
         work(&watch.0)
     });

@@ -146,7 +146,7 @@ fn under_load(comparison: &Comparison, system: &System, workload: &Workload, rou
     // With one connection, each round through another server.
     let servers = targets.len();
     targets.rotate_left(round % servers);
-    let (connections, in_flight) = workload.in_flight;
+    let (kind, (connections, in_flight)) = (system.kind, workload.in_flight);
     let distribution = if workload.skewed { Distribution::Zipf { exponent: 0.99 } } else { Distribution::Uniform };
     let plan = Plan {
         connections,
@@ -155,14 +155,13 @@ fn under_load(comparison: &Comparison, system: &System, workload: &Workload, rou
         value_bytes: comparison.value_bytes,
         writes: workload.writes,
         distribution,
-        warm_up: comparison.seconds / 4,
+        warm_up: kind.warm_up().max(comparison.seconds / 4),
         duration: comparison.seconds,
         seed: round as u64,
         ..Plan::new(targets)
     };
     let mut edges = Vec::new();
     let used = || system.pids.iter().filter_map(|pid| cpu_time(*pid)).map(|time| time.total()).sum::<Duration>();
-    let kind = system.kind;
     let report = load::run(&plan, || kind.protocol(workload.reads), || edges.push(used()));
     let report = report.map_err(|failed| failed.to_string())?;
     if report.done() == 0 {

@@ -53,6 +53,11 @@ impl Kind {
         matches!(self, Kind::Scatter | Kind::ScatterLeased | Kind::ScatterCoarse | Kind::ScatterMemory)
     }
 
+    /// How long it works, under each load, before that counts: Java compiles what it runs as it runs.
+    pub fn warm_up(self) -> Duration {
+        if self == Kind::Zookeeper { Duration::from_secs(10) } else { Duration::ZERO }
+    }
+
     /// One side of a connection to it.
     pub fn protocol(self, reads: Reads) -> Box<dyn Protocol> {
         match (self, reads) {
