@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use node::storage::Space;
 use node::{Change, storage};
 use overlay::{Incarnation, Point, RingId};
 
@@ -23,7 +24,7 @@ pub fn records() -> Vec<Vec<u8>> {
 
 /// Restores a group from entries, which stand in `bytes` as lengths of one and two bytes with what they announce.
 pub fn meta(bytes: &[u8]) -> bool {
-    let Ok(Some((_, stored))) = storage::restore(&entries(bytes), false) else { return false };
+    let Ok(Some((_, stored))) = Space(None).restore(&entries(bytes), false) else { return false };
     if let Some(promises) = &stored.promises {
         // Every point has a promise, or none; no map without one is taken.
         promises.get(Point(0));
@@ -33,8 +34,8 @@ pub fn meta(bytes: &[u8]) -> bool {
 
 pub fn metas() -> Vec<Vec<u8>> {
     let life = storage::Life { ring: RingId(9), incarnation: Incarnation(3) };
-    let mut changes = vec![storage::life(&life)];
-    samples::durables().into_iter().for_each(|durable| storage::changes(durable, &mut changes));
+    let mut changes = vec![Space(None).life(&life)];
+    samples::durables().into_iter().for_each(|durable| Space(None).changes(durable, &mut changes));
     let puts: Vec<(Bytes, Bytes)> = changes
         .into_iter()
         .filter_map(|change| match change {

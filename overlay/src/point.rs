@@ -119,6 +119,11 @@ impl Key {
         Key { point, name: Name::new(&[]) }
     }
 
+    /// In which of so many lanes it is, of one at least: by that part of its point that says least of its place.
+    pub fn lane(&self, lanes: usize) -> usize {
+        (self.point.0 as u64 % lanes as u64) as usize
+    }
+
     /// Where it lies on the ring.
     pub fn point(&self) -> Point {
         self.point

@@ -155,7 +155,7 @@ impl Threads {
     fn new(dir: &Path, keys: u64) -> Threads {
         let (engine, _) = Engine::open_dir(dir, &StoreConfig::default()).expect("opens");
         let (send, events) = channel();
-        let thread = StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts");
+        let thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
         Threads { thread, events, keys, handed: 0, acknowledged: 0 }
     }
 
@@ -172,7 +172,7 @@ impl Variant for Threads {
     fn commit(&mut self) -> u64 {
         while self.handed < self.acknowledged + WAITING {
             self.handed += 1;
-            self.thread.persist(self.handed, vec![change(self.handed, self.keys)]);
+            self.thread.persist(0, self.handed, vec![change(self.handed, self.keys)]);
         }
         self.thread.submit();
         self.wait()

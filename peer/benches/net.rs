@@ -70,16 +70,18 @@ impl Side {
         let address = if via == Via::Tcp { "/ip4/127.0.0.1/tcp/0" } else { "/ip4/127.0.0.1/udp/0/quic-v1" };
         config.listen = vec![address.parse().unwrap()];
         let (tx, wake) = mpsc::sync_channel(1);
-        let net = Net::start(config, &Identity::random(), runtime.handle(), move || _ = tx.try_send(())).unwrap();
+        let net =
+            Net::start(config, &Identity::random(), runtime.handle(), vec![Box::new(move || _ = tx.try_send(()))])
+                .unwrap();
         Side { net, wake, _runtime: runtime, events: Vec::new() }
     }
 
     /// What happened since, waiting a moment where nothing did.
     fn next(&mut self) -> Vec<NetEvent> {
         self.events.clear();
-        if self.net.drain(&mut self.events) == 0 {
+        if self.net.port(0).drain(&mut self.events) == 0 {
             let _ = self.wake.recv_timeout(Duration::from_millis(100));
-            self.net.drain(&mut self.events);
+            self.net.port(0).drain(&mut self.events);
         }
         std::mem::take(&mut self.events)
     }
@@ -103,7 +105,7 @@ fn answer(via: Via) {
                 _ => {}
             }
         }
-        side.net.send_batch(&mut out);
+        side.net.port(0).send_batch(&mut out);
     }
 }
 
@@ -116,7 +118,7 @@ fn ask(via: Via, time: Duration) -> Vec<Figure> {
     let (address, peer) = door.trim().rsplit_once("/p2p/").unwrap();
     let peer = peer_key_of(&peer.parse().unwrap()).unwrap();
     let mut side = Side::start(via);
-    side.net.dial(peer, &[address.to_string()]);
+    side.net.port(0).dial(peer, &[address.to_string()]);
     while !side.net.handle().is_up(&peer) {
         side.next();
     }
@@ -139,7 +141,7 @@ fn rate(side: &mut Side, child: &Child, peer: PeerKey, in_flight: usize, time: D
     let (began, cpu) = (Instant::now(), cpu(std::process::id()) + cpu(child.id()));
     let mut answers = 0;
     while began.elapsed() < time {
-        side.net.send_batch(&mut out);
+        side.net.port(0).send_batch(&mut out);
         for event in side.next() {
             if let NetEvent::Frames { frames, .. } = event {
                 answers += frames.len();

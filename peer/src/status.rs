@@ -54,6 +54,9 @@ impl LeavingStatus {
 /// One group, as one of its members knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupStatus {
+    /// Which of the peer's lanes it is of, where it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u8>,
     /// 32 hex digits.
     pub id: String,
     /// Goes up with each reconfiguration.

@@ -97,7 +97,7 @@ fn a_store_on_a_full_disk_opens_again() {
 
 fn start(engine: Engine) -> (StoreThread, Receiver<StoreEvent>) {
     let (send, events) = channel();
-    (StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts"), events)
+    (StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts"), events)
 }
 
 fn next(events: &Receiver<StoreEvent>) -> StoreEvent {
@@ -113,7 +113,7 @@ fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
     let mut number = 0;
     while number < 20_000 {
         number += 1;
-        thread.persist(number, vec![put(number)]);
+        thread.persist(0, number, vec![put(number)]);
         thread.submit();
         match next(&events) {
             StoreEvent::DiskLow(low) => {
@@ -146,7 +146,7 @@ fn the_threads_say_that_much_is_left_to_write_and_that_it_is_no_longer() {
     let mut said = Vec::new();
     for round in 0.. {
         // Now and then it is taken away before anybody measures: then nothing is said of it.
-        thread.persist(round, (0..48).map(put).collect());
+        thread.persist(0, round, (0..48).map(put).collect());
         thread.submit();
         loop {
             match next(&events) {
@@ -183,9 +183,9 @@ fn a_failure_in_any_thread_is_said_once_and_nothing_hangs() {
         disk.plan(nth, Fault::Error(std::io::ErrorKind::Other));
         let (mut thread, events) = start(engine);
         for token in 1..=60 {
-            thread.persist(token, vec![put(token % 7)]);
+            thread.persist(0, token, vec![put(token % 7)]);
             thread.submit();
-            thread.load("key00000001".into(), true);
+            thread.load(0, "key00000001".into(), true);
         }
         let sealed = thread.seal();
         let (mut acknowledged, mut failed) = (0, 0);

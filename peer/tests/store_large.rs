@@ -41,10 +41,10 @@ fn child() {
         println!("{first} records in the table after {:?}", began.elapsed());
     }
     let (send, events) = channel();
-    let mut thread = StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts");
+    let mut thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
     let mut acknowledged = 0;
     for number in first..=RECORDS {
-        thread.persist(number, vec![put(number)]);
+        thread.persist(0, number, vec![put(number)]);
         if number % 64 == 0 || number == RECORDS {
             thread.submit();
         }

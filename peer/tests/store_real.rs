@@ -108,7 +108,7 @@ fn next(events: &Receiver<StoreEvent>) -> StoreEvent {
 
 fn start(engine: Engine) -> (StoreThread, Receiver<StoreEvent>) {
     let (send, events) = channel();
-    let thread = StoreThread::start(engine, move |event| drop(send.send(event))).expect("starts");
+    let thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
     (thread, events)
 }
 
@@ -120,7 +120,7 @@ fn threads_persist_load_scan_and_seal() {
     let count = 5000_u64;
     let mut persisted = 0;
     for token in 1..=count {
-        thread.persist(token, vec![put(format!("key{token:05}"), vec![token as u8; 200])]);
+        thread.persist(0, token, vec![put(format!("key{token:05}"), vec![token as u8; 200])]);
         if token % 50 == 0 {
             thread.submit();
         }
@@ -135,9 +135,9 @@ fn threads_persist_load_scan_and_seal() {
             other => panic!("{other:?}"),
         }
     }
-    thread.load("key00017".into(), true);
-    thread.load("none".into(), false);
-    thread.scan(7, "key04999".into(), 1 << 20);
+    thread.load(0, "key00017".into(), true);
+    thread.load(0, "none".into(), false);
+    thread.scan(0, 7, "key04999".into(), 1 << 20);
     let (mut loaded, mut scanned) = (Vec::new(), None);
     while loaded.len() < 2 || scanned.is_none() {
         match next(&events) {
@@ -150,7 +150,7 @@ fn threads_persist_load_scan_and_seal() {
     assert_eq!(loaded, [("key00017".into(), Some(vec![17; 200].into())), ("none".into(), None)]);
     assert_eq!(scanned, Some((2, true)));
     // Handed out and never submitted: a seal commits it nevertheless.
-    thread.persist(count + 1, vec![put("last", "word")]);
+    thread.persist(0, count + 1, vec![put("last", "word")]);
     thread.seal().expect("seals");
     let (engine, restored) = open(dir.path());
     assert_eq!(restored.tail, Tail::Sealed);
@@ -162,7 +162,7 @@ fn threads_persist_load_scan_and_seal() {
 fn a_dropped_thread_frees_the_directory_and_leaves_no_seal() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut thread, events) = start(open(dir.path()).0);
-    thread.persist(1, vec![put("a", "1")]);
+    thread.persist(0, 1, vec![put("a", "1")]);
     thread.submit();
     assert!(matches!(next(&events), StoreEvent::Persisted(1)));
     drop(thread);
@@ -184,7 +184,7 @@ fn child() {
     let (mut thread, events) = start(engine);
     for number in from.. {
         let next = Change::PutMeta("next".into(), (number + 1).to_string().into());
-        thread.persist(number + 1, vec![put(format!("key{:03}", number % 997), number.to_string()), next]);
+        thread.persist(0, number + 1, vec![put(format!("key{:03}", number % 997), number.to_string()), next]);
         thread.submit();
         if number % 16 == 0
             && let StoreEvent::Persisted(acknowledged) = self::next(&events)

@@ -58,6 +58,8 @@ pub struct NodeConfig {
     pub me: PeerKey,
     /// The incarnation to take where the store does not hold one that may go on: never used before by this peer.
     pub incarnation: Incarnation,
+    /// Which lane this is, where the peer has several: what is stored and said then names it.
+    pub lane: Option<u8>,
     /// The ring that this peer belongs to, where it has been in one.
     pub ring: Option<RingId>,
     /// Found a network where it belongs to none (`--new`).
@@ -96,6 +98,7 @@ impl NodeConfig {
         NodeConfig {
             me,
             incarnation,
+            lane: None,
             ring: None,
             found: false,
             durability: Durability::Sync,

@@ -21,7 +21,7 @@ impl Node {
         let class = wire::class_of(&message);
         let sender = Sender { node: self.me, epoch };
         let frame = Frame::Group { ring: group.state().ring, group: group.state().id, sender, message };
-        let frame = wire::encode(&frame);
+        let frame = wire::encode(&frame, self.config.lane);
         for node in to {
             self.outputs.push_back(Output::Send { to: node.peer, class, frame: frame.clone() });
         }
@@ -31,7 +31,7 @@ impl Node {
         if self.group.is_some() && !self.entered {
             return;
         }
-        match wire::decode(frame) {
+        match wire::decode(frame, self.config.lane) {
             Ok(Frame::Group { ring, group, sender, message }) => {
                 if sender.node.peer != from || self.ring.is_some_and(|mine| mine != ring) {
                     self.frames_dropped += 1;
@@ -61,7 +61,7 @@ impl Node {
             }
             Err(FrameError::Version(_)) => {
                 self.frames_dropped += 1;
-                let frame = wire::encode(&Frame::NotUnderstood { version: wire::FRAME_VERSION });
+                let frame = wire::encode(&Frame::NotUnderstood { version: wire::FRAME_VERSION }, self.config.lane);
                 self.outputs.push_back(Output::Send { to: from, class: Class::Control, frame });
             }
             Err(FrameError::Malformed) => self.frames_dropped += 1,
@@ -98,7 +98,7 @@ impl Node {
     }
 
     pub(crate) fn ask_to_join(&mut self, peer: PeerKey) {
-        let frame = wire::encode(&Frame::Join { ring: self.ring, member: self.member() });
+        let frame = wire::encode(&Frame::Join { ring: self.ring, member: self.member() }, self.config.lane);
         self.outputs.push_back(Output::Send { to: peer, class: Class::Control, frame });
     }
 }

@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::sessions::Sessions;
 
 /// What a leave waits for, in about this order. As text it is what `/v1/status` says: the words are a contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaveStep {
     /// Too few members would remain.
     OthersToJoin,

@@ -25,7 +25,7 @@ use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::leaving::LeaveStep;
 use crate::sessions::{SessionContext, Sessions};
 use crate::status::{GroupStatus, NodeStatus};
-use crate::storage::{self, Life};
+use crate::storage::{self, Life, Space};
 
 /// What was chosen, as [`Group::watch`] notes it.
 pub type WatchedChosen = Vec<(Key, Arc<Record>)>;
@@ -102,7 +102,7 @@ impl Node {
 
     fn begin(&mut self, restored: &Restored) {
         if self.config.durability == Durability::Sync && restored.tail != Tail::Empty {
-            match storage::restore(&restored.meta, restored.tail == Tail::Sealed) {
+            match self.space().restore(&restored.meta, restored.tail == Tail::Sealed) {
                 Err(error) => {
                     self.over = true;
                     self.event(Event::Reincarnate(format!("{error}: the store is damaged or of a later version")));
@@ -148,7 +148,7 @@ impl Node {
         if self.config.durability == Durability::Sync {
             // Together with the group's own first batch, which is still to come: before that, nothing is promised.
             let life = Life { ring, incarnation: self.me.incarnation };
-            let changes = alloc::vec![storage::life(&life)];
+            let changes = alloc::vec![self.space().life(&life)];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
         self.group = Some(group);
@@ -168,6 +168,10 @@ impl Node {
             }
         }
         self.with_group(|group| group.on_persisted(token));
+    }
+
+    fn space(&self) -> Space {
+        Space(self.config.lane)
     }
 
     pub(crate) fn member(&self) -> Member {
@@ -336,16 +340,16 @@ impl Node {
             GroupOutput::Persist(token, durable) => {
                 let mut changes = Vec::with_capacity(durable.len());
                 for change in durable {
-                    storage::changes(change, &mut changes);
+                    self.space().changes(change, &mut changes);
                 }
                 self.outputs.push_back(Output::Persist { token, changes });
             }
             GroupOutput::Load { key, urgent } => {
-                let record_key = storage::record_key(&key);
+                let record_key = self.space().record_key(&key);
                 self.outputs.push_back(Output::Load { record_key, urgent });
             }
             GroupOutput::Scan(token, from, bytes_max) => {
-                let from = storage::scan_start(from.as_ref());
+                let from = self.space().scan_start(from.as_ref());
                 self.outputs.push_back(Output::Scan { token, from, bytes_max });
             }
             GroupOutput::Outcome(attempt, outcome) => {
@@ -405,17 +409,18 @@ impl Node {
     }
 
     fn on_loaded(&mut self, record_key: &[u8], record: Option<&[u8]>) {
-        let Some(key) = storage::key_of(record_key) else { return };
+        let Some(key) = self.space().key_of(record_key) else { return };
         match record.map(storage::decode_record).transpose() {
             Ok(record) => self.with_group(|group| group.on_loaded(&key, record)),
             Err(error) => self.damaged(&error.to_string()),
         }
     }
 
-    fn on_scanned(&mut self, token: u64, records: Vec<(Bytes, Bytes)>, done: bool) {
+    fn on_scanned(&mut self, token: u64, mut records: Vec<(Bytes, Bytes)>, mut done: bool) {
+        self.space().keep(&mut records, &mut done);
         let mut decoded = Vec::with_capacity(records.len());
         for (key, value) in records {
-            match (storage::key_of(&key), storage::decode_record(&value)) {
+            match (self.space().key_of(&key), storage::decode_record(&value)) {
                 (Some(key), Ok(record)) => decoded.push((key, record)),
                 _ => return self.damaged("a stored record cannot be read"),
             }

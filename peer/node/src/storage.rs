@@ -11,7 +11,7 @@
 //! | `w` term number record-key | an unsettled write |
 //!
 //! Numbers are big-endian, so entries sort as they should. A record's key is its point (16 bytes) and its name: records
-//! lie in ring order.
+//! lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with its number ([`Space`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -32,8 +32,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Change;
 
-/// What stands before a record's key in an unsettled write's: tag, term, number.
+/// What stands before a record's key in an unsettled write's, beside the space: tag, term, number.
 const UNSETTLED_PREFIX: usize = 1 + 8 + 8;
+
+/// A node's part of a store: everything, or what begins with the number of its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space(pub Option<u8>);
 
 /// This life of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,31 +53,184 @@ pub struct Life {
 #[error("a stored {0} cannot be read")]
 pub struct StorageError(pub &'static str);
 
-/// A record's key.
-pub fn record_key(key: &Key) -> Bytes {
-    let mut bytes = Vec::with_capacity(16 + key.name().len());
-    bytes.extend_from_slice(&key.point().0.to_be_bytes());
-    bytes.extend_from_slice(key.name());
-    bytes.into()
-}
+impl Space {
+    /// The beginning of a key, with room for so many bytes behind it.
+    fn key(self, bytes: usize) -> Vec<u8> {
+        let mut key = Vec::with_capacity(1 + bytes);
+        key.extend(self.0);
+        key
+    }
 
-/// The key of a record; `None` if these bytes are none.
-pub fn key_of(record_key: &[u8]) -> Option<Key> {
-    let (point, name) = record_key.split_at_checked(16)?;
-    let key = Key::new(name).ok()?;
-    (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some(key)
-}
+    fn tagged(self, tag: &[u8]) -> Bytes {
+        let mut key = self.key(tag.len());
+        key.extend_from_slice(tag);
+        key.into()
+    }
 
-/// Where a scan begins, as a record's key.
-pub fn scan_start(from: Bound<&Key>) -> Bytes {
-    match from {
-        Bound::Unbounded => Bytes::new(),
-        Bound::Included(key) => record_key(key),
-        Bound::Excluded(key) => {
-            let mut behind = record_key(key).to_vec();
-            behind.push(0);
-            behind.into()
+    fn numbered(self, tag: &[u8], number: u64) -> Bytes {
+        let mut key = self.key(tag.len() + 8);
+        key.extend_from_slice(tag);
+        key.extend_from_slice(&number.to_be_bytes());
+        key.into()
+    }
+
+    /// A key without its beginning; `None` if it lies elsewhere.
+    fn within(self, key: &[u8]) -> Option<&[u8]> {
+        match self.0 {
+            None => Some(key),
+            Some(lane) => key.split_first().filter(|(first, _)| **first == lane).map(|(_, rest)| rest),
         }
+    }
+
+    /// A record's key.
+    pub fn record_key(self, key: &Key) -> Bytes {
+        let mut bytes = self.key(16 + key.name().len());
+        put_key(&mut bytes, key);
+        bytes.into()
+    }
+
+    /// The key of a record; `None` if these bytes are none, or lie elsewhere.
+    pub fn key_of(self, record_key: &[u8]) -> Option<Key> {
+        key_at(self.within(record_key)?)
+    }
+
+    /// Where a scan begins, as a record's key.
+    pub fn scan_start(self, from: Bound<&Key>) -> Bytes {
+        match from {
+            Bound::Unbounded => self.key(0).into(),
+            Bound::Included(key) => self.record_key(key),
+            Bound::Excluded(key) => {
+                let mut behind = self.record_key(key).to_vec();
+                behind.push(0);
+                behind.into()
+            }
+        }
+    }
+
+    /// What of a page of the store's records lies here; `done` is what it is for the whole store, and becomes what it is
+    /// here.
+    pub fn keep(self, records: &mut Vec<(Bytes, Bytes)>, done: &mut bool) {
+        if let Some(end) = records.iter().position(|(key, _)| self.within(key).is_none()) {
+            records.truncate(end);
+            *done = true;
+        }
+    }
+
+    /// This life's entry.
+    pub fn life(self, life: &Life) -> Change {
+        Change::PutMeta(self.tagged(b"n"), encode(life))
+    }
+
+    /// The changes that make something remembered.
+    pub fn changes(self, durable: Durable, changes: &mut Vec<Change>) {
+        let last = match durable {
+            Durable::State(state) => Change::PutMeta(self.tagged(b"s"), encode(&*state)),
+            Durable::LogPromised(epoch, ballot) => Change::PutMeta(self.tagged(b"lp"), encode(&(epoch, ballot))),
+            Durable::LogAccepted(slot, ballot, entry) => {
+                Change::PutMeta(self.numbered(b"la", slot.0), encode(&(ballot, entry)))
+            }
+            Durable::LogForget(Some(slot)) => {
+                Change::DropMeta(self.numbered(b"la", 0), self.numbered(b"la", slot.0 + 1))
+            }
+            Durable::LogForget(None) => Change::DropMeta(self.tagged(b"la"), self.tagged(b"lb")),
+            Durable::Promises(map) => Change::PutMeta(self.tagged(b"p"), encode(&map)),
+            Durable::Committee(head) => Change::PutMeta(self.numbered(b"ch", head.ballot.term.0), encode(&head)),
+            Durable::CommitteeProgress(ballot, received, chosen) => {
+                Change::PutMeta(self.numbered(b"cp", ballot.term.0), encode(&(received, chosen)))
+            }
+            Durable::CommitteeForget(ballot) => {
+                changes.push(drop_one(self.numbered(b"cp", ballot.term.0)));
+                drop_one(self.numbered(b"ch", ballot.term.0))
+            }
+            Durable::Accepted(write) => Change::PutMeta(self.unsettled_key(&write), encode_record(&write.record)),
+            Durable::Settle(term, first, last) => {
+                let (from, to) = (self.unsettled_bound(term, first), self.unsettled_bound(term, last + 1));
+                let strip = usize::from(self.0.is_some()) + UNSETTLED_PREFIX;
+                changes.push(Change::Promote { from: from.clone(), to: to.clone(), strip });
+                Change::DropMeta(from, to)
+            }
+            Durable::Void(write) => drop_one(self.unsettled_key(&write)),
+            Durable::Purge(key) => Change::DropRecord(self.record_key(&key)),
+            Durable::Record(write) => Change::PutRecord(self.record_key(&write.key), encode_record(&write.record)),
+        };
+        changes.push(last);
+    }
+
+    fn unsettled_bound(self, term: Term, n: u64) -> Bytes {
+        self.unsettled(term, n, 0).into()
+    }
+
+    fn unsettled_key(self, write: &Write) -> Bytes {
+        let Number { term, n } = write.record.number;
+        let mut bytes = self.unsettled(term, n, 1 + 16 + write.key.name().len());
+        // The whole key of the record that it becomes.
+        bytes.extend(self.0);
+        put_key(&mut bytes, &write.key);
+        bytes.into()
+    }
+
+    fn unsettled(self, term: Term, n: u64, more: usize) -> Vec<u8> {
+        let mut bytes = self.key(UNSETTLED_PREFIX + more);
+        bytes.push(b'w');
+        bytes.extend_from_slice(&term.0.to_be_bytes());
+        bytes.extend_from_slice(&n.to_be_bytes());
+        bytes
+    }
+
+    /// The entries with this tag: what stands behind it, and their values.
+    fn entries<'a>(
+        self,
+        meta: &'a BTreeMap<Bytes, Bytes>,
+        tag: &'static [u8],
+    ) -> impl Iterator<Item = (&'a [u8], &'a Bytes)> {
+        meta.range(self.tagged(tag)..)
+            .map_while(move |(key, value)| Some((self.within(key)?.strip_prefix(tag)?, value)))
+            .filter(|(_, value)| !value.is_empty())
+    }
+
+    /// What was stored of this life and its group; `None` where there is no group yet.
+    pub fn restore(self, meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<(Life, Stored)>, StorageError> {
+        let entry = |tag: &[u8]| meta.get(&self.tagged(tag));
+        let (Some(life), Some(state)) = (entry(b"n"), entry(b"s")) else { return Ok(None) };
+        let life: Life = decode(life, "identity")?;
+        let state: GroupState = decode(state, "group state")?;
+        let log_promised = match entry(b"lp") {
+            None => None,
+            Some(bytes) => {
+                let (epoch, ballot): (Epoch, Option<Ballot>) = decode(bytes, "promise")?;
+                ballot.map(|ballot| (epoch, ballot))
+            }
+        };
+        let mut log_accepted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
+        for (key, value) in self.entries(meta, b"la") {
+            log_accepted.insert(Slot(number(key, 0)?), decode(value, "log entry")?);
+        }
+        let promises = match entry(b"p") {
+            None => None,
+            Some(bytes) => Some(decode::<IntervalMap<Option<TermBallot>>>(bytes, "map of promises")?),
+        };
+        let mut committees = Vec::new();
+        for (key, value) in self.entries(meta, b"ch") {
+            let head: CommitteeHead = decode(value, "committee")?;
+            let (received, chosen) = match meta.get(&self.numbered(b"cp", number(key, 0)?)) {
+                None => (NumberSet::default(), None),
+                Some(bytes) => decode(bytes, "committee's progress")?,
+            };
+            committees.push((head, received, chosen));
+        }
+        let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
+        for (key, value) in self.entries(meta, b"w") {
+            let record = decode_record(value)?;
+            let name = key.get(UNSETTLED_PREFIX - 1..).and_then(|key| self.key_of(key)).ok_or(StorageError("write"))?;
+            let known = Number { term: Term(number(key, 0)?), n: number(key, 8)? };
+            if record.number != known {
+                return Err(StorageError("write"));
+            }
+            unsettled.entry(known.term).or_default().push(Write { key: name, record });
+        }
+        let stored =
+            Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty: false, sealed };
+        Ok(Some((life, stored)))
     }
 }
 
@@ -87,82 +244,15 @@ pub fn decode_record(bytes: &[u8]) -> Result<Arc<Record>, StorageError> {
     decode(bytes, "record").map(Arc::new)
 }
 
-/// This life's entry.
-pub fn life(life: &Life) -> Change {
-    Change::PutMeta(Bytes::from_static(b"n"), encode(life))
+fn put_key(bytes: &mut Vec<u8>, key: &Key) {
+    bytes.extend_from_slice(&key.point().0.to_be_bytes());
+    bytes.extend_from_slice(key.name());
 }
 
-/// The changes that make something remembered.
-pub fn changes(durable: Durable, changes: &mut Vec<Change>) {
-    let last = match durable {
-        Durable::State(state) => Change::PutMeta(Bytes::from_static(b"s"), encode(&*state)),
-        Durable::LogPromised(epoch, ballot) => Change::PutMeta(Bytes::from_static(b"lp"), encode(&(epoch, ballot))),
-        Durable::LogAccepted(slot, ballot, entry) => Change::PutMeta(numbered(b"la", slot.0), encode(&(ballot, entry))),
-        Durable::LogForget(Some(slot)) => Change::DropMeta(numbered(b"la", 0), numbered(b"la", slot.0 + 1)),
-        Durable::LogForget(None) => Change::DropMeta(Bytes::from_static(b"la"), Bytes::from_static(b"lb")),
-        Durable::Promises(map) => Change::PutMeta(Bytes::from_static(b"p"), encode(&map)),
-        Durable::Committee(head) => Change::PutMeta(numbered(b"ch", head.ballot.term.0), encode(&head)),
-        Durable::CommitteeProgress(ballot, received, chosen) => {
-            Change::PutMeta(numbered(b"cp", ballot.term.0), encode(&(received, chosen)))
-        }
-        Durable::CommitteeForget(ballot) => {
-            changes.push(drop_one(numbered(b"cp", ballot.term.0)));
-            drop_one(numbered(b"ch", ballot.term.0))
-        }
-        Durable::Accepted(write) => Change::PutMeta(unsettled_key(&write), encode_record(&write.record)),
-        Durable::Settle(term, first, last) => {
-            let (from, to) = (unsettled_bound(term, first), unsettled_bound(term, last + 1));
-            changes.push(Change::Promote { from: from.clone(), to: to.clone(), strip: UNSETTLED_PREFIX });
-            Change::DropMeta(from, to)
-        }
-        Durable::Void(write) => drop_one(unsettled_key(&write)),
-        Durable::Purge(key) => Change::DropRecord(record_key(&key)),
-        Durable::Record(write) => Change::PutRecord(record_key(&write.key), encode_record(&write.record)),
-    };
-    changes.push(last);
-}
-
-/// What was stored of this life and its group; `None` where there is no group yet.
-pub fn restore(meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<(Life, Stored)>, StorageError> {
-    let (Some(life), Some(state)) = (meta.get(&b"n"[..]), meta.get(&b"s"[..])) else { return Ok(None) };
-    let life: Life = decode(life, "identity")?;
-    let state: GroupState = decode(state, "group state")?;
-    let log_promised = match meta.get(&b"lp"[..]) {
-        None => None,
-        Some(bytes) => {
-            let (epoch, ballot): (Epoch, Option<Ballot>) = decode(bytes, "promise")?;
-            ballot.map(|ballot| (epoch, ballot))
-        }
-    };
-    let mut log_accepted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
-    for (key, value) in with_prefix(meta, b"la") {
-        log_accepted.insert(Slot(number(key, 2)?), decode(value, "log entry")?);
-    }
-    let promises = match meta.get(&b"p"[..]) {
-        None => None,
-        Some(bytes) => Some(decode::<IntervalMap<Option<TermBallot>>>(bytes, "map of promises")?),
-    };
-    let mut committees = Vec::new();
-    for (key, value) in with_prefix(meta, b"ch") {
-        let head: CommitteeHead = decode(value, "committee")?;
-        let (received, chosen) = match meta.get(&numbered(b"cp", number(key, 2)?)) {
-            None => (NumberSet::default(), None),
-            Some(bytes) => decode(bytes, "committee's progress")?,
-        };
-        committees.push((head, received, chosen));
-    }
-    let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
-    for (key, value) in with_prefix(meta, b"w") {
-        let record = decode_record(value)?;
-        let name = key.get(UNSETTLED_PREFIX..).and_then(key_of).ok_or(StorageError("write"))?;
-        let known = Number { term: Term(number(key, 1)?), n: number(key, 9)? };
-        if record.number != known {
-            return Err(StorageError("write"));
-        }
-        unsettled.entry(known.term).or_default().push(Write { key: name, record });
-    }
-    let stored = Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty: false, sealed };
-    Ok(Some((life, stored)))
+fn key_at(bytes: &[u8]) -> Option<Key> {
+    let (point, name) = bytes.split_at_checked(16)?;
+    let key = Key::new(name).ok()?;
+    (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some(key)
 }
 
 fn encode<T: Serialize>(value: &T) -> Bytes {
@@ -181,44 +271,10 @@ fn decode<T: DeserializeOwned>(bytes: &[u8], what: &'static str) -> Result<T, St
     postcard::from_bytes(bytes).map_err(|_| StorageError(what))
 }
 
-fn numbered(tag: &[u8], number: u64) -> Bytes {
-    let mut bytes = Vec::with_capacity(tag.len() + 8);
-    bytes.extend_from_slice(tag);
-    bytes.extend_from_slice(&number.to_be_bytes());
-    bytes.into()
-}
-
-fn unsettled_bound(term: Term, n: u64) -> Bytes {
-    let mut bytes = Vec::with_capacity(UNSETTLED_PREFIX);
-    bytes.push(b'w');
-    bytes.extend_from_slice(&term.0.to_be_bytes());
-    bytes.extend_from_slice(&n.to_be_bytes());
-    bytes.into()
-}
-
-fn unsettled_key(write: &Write) -> Bytes {
-    let mut bytes = Vec::with_capacity(UNSETTLED_PREFIX + 16 + write.key.name().len());
-    bytes.push(b'w');
-    bytes.extend_from_slice(&write.record.number.term.0.to_be_bytes());
-    bytes.extend_from_slice(&write.record.number.n.to_be_bytes());
-    bytes.extend_from_slice(&write.key.point().0.to_be_bytes());
-    bytes.extend_from_slice(write.key.name());
-    bytes.into()
-}
-
 fn drop_one(key: Bytes) -> Change {
     let mut behind = key.to_vec();
     behind.push(0);
     Change::DropMeta(key, behind.into())
-}
-
-fn with_prefix<'a>(
-    meta: &'a BTreeMap<Bytes, Bytes>,
-    tag: &'static [u8],
-) -> impl Iterator<Item = (&'a Bytes, &'a Bytes)> {
-    meta.range(Bytes::from_static(tag)..)
-        .take_while(move |(key, _)| key.starts_with(tag))
-        .filter(|(_, value)| !value.is_empty())
 }
 
 fn number(key: &[u8], at: usize) -> Result<u64, StorageError> {
@@ -240,12 +296,75 @@ mod tests {
     /// What a batch adds to the journal, in bytes.
     fn cost(durable: Durable) -> usize {
         let mut made = Vec::new();
-        changes(durable, &mut made);
+        Space(None).changes(durable, &mut made);
         let bytes = |change: &Change| match change {
             Change::PutMeta(key, value) => key.len() + value.len(),
             _ => 0,
         };
         made.iter().map(bytes).sum()
+    }
+
+    /// What a lane writes into the store it shares it finds again, and nothing of its neighbours.
+    #[test]
+    fn lanes_lie_apart() {
+        let record = |n| {
+            let number = Number { term: Term::new(Slot(1), 0), n };
+            let version = group::op::Version { generation: 0, timestamp: n };
+            Arc::new(Record { number, version, value: None, deadline: None, horizon: 0, done: Vec::new() })
+        };
+        let write = |name: &[u8], n| Write { key: Key::new(name).unwrap(), record: record(n) };
+        let settings = group::state::Settings {
+            coarse: false,
+            leases: false,
+            lease_ms: 1,
+            drift_per_mille: 1,
+            value_bytes_max: 1,
+            horizon_ms: 1,
+        };
+        let mut meta = BTreeMap::new();
+        for lane in [1, 2] {
+            let state = GroupState::founded(
+                RingId(u128::from(lane)),
+                overlay::GroupId(7),
+                group::state::Member {
+                    node: ballot(1).node,
+                    addresses: Vec::new(),
+                    cluster: alloc::string::String::new(),
+                    joined: group::time::WallMillis(0),
+                    since: Slot(0),
+                },
+                settings.clone(),
+            );
+            let space = Space(Some(lane));
+            let life = Life { ring: RingId(u128::from(lane)), incarnation: Incarnation(5) };
+            let mut made = alloc::vec![space.life(&life)];
+            space.changes(Durable::State(alloc::boxed::Box::new(state)), &mut made);
+            space.changes(Durable::Accepted(write(b"k", u64::from(lane))), &mut made);
+            for change in made {
+                let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
+                meta.insert(key, value);
+            }
+        }
+        for lane in [1, 2] {
+            let space = Space(Some(lane));
+            let (life, stored) = space.restore(&meta, true).unwrap().expect("it is there");
+            assert_eq!((life.ring, stored.state.ring), (RingId(u128::from(lane)), RingId(u128::from(lane))));
+            let unsettled = stored.unsettled.values().flatten().map(|write| write.record.number.n).collect::<Vec<_>>();
+            assert_eq!(unsettled, [u64::from(lane)]);
+            // A settled write becomes the record of its own lane.
+            let mut settled = Vec::new();
+            space.changes(Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
+            let Change::Promote { from, to, strip } = &settled[0] else { panic!("{settled:?}") };
+            let promoted: Vec<_> = meta.range(from.clone()..to.clone()).map(|(key, _)| &key[*strip..]).collect();
+            assert_eq!(promoted, [&space.record_key(&Key::new(b"k").unwrap())[..]]);
+        }
+        assert!(Space(Some(3)).restore(&meta, true).unwrap().is_none());
+        let key = Key::new(b"k").unwrap();
+        let mut page: Vec<_> = [1, 2].map(|lane| (Space(Some(lane)).record_key(&key), Bytes::new())).into();
+        let mut done = false;
+        assert!(Space(Some(2)).scan_start(Bound::Unbounded) > page[0].0);
+        Space(Some(1)).keep(&mut page, &mut done);
+        assert_eq!((page.len(), done, Space(Some(1)).key_of(&page[0].0)), (1, true, Some(key)));
     }
 
     /// A committee's progress is written whole with every batch. What members send each other keeps its order, so what

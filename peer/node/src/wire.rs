@@ -1,6 +1,7 @@
 //! Frames: what nodes say to each other, as bytes.
 //!
-//! One byte of version, then the frame. Nothing in it is trusted: lengths are checked by the decoder before anything is
+//! One byte of version, then the frame; before them the number of the lane, where a peer has several ([`lane_of`]).
+//! Nothing in it is trusted: lengths are checked by the decoder before anything is
 //! allocated for them, and the caller checks the rest.
 
 use alloc::vec::Vec;
@@ -55,16 +56,32 @@ pub enum FrameError {
     Malformed,
 }
 
+/// Set in the first byte of what is said in a lane; the rest of it is the lane's number.
+const IN_LANE: u8 = 0x80;
+/// So many lanes at most.
+pub const LANES_MAX: u8 = 16;
+
+/// In which of so many lanes this was said; `None` where there is no such lane.
+pub fn lane_of(frame: &[u8], lanes: usize) -> Option<usize> {
+    let lane = frame.first()?.checked_sub(IN_LANE)?;
+    Some(usize::from(lane)).filter(|lane| *lane < lanes)
+}
+
 /// A frame as bytes.
-pub fn encode(frame: &Frame) -> Bytes {
+pub fn encode(frame: &Frame, lane: Option<u8>) -> Bytes {
     let mut bytes = Vec::with_capacity(256);
+    bytes.extend(lane.map(|lane| IN_LANE | lane));
     bytes.push(FRAME_VERSION);
     let bytes = postcard::to_extend(frame, bytes).expect("frames have no maps of unknown length");
     bytes.into()
 }
 
-/// Bytes as a frame.
-pub fn decode(bytes: &[u8]) -> Result<Frame, FrameError> {
+/// Bytes as a frame, of this lane.
+pub fn decode(bytes: &[u8], lane: Option<u8>) -> Result<Frame, FrameError> {
+    let bytes = match lane {
+        None => bytes,
+        Some(lane) => bytes.strip_prefix(&[IN_LANE | lane]).ok_or(FrameError::Malformed)?,
+    };
     match bytes.split_first() {
         Some((&FRAME_VERSION, rest)) => match postcard::take_from_bytes(rest) {
             Ok((frame, [])) => Ok(frame),

@@ -70,7 +70,8 @@ fn describe(status: &Status, ready: bool) -> String {
 }
 
 fn describe_group(group: &GroupStatus, text: &mut String) {
-    let _ = writeln!(text, "\ngroup {}, epoch {}, term {}", group.id, group.epoch, group.term);
+    let lane = group.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
+    let _ = writeln!(text, "\ngroup {}, epoch {}, term {}{lane}", group.id, group.epoch, group.term);
     let _ = writeln!(text, "  range      {} to {}", group.range.start, group.range.end);
     let _ = writeln!(
         text,

@@ -109,6 +109,11 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_COARSE")]
     pub coarse: Option<Switch>,
 
+    /// Into how many lanes keys are divided, each with a thread of its own in every peer; the same in the whole network,
+    /// and for good [default: 1]
+    #[arg(long, value_name = "N", env = "SCATTER_LANES")]
+    pub lanes: Option<u8>,
+
     /// How long the group waits for this peer after a clean stop before it is replaced [default: 60; home: 0]
     #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY")]
     pub away: Option<u64>,

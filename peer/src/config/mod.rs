@@ -93,6 +93,8 @@ pub struct Config {
     pub leases: bool,
     /// Writes of a sub-range are answered in order; only a founder's word counts.
     pub coarse: bool,
+    /// Into how many lanes keys are divided; the same in the whole network.
+    pub lanes: u8,
     /// How long the group waits for this peer after a clean stop.
     pub away: Duration,
     /// What an acknowledgement rests on.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use group::config::VALUE_BYTES_MAX;
+use node::wire::LANES_MAX;
 
 use super::{Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Shown, Switch};
 
@@ -137,6 +138,10 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
 
     let leases = pick_switch(p, "leases", |l| l.leases, false);
     let coarse = pick_switch(p, "coarse", |l| l.coarse, false);
+    let lanes = p.pick("lanes", |l| l.lanes, 1, ToString::to_string);
+    if !(1..=LANES_MAX).contains(&lanes) {
+        return Err(ConfigError(format!("--lanes {lanes} is not between 1 and {LANES_MAX}")));
+    }
     let away = p.pick("away", |l| l.away, 60, ToString::to_string);
     if away > AWAY_MAX {
         return Err(ConfigError(format!(
@@ -188,6 +193,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         admin_token,
         leases,
         coarse,
+        lanes,
         away: Duration::from_secs(away),
         durability,
         cluster,

@@ -2,22 +2,25 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use node::{Durability as NodeDurability, Event, Node, NodeConfig, Restored};
+use overlay::{Incarnation, RingId};
 use tokio::sync::mpsc;
 
 use super::clocks::Clocks;
 use super::drive::{Drive, End};
 use super::mailbox::Mailbox;
-use super::memo::Memo;
+use super::memo::{Memo, SharedMemo};
 use super::metrics::{NetMetrics, StoreMetrics};
 use super::show::Showcase;
+use super::store_port::StorePort;
+use super::whole::{Common, Watch, Whole, Word};
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{NO_NETWORK, Peer, Seat};
-use crate::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetworkKey, Transport};
-use crate::store::{Engine, StoreConfig, StoreThread, leave_behind, move_aside};
+use crate::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
+use crate::store::{Engine, StoreConfig, StoreEvent, StoreThread, To, leave_behind, move_aside};
 
 /// How long the network may take to say where it listens.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
@@ -34,29 +37,87 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| error.to_string())?;
     let mut memo = Memo::load(&config.data_dir)?;
     may_enter(config, &memo)?;
+    fits_lanes(config, &memo)?;
     if memo.left().is_some() && store_dir(config).exists() {
         // Its process died between two steps of leaving.
         leave_behind(store_dir(config)).map_err(|error| error.to_string())?;
     }
-    let mailbox = Arc::new(Mailbox::default());
-    mailbox.adopt();
+    let mailboxes: Vec<_> = (0..config.lanes).map(|_| Arc::new(Mailbox::default())).collect();
+    mailboxes[0].adopt();
     // First, so that its connections are there when the store is read.
-    let mut net = start_net(config, &identity, &memo, &mailbox, &seat)?;
+    let net = start_net(config, &identity, &memo, &mailboxes, &seat)?;
     for (peer, addresses) in memo.peers() {
-        net.dial(peer, addresses);
+        net.handle().dial(peer, addresses);
     }
     seat.registry.register_collector(Box::new(NetMetrics(net.handle().clone())));
-    let (store, restored) = open_store(config, &mailbox)?;
+    let (store, restored) = open_store(config, &mailboxes)?;
     if let Some(store) = &store {
         seat.registry.register_collector(Box::new(StoreMetrics(store.watch())));
     }
+    let store = store.map(|store| Arc::new(Mutex::new(store)));
     let seconds = clocks.wall().0 / 1000;
-    let salt = draw();
-    let incarnation = memo.fresh_incarnation(seconds << 20 | salt >> 44)?;
-    let (early, listen) = wait_for_addresses(&mut net)?;
+    let incarnation = memo.fresh_incarnation(seconds << 20 | draw() >> 44)?;
+    let mut port = net.port(0);
+    let (mut early, listen) = wait_for_addresses(&mut port)?;
     let peer_id = identity.peer_id().to_string();
-    let node_config = NodeConfig {
-        ring: memo.ring(),
+    let durability = config.durability.to_string();
+    let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability, config.lanes);
+    let (events_in, events) = mpsc::unbounded_channel();
+    let rings = memo.rings();
+    let memo = Arc::new(SharedMemo::new(memo, config.lanes));
+    let (whole, lanes, words) = Whole::new(mailboxes.clone());
+    for (lane, mailbox) in (0..config.lanes).zip(&mailboxes) {
+        let ring = rings.get(usize::from(lane)).copied();
+        let drive = Drive {
+            lane,
+            node: Node::new(
+                node_config(config, &identity, incarnation, lane, ring),
+                draw(),
+                clocks.now(),
+                restored.clone(),
+            ),
+            clocks: clocks.clone(),
+            net: net.port(lane),
+            store: store.as_ref().map(|store| StorePort::new(lane, store.clone())),
+            mailbox: mailbox.clone(),
+            replies: seat.router.replies(),
+            memo: memo.clone(),
+            showcase: showcase.clone(),
+            words: words.clone(),
+            early: std::mem::take(&mut early),
+        };
+        start_loop(drive).map_err(|error| format!("cannot start a loop: {error}"))?;
+    }
+    let common = Common { clocks, net, store, memo, showcase: showcase.clone(), events: events_in.clone() };
+    let store_dir = store_dir(config);
+    std::thread::Builder::new()
+        .name("scatter-whole".into())
+        .spawn(move || finish(whole.run(common), store_dir, &events_in))
+        .map_err(|error| format!("cannot start the peer: {error}"))?;
+    let listen = listen.into_iter().map(|address| format!("{address}/p2p/{peer_id}")).collect();
+    let stopper = lanes.clone();
+    Ok(Peer {
+        peer_id,
+        listen,
+        backend: lanes.clone(),
+        admin: lanes,
+        status: showcase,
+        events,
+        stop: Box::new(move || stopper.stop()),
+    })
+}
+
+fn node_config(
+    config: &Config,
+    identity: &Identity,
+    incarnation: Incarnation,
+    lane: u8,
+    ring: Option<RingId>,
+) -> NodeConfig {
+    let lanes = u64::from(config.lanes);
+    NodeConfig {
+        lane: (lanes > 1).then_some(lane),
+        ring,
         found: config.entry == Entry::New,
         durability: match config.durability {
             Durability::Sync => NodeDurability::Sync,
@@ -65,47 +126,24 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         coarse: config.coarse,
         leases: config.leases,
         cluster: config.cluster.clone(),
-        memory_bytes_max: usize::try_from(config.max_memory).unwrap_or(usize::MAX),
+        memory_bytes_max: usize::try_from(config.max_memory / lanes).unwrap_or(usize::MAX),
         value_bytes_max: config.max_value,
         away: config.away,
-        transfer_bytes_per_s: copy_rate(config.max_bandwidth),
+        transfer_bytes_per_s: (copy_rate(config.max_bandwidth) / lanes).max(1),
         ..NodeConfig::new(identity.peer(), incarnation)
-    };
-    let node = Node::new(node_config, draw(), clocks.now(), restored);
-    let durability = match config.durability {
-        Durability::Sync => "sync",
-        Durability::Memory => "memory",
-    };
-    let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability.into());
-    let (events_in, events) = mpsc::unbounded_channel();
-    let drive = Drive {
-        node,
-        clocks,
-        net,
-        store,
-        mailbox: mailbox.clone(),
-        replies: seat.router.replies(),
-        memo,
-        showcase: showcase.clone(),
-        events: events_in.clone(),
-        early,
-    };
-    let store_dir = store_dir(config);
-    std::thread::Builder::new()
-        .name("scatter-loop".into())
-        .spawn(move || finish(drive.run(), store_dir, &events_in))
-        .map_err(|error| format!("cannot start the loop: {error}"))?;
-    let listen = listen.into_iter().map(|address| format!("{address}/p2p/{peer_id}")).collect();
-    let stopper = mailbox.clone();
-    Ok(Peer {
-        peer_id,
-        listen,
-        backend: mailbox.clone(),
-        admin: mailbox,
-        status: showcase,
-        events,
-        stop: Box::new(move || stopper.stop()),
-    })
+    }
+}
+
+/// Starts the thread of a lane's loop, which says how it ended.
+fn start_loop(drive: Drive) -> std::io::Result<()> {
+    let (lane, words, mailbox) = (drive.lane, drive.words.clone(), drive.mailbox.clone());
+    std::thread::Builder::new().name("scatter-loop".into()).spawn(move || {
+        let watch = Watch { lane, words, mailbox };
+        let (end, last) = drive.run();
+        // Who hears it may have ended already.
+        let _ = watch.words.send(Word::Ended(lane, end, Some(Box::new(last))));
+    })?;
+    Ok(())
 }
 
 /// Whether there is a network to belong to, or a wish for one: nobody founds a second one by accident (PITFALLS 41).
@@ -125,6 +163,15 @@ fn may_enter(config: &Config, memo: &Memo) -> Result<(), String> {
     }
 }
 
+/// Keys are divided among lanes once and for all.
+fn fits_lanes(config: &Config, memo: &Memo) -> Result<(), String> {
+    match memo.rings().len() {
+        0 => Ok(()),
+        lanes if lanes == usize::from(config.lanes) => Ok(()),
+        lanes => Err(format!("this peer's network has --lanes {lanes}, for good: start it with that")),
+    }
+}
+
 /// What a peer can do that has left.
 const AGAIN: &str = "say --join MULTIADDR to enter it or another as a new member, --new to start one that is empty, or \
                      --profile home to look for one on the local network";
@@ -140,7 +187,7 @@ fn copy_rate(given: Option<u64>) -> u64 {
 
 /// Opens the store, if anything is to be durable. A damaged one is moved aside: damage is *unknown*, never *empty*, and
 /// the peer begins a new life (PITFALLS 3).
-fn open_store(config: &Config, mailbox: &Arc<Mailbox>) -> Result<(Option<StoreThread>, Restored), String> {
+fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<StoreThread>, Restored), String> {
     if config.durability == Durability::Memory {
         return Ok((None, Restored::empty()));
     }
@@ -155,8 +202,12 @@ fn open_store(config: &Config, mailbox: &Arc<Mailbox>) -> Result<(Option<StoreTh
         opened => opened,
     }
     .map_err(|error| error.to_string())?;
-    let teller = mailbox.clone();
-    let store = StoreThread::start(engine, move |event| teller.tell(event)).map_err(|error| error.to_string())?;
+    let mailboxes = mailboxes.to_vec();
+    let tell = move |to, event: StoreEvent| match to {
+        To::Lane(lane) => mailboxes[usize::from(lane)].tell(event),
+        To::All => mailboxes.iter().for_each(|mailbox| mailbox.tell(event.clone())),
+    };
+    let store = StoreThread::start(engine, tell).map_err(|error| error.to_string())?;
     Ok((Some(store), restored))
 }
 
@@ -164,7 +215,7 @@ fn start_net(
     config: &Config,
     identity: &Identity,
     memo: &Memo,
-    mailbox: &Arc<Mailbox>,
+    mailboxes: &[Arc<Mailbox>],
     seat: &Seat<'_>,
 ) -> Result<Net, String> {
     let join = match &config.entry {
@@ -182,8 +233,12 @@ fn start_net(
         connections_max: config.max_connections as usize,
         ..NetConfig::new(config.network.clone())
     };
-    let waker = mailbox.clone();
-    Net::start(net_config, identity, seat.runtime.handle(), move || waker.wake()).map_err(|error| error.to_string())
+    let wake = |mailbox: &Arc<Mailbox>| -> Wake {
+        let mailbox = mailbox.clone();
+        Box::new(move || mailbox.wake())
+    };
+    let wakes = mailboxes.iter().map(wake).collect();
+    Net::start(net_config, identity, seat.runtime.handle(), wakes).map_err(|error| error.to_string())
 }
 
 fn parse(address: &crate::config::Multiaddr) -> Result<Multiaddr, String> {
@@ -192,8 +247,8 @@ fn parse(address: &crate::config::Multiaddr) -> Result<Multiaddr, String> {
 }
 
 /// The addresses that the network listens on: peers are told to join there. The network wakes this thread, which has
-/// adopted the mailbox.
-fn wait_for_addresses(net: &mut Net) -> Result<(Vec<NetEvent>, Vec<String>), String> {
+/// adopted the first mailbox.
+fn wait_for_addresses(net: &mut NetPort) -> Result<(Vec<NetEvent>, Vec<String>), String> {
     let (until, mut events) = (Instant::now() + LISTEN_MAX, Vec::new());
     loop {
         net.drain(&mut events);
@@ -217,7 +272,8 @@ fn wait_for_addresses(net: &mut Net) -> Result<(Vec<NetEvent>, Vec<String>), Str
 /// After the loop: the process ends, or begins a new life.
 fn finish(end: End, store_dir: PathBuf, events: &mpsc::UnboundedSender<Event>) {
     let event = match end {
-        End::Stopped => Event::Stopped,
+        // One that was only halted was so because of another, which decides.
+        End::Stopped | End::Halted => Event::Stopped,
         End::Left => {
             retire(&store_dir);
             Event::Left

@@ -1,20 +1,26 @@
-//! What waits for the loop, beside what the network holds for it.
+//! What waits for a loop, beside what the network holds for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use group::op::Refusal;
-use node::Request;
-use tokio::sync::oneshot;
+use node::{LeaveRefusal, LeaveStatus, Request};
 
-use crate::admin::{Admin, LeaveError};
 use crate::resp::{Backend, Rejected};
-use crate::status::LeavingStatus;
 use crate::store::StoreEvent;
 
-/// Somebody wants this peer to leave, and perhaps insists; answered once that has begun.
-pub type Leave = (bool, oneshot::Sender<Result<LeavingStatus, LeaveError>>);
+/// What is asked of a loop by who sees to all of them.
+#[derive(Debug)]
+pub enum Ask {
+    /// What stands against leaving, if one perhaps insists.
+    MayLeave(bool, Sender<Option<LeaveRefusal>>),
+    /// Leave, and perhaps insist: what that waits for now.
+    Leave(bool, Sender<Option<LeaveStatus>>),
+    /// End at once: another lane has.
+    Halt,
+}
 
 /// Requests that wait at most; more are refused, and clients try again.
 const REQUESTS_MAX: usize = 1 << 16;
@@ -24,8 +30,7 @@ const REQUESTS_MAX: usize = 1 << 16;
 pub struct Mailbox {
     requests: Mutex<Vec<Request>>,
     store: Mutex<Vec<StoreEvent>>,
-    /// As many at most as the HTTP endpoint has connections.
-    leaves: Mutex<Vec<Leave>>,
+    asks: Mutex<Vec<Ask>>,
     stop: AtomicBool,
     ended: AtomicBool,
     /// Who is woken. Before there is a loop, the thread that prepares it.
@@ -67,12 +72,45 @@ impl Mailbox {
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
         // Who waits is told by the sender's end.
-        lock(&self.leaves).clear();
+        lock(&self.asks).clear();
     }
 
-    /// Who wants this peer to leave.
-    pub fn take_leaves(&self) -> Vec<Leave> {
-        std::mem::take(&mut *lock(&self.leaves))
+    /// Asks the loop. After its end nobody answers.
+    pub fn ask(&self, ask: Ask) {
+        let mut asks = lock(&self.asks);
+        // Looked at under the lock: what is put in before the end is dropped by it.
+        if !self.ended.load(Ordering::Acquire) {
+            asks.push(ask);
+            drop(asks);
+            self.wake();
+        }
+    }
+
+    /// What it is asked.
+    pub fn take_asks(&self) -> Vec<Ask> {
+        std::mem::take(&mut *lock(&self.asks))
+    }
+
+    /// Why so many requests would not be taken now, if they would not.
+    pub fn refuses(&self, count: usize) -> Option<Refusal> {
+        if self.ended.load(Ordering::Acquire) {
+            return Some(Refusal::Stopping);
+        }
+        (lock(&self.requests).len() + count > REQUESTS_MAX).then_some(Refusal::Busy)
+    }
+
+    /// Takes them in all the same.
+    pub fn put(&self, batch: Vec<Request>) {
+        self.add(lock(&self.requests), batch);
+    }
+
+    fn add(&self, mut requests: MutexGuard<'_, Vec<Request>>, mut batch: Vec<Request>) {
+        let first = requests.is_empty();
+        requests.append(&mut batch);
+        drop(requests);
+        if first {
+            self.wake();
+        }
     }
 
     /// Takes what waits.
@@ -83,35 +121,16 @@ impl Mailbox {
 }
 
 impl Backend for Mailbox {
-    fn submit(&self, mut batch: Vec<Request>) -> Result<(), Rejected> {
+    fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected> {
         if self.ended.load(Ordering::Acquire) {
             return Err(Rejected { batch, why: Refusal::Stopping });
         }
-        let mut requests = lock(&self.requests);
+        let requests = lock(&self.requests);
         if requests.len() + batch.len() > REQUESTS_MAX {
             return Err(Rejected { batch, why: Refusal::Busy });
         }
-        let first = requests.is_empty();
-        requests.append(&mut batch);
-        drop(requests);
-        if first {
-            self.wake();
-        }
+        self.add(requests, batch);
         Ok(())
-    }
-}
-
-impl Admin for Mailbox {
-    fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>> {
-        let (sender, answer) = oneshot::channel();
-        let mut leaves = lock(&self.leaves);
-        // Looked at under the lock: what is put in before the end is dropped by it.
-        if !self.ended.load(Ordering::Acquire) {
-            leaves.push((force, sender));
-            drop(leaves);
-            self.wake();
-        }
-        answer
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use overlay::{Incarnation, PeerKey, RingId};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ const PEERS_MAX: usize = 64;
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Content {
     ring: Option<String>,
+    /// The rings of its other lanes, if it has more than one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lanes: Vec<String>,
     incarnation: u64,
     peers: BTreeMap<String, Vec<String>>,
     /// It leaves the ring, and perhaps insists. What is not so is not written: so the checksums of older files hold.
@@ -86,22 +90,29 @@ impl Memo {
     }
 
     fn of(path: PathBuf, content: Content) -> Result<Memo, String> {
-        if [&content.ring, &content.left].into_iter().flatten().any(|text| ring(text).is_none()) {
+        if content.ring.iter().chain(&content.left).chain(&content.lanes).any(|text| ring(text).is_none()) {
             return Err(broken(&path, &"it names no ring"));
         }
         Ok(Memo { path, content, changed: false })
     }
 
-    /// The ring that this peer belongs to.
+    /// The rings of all its lanes; none where it belongs to no network.
+    pub fn rings(&self) -> Vec<RingId> {
+        self.ring().into_iter().chain(self.content.lanes.iter().filter_map(|text| ring(text))).collect()
+    }
+
+    /// The ring that this peer belongs to, of its first lane if it has several: the name of its network.
     pub fn ring(&self) -> Option<RingId> {
         self.content.ring.as_deref().and_then(ring)
     }
 
-    /// It belongs to this ring from now on.
-    pub fn set_ring(&mut self, ring: RingId) {
-        let text = ring.to_string();
-        if self.content.ring.as_ref() != Some(&text) {
+    /// It belongs to these rings from now on, with one lane or several.
+    pub fn set_rings(&mut self, first: RingId, others: impl IntoIterator<Item = RingId>) {
+        let text = first.to_string();
+        let lanes: Vec<String> = others.into_iter().map(|ring| ring.to_string()).collect();
+        if self.content.ring.as_ref() != Some(&text) || self.content.lanes != lanes {
             self.content.ring = Some(text);
+            self.content.lanes = lanes;
             self.content.left = None;
             self.changed = true;
         }
@@ -126,6 +137,7 @@ impl Memo {
     /// It has left its ring: it belongs to none from now on, and knows nobody there.
     pub fn set_left(&mut self) {
         self.content.left = self.content.ring.take();
+        self.content.lanes.clear();
         self.content.leaving = None;
         self.content.peers.clear();
         self.changed = true;
@@ -190,6 +202,36 @@ impl Memo {
     }
 }
 
+/// What the lanes of a peer remember together.
+#[derive(Debug)]
+pub struct SharedMemo(Mutex<(Memo, Vec<Option<RingId>>)>);
+
+impl SharedMemo {
+    /// For so many lanes.
+    pub fn new(memo: Memo, lanes: u8) -> SharedMemo {
+        SharedMemo(Mutex::new((memo, vec![None; usize::from(lanes)])))
+    }
+
+    /// Looks at it, or changes it.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Memo) -> T) -> T {
+        act(&mut self.lock().0)
+    }
+
+    /// A lane belongs to this ring from now on. Remembered once all lanes are in one: then the network's name, which is
+    /// the first lane's ring.
+    pub fn enter(&self, lane: u8, ring: RingId) -> Result<Option<RingId>, String> {
+        let (memo, entered) = &mut *self.lock();
+        entered[usize::from(lane)] = Some(ring);
+        let Some(rings) = entered.iter().copied().collect::<Option<Vec<RingId>>>() else { return Ok(None) };
+        memo.set_rings(rings[0], rings[1..].iter().copied());
+        memo.save().map(|()| Some(rings[0]))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Memo, Vec<Option<RingId>>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 fn broken(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!(
         "{} cannot be read ({error}); it says which network this peer belongs to: restore it, or move it and the store \
@@ -223,11 +265,11 @@ mod tests {
         let mut memo = Memo::load(dir.path()).unwrap();
         assert_eq!(memo.ring(), None);
         let first = memo.fresh_incarnation(1000).unwrap();
-        memo.set_ring(RingId(7));
+        memo.set_rings(RingId(7), []);
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         memo.save().unwrap();
         let mut again = Memo::load(dir.path()).unwrap();
-        assert_eq!(again.ring(), Some(RingId(7)));
+        assert_eq!((again.ring(), again.rings()), (Some(RingId(7)), vec![RingId(7)]));
         assert_eq!(again.peers().map(|(peer, _)| peer).collect::<Vec<_>>(), [PeerKey([3; 32])]);
         // A wall clock that was set back does not bring an old life back.
         assert!(again.fresh_incarnation(10).unwrap() > first);
@@ -240,7 +282,7 @@ mod tests {
     fn a_leave_is_remembered_until_it_is_in_a_ring_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut memo = Memo::load(dir.path()).unwrap();
-        memo.set_ring(RingId(7));
+        memo.set_rings(RingId(7), []);
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         let first = memo.fresh_incarnation(1000).unwrap();
         memo.set_leaving(Some(true));
@@ -253,7 +295,7 @@ mod tests {
         assert_eq!((left.ring(), left.leaving(), left.left()), (None, None, Some(RingId(7))));
         assert_eq!(left.peers().count(), 0, "it dials nobody there any more");
         assert!(left.fresh_incarnation(10).unwrap() > first, "a life that has left is not lived again");
-        left.set_ring(RingId(7));
+        left.set_rings(RingId(7), []);
         left.save().unwrap();
         let again = Memo::load(dir.path()).unwrap();
         assert_eq!((again.ring(), again.left()), (Some(RingId(7)), None));
@@ -271,7 +313,7 @@ mod tests {
     fn any_damage_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let mut memo = Memo::load(dir.path()).unwrap();
-        memo.set_ring(RingId(0x1234_5678));
+        memo.set_rings(RingId(0x1234_5678), [RingId(0xfeed)]);
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         memo.set_leaving(Some(false));
         memo.content.left = Some(RingId(0x9abc).to_string());

@@ -1,6 +1,7 @@
 //! One running peer: a node, driven by a thread of its own, between store, network and clients.
 //!
-//! Start at [`launch()`]; the loop is in `drive`, what is remembered beside the store in `memo`.
+//! Start at [`launch()`]; the loop is in `drive`, what is remembered beside the store in `memo`. A peer with several lanes
+//! has a node and a loop for each; `whole` sees to all of them.
 
 mod clocks;
 mod drive;
@@ -11,5 +12,7 @@ mod mailbox;
 mod memo;
 mod metrics;
 mod show;
+mod store_port;
+mod whole;
 
 pub use launch::launch;

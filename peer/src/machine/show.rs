@@ -1,6 +1,6 @@
 //! What a running peer tells about itself.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use group::nonsense::Nonsense;
@@ -13,13 +13,13 @@ use crate::status::{
     TransferStatus,
 };
 
-/// The last picture of a node, and what does not change.
+/// The last pictures of a peer's nodes, one for each lane, and what does not change.
 pub struct Showcase {
     peer_id: String,
     network: String,
     durability: String,
     started: Instant,
-    picture: Mutex<Option<Picture>>,
+    pictures: Mutex<Vec<Option<Picture>>>,
 }
 
 struct Picture {
@@ -30,15 +30,20 @@ struct Picture {
 }
 
 impl Showcase {
-    /// Without a picture yet.
-    pub fn new(peer_id: String, network: String, durability: String) -> Arc<Showcase> {
-        Arc::new(Showcase { peer_id, network, durability, started: Instant::now(), picture: Mutex::new(None) })
+    /// Without pictures yet.
+    pub fn new(peer_id: String, network: String, durability: String, lanes: u8) -> Arc<Showcase> {
+        let pictures = Mutex::new((0..lanes).map(|_| None).collect());
+        Arc::new(Showcase { peer_id, network, durability, started: Instant::now(), pictures })
     }
 
-    /// A new picture, at a wall clock's second.
-    pub fn set(&self, node: NodeStatus, wall_s: u64) {
-        let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
-        let ops_per_s = match &*picture {
+    fn pictures(&self) -> MutexGuard<'_, Vec<Option<Picture>>> {
+        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new picture of a lane, at a wall clock's second.
+    pub fn set(&self, lane: u8, node: NodeStatus, wall_s: u64) {
+        let picture = &mut self.pictures()[usize::from(lane)];
+        let ops_per_s = match picture {
             None => 0.0,
             Some(last) => {
                 let seconds = last.taken.elapsed().as_secs_f64().max(1e-3);
@@ -53,10 +58,11 @@ impl Showcase {
 
 impl StatusSource for Showcase {
     fn status(&self) -> Status {
-        let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
-        let groups = picture.as_ref().and_then(|picture| {
-            let group = picture.node.group.as_ref()?;
-            Some(group_status(group, picture.ops_per_s, picture.wall_s))
+        let pictures = self.pictures();
+        let groups = pictures.iter().enumerate().filter_map(|(lane, picture)| {
+            let picture = picture.as_ref()?;
+            let status = group_status(picture.node.group.as_ref()?, picture.ops_per_s, picture.wall_s);
+            Some(GroupStatus { lane: (pictures.len() > 1).then_some(lane as u8), ..status })
         });
         Status {
             peer_id: self.peer_id.clone(),
@@ -64,58 +70,72 @@ impl StatusSource for Showcase {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs(),
             durability: self.durability.clone(),
-            groups: groups.into_iter().collect(),
-            leaving: picture.as_ref().and_then(|picture| picture.node.leaving).map(leaving_status),
+            groups: groups.collect(),
+            leaving: leaving_of(pictures.iter().flatten().filter_map(|picture| picture.node.leaving)),
         }
     }
 
     fn readiness(&self) -> Readiness {
-        let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
-        let node = picture.as_ref().map(|picture| &picture.node);
-        let group = node.and_then(|node| node.group.as_ref());
-        let alive = |group: &NodeGroup| group.members.iter().filter(|m| m.votes && m.alive).count();
-        let voters = |group: &NodeGroup| group.members.iter().filter(|m| m.votes).count();
-        let check = |name: &str, ok: bool, detail: String| Check { name: name.into(), ok, detail };
-        let checks = vec![
-            check(
-                "in_group",
-                group.is_some(),
-                group.map_or("in no group yet".into(), |group| format!("group {}, epoch {}", group.id, group.epoch.0)),
-            ),
-            check(
-                "quorum",
-                group.is_some_and(|group| alive(group) > voters(group) / 2),
-                group.map_or("in no group yet".into(), |group| {
-                    format!("{} of {} members heard of lately", alive(group), voters(group))
-                }),
-            ),
-            check(
-                "leader",
-                group.is_some_and(|group| group.leader.is_some()),
-                group.and_then(|group| group.leader).map_or("none known".into(), |leader| name(&leader.peer)),
-            ),
-            check(
-                "serves",
-                node.is_some_and(|node| node.ready),
-                "an operation of its own was answered since the start".into(),
-            ),
-        ];
+        let pictures = self.pictures();
+        let of = |picture: &Option<Picture>| checks(picture.as_ref().map(|picture| &picture.node));
+        let mut checks = of(&pictures[0]);
+        for other in pictures[1..].iter().map(of) {
+            // Of several lanes the first is told that fails.
+            checks
+                .iter_mut()
+                .zip(other)
+                .filter(|(known, other)| known.ok && !other.ok)
+                .for_each(|(known, other)| *known = other);
+        }
         Readiness { ready: checks.iter().all(|check| check.ok), checks }
     }
+}
+
+/// What has to hold of a node that serves.
+fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
+    let group = node.and_then(|node| node.group.as_ref());
+    let alive = |group: &NodeGroup| group.members.iter().filter(|m| m.votes && m.alive).count();
+    let voters = |group: &NodeGroup| group.members.iter().filter(|m| m.votes).count();
+    let check = |name: &str, ok: bool, detail: String| Check { name: name.into(), ok, detail };
+    vec![
+        check(
+            "in_group",
+            group.is_some(),
+            group.map_or("in no group yet".into(), |group| format!("group {}, epoch {}", group.id, group.epoch.0)),
+        ),
+        check(
+            "quorum",
+            group.is_some_and(|group| alive(group) > voters(group) / 2),
+            group.map_or("in no group yet".into(), |group| {
+                format!("{} of {} members heard of lately", alive(group), voters(group))
+            }),
+        ),
+        check(
+            "leader",
+            group.is_some_and(|group| group.leader.is_some()),
+            group.and_then(|group| group.leader).map_or("none known".into(), |leader| name(&leader.peer)),
+        ),
+        check(
+            "serves",
+            node.is_some_and(|node| node.ready),
+            "an operation of its own was answered since the start".into(),
+        ),
+    ]
 }
 
 fn name(peer: &overlay::PeerKey) -> String {
     peer_id_of(peer).to_string()
 }
 
-/// As it is told outside.
-pub fn leaving_status(leaving: LeaveStatus) -> LeavingStatus {
-    LeavingStatus {
-        step: leaving.step.to_string(),
-        force: leaving.force,
-        remain: leaving.remain as u64,
-        primaries: leaving.primaries as u64,
-    }
+/// As it is told outside: of all lanes that leave, what the last one waits for.
+pub fn leaving_of(lanes: impl Iterator<Item = LeaveStatus> + Clone) -> Option<LeavingStatus> {
+    let last = lanes.clone().min_by_key(|leaving| leaving.step)?;
+    Some(LeavingStatus {
+        step: last.step.to_string(),
+        force: last.force,
+        remain: last.remain as u64,
+        primaries: lanes.map(|leaving| leaving.primaries as u64).sum(),
+    })
 }
 
 fn range_status(range: KeyRange) -> RangeStatus {
@@ -158,6 +178,7 @@ fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
         }
     });
     GroupStatus {
+        lane: None,
         complete: group.complete as u64,
         transfers: transfers.collect(),
         waiting_to_join: group.waiting_to_join as u64,

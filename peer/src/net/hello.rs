@@ -50,6 +50,8 @@ pub enum Refusal {
     Key,
     /// It belongs to another ring: two networks were founded under one name.
     Ring,
+    /// It divides its keys among another number of lanes.
+    Lanes,
 }
 
 impl fmt::Display for Refusal {
@@ -59,6 +61,7 @@ impl fmt::Display for Refusal {
             Refusal::Network => "another network name",
             Refusal::Key => "the network key is not the same",
             Refusal::Ring => "another ring under the same network name",
+            Refusal::Lanes => "another number of lanes: all peers of a network need the same --lanes",
         })
     }
 }
@@ -86,6 +89,7 @@ pub(super) struct Membership {
     pub(super) network: String,
     pub(super) key: Option<NetworkKey>,
     pub(super) ring: Option<RingId>,
+    pub(super) lanes: u8,
     /// Not compared but told: see [`Instance`].
     pub(super) instance: Instance,
 }
@@ -107,6 +111,7 @@ pub(super) struct Agreed {
 pub(super) struct Hello {
     network: String,
     ring: Option<RingId>,
+    lanes: u8,
     instance: Instance,
     purpose: Purpose,
     proof: Option<[u8; 32]>,
@@ -144,7 +149,8 @@ impl Membership {
             return Err(Refusal::Network);
         }
         self.check_proof(Half::Hello, from, to, hello.proof)?;
-        self.check_ring(hello.ring)
+        self.check_ring(hello.ring)?;
+        if hello.lanes == self.lanes { Ok(()) } else { Err(Refusal::Lanes) }
     }
 }
 
@@ -160,8 +166,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let proof = mine.proof(Half::Hello, me, peer);
-    write(stream, &Hello { network: mine.network.clone(), ring: mine.ring, instance: mine.instance, purpose, proof })
-        .await?;
+    let Membership { network, ring, lanes, instance, .. } = mine.clone();
+    write(stream, &Hello { network, ring, lanes, instance, purpose, proof }).await?;
     let (version, body) = read(stream).await?;
     match parse(&body)? {
         Answer::Refused(reason) => Err(GreetingError::RefusedByThem(reason)),
@@ -253,7 +259,14 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Greetin
 
 /// Hellos of every kind, for the fuzzer to begin with.
 pub(super) fn examples() -> Vec<Hello> {
-    let hello = |purpose, proof, ring| Hello { network: "scatter".into(), ring, instance: Instance(7), purpose, proof };
+    let hello = |purpose, proof, ring| Hello {
+        network: "scatter".into(),
+        ring,
+        lanes: 1,
+        instance: Instance(7),
+        purpose,
+        proof,
+    };
     vec![
         hello(Purpose::Frames(Class::Data), None, None),
         hello(Purpose::Frames(Class::Bulk), Some([5; 32]), Some(RingId(9))),
@@ -263,7 +276,8 @@ pub(super) fn examples() -> Vec<Hello> {
 
 /// Answers of every kind, for the same.
 pub(super) fn example_answers() -> Vec<Answer> {
-    let refusals = [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring].map(Answer::Refused);
+    let refusals =
+        [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring, Refusal::Lanes].map(Answer::Refused);
     let accepted = Answer::Accepted { ring: Some(RingId(9)), instance: Instance(u64::MAX), proof: Some([5; 32]) };
     refusals.into_iter().chain([accepted]).collect()
 }
@@ -285,6 +299,7 @@ mod tests {
 
     fn member(network: &str, key: Option<u8>, ring: Option<u128>) -> Membership {
         Membership {
+            lanes: 1,
             network: network.into(),
             key: key.map(|byte| NetworkKey::from_bytes([byte; 32])),
             ring: ring.map(RingId),
@@ -331,6 +346,7 @@ mod tests {
         both_refuse(&greet(&us, &member("other", None, Some(1))), Refusal::Network);
         both_refuse(&greet(&us, &member("net", None, Some(2))), Refusal::Ring);
         both_refuse(&greet(&us, &member("net", Some(1), Some(1))), Refusal::Key);
+        both_refuse(&greet(&us, &Membership { lanes: 2, ..us.clone() }), Refusal::Lanes);
         both_refuse(&greet(&member("net", Some(2), None), &member("net", Some(1), None)), Refusal::Key);
     }
 

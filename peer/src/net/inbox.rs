@@ -1,10 +1,13 @@
-//! What waits for the loop. Bounded by a budget of bytes per class; readers wait for room, nobody else does.
+//! What waits for the loops. Bounded by a budget of bytes per class; readers wait for room, nobody else does.
+//!
+//! A peer has one loop, or one for each of its lanes. What is not a frame is told to all of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use bytes::Bytes;
 use node::Class;
+use node::wire::lane_of;
 use overlay::PeerKey;
 use tokio::sync::Semaphore;
 
@@ -17,14 +20,22 @@ const FRAME_COST_BYTES: usize = 64;
 /// Refusals waiting at most. More are counted and logged, as all are, but not told.
 const REFUSALS_MAX: usize = 256;
 
+/// Wakes the loop of a lane.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
+
 /// See the module.
 pub(super) struct Inbox {
-    inner: Mutex<Inner>,
+    lanes: Vec<Lane>,
     /// Bytes that may still come in, by class: bulk that the loop has no time for does not keep heartbeats out. The
     /// semaphores are fair, so neither does one peer keep out another.
     room: [Semaphore; 3],
     room_max: [usize; 3],
-    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What waits for one loop.
+struct Lane {
+    inner: Mutex<Inner>,
+    wake: Wake,
 }
 
 #[derive(Default)]
@@ -39,20 +50,43 @@ struct Inner {
 }
 
 impl Inbox {
-    pub(super) fn new(config: &NetConfig, wake: Box<dyn Fn() + Send + Sync>) -> Inbox {
+    /// For so many lanes as can be woken; at least one.
+    pub(super) fn new(config: &NetConfig, wakes: Vec<Wake>) -> Inbox {
         let room_max = [Class::Control, Class::Data, Class::Bulk]
             .map(|class| config.class(class).inbound_bytes_max.clamp(1, Semaphore::MAX_PERMITS / 2));
-        Inbox { inner: Mutex::default(), room: room_max.map(Semaphore::new), room_max, wake }
+        let lanes = wakes.into_iter().map(|wake| Lane { inner: Mutex::default(), wake }).collect();
+        Inbox { lanes, room: room_max.map(Semaphore::new), room_max }
     }
 
-    /// Hands frames to the loop, waiting for room first. `Err` once the network is shut down.
+    /// Hands frames to their loops, waiting for room first. `Err` once the network is shut down.
     pub(super) async fn deliver(&self, peer: PeerKey, class: Class, frames: Vec<Bytes>) -> Result<(), ()> {
+        if let [only] = &self.lanes[..] {
+            return self.hand_to(only, peer, class, frames).await;
+        }
+        let mut parts = vec![Vec::new(); self.lanes.len()];
+        for frame in frames {
+            // Nonsense is for the first one to count.
+            let lane = lane_of(&frame, self.lanes.len()).unwrap_or(0);
+            parts[lane].push(frame);
+        }
+        for (lane, part) in self.lanes.iter().zip(parts).filter(|(_, part)| !part.is_empty()) {
+            self.hand_to(lane, peer, class, part).await?;
+        }
+        Ok(())
+    }
+
+    /// How many lanes there are.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    async fn hand_to(&self, lane: &Lane, peer: PeerKey, class: Class, frames: Vec<Bytes>) -> Result<(), ()> {
         let bytes: usize = frames.iter().map(|frame| frame.len() + FRAME_COST_BYTES).sum();
         // What is larger than the whole budget waits until nothing else is there.
         let cost = bytes.min(self.room_max[class as usize]);
         let room = self.room[class as usize].acquire_many(cost as u32).await.map_err(drop)?;
         room.forget();
-        self.push(|inner| {
+        lane.push(|inner| {
             inner.taken[class as usize] += cost;
             let queue = if class == Class::Control { &mut inner.urgent } else { &mut inner.rest };
             queue.push_back(NetEvent::Frames { peer, class, frames });
@@ -60,16 +94,18 @@ impl Inbox {
         Ok(())
     }
 
-    /// Tells the loop something that is not a frame. Never waits, and still bounded: see [`Inner::tell`].
+    /// Tells the loops something that is not a frame. Never waits, and still bounded: see [`Inner::tell`].
     pub(super) fn tell(&self, event: NetEvent) {
-        self.push(|inner| inner.tell(event));
+        for lane in &self.lanes {
+            lane.push(|inner| inner.tell(event.clone()));
+        }
     }
 
-    /// Appends all that waits to `into`.
-    pub(super) fn drain(&self, into: &mut Vec<NetEvent>) -> usize {
+    /// Appends all that waits for a lane to `into`.
+    pub(super) fn drain(&self, lane: u8, into: &mut Vec<NetEvent>) -> usize {
         let before = into.len();
         let taken = {
-            let mut inner = lock(&self.inner);
+            let mut inner = lock(&self.lanes[usize::from(lane)].inner);
             into.extend(inner.urgent.drain(..));
             into.extend(inner.rest.drain(..));
             inner.changes.clear();
@@ -88,7 +124,9 @@ impl Inbox {
     pub(super) fn close(&self) {
         self.room.iter().for_each(Semaphore::close);
     }
+}
 
+impl Lane {
     /// Wakes the loop where it may be asleep: it is awake for as long as something waits.
     fn push(&self, add: impl FnOnce(&mut Inner)) {
         let was_empty = {
@@ -137,20 +175,27 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use group::message::{Message, Sender};
+    use node::wire::{self, Frame};
+    use overlay::{Epoch, GroupId, Incarnation, NodeId, RingId};
+
     use super::*;
+
+    const SENDER: Sender =
+        Sender { node: NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) }, epoch: Epoch(1) };
 
     fn inbox(bytes: usize) -> (Arc<Inbox>, Arc<AtomicUsize>) {
         let mut config = NetConfig::new("net");
         config.data.inbound_bytes_max = bytes;
         let wakes = Arc::new(AtomicUsize::new(0));
         let count = wakes.clone();
-        let inbox = Inbox::new(&config, Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed)));
+        let inbox = Inbox::new(&config, vec![Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed))]);
         (Arc::new(inbox), wakes)
     }
 
     fn drain(inbox: &Inbox) -> Vec<String> {
         let mut events = Vec::new();
-        inbox.drain(&mut events);
+        inbox.drain(0, &mut events);
         let name = |event: &NetEvent| match event {
             NetEvent::Frames { class, frames, .. } => format!("{class:?} {}", frames.len()),
             NetEvent::PeerUp(peer) => format!("up {}", peer.0[0]),
@@ -179,6 +224,32 @@ mod tests {
         waiting.await.unwrap().unwrap();
         assert_eq!(drain(&inbox), ["Data 1"]);
         assert_eq!(wakes.load(Ordering::Relaxed), 2, "once for each time that it was empty");
+    }
+
+    #[tokio::test]
+    async fn every_lane_gets_what_is_for_it() {
+        let wakes = (0..2).map(|_| Box::new(|| ()) as Wake).collect();
+        let inbox = Inbox::new(&NetConfig::new("net"), wakes);
+        let peer = PeerKey([1; 32]);
+        let frame = |lane| {
+            let join = Frame::Group { ring: RingId(1), group: GroupId(1), sender: SENDER, message: Message::AskState };
+            wire::encode(&join, lane)
+        };
+        let nonsense = Bytes::from_static(&[0x85, 1]);
+        let frames = vec![frame(Some(1)), frame(Some(0)), frame(None), frame(Some(1)), nonsense];
+        inbox.deliver(peer, Class::Data, frames).await.unwrap();
+        inbox.tell(NetEvent::PeerDown(peer));
+        let frames = |lane| {
+            let mut events = Vec::new();
+            inbox.drain(lane, &mut events);
+            assert!(matches!(events[0], NetEvent::PeerDown(_)), "what concerns all is told to all");
+            let NetEvent::Frames { frames, .. } = events.remove(1) else { panic!("{events:?}") };
+            frames.iter().map(|frame| wire::decode(frame, Some(lane)).is_ok()).collect::<Vec<_>>()
+        };
+        assert_eq!(frames(1), [true, true]);
+        assert_eq!(frames(0), [true, false, false], "nonsense is there to be counted");
+        let room = Class::Data as usize;
+        assert_eq!(inbox.room[room].available_permits(), inbox.room_max[room]);
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! was consumed (`stream`). Each side writes only on the streams that it opened. There is no request and no answer at
 //! this level: a frame may be lost, repeated or reordered, and the protocols above allow for it.
 //!
-//! The loop that drives a node is a plain thread. It hands frames to bounded queues ([`Net::send`]) and drains what
-//! arrived ([`Net::drain`]); nothing it calls ever waits for the network.
+//! The loop that drives a node is a plain thread. It hands frames to bounded queues ([`Transport::send_batch`]) and drains
+//! what arrived ([`Transport::drain`]); nothing it calls ever waits for the network. A peer with several lanes has a loop
+//! for each, and a frame says for which it is.
 //!
 //! # Who waits for whom
 //! - A **writer** (a task per stream) takes what its queue holds, at most 256 frames, writes them and flushes once.
@@ -81,7 +82,8 @@ pub use event::{NetEvent, Outgoing, RefusedBy, SendError, Transport, Via};
 pub use frame::FRAME_BYTES_MAX;
 pub use hello::Refusal;
 pub use identity::{Identity, IdentityError, peer_id_of, peer_key_of};
+pub use inbox::Wake;
 pub use libp2p::{Multiaddr, PeerId};
 pub use network_key::{NetworkKey, NetworkKeyError};
-pub use start::{Net, NetError, NetHandle};
+pub use start::{Net, NetError, NetHandle, NetPort};
 pub use stats::{ClassStats, NetStats, PeerStats};

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::config::NetConfig;
 use super::hello::{Instance, Membership};
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Wake};
 use super::link::Links;
 use super::stats::Counters;
 
@@ -48,11 +48,11 @@ pub(super) struct Pending {
 }
 
 impl Shared {
-    pub(super) fn new(me: PeerKey, config: NetConfig, wake: Box<dyn Fn() + Send + Sync>) -> Shared {
+    pub(super) fn new(me: PeerKey, config: NetConfig, wakes: Vec<Wake>) -> Shared {
         Shared {
             me,
             links: Links::new(&config),
-            inbox: Inbox::new(&config, wake),
+            inbox: Inbox::new(&config, wakes),
             counters: Counters::default(),
             orders: Orders::default(),
             ring: Mutex::new(config.ring),
@@ -68,6 +68,7 @@ impl Shared {
             network: self.config.network.clone(),
             key: self.config.network_key.clone(),
             ring: *lock(&self.ring),
+            lanes: self.inbox.lanes() as u8,
             instance: self.instance,
         }
     }

@@ -23,6 +23,7 @@ use super::driver::{Behaviour, Driver, FAREWELL};
 use super::event::{NetEvent, Outgoing, SendError, Transport};
 use super::hello::NETWORK_BYTES_MAX;
 use super::identity::{Identity, peer_id_of};
+use super::inbox::Wake;
 use super::linger::{Linger, PARTING};
 use super::link::{CLASSES, Link};
 use super::quic;
@@ -59,7 +60,7 @@ pub enum NetError {
     Transport(#[from] io::Error),
 }
 
-/// The network as its loop holds it: there is one of it. It ends when this is dropped.
+/// The network as its owner holds it: there is one of it. It ends when this is dropped.
 pub struct Net {
     handle: NetHandle,
     stopped: mpsc::Receiver<()>,
@@ -71,22 +72,29 @@ pub struct NetHandle {
     shared: Arc<Shared>,
 }
 
+/// The network as the loop of one lane holds it.
+pub struct NetPort {
+    handle: NetHandle,
+    lane: u8,
+}
+
 impl Net {
     /// Listens, and goes on in tasks of `runtime`, which needs its I/O and time drivers.
     ///
-    /// `wake` is called, from any thread, when something comes to wait that is to be [drained](Net::drain) and nothing
-    /// did before. It must not wait; unparking the loop's thread is what it is for.
+    /// There are as many lanes as `wakes`, at least one. Each is called, from any thread, when something comes to wait that
+    /// is to be [drained](Transport::drain) by that lane and nothing did before. It must not wait; unparking the loop's
+    /// thread is what it is for.
     pub fn start(
         config: NetConfig,
         identity: &Identity,
         runtime: &tokio::runtime::Handle,
-        wake: impl Fn() + Send + Sync + 'static,
+        wakes: Vec<Wake>,
     ) -> Result<Net, NetError> {
         if config.network.is_empty() || config.network.len() > NETWORK_BYTES_MAX {
             return Err(NetError::NetworkName);
         }
         let _context = runtime.enter();
-        let shared = Arc::new(Shared::new(identity.peer(), config, Box::new(wake)));
+        let shared = Arc::new(Shared::new(identity.peer(), config, wakes));
         let behaviour = Behaviour::new(&shared, identity.keypair().public());
         let mut swarm = SwarmBuilder::with_existing_identity(identity.keypair().clone())
             .with_tokio()
@@ -126,6 +134,11 @@ impl Net {
         &self.handle
     }
 
+    /// What the loop of a lane holds.
+    pub fn port(&self, lane: u8) -> NetPort {
+        NetPort { handle: self.handle.clone(), lane }
+    }
+
     /// See [`NetHandle::send`].
     pub fn send(&self, peer: &PeerKey, class: Class, frame: Bytes) -> Result<(), SendError> {
         self.handle.send(peer, class, frame)
@@ -145,7 +158,7 @@ impl Drop for Net {
     }
 }
 
-impl Transport for Net {
+impl Transport for NetPort {
     fn send_batch(&mut self, batch: &mut Vec<Outgoing>) {
         self.handle.send_batch(batch);
     }
@@ -159,7 +172,7 @@ impl Transport for Net {
     }
 
     fn drain(&mut self, into: &mut Vec<NetEvent>) -> usize {
-        self.handle.shared.inbox.drain(into)
+        self.handle.shared.inbox.drain(self.lane, into)
     }
 }
 

@@ -21,7 +21,7 @@ pub struct NetStats {
     /// Frames dropped because their receiver is neither connected nor asked for.
     pub dropped_unknown_peer: u64,
     /// Times that a peer refused us or we refused one: of another version, network, key or ring.
-    pub refused: [u64; 4],
+    pub refused: [u64; 5],
     /// Times that a peer sent what nobody may send: a frame or greeting too long, or one that cannot be read.
     pub violations: u64,
     /// Connections ended because the other side took nothing for too long.
@@ -80,7 +80,7 @@ impl PeerStats {
 pub(super) struct Counters {
     pub(super) connections: AtomicU64,
     pub(super) unknown_peer: AtomicU64,
-    pub(super) refused: [AtomicU64; 4],
+    pub(super) refused: [AtomicU64; 5],
     pub(super) violations: AtomicU64,
     pub(super) stalled: AtomicU64,
     pub(super) over_limit: AtomicU64,

@@ -278,7 +278,7 @@ mod tests {
         let mut config = NetConfig::new("test");
         config.data.window_bytes = window_bytes;
         config.timing.stall = Duration::from_millis(300);
-        let shared = Arc::new(Shared::new(PeerKey([2; 32]), config, Box::new(|| {})));
+        let shared = Arc::new(Shared::new(PeerKey([2; 32]), config, vec![Box::new(|| {})]));
         let link = shared.links.get_or_add(PEER);
         (shared, link)
     }
@@ -292,7 +292,7 @@ mod tests {
 
     fn drained(shared: &Shared) -> Vec<Bytes> {
         let mut events = Vec::new();
-        shared.inbox.drain(&mut events);
+        shared.inbox.drain(0, &mut events);
         let frames = events.into_iter().filter_map(|event| match event {
             NetEvent::Frames { frames, .. } => Some(frames),
             _ => None,

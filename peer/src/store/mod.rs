@@ -55,4 +55,4 @@ pub use pending::Batch;
 pub use room::Room;
 pub use table::{Table, TableError, Tables};
 pub use table_sled::SledTables;
-pub use thread::{StoreEvent, StoreThread};
+pub use thread::{StoreEvent, StoreThread, To};

@@ -16,9 +16,9 @@ const TURN: u32 = 8;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// A record.
-    Load(Bytes),
+    Load { lane: u8, record_key: Bytes },
     /// A page of them.
-    Scan { token: u64, from: Bytes, bytes_max: usize },
+    Scan { lane: u8, token: u64, from: Bytes, bytes_max: usize },
 }
 
 /// A queue between the loop and the reader's thread.
@@ -103,14 +103,14 @@ mod tests {
     use super::*;
 
     fn load(name: &'static str) -> Read {
-        Read::Load(Bytes::from_static(name.as_bytes()))
+        Read::Load { lane: 0, record_key: Bytes::from_static(name.as_bytes()) }
     }
 
     #[test]
     fn who_is_waited_for_comes_first_and_the_others_come_in_the_end() {
         let reads = Reads::default();
         reads.push(load("copy"), false);
-        reads.push(Read::Scan { token: 1, from: Bytes::new(), bytes_max: 1 }, false);
+        reads.push(Read::Scan { lane: 0, token: 1, from: Bytes::new(), bytes_max: 1 }, false);
         (0..2 * TURN).for_each(|_| reads.push(load("client"), true));
         let taken: Vec<Read> = (0..2 * TURN + 2).filter_map(|_| reads.pop()).collect();
         let places: Vec<usize> = (0..taken.len()).filter(|place| taken[*place] != load("client")).collect();

@@ -39,7 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// What the store tells the loop. Called from the store's own threads.
 #[derive(Clone, Debug)]
 pub enum StoreEvent {
-    /// The batch of this token, and all before it, are durable.
+    /// The batch of this token, and all before it of the same lane, are durable.
     Persisted(u64),
     /// The store failed; nothing more will be durable, and no load or scan need be answered. Said once. After damage
     /// ([`StoreError::is_damage`]) the store must be moved aside.
@@ -68,12 +68,13 @@ pub enum StoreEvent {
 
 /// A store at work. Dropped, it stops without a seal; [`StoreThread::seal`] stops it properly.
 ///
-/// For one owner: the order of its calls is the order of the batches.
+/// For one caller at a time: the order of the calls is the order of the batches. It serves several lanes, whose records
+/// are apart, and tells each what is for it.
 pub struct StoreThread {
     pending: Arc<Pending>,
     /// Staged, not yet submitted.
-    staged: Vec<(u64, Staged)>,
-    commits: Option<SyncSender<Vec<(u64, Staged)>>>,
+    staged: Vec<Handed>,
+    commits: Option<SyncSender<Vec<Handed>>>,
     reads: Arc<Reads>,
     report: Arc<Report>,
     writer: Option<JoinHandle<Writer>>,
@@ -83,10 +84,16 @@ pub struct StoreThread {
     _lock: DiskLock,
 }
 
+/// A batch on its way to the journal: whose, its token, and what it is.
+type Handed = (u8, u64, Staged);
+
 impl StoreThread {
     /// Starts the threads. `tell` is called from all of them and must not wait for the loop: the loop may be waiting for
-    /// a place in the store's queue.
-    pub fn start(engine: Engine, tell: impl Fn(StoreEvent) + Send + Sync + 'static) -> Result<StoreThread, StoreError> {
+    /// a place in the store's queue. What is for one lane comes with its number; all others hear everything else.
+    pub fn start(
+        engine: Engine,
+        tell: impl Fn(To, StoreEvent) + Send + Sync + 'static,
+    ) -> Result<StoreThread, StoreError> {
         let Engine { config, writer, behind, view, gauge, lock } = engine;
         let pending = view.pending.clone();
         let report = Arc::new(Report::new(tell, pending.clone()));
@@ -125,8 +132,8 @@ impl StoreThread {
 
     /// Hands out a batch: all or nothing, and after all batches before. Loads and scans see it from now on; the journal
     /// gets it at the next [`StoreThread::submit`]. Answered by [`StoreEvent::Persisted`] with this token or a later one.
-    pub fn persist(&mut self, token: u64, changes: Vec<Change>) {
-        self.staged.push((token, self.pending.stage(changes)));
+    pub fn persist(&mut self, lane: u8, token: u64, changes: Vec<Change>) {
+        self.staged.push((lane, token, self.pending.stage(changes)));
     }
 
     /// Sends everything handed out to the journal, with one wake-up for all of it. To be called once the loop has drained
@@ -142,13 +149,13 @@ impl StoreThread {
     }
 
     /// Looks up a record, as of all batches handed out before; ahead of all that is not `urgent`.
-    pub fn load(&self, record_key: Bytes, urgent: bool) {
-        self.reads.push(Read::Load(record_key), urgent);
+    pub fn load(&self, lane: u8, record_key: Bytes, urgent: bool) {
+        self.reads.push(Read::Load { lane, record_key }, urgent);
     }
 
     /// Lists records from `from` on, until they have about `bytes_max` bytes, as of all batches handed out before.
-    pub fn scan(&self, token: u64, from: Bytes, bytes_max: usize) {
-        self.reads.push(Read::Scan { token, from, bytes_max }, false);
+    pub fn scan(&self, lane: u8, token: u64, from: Bytes, bytes_max: usize) {
+        self.reads.push(Read::Scan { lane, token, from, bytes_max }, false);
     }
 
     /// A clean stop: everything handed out becomes durable, then the store is sealed. No event follows its return.
@@ -190,16 +197,25 @@ impl Drop for StoreThread {
     }
 }
 
+/// For whom a [`StoreEvent`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// All lanes.
+    All,
+    /// The one with this number.
+    Lane(u8),
+}
+
 /// How the threads speak.
 pub(crate) struct Report {
-    pub(crate) tell: Box<dyn Fn(StoreEvent) + Send + Sync>,
+    tell: Box<dyn Fn(To, StoreEvent) + Send + Sync>,
     told: AtomicBool,
     stop: AtomicBool,
     pending: Arc<Pending>,
 }
 
 impl Report {
-    pub(crate) fn new(tell: impl Fn(StoreEvent) + Send + Sync + 'static, pending: Arc<Pending>) -> Report {
+    pub(crate) fn new(tell: impl Fn(To, StoreEvent) + Send + Sync + 'static, pending: Arc<Pending>) -> Report {
         Report { tell: Box::new(tell), told: AtomicBool::new(false), stop: AtomicBool::new(false), pending }
     }
 
@@ -211,8 +227,13 @@ impl Report {
     fn failed(&self, error: StoreError) {
         self.pending.end();
         if !self.told.swap(true, Ordering::AcqRel) {
-            (self.tell)(StoreEvent::Failed(error));
+            self.tell_all(StoreEvent::Failed(error));
         }
+    }
+
+    /// Tells every lane.
+    pub(crate) fn tell_all(&self, event: StoreEvent) {
+        (self.tell)(To::All, event);
     }
 }
 
@@ -262,19 +283,14 @@ fn spawn<T: Send + 'static>(
 }
 
 /// The journal's thread: takes everything that waits, commits it at once, until nobody can hand in any more.
-fn commit_all(
-    mut writer: Writer,
-    to_commit: &Receiver<Vec<(u64, Staged)>>,
-    config: &StoreConfig,
-    report: &Report,
-) -> Writer {
+fn commit_all(mut writer: Writer, to_commit: &Receiver<Vec<Handed>>, config: &StoreConfig, report: &Report) -> Writer {
     let (mut staged, mut failed) = (Vec::new(), false);
     while let Ok(first) = to_commit.recv() {
-        let (mut token, mut bytes) = (None, 0);
+        let (mut tokens, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(some) = next {
-            for (its, batch) in some {
-                token = Some(its);
+            for (lane, token, batch) in some {
+                note(&mut tokens, lane, token);
                 bytes += batch.bytes;
                 staged.push(batch);
             }
@@ -283,7 +299,11 @@ fn commit_all(
         if !failed {
             writer.pending.wait_for_room(config.pending_bytes_max, config.backlog_bytes_max());
             match writer.commit(&staged) {
-                Ok(()) => token.into_iter().for_each(|token| (report.tell)(StoreEvent::Persisted(token))),
+                Ok(()) => {
+                    for (lane, token) in tokens {
+                        (report.tell)(To::Lane(lane), StoreEvent::Persisted(token));
+                    }
+                }
                 Err(error) => {
                     report.failed(error);
                     failed = true; // And goes on taking in, so that the loop does not wait for ever.
@@ -295,24 +315,32 @@ fn commit_all(
     writer
 }
 
+/// The last token of each lane.
+fn note(tokens: &mut Vec<(u8, u64)>, lane: u8, token: u64) {
+    match tokens.iter_mut().find(|(of, _)| *of == lane) {
+        Some((_, last)) => *last = token,
+        None => tokens.push((lane, token)),
+    }
+}
+
 /// The reader's thread. sled's reads may be slow; nobody waits for them but those who asked.
 fn read_all(view: &View, reads: &Reads, report: &Report) {
     let reads = reads.reader();
     while let Some(read) = reads.pop() {
-        let event = match read {
-            Read::Load(record_key) => {
+        let (lane, event) = match read {
+            Read::Load { lane, record_key } => {
                 let loaded = view.load(&record_key);
-                report.value(loaded).map(|record| StoreEvent::Loaded { record_key, record })
+                (lane, report.value(loaded).map(|record| StoreEvent::Loaded { record_key, record }))
             }
-            Read::Scan { token, from, bytes_max } => {
+            Read::Scan { lane, token, from, bytes_max } => {
                 let scanned = view.scan(&from, bytes_max);
-                report.value(scanned).map(|(records, done)| StoreEvent::Scanned { token, records, done })
+                (lane, report.value(scanned).map(|(records, done)| StoreEvent::Scanned { token, records, done }))
             }
         };
         if report.stop.load(Ordering::Acquire) {
             return;
         }
-        event.into_iter().for_each(|event| (report.tell)(event));
+        event.into_iter().for_each(|event| (report.tell)(To::Lane(lane), event));
     }
 }
 

@@ -31,7 +31,7 @@ impl Load {
         let most = if self.is_behind { self.most / 4 * 3 } else { self.most };
         let is_behind = bytes > most;
         if std::mem::replace(&mut self.is_behind, is_behind) != is_behind {
-            (report.tell)(StoreEvent::Behind(is_behind));
+            report.tell_all(StoreEvent::Behind(is_behind));
         }
     }
 }
@@ -135,7 +135,7 @@ impl Turns<'_> {
         } else {
             tracing::info!(free = room.free, used = room.used, "there is room on the disk again");
         }
-        (self.report.tell)(StoreEvent::DiskLow(room.low));
+        self.report.tell_all(StoreEvent::DiskLow(room.low));
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         let put = |number: u32| Change::PutRecord(number.to_string().into(), Bytes::from_static(&[7; 100]));
         engine.append((0..100).map(|number| vec![put(number)])).expect("appends");
         let Engine { config, behind, gauge, view, mut writer, lock: _lock } = engine;
-        let report = Report::new(|_| (), view.pending.clone());
+        let report = Report::new(|_, _| (), view.pending.clone());
         view.pending.end();
         let mut turns = Turns::new(behind, gauge, config, &report);
         turns.sweep().expect("works");

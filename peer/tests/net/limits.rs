@@ -57,11 +57,11 @@ fn peers_asked_for_are_limited_and_forgotten_when_they_never_come(via: Via) {
     let mut config = config(via);
     config.peers_max = 10;
     config.timing.wanted = Duration::from_secs(1);
-    let mut peer = start(config);
+    let peer = start(config);
     for _ in 0..50 {
         let nobody = Identity::random().peer();
         peer.net().dial(nobody, &["/ip4/127.0.0.1/tcp/1".into()]);
-        let _ = peer.net().send(&nobody, node::Class::Data, vec![0; 1000].into());
+        let _ = peer.handle().send(&nobody, node::Class::Data, vec![0; 1000].into());
     }
     let stats = peer.handle().stats();
     assert_eq!((stats.peers.len(), stats.over_limit, stats.dropped_unknown_peer), (10, 40, 40));

@@ -164,7 +164,7 @@ fn an_impostor_behind_a_known_address_is_not_taken_for_the_peer(via: Via) {
 fn nobody_is_sent_anything_who_was_not_asked_for(via: Via) {
     let mut a = start(config(via));
     let stranger = peer::net::Identity::random().peer();
-    let send = a.net().send(&stranger, Class::Data, bytes::Bytes::from_static(b"hello"));
+    let send = a.handle().send(&stranger, Class::Data, bytes::Bytes::from_static(b"hello"));
     assert_eq!(send, Err(SendError::UnknownPeer));
     assert_eq!(a.handle().stats().dropped_unknown_peer, 1);
     // Asked for, it may take its time: what is queued until then arrives.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::Class;
 use overlay::PeerKey;
-use peer::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, Refusal, RefusedBy, Transport, Via};
+use peer::net::{
+    Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, NetPort, Refusal, RefusedBy, Transport, Via,
+};
 use tokio::runtime::Runtime;
 
 pub const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
@@ -73,7 +75,7 @@ pub fn start_as(identity: Identity, config: NetConfig) -> Peer {
     let is_quic = config.listen[0].to_string().contains("quic-v1");
     let via = if is_quic { Via::Quic } else { Via::Tcp };
     // Full means that a wake-up waits already.
-    let net = Net::start(config, &identity, runtime.handle(), move || _ = tx.try_send(())).unwrap();
+    let net = Net::start(config, &identity, runtime.handle(), vec![Box::new(move || _ = tx.try_send(()))]).unwrap();
     let mut peer = Peer { net: Some(net), runtime: Some(runtime), wake, events: Vec::new(), identity, via };
     peer.wait("an address", |peer| peer.address().is_some());
     peer
@@ -84,8 +86,8 @@ impl Peer {
         self.identity.peer()
     }
 
-    pub fn net(&mut self) -> &mut Net {
-        self.net.as_mut().unwrap()
+    pub fn net(&self) -> NetPort {
+        self.net.as_ref().unwrap().port(0)
     }
 
     pub fn handle(&self) -> NetHandle {
@@ -165,7 +167,7 @@ impl Peer {
     }
 
     pub fn send(&mut self, to: PeerKey, class: Class, text: &str) {
-        self.net().send(&to, class, Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        self.handle().send(&to, class, Bytes::copy_from_slice(text.as_bytes())).unwrap();
     }
 
     /// All frames of this peer and class so far.

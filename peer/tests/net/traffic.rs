@@ -12,14 +12,14 @@ use peer::net::{FRAME_BYTES_MAX, Identity, NetEvent, Outgoing, SendError, Transp
 use crate::support::*;
 
 fn the_longest_frame_passes_in_every_class_and_a_longer_one_in_none(via: Via) {
-    let (mut a, mut b) = pair(config(via), config(via));
+    let (a, mut b) = pair(config(via), config(via));
     let key = a.key();
     for (i, class) in [Class::Control, Class::Data, Class::Bulk].into_iter().enumerate() {
         let frame = Bytes::from(vec![i as u8; FRAME_BYTES_MAX]);
-        a.net().send(&b.key(), class, frame.clone()).unwrap();
+        a.handle().send(&b.key(), class, frame.clone()).unwrap();
         let longer = Bytes::from(vec![0; FRAME_BYTES_MAX + 1]);
-        assert_eq!(a.net().send(&b.key(), class, longer), Err(SendError::TooLong(FRAME_BYTES_MAX + 1)));
-        a.net().send(&b.key(), class, Bytes::new()).unwrap();
+        assert_eq!(a.handle().send(&b.key(), class, longer), Err(SendError::TooLong(FRAME_BYTES_MAX + 1)));
+        a.handle().send(&b.key(), class, Bytes::new()).unwrap();
         b.wait("the frames", |b| b.frames(key, class) == [frame.clone(), Bytes::new()]);
     }
     let stats = a.handle().stats();
@@ -44,7 +44,7 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else(via: Via) {
     while !a.events.iter().any(|event| matches!(event, NetEvent::PeerDown(peer) if *peer == stalled.key())) {
         assert!(began.elapsed() < PATIENCE, "it is never given up");
         for _ in 0..100 {
-            refused += u64::from(a.net().send(&stalled.key(), Class::Data, chunk.clone()).is_err());
+            refused += u64::from(a.handle().send(&stalled.key(), Class::Data, chunk.clone()).is_err());
         }
         let stats = a.handle().stats();
         assert!(stats.queued_bytes <= 3 << 20, "{} bytes are queued", stats.queued_bytes);
@@ -77,9 +77,9 @@ fn a_loop_that_stalls_costs_a_bounded_queue_and_hurts_nobody_else(via: Via) {
 
 /// A loop behind with bulk finds the heartbeat first.
 fn control_overtakes_bulk_that_waits_for_the_loop(via: Via) {
-    let (mut a, mut b) = pair(config(via), config(via));
+    let (mut a, b) = pair(config(via), config(via));
     let chunk = Bytes::from(vec![0; 100_000]);
-    while a.net().send(&b.key(), Class::Bulk, chunk.clone()).is_ok() {}
+    while a.handle().send(&b.key(), Class::Bulk, chunk.clone()).is_ok() {}
     eventually("bulk waits at both ends", || {
         let depth = a.handle().stats().peers[0].class(Class::Bulk).queued_bytes;
         thread::sleep(Duration::from_millis(50));
@@ -183,7 +183,7 @@ fn child() {
         for event in std::mem::take(&mut peer.events) {
             if let NetEvent::Frames { peer: from, class, frames } = event {
                 for frame in frames {
-                    let _ = peer.net().send(&from, class, frame);
+                    let _ = peer.handle().send(&from, class, frame);
                 }
             }
         }
@@ -257,7 +257,7 @@ fn a_stopped_process_costs_a_bounded_queue_and_comes_back(via: Via) {
         for class in [Class::Control, Class::Data, Class::Bulk] {
             for _ in 0..20 {
                 sent += 50_000;
-                let _ = a.net().send(&key, class, Bytes::from(vec![0; 50_000]));
+                let _ = a.handle().send(&key, class, Bytes::from(vec![0; 50_000]));
             }
         }
         a.poll();

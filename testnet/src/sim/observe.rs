@@ -52,7 +52,7 @@ fn accepted(write: &Write) -> Observation {
 
 /// A record in a store.
 pub fn stored(record_key: &[u8], record: &[u8]) -> Option<Observation> {
-    let key = node::storage::key_of(record_key)?;
+    let key = node::storage::Space(None).key_of(record_key)?;
     let record = node::storage::decode_record(record).ok()?;
     Some(chosen(&key, &record))
 }

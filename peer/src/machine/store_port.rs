@@ -1,0 +1,46 @@
+//! The store as the loop of one lane holds it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use node::Output;
+
+use crate::store::StoreThread;
+
+/// The store that the lanes of a peer share. Who has the lock hands in everything that it has, and goes.
+pub type SharedStore = Arc<Mutex<StoreThread>>;
+
+/// See the module.
+pub struct StorePort {
+    lane: u8,
+    store: SharedStore,
+    waiting: Vec<Output>,
+}
+
+impl StorePort {
+    /// The port of a lane.
+    pub fn new(lane: u8, store: SharedStore) -> StorePort {
+        StorePort { lane, store, waiting: Vec::new() }
+    }
+
+    /// Takes what is for the store; it goes there with [`StorePort::flush`].
+    pub fn push(&mut self, output: Output) {
+        self.waiting.push(output);
+    }
+
+    /// Hands everything in, in order, with one wake-up for all of it. Waits if the store is far behind.
+    pub fn flush(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        for output in self.waiting.drain(..) {
+            match output {
+                Output::Persist { token, changes } => store.persist(self.lane, token, changes),
+                Output::Load { record_key, urgent } => store.load(self.lane, record_key, urgent),
+                Output::Scan { token, from, bytes_max } => store.scan(self.lane, token, from, bytes_max),
+                other => unreachable!("{other:?} is not for the store"),
+            }
+        }
+        store.submit();
+    }
+}

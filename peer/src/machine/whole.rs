@@ -1,0 +1,359 @@
+//! All lanes of a peer together.
+//!
+//! A peer runs a node for each lane, with a loop and a ring of its own: nothing that one decides concerns another. They
+//! share what the machine has: the network's connections, the journal, the endpoints; and the peer's life: it is ready
+//! when all lanes are, leaves with all of them, and ends when one has to. Most peers have one lane.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use node::{Event, LeaveRefusal, LeaveStatus, NodeStatus, Request};
+use tokio::sync::{mpsc, oneshot};
+
+use super::clocks::Clocks;
+use super::drive::End;
+use super::mailbox::{Ask, Mailbox};
+use super::memo::{Memo, SharedMemo};
+use super::show::{Showcase, leaving_of};
+use super::store_port::SharedStore;
+use crate::admin::{Admin, LeaveError};
+use crate::net::Net;
+use crate::resp::{Backend, Rejected};
+use crate::status::LeavingStatus;
+
+/// Who asked for a leave, and is told.
+type Asker = oneshot::Sender<Result<LeavingStatus, LeaveError>>;
+
+/// What a peer's own threads tell who sees to the whole.
+pub enum Word {
+    /// Something happened in a lane.
+    Happened(u8, Event),
+    /// The loop of a lane has ended.
+    Ended(u8, End, Option<Box<NodeStatus>>),
+    /// Somebody wants this peer to leave, and perhaps insists.
+    Leave(bool, Asker),
+}
+
+/// What other threads hold of a peer's lanes.
+pub struct Lanes {
+    mailboxes: Vec<Arc<Mailbox>>,
+    words: Sender<Word>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Lanes {
+    /// Asks all loops to hand over and stop.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.mailboxes.iter().for_each(|mailbox| mailbox.stop());
+    }
+}
+
+impl Backend for Lanes {
+    fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected> {
+        let lanes = self.mailboxes.len();
+        if lanes == 1 {
+            return self.mailboxes[0].submit(batch);
+        }
+        let mut parts = vec![Vec::new(); lanes];
+        for request in batch {
+            parts[request.key.lane(lanes)].push(request);
+        }
+        let each = || self.mailboxes.iter().zip(&parts).filter(|(_, part)| !part.is_empty());
+        if let Some(why) = each().find_map(|(mailbox, part)| mailbox.refuses(part.len())) {
+            return Err(Rejected { batch: parts.concat(), why });
+        }
+        // A lane that ends in this moment leaves its requests unanswered, as the peer's end does.
+        for (mailbox, part) in self.mailboxes.iter().zip(parts).filter(|(_, part)| !part.is_empty()) {
+            mailbox.put(part);
+        }
+        Ok(())
+    }
+}
+
+impl Admin for Lanes {
+    fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>> {
+        let (asker, answer) = oneshot::channel();
+        // Where nobody listens any more the asker is dropped, which says so.
+        let _ = self.words.send(Word::Leave(force, asker));
+        answer
+    }
+}
+
+/// Sees to a peer's lanes until its end.
+pub struct Whole {
+    mailboxes: Vec<Arc<Mailbox>>,
+    words: Receiver<Word>,
+    stopping: Arc<AtomicBool>,
+    ready: Vec<bool>,
+    ended: Vec<Option<End>>,
+    /// The last pictures, in the order of the lanes.
+    last: Vec<Option<Box<NodeStatus>>>,
+}
+
+/// What is there once, however many lanes there are.
+pub struct Common {
+    /// The machine's clocks.
+    pub clocks: Clocks,
+    /// The network.
+    pub net: Net,
+    /// The store; none where nothing is durable.
+    pub store: Option<SharedStore>,
+    /// What is remembered beside the store.
+    pub memo: Arc<SharedMemo>,
+    /// What people see.
+    pub showcase: Arc<Showcase>,
+    /// What the daemon hears.
+    pub events: mpsc::UnboundedSender<Event>,
+}
+
+impl Whole {
+    /// For the loops of these mailboxes; what those tell goes into the sender.
+    pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> (Whole, Arc<Lanes>, Sender<Word>) {
+        let (sender, words) = channel();
+        let (count, stopping) = (mailboxes.len(), Arc::new(AtomicBool::new(false)));
+        let lanes = Lanes { mailboxes: mailboxes.clone(), words: sender.clone(), stopping: stopping.clone() };
+        let (ready, ended, last) = (vec![false; count], vec![None; count], vec![None; count]);
+        (Whole { mailboxes, words, stopping, ready, ended, last }, Arc::new(lanes), sender)
+    }
+
+    /// Runs until all lanes have ended, and does the last things: how the peer ended.
+    pub fn run(mut self, common: Common) -> End {
+        // The daemon may have ended already.
+        let end = self.follow(&common.memo, |event| drop(common.events.send(event)));
+        self.end(end, common)
+    }
+
+    /// Until all lanes have ended: what comes of that.
+    fn follow(&mut self, memo: &SharedMemo, mut tell: impl FnMut(Event)) -> End {
+        while self.ended.iter().any(Option::is_none) {
+            // The loops hold senders, and say when they end.
+            let Ok(word) = self.words.recv() else { break };
+            match word {
+                Word::Happened(lane, event) => self.pass_on(lane, event, &mut tell),
+                Word::Leave(force, asker) => {
+                    // Who asked may have gone.
+                    let _ = asker.send(self.leave(force, memo));
+                }
+                Word::Ended(lane, end, last) => {
+                    let lane = usize::from(lane);
+                    if matches!(end, End::Fatal(_) | End::Reincarnate(_)) {
+                        self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::Halt));
+                    }
+                    (self.ended[lane], self.last[lane]) = (Some(end), last);
+                }
+            }
+        }
+        self.outcome()
+    }
+
+    /// It is ready when all lanes are, and not any more when one is not.
+    fn pass_on(&mut self, lane: u8, event: Event, tell: &mut impl FnMut(Event)) {
+        let before = self.ready.iter().all(|ready| *ready);
+        match event {
+            Event::Ready => self.ready[usize::from(lane)] = true,
+            Event::NotReady => self.ready[usize::from(lane)] = false,
+            _ => {}
+        }
+        let now = self.ready.iter().all(|ready| *ready);
+        if !matches!(event, Event::Ready | Event::NotReady) || before != now {
+            tell(event);
+        }
+    }
+
+    /// Begins to leave, with all lanes or none. Remembered before anybody is told: whoever dies in the middle of it must not
+    /// come back as a member.
+    fn leave(&self, force: bool, memo: &SharedMemo) -> Result<LeavingStatus, LeaveError> {
+        let answers = self.ask_all(|asker| Ask::MayLeave(force, asker));
+        for answer in answers {
+            // One that has ended does not answer.
+            if let Some(refusal) = answer.unwrap_or(Some(LeaveRefusal::Stopping)) {
+                return Err(LeaveError::Refused(refusal));
+            }
+        }
+        memo.with(|memo| {
+            let before = memo.leaving();
+            memo.set_leaving(Some(force || before == Some(true)));
+            memo.save().inspect_err(|_| memo.set_leaving(before))
+        })
+        .map_err(LeaveError::Forgotten)?;
+        let begun = self.ask_all(|asker| Ask::Leave(force, asker));
+        let begun: Vec<LeaveStatus> = begun.into_iter().flatten().flatten().collect();
+        Ok(leaving_of(begun.iter().copied()).unwrap_or_default())
+    }
+
+    fn ask_all<T>(&self, ask: impl Fn(Sender<T>) -> Ask) -> Vec<Option<T>> {
+        let asked = self.mailboxes.iter().map(|mailbox| {
+            let (asker, answer) = channel();
+            mailbox.ask(ask(asker));
+            answer
+        });
+        // All are asked before the first is waited for. They answer at once, or have ended.
+        asked.collect::<Vec<_>>().into_iter().map(|answer| answer.recv().ok()).collect()
+    }
+
+    /// How the peer ended, if its lanes did so: one that cannot go on decides, and what is left is left by all.
+    fn outcome(&mut self) -> End {
+        let ends: Vec<End> = self.ended.iter_mut().filter_map(Option::take).collect();
+        let find = |wanted: fn(&End) -> bool| ends.iter().find(|end| wanted(end)).cloned();
+        find(|end| matches!(end, End::Fatal(_)))
+            .or_else(|| find(|end| matches!(end, End::Reincarnate(_))))
+            .or_else(|| find(|end| *end != End::Left))
+            .unwrap_or(End::Left)
+    }
+
+    /// The last things: the store is sealed after a stop, and only left alone after anything else.
+    fn end(mut self, end: End, common: Common) -> End {
+        let Common { clocks, net, store, memo, showcase, .. } = common;
+        let wall_s = clocks.now().wall.0 / 1000;
+        // The loops are over, and with them all others who held it.
+        let store = store.and_then(Arc::into_inner).map(|store| store.into_inner().unwrap_or_else(|e| e.into_inner()));
+        let end = match (end, store) {
+            (End::Stopped, Some(store)) => match store.seal() {
+                Ok(()) => End::Stopped,
+                Err(error) => End::Fatal(format!("the store could not be sealed: {error}")),
+            },
+            // A new life is for the next start: this process was told to end. Without a seal, that start looks again.
+            (End::Reincarnate(why), store) if self.stopping.load(Ordering::Acquire) => {
+                drop(store);
+                tracing::warn!("{why}; this peer stops, as it was asked to");
+                End::Stopped
+            }
+            (end, _) => end,
+        };
+        match end {
+            End::Left => memo.with(Memo::set_left),
+            End::Stopped if memo.with(|memo| memo.leaving().is_some()) => {
+                tracing::warn!("it has not left yet: it goes on leaving with its next start");
+            }
+            _ => {}
+        }
+        let saved = memo.with(Memo::save);
+        // Not before that is written down: who follows a leave sees its end here.
+        for (lane, last) in self.last.drain(..).enumerate() {
+            last.into_iter().for_each(|last| showcase.set(lane as u8, *last, wall_s));
+        }
+        net.shutdown();
+        match (end, saved) {
+            (End::Left, Err(why)) => End::Fatal(format!(
+                "this peer has left its network, but cannot write that down ({why}): make room and start it once more"
+            )),
+            (end, Err(why)) => {
+                tracing::warn!("{why}");
+                end
+            }
+            (end, Ok(())) => end,
+        }
+    }
+}
+
+/// Says so if its thread panics: a peer with a dead loop must not look like a slow one.
+pub struct Watch {
+    /// Whose loop it is.
+    pub lane: u8,
+    /// Where it tells.
+    pub words: Sender<Word>,
+    /// What it leaves unanswered.
+    pub mailbox: Arc<Mailbox>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.mailbox.end();
+            let end = End::Fatal("a loop of this peer panicked: please report what stands above".into());
+            let _ = self.words.send(Word::Ended(self.lane, end, None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn whole() -> (Whole, Arc<Lanes>, Sender<Word>, Vec<Arc<Mailbox>>) {
+        let mailboxes: Vec<_> = (0..2).map(|_| Arc::new(Mailbox::default())).collect();
+        let (whole, lanes, words) = Whole::new(mailboxes.clone());
+        (whole, lanes, words, mailboxes)
+    }
+
+    fn memo() -> SharedMemo {
+        let dir = tempfile::tempdir().unwrap();
+        SharedMemo::new(Memo::load(dir.path()).unwrap(), 2)
+    }
+
+    fn halted(mailbox: &Mailbox) -> bool {
+        mailbox.take_asks().iter().any(|ask| matches!(ask, Ask::Halt))
+    }
+
+    #[test]
+    fn a_loop_that_panics_ends_the_peer() {
+        let (mut whole, _lanes, words, mailboxes) = whole();
+        let watch = Watch { lane: 1, words: words.clone(), mailbox: mailboxes[1].clone() };
+        let panics = thread::spawn(move || {
+            let _watch = watch;
+            panic!("on purpose");
+        });
+        assert!(panics.join().is_err());
+        let other = mailboxes[0].clone();
+        let halts = thread::spawn(move || {
+            while !halted(&other) {
+                thread::yield_now();
+            }
+            words.send(Word::Ended(0, End::Halted, None)).unwrap();
+        });
+        assert!(matches!(whole.follow(&memo(), drop), End::Fatal(_)));
+        halts.join().unwrap();
+        // Nobody waits for what it does not answer.
+        let (asker, answer) = channel();
+        mailboxes[1].ask(Ask::MayLeave(false, asker));
+        assert!(answer.recv().is_err());
+    }
+
+    #[test]
+    fn it_is_ready_when_all_lanes_are() {
+        let (mut whole, _lanes, words, _) = whole();
+        let happen = |lane, event| words.send(Word::Happened(lane, event)).unwrap();
+        happen(0, Event::Ready);
+        happen(0, Event::Note("one is ready".into()));
+        happen(1, Event::Ready);
+        happen(0, Event::NotReady);
+        happen(1, Event::NotReady);
+        happen(0, Event::Ready);
+        happen(1, Event::Ready);
+        words.send(Word::Ended(1, End::Stopped, None)).unwrap();
+        words.send(Word::Ended(0, End::Left, None)).unwrap();
+        let mut told = Vec::new();
+        let end = whole.follow(&memo(), |event| told.push(event));
+        assert_eq!(told, [Event::Note("one is ready".into()), Event::Ready, Event::NotReady, Event::Ready]);
+        assert_eq!(end, End::Stopped, "it has not left with all its lanes");
+    }
+
+    #[test]
+    fn no_lane_leaves_where_one_may_not() {
+        let (mut whole, lanes, words, mailboxes) = whole();
+        let answer = lanes.leave(false);
+        let loops = thread::spawn(move || {
+            let refusals = [None, Some(LeaveRefusal::Few { remain: 2 })];
+            for (mailbox, refusal) in mailboxes.iter().zip(refusals) {
+                let mut asks = Vec::new();
+                while asks.is_empty() {
+                    asks = mailbox.take_asks();
+                }
+                let Some(Ask::MayLeave(false, asker)) = asks.pop() else { panic!("{asks:?}") };
+                asker.send(refusal).unwrap();
+            }
+            let refused = answer.blocking_recv().unwrap();
+            assert_eq!(refused, Err(LeaveError::Refused(LeaveRefusal::Few { remain: 2 })));
+            assert!(mailboxes.iter().all(|mailbox| mailbox.take_asks().is_empty()), "none was asked to go");
+            (0..2).for_each(|lane| words.send(Word::Ended(lane, End::Left, None)).unwrap());
+        });
+        let memo = memo();
+        assert_eq!(whole.follow(&memo, drop), End::Left);
+        assert_eq!(memo.with(|memo| memo.leaving()), None);
+        loops.join().unwrap();
+    }
+}
