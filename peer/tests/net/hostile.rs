@@ -256,9 +256,9 @@ impl Drop for Raw {
     }
 }
 
-/// A hello of the tests' network, for this class: an open network, no ring yet, instance 0.
+/// A hello of the tests' network, for this class: an open network, no ring yet, one lane, instance 0.
 fn hello(class: Class) -> Vec<u8> {
-    let mut body = b"\x04test\0\0\0".to_vec();
+    let mut body = b"\x04test\0\x01\0\0".to_vec();
     body.extend([class as u8, 0]);
     let mut hello = (body.len() as u16 + 2).to_le_bytes().to_vec();
     hello.extend([1, 0]);
