@@ -175,9 +175,9 @@ fn beside_bulk(side: &mut Side, peer: PeerKey, time: Duration, class: Class, bul
         if let Some(wait) = due.checked_duration_since(Instant::now()) {
             std::thread::sleep(wait);
         }
-        while bulk && side.net.send(&peer, Class::Bulk, chunk.clone()).is_ok() {}
+        while bulk && side.net.handle().send(&peer, Class::Bulk, chunk.clone()).is_ok() {}
         let sent = Instant::now();
-        side.net.send(&peer, class, Bytes::from(vec![1; 64])).unwrap();
+        side.net.handle().send(&peer, class, Bytes::from(vec![1; 64])).unwrap();
         while !side.next().iter().any(|event| matches!(event, NetEvent::Frames { class: came, .. } if *came == class)) {
         }
         trips.push(sent.elapsed());

@@ -404,7 +404,7 @@ impl Sessions {
             && let Some(next) = self.sessions.get_mut(after)
         {
             next.before = session.before;
-            if session.before.is_none() {
+            if session.before.is_none() && ctx.now.time < next.deadline {
                 self.attempt(ctx, after);
             }
         }

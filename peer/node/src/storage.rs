@@ -54,9 +54,15 @@ pub struct Life {
 pub struct StorageError(pub &'static str);
 
 impl Space {
-    /// The beginning of a key, with room for so many bytes behind it.
+    /// The length of what all keys begin with.
+    fn len(self) -> usize {
+        usize::from(self.0.is_some())
+    }
+
+    /// The beginning of a key, with room for so many bytes behind it, and for no more: what is full need not be moved to
+    /// be shared.
     fn key(self, bytes: usize) -> Vec<u8> {
-        let mut key = Vec::with_capacity(1 + bytes);
+        let mut key = Vec::with_capacity(self.len() + bytes);
         key.extend(self.0);
         key
     }
@@ -145,7 +151,7 @@ impl Space {
             Durable::Accepted(write) => Change::PutMeta(self.unsettled_key(&write), encode_record(&write.record)),
             Durable::Settle(term, first, last) => {
                 let (from, to) = (self.unsettled_bound(term, first), self.unsettled_bound(term, last + 1));
-                let strip = usize::from(self.0.is_some()) + UNSETTLED_PREFIX;
+                let strip = self.len() + UNSETTLED_PREFIX;
                 changes.push(Change::Promote { from: from.clone(), to: to.clone(), strip });
                 Change::DropMeta(from, to)
             }
@@ -162,7 +168,7 @@ impl Space {
 
     fn unsettled_key(self, write: &Write) -> Bytes {
         let Number { term, n } = write.record.number;
-        let mut bytes = self.unsettled(term, n, 1 + 16 + write.key.name().len());
+        let mut bytes = self.unsettled(term, n, self.len() + 16 + write.key.name().len());
         // The whole key of the record that it becomes.
         bytes.extend(self.0);
         put_key(&mut bytes, &write.key);

@@ -93,10 +93,14 @@ impl Mailbox {
 
     /// Why so many requests would not be taken now, if they would not.
     pub fn refuses(&self, count: usize) -> Option<Refusal> {
+        self.refuses_in_all(lock(&self.requests).len() + count)
+    }
+
+    fn refuses_in_all(&self, count: usize) -> Option<Refusal> {
         if self.ended.load(Ordering::Acquire) {
             return Some(Refusal::Stopping);
         }
-        (lock(&self.requests).len() + count > REQUESTS_MAX).then_some(Refusal::Busy)
+        (count > REQUESTS_MAX).then_some(Refusal::Busy)
     }
 
     /// Takes them in all the same.
@@ -122,12 +126,9 @@ impl Mailbox {
 
 impl Backend for Mailbox {
     fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected> {
-        if self.ended.load(Ordering::Acquire) {
-            return Err(Rejected { batch, why: Refusal::Stopping });
-        }
         let requests = lock(&self.requests);
-        if requests.len() + batch.len() > REQUESTS_MAX {
-            return Err(Rejected { batch, why: Refusal::Busy });
+        if let Some(why) = self.refuses_in_all(requests.len() + batch.len()) {
+            return Err(Rejected { batch, why });
         }
         self.add(requests, batch);
         Ok(())

@@ -139,11 +139,6 @@ impl Net {
         NetPort { handle: self.handle.clone(), lane }
     }
 
-    /// See [`NetHandle::send`].
-    pub fn send(&self, peer: &PeerKey, class: Class, frame: Bytes) -> Result<(), SendError> {
-        self.handle.send(peer, class, frame)
-    }
-
     /// Stops: what is queued for connected peers is written, connections are closed, for two seconds at most. Waits for
     /// that, so not to be called from a task of the runtime.
     pub fn shutdown(self) {
