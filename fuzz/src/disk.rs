@@ -80,7 +80,8 @@ fn open(disk: &SimDisk) -> Result<Engine, StoreError> {
         behind_bytes: 300,
         ballast_bytes: 0,
         low_bytes: Some(0),
-        range_records_max: 8,
+        block_bytes: 64,
+        range_blocks_max: 4,
         salt: Some(5),
         ..StoreConfig::default()
     };

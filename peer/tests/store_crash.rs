@@ -20,7 +20,8 @@ fn config() -> StoreConfig {
         checkpoint_bytes: 2048,
         ballast_bytes: 64,
         low_bytes: Some(256),
-        range_records_max: 4,
+        range_blocks_max: 4,
+        block_bytes: 100,
         range_bytes_max: 400,
         salt: Some(99),
         ..StoreConfig::default()

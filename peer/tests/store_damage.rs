@@ -19,7 +19,8 @@ fn config() -> StoreConfig {
         behind_bytes: 300,
         ballast_bytes: 0,
         low_bytes: Some(0),
-        range_records_max: 8,
+        range_blocks_max: 8,
+        block_bytes: 150,
         salt: Some(5),
         ..StoreConfig::default()
     }

@@ -19,7 +19,8 @@ fn config() -> StoreConfig {
         checkpoint_bytes: 4096,
         ballast_bytes: 0,
         low_bytes: Some(0),
-        range_records_max: 4,
+        range_blocks_max: 4,
+        block_bytes: 100,
         range_bytes_max: 200,
         salt: Some(1),
         ..StoreConfig::default()

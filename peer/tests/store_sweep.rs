@@ -44,8 +44,12 @@ impl Table for CountingTable {
         self.table.scan(from, to, bytes_max)
     }
 
+    fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
+        self.table.last(from, upto)
+    }
+
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError> {
-        self.records.fetch_add(changes.iter().filter(|(key, _)| key.starts_with(b"rkey")).count(), Ordering::Relaxed);
+        self.records.fetch_add(changes.iter().filter(|(key, _)| key.starts_with(b"r")).count(), Ordering::Relaxed);
         self.table.apply(changes)
     }
 
@@ -58,9 +62,16 @@ impl Table for CountingTable {
     }
 }
 
-/// Portions of about 10 records.
+/// Portions of about 10 records, and each in a block of its own.
 fn config() -> StoreConfig {
-    StoreConfig { behind_bytes: 2000, ballast_bytes: 0, low_bytes: Some(0), salt: Some(1), ..StoreConfig::default() }
+    StoreConfig {
+        behind_bytes: 2000,
+        block_bytes: 1,
+        ballast_bytes: 0,
+        low_bytes: Some(0),
+        salt: Some(1),
+        ..StoreConfig::default()
+    }
 }
 
 fn open(disk: &SimDisk, records: &Arc<AtomicUsize>) -> Engine {

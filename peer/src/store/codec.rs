@@ -92,8 +92,13 @@ impl<'a> Reader<'a> {
 
     /// A copy, so that one small value does not keep a whole segment in memory.
     pub(crate) fn bytes(&mut self) -> Option<Bytes> {
+        self.slice().map(Bytes::copy_from_slice)
+    }
+
+    /// What [`put_bytes`] wrote, where it lies.
+    pub(crate) fn slice(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()? as usize;
-        self.take(len).map(Bytes::copy_from_slice)
+        self.take(len)
     }
 
     /// One batch.

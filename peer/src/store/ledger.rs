@@ -7,7 +7,8 @@
 //! goes through the rest ([`Ledger::verify_next`]). The ranges' sums add up to a total, the total is bound to a count
 //! of what was written and, at a checkpoint, to the manifest; so a lost or outdated book is found at the start.
 //!
-//! Keys in the table: `m` the total, `g<first key>` a range's sum, `r<key>` a record.
+//! Keys in the table: `m` the total, `g<first key>` a range's sum, `r<first key>` a block of records ([`blocks`]). A block
+//! lies in one range; a sum is that of the range's blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -16,6 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 
+use super::blocks::{self, Entry};
 use super::codec::Reader;
 use super::error::StoreError;
 use super::pending::lock;
@@ -29,17 +31,19 @@ const RECORDS: u8 = b'r';
 /// Bytes read from the table at once.
 const PAGE: usize = 1 << 20;
 
-/// When a range is divided.
+/// When a range is divided, and a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RangeLimits {
-    pub(crate) records: u64,
-    pub(crate) bytes: u64,
+pub(crate) struct Limits {
+    /// Blocks of a range, and their bytes.
+    pub(crate) range_blocks: u64,
+    pub(crate) range_bytes: u64,
+    pub(crate) block_bytes: usize,
 }
 
 /// The table with its books.
 pub(crate) struct Ledger {
     table: Box<dyn Table>,
-    limits: RangeLimits,
+    limits: Limits,
     books: Mutex<Books>,
     precedence: Precedence,
     trust: Mutex<Trust>,
@@ -64,11 +68,7 @@ type Trust = BTreeMap<Bytes, bool>;
 
 impl Ledger {
     /// Reads the books of a table and compares them with each other. `checkpoint` is what the manifest knows.
-    pub(crate) fn open(
-        table: Box<dyn Table>,
-        limits: RangeLimits,
-        checkpoint: (u64, Sum),
-    ) -> Result<Ledger, StoreError> {
+    pub(crate) fn open(table: Box<dyn Table>, limits: Limits, checkpoint: (u64, Sum)) -> Result<Ledger, StoreError> {
         let (books, trusted) = Books::read(&*table)?;
         let (portions, sum) = checkpoint;
         if books.portions < portions || (books.portions == portions && books.total != sum) {
@@ -105,25 +105,20 @@ impl Ledger {
 
     /// Writes a portion of records, in the order of their keys and none twice. None of them is from a frame after `seq`.
     /// Not durable before [`Ledger::flush`].
-    pub(crate) fn apply(&self, seq: u64, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), StoreError> {
+    pub(crate) fn apply(&self, seq: u64, changes: &[Entry]) -> Result<(), StoreError> {
         let mut books = self.books();
-        let mut batch = Vec::with_capacity(changes.len() + 16);
+        let mut batch = Vec::new();
         let mut touched = BTreeSet::new();
-        for (key, value) in changes {
-            let stored = record_key(key);
-            let old = self.read(&stored)?;
-            if old.as_ref() == value.as_ref() {
-                continue;
+        let mut rest = changes;
+        while let Some((key, _)) = rest.first() {
+            let range = books.range_of(key);
+            let (block, end) = self.block_of(&range, books.end_of(&range), key)?;
+            let here = rest.partition_point(|(key, _)| end.as_ref().is_none_or(|end| key < end));
+            let (changes, later) = rest.split_at(here);
+            rest = later;
+            if self.rewrite(&mut books, &range, block, changes, &mut batch)? {
+                touched.insert(range);
             }
-            let first = books.range_of(key);
-            if let Some(old) = &old {
-                books.change(&first, |sum| sum.remove(Sum::of(key, old)));
-            }
-            if let Some(new) = value {
-                books.change(&first, |sum| sum.add(Sum::of(key, new)));
-            }
-            touched.insert(first);
-            batch.push((stored.clone(), value.as_ref().map(|value| seal(&stored, value))));
         }
         books.seq = seq;
         books.portions += 1;
@@ -149,6 +144,56 @@ impl Ledger {
         oversized.into_iter().try_for_each(|first| self.divide(&mut books, first))
     }
 
+    /// The block of a range that a key lies in, if there is one, and where that ends.
+    fn block_of(
+        &self,
+        range: &Bytes,
+        range_end: Option<Bytes>,
+        key: &[u8],
+    ) -> Result<(Option<(Bytes, Bytes)>, Option<Bytes>), StoreError> {
+        let (from, to) = (record_key(range), end_key(range_end.as_ref()));
+        let block = self.last(&from, key)?;
+        let next =
+            self.table.scan(&record_key(&behind(key)), &to, 1).map_err(|error| error.doing("reading the table"))?;
+        Ok((block, next.first().map(|(stored, _)| stored.slice(1..)).or(range_end)))
+    }
+
+    /// Changes one block, or makes the first of a range; books it, and adds what is to be written to the batch. False:
+    /// nothing changes.
+    fn rewrite(
+        &self,
+        books: &mut Books,
+        range: &Bytes,
+        block: Option<(Bytes, Bytes)>,
+        changes: &[Entry],
+        batch: &mut Vec<Entry>,
+    ) -> Result<bool, StoreError> {
+        let old = block.as_ref().map_or(Ok(Vec::new()), |(_, block)| blocks::records(block))?;
+        let Some(records) = blocks::merge(old, changes) else { return Ok(false) };
+        let begin = block.as_ref().map_or(range, |(first, _)| first).clone();
+        let parts = blocks::divide(&records, self.limits.block_bytes);
+        let firsts = std::iter::once(begin).chain(parts.iter().skip(1).map(|part| part[0].0.clone()));
+        let mut new: Vec<_> = firsts.zip(&parts).map(|(first, part)| (first, blocks::encode(part))).collect();
+        match block {
+            // What is added may all lie behind it.
+            Some(old) if new.first() == Some(&old) => drop(new.remove(0)),
+            Some((first, old)) => {
+                books.change(range, |sum| sum.remove(Sum::of(&first, &old)));
+                if new.is_empty() {
+                    batch.push((record_key(&first), None));
+                }
+            }
+            None => {}
+        }
+        for (first, block) in new {
+            books.change(range, |sum| sum.add(Sum::of(&first, &block)));
+            let stored = record_key(&first);
+            let sealed = seal(&stored, &block);
+            batch.push((stored, Some(sealed)));
+        }
+        Ok(true)
+    }
+
     /// Makes everything applied so far durable.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         self.table.flush().map_err(|error| match error {
@@ -160,33 +205,44 @@ impl Ledger {
 
     /// One record.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.trust_range_of(key)?;
-        self.read(&record_key(key))
+        let (first, _) = self.trust_range_of(key)?;
+        match self.last(&record_key(&first), key)? {
+            Some((_, block)) => blocks::find(&block, key),
+            None => Ok(None),
+        }
     }
 
     /// Records from `from` on, in order, until they have about `bytes_max` bytes; and whether these are all.
     pub(crate) fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
-        let mut from = record_key(from);
+        let mut from = Bytes::copy_from_slice(from);
         loop {
             // One verified range at a time, until all are.
-            let end = self.trust_range_of(&from[1..])?;
-            let to = end.as_ref().map_or(Bytes::from_static(&[RECORDS + 1]), |end| record_key(end));
-            let page = self.page(&from, &to, bytes_max.saturating_sub(bytes).max(1))?;
-            bytes += page.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-            let exhausted = page.is_empty();
-            if let Some((last, _)) = page.last() {
-                from = record_key(&[last, &[0][..]].concat());
-            }
-            found.extend(page);
-            if exhausted {
-                match end {
-                    Some(end) => from = record_key(&end),
-                    None => return Ok((found, true)),
+            let (first, end) = self.trust_range_of(&from)?;
+            // The block that it lies in begins before it, perhaps.
+            let begun = self.last(&record_key(&first), &from)?;
+            let mut at = record_key(begun.as_ref().map_or(&from, |(first, _)| first));
+            loop {
+                let page = self.page(&at, &end_key(end.as_ref()), bytes_max.saturating_sub(bytes).max(1))?;
+                let Some((last, _)) = page.last() else { break };
+                at = record_key(&behind(last));
+                for (_, block) in &page {
+                    for (key, value) in blocks::records(block)? {
+                        // A block may be divided between two looks.
+                        if key >= from {
+                            bytes += key.len() + value.len();
+                            from = behind(&key);
+                            found.push((key, value));
+                        }
+                    }
+                }
+                if bytes >= bytes_max && !found.is_empty() {
+                    return Ok((found, false));
                 }
             }
-            if bytes >= bytes_max && !found.is_empty() {
-                return Ok((found, false));
+            match end {
+                Some(end) => from = end,
+                None => return Ok((found, true)),
             }
         }
     }
@@ -210,14 +266,14 @@ impl Ledger {
     }
 
     /// Sees to it that the range of `key` was compared with its books before somebody is answered from it, and says where
-    /// it ends (as it was at the start).
-    fn trust_range_of(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+    /// it begins and ends (as it was at the start; once all are trusted, all are one).
+    fn trust_range_of(&self, key: &[u8]) -> Result<(Bytes, Option<Bytes>), StoreError> {
         self.trust_range(key, true)
     }
 
-    fn trust_range(&self, key: &[u8], is_urgent: bool) -> Result<Option<Bytes>, StoreError> {
+    fn trust_range(&self, key: &[u8], is_urgent: bool) -> Result<(Bytes, Option<Bytes>), StoreError> {
         if self.all_trusted.load(Ordering::Acquire) {
-            return Ok(None);
+            return Ok((Bytes::new(), None));
         }
         let trust = self.trust();
         let upto = (Bound::Unbounded, Bound::Included(key));
@@ -229,12 +285,12 @@ impl Ledger {
         if !trusted {
             let _asking = is_urgent.then(|| self.precedence.ask());
             self.verify(&first, end.as_ref())?;
-            self.trust().insert(first, true);
+            self.trust().insert(first.clone(), true);
         }
-        Ok(end)
+        Ok((first, end))
     }
 
-    /// Compares the records from `first` up to `end` with their books. No record changes meanwhile.
+    /// Compares the blocks from `first` up to `end` with their books. None changes meanwhile.
     fn verify(&self, first: &Bytes, end: Option<&Bytes>) -> Result<(), StoreError> {
         let books = self.books();
         let upto = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.clone()));
@@ -251,14 +307,14 @@ impl Ledger {
     /// Divides a range into several. Reading all of it anyway, compares it with its book.
     fn divide(&self, books: &mut Books, first: Bytes) -> Result<(), StoreError> {
         let (whole, end) = (books.ranges[&first], books.end_of(&first));
-        let (records_max, bytes_max) = (self.limits.records / 2, self.limits.bytes / 2);
+        let (blocks_max, bytes_max) = (self.limits.range_blocks / 2, self.limits.range_bytes / 2);
         let mut parts = vec![(first.clone(), Sum::default())];
         let mut found = Sum::default();
         self.walk(&first, end.as_ref(), |key, value| {
             let one = Sum::of(key, value);
             found.add(one);
             let (_, part) = parts.last_mut().expect("never empty");
-            if part.records > 0 && (part.records >= records_max || part.bytes >= bytes_max) {
+            if part.entries > 0 && (part.entries >= blocks_max || part.bytes >= bytes_max) {
                 parts.push((key.clone(), one));
             } else {
                 part.add(one);
@@ -279,30 +335,31 @@ impl Ledger {
 
     fn walk(&self, first: &Bytes, end: Option<&Bytes>, mut each: impl FnMut(&Bytes, &Bytes)) -> Result<(), StoreError> {
         let mut from = record_key(first);
-        let to = end.map_or(Bytes::from_static(&[RECORDS + 1]), |end| record_key(end));
+        let to = end_key(end);
         loop {
             let page = self.page(&from, &to, PAGE)?;
             let Some((last, _)) = page.last() else {
                 return Ok(());
             };
-            from = record_key(&[last, &[0][..]].concat());
+            from = record_key(&behind(last));
             page.iter().for_each(|(key, value)| each(key, value));
         }
     }
 
-    /// A page of records, their checksums tested.
+    /// A page of blocks with their keys, their checksums tested.
     fn page(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
         let page = self.table.scan(from, to, bytes_max).map_err(|error| error.doing("reading the table"))?;
         page.into_iter().map(|(stored, value)| Ok((stored.slice(1..), unseal(&stored, &value)?))).collect()
     }
 
-    fn read(&self, stored: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let value = self.table.get(stored).map_err(|error| error.doing("reading the table"))?;
-        value.map(|value| unseal(stored, &value)).transpose()
+    /// The last block that begins at `upto` or before, from that entry on.
+    fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, StoreError> {
+        let last = self.table.last(from, &record_key(upto)).map_err(|error| error.doing("reading the table"))?;
+        last.map(|(stored, block)| Ok((stored.slice(1..), unseal(&stored, &block)?))).transpose()
     }
 
     fn is_oversized(&self, sum: Sum) -> bool {
-        sum.records > 1 && (sum.records > self.limits.records || sum.bytes > self.limits.bytes)
+        sum.entries > 1 && (sum.entries > self.limits.range_blocks || sum.bytes > self.limits.range_bytes)
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -398,6 +455,16 @@ fn is_full(error: &std::io::Error) -> bool {
 
 fn record_key(key: &[u8]) -> Bytes {
     prefixed(RECORDS, key)
+}
+
+/// Where the blocks end that begin before this; all of them, if it is `None`.
+fn end_key(end: Option<&Bytes>) -> Bytes {
+    end.map_or(Bytes::from_static(&[RECORDS + 1]), |end| record_key(end))
+}
+
+/// The first key behind one.
+fn behind(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
 }
 
 fn range_key(first: &[u8]) -> Bytes {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic 8 | version u32 | crc32 of these 12 bytes u32
-//! salt u64 | seq u64 | segment u64 | first seq u64 | portions u64 | records u64 | bytes u64 | set hash u128
+//! salt u64 | seq u64 | segment u64 | first seq u64 | portions u64 | blocks u64 | bytes u64 | set hash u128
 //! entries u64 | (key length u32, key, value length u32, value)...
 //! crc32 of everything before u32
 //! ```
@@ -16,7 +16,7 @@ use super::replay::From;
 use super::sum::Sum;
 
 /// The only version that is written and read.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";
 /// Its file while it is written.
@@ -35,7 +35,7 @@ pub(crate) struct Manifest {
     pub(crate) from: From,
     /// So many portions had been written to the table by then. It must not be older.
     pub(crate) portions: u64,
-    /// All records as of then.
+    /// All blocks as of then.
     pub(crate) sum: Sum,
     /// The small entries as of `from.seq`.
     pub(crate) meta: Meta,
@@ -122,7 +122,7 @@ mod tests {
             salt: 5,
             from: From { seq: 9, segment: 2, first_seq: 7 },
             portions: 8,
-            sum: Sum { records: 3, bytes: 40, hash: 1 << 100 },
+            sum: Sum { entries: 3, bytes: 40, hash: 1 << 100 },
             meta: Meta::from([(Bytes::from("a"), Bytes::from("1")), (Bytes::from("b"), Bytes::new())]),
         }
     }
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn another_version_is_refused_by_its_number() {
         let mut bytes = example().encode();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let crc = crc32fast::hash(&bytes[..12]).to_le_bytes();
         bytes[12..16].copy_from_slice(&crc);
-        assert_eq!(Manifest::decode(&bytes), Err(StoreError::Version { found: 3, supported: 2 }));
+        assert_eq!(Manifest::decode(&bytes), Err(StoreError::Version { found: 4, supported: 3 }));
     }
 }

@@ -16,6 +16,7 @@
 
 mod aside;
 mod behind;
+mod blocks;
 mod change;
 mod codec;
 mod config;

@@ -14,7 +14,7 @@ use super::engine::{Engine, View, Writer, durable};
 use super::error::{Doing, StoreError};
 use super::health::{DAMAGED, Health};
 use super::journal::Journal;
-use super::ledger::{Ledger, RangeLimits};
+use super::ledger::{Ledger, Limits};
 use super::manifest::{MANIFEST, MANIFEST_TEMPORARY, Manifest};
 use super::pending::{Durable, Pending};
 use super::replay::{From, Replayed, replay, segments};
@@ -200,7 +200,11 @@ fn discard(disk: &dyn Disk, unwanted: impl Fn(SegmentName) -> bool) -> Result<()
 
 fn open_ledger(tables: &dyn Tables, config: &StoreConfig, checkpoint: (u64, Sum)) -> Result<Arc<Ledger>, StoreError> {
     let table = tables.open().map_err(|error| error.doing("opening the table"))?;
-    let limits = RangeLimits { records: config.range_records_max, bytes: config.range_bytes_max };
+    let limits = Limits {
+        range_blocks: config.range_blocks_max,
+        range_bytes: config.range_bytes_max,
+        block_bytes: config.block_bytes,
+    };
     Ok(Arc::new(Ledger::open(table, limits, checkpoint)?))
 }
 

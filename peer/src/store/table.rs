@@ -16,6 +16,8 @@ pub trait Table: Send + Sync {
     /// Entries from `from` on and before `to`, in order, until their bytes reach `bytes_max` (at least one, if there is
     /// one).
     fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError>;
+    /// The last entry from `from` on up to `upto` itself.
+    fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError>;
     /// Sets (`Some`) and drops (`None`) entries: all or nothing, also over a power cut.
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError>;
     /// Makes everything applied so far durable. An error of the kind `StorageFull` says that something could not be

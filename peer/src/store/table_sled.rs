@@ -111,6 +111,13 @@ impl Table for SledTable {
         })
     }
 
+    fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
+        contained(|| {
+            let last = self.db.range(from..=upto).next_back().transpose()?;
+            Ok(last.map(|(key, value)| (Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value))))
+        })
+    }
+
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError> {
         contained(|| {
             let mut batch = sled::Batch::default();

@@ -65,6 +65,13 @@ impl Table for SimTable {
         Ok(found)
     }
 
+    fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
+        let state = self.disk.plain_call()?;
+        let range = (std::ops::Bound::Included(from), std::ops::Bound::Included(upto));
+        let last = state.table.seen.range::<[u8], _>(range).next_back();
+        Ok(last.map(|(key, value)| (key.clone(), value.clone())))
+    }
+
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError> {
         let (mut state, fault) = self.disk.call()?;
         match fault {
