@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::change::{Meta, apply};
+use super::change::Meta;
 use super::disk::Disk;
 use super::error::StoreError;
 use super::health::Health;
@@ -44,8 +44,6 @@ pub(crate) struct Behind {
     pub(crate) seq: u64,
     /// The last batch in these frames.
     pub(crate) last: u64,
-    /// The small entries as of frame `seq`.
-    pub(crate) meta: Meta,
     /// The segments in use, each with the number of its first frame. Never empty.
     pub(crate) chain: VecDeque<(SegmentName, u64)>,
     /// Bytes of these frames in the journal.
@@ -95,10 +93,7 @@ impl Behind {
             if self.chain.back().is_none_or(|(newest, _)| newest.id < frame.segment.id) {
                 self.chain.push_back((frame.segment, frame.seq));
             }
-            for batch in &frame.batches {
-                self.last = batch.number;
-                batch.changes.iter().for_each(|change| apply(&mut self.meta, change, |_, _| ()));
-            }
+            self.last = frame.batches.last().map_or(self.last, |batch| batch.number);
             bytes += frame.weight();
         }
         if bytes > 0 {
@@ -131,7 +126,7 @@ impl Behind {
         }
         let sweep = self.sweep.get_or_insert_with(|| Sweep {
             seq: self.seq,
-            meta: self.meta.clone(),
+            meta: self.pending.meta_taken_in(),
             upto: self.last,
             taken: std::mem::take(&mut self.taken),
             after: None,

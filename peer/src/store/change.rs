@@ -9,28 +9,50 @@ use node::Change;
 /// The small entries.
 pub(crate) type Meta = BTreeMap<Bytes, Bytes>;
 
-/// Brings the small entries forward by one change; the records that it sets (`Some`) and drops (`None`) go to `record`.
+/// What a small entry was before a change.
+pub(crate) type Before = (Bytes, Option<Bytes>);
+
+/// Brings the small entries forward by one change; the records that it sets (`Some`) and drops (`None`) go to `record`,
+/// and what the small entries that it changes were goes to `before`.
 ///
-/// What a promotion does depends on the small entries, so everyone who applies changes keeps a copy of them and applies
-/// all changes in the same order. The copies share their bytes.
-pub(crate) fn apply(meta: &mut Meta, change: &Change, mut record: impl FnMut(Bytes, Option<Bytes>)) {
+/// What a promotion does depends on the small entries: all changes are applied in order.
+pub(crate) fn apply(
+    meta: &mut Meta,
+    change: &Change,
+    mut record: impl FnMut(Bytes, Option<Bytes>),
+    mut before: impl FnMut(Before),
+) {
     match change {
-        Change::PutMeta(key, value) => drop(meta.insert(key.clone(), value.clone())),
+        Change::PutMeta(key, value) => before((key.clone(), meta.insert(key.clone(), value.clone()))),
         Change::DropMeta(from, to) => {
             let Some(range) = range(from, to) else { return };
             let dropped = meta.range::<Bytes, _>(range).map(|(key, _)| key.clone()).collect::<Vec<_>>();
-            dropped.iter().for_each(|key| drop(meta.remove(key)));
+            for key in dropped {
+                let value = meta.remove(&key);
+                before((key, value));
+            }
         }
         Change::Promote { from, to, strip } => {
             let Some(range) = range(from, to) else { return };
             for (key, value) in meta.range_mut::<Bytes, _>(range) {
                 if !value.is_empty() && key.len() >= *strip {
+                    before((key.clone(), Some(value.clone())));
                     record(key.slice(*strip..), Some(std::mem::take(value)));
                 }
             }
         }
         Change::PutRecord(key, value) => record(key.clone(), Some(value.clone())),
         Change::DropRecord(key) => record(key.clone(), None),
+    }
+}
+
+/// Takes back changes of small entries: what was told of them before, the last first.
+pub(crate) fn undo<'a>(meta: &mut Meta, changed: impl Iterator<Item = &'a Before>) {
+    for (key, value) in changed {
+        match value {
+            Some(value) => drop(meta.insert(key.clone(), value.clone())),
+            None => drop(meta.remove(key)),
+        }
     }
 }
 
@@ -51,21 +73,39 @@ mod tests {
     fn a_promotion_moves_values_in_order_and_leaves_empty_entries() {
         let before = [("a1k", "old"), ("a2k", "new"), ("a3", "bare"), ("a", "short"), ("a4j", ""), ("b1x", "out")];
         let mut entries = meta(&before);
-        let mut records = Vec::new();
+        let (mut records, mut changed) = (Vec::new(), Vec::new());
         let change = Change::Promote { from: "a".into(), to: "b".into(), strip: 2 };
-        apply(&mut entries, &change, |key, value| records.push((key, value)));
+        apply(&mut entries, &change, |key, value| records.push((key, value)), |was| changed.push(was));
         let set = |key: &'static str, value: &'static str| (Bytes::from(key), Some(Bytes::from(value)));
         assert_eq!(records, [set("k", "old"), set("k", "new"), set("", "bare")]);
         let after = [("a1k", ""), ("a2k", ""), ("a3", ""), ("a", "short"), ("a4j", ""), ("b1x", "out")];
         assert_eq!(entries, meta(&after));
+        undo(&mut entries, changed.iter().rev());
+        assert_eq!(entries, meta(&before));
+    }
+
+    #[test]
+    fn what_is_taken_back_was_never_there() {
+        let before = meta(&[("a", "1"), ("b", "2"), ("c", "")]);
+        let (mut entries, mut changed) = (before.clone(), Vec::new());
+        let put = |key: &'static str| Change::PutMeta(key.into(), "new".into());
+        let drop = |from: &'static str, to: &'static str| Change::DropMeta(from.into(), to.into());
+        let promote = Change::Promote { from: "a".into(), to: "z".into(), strip: 1 };
+        let changes = [put("a"), put("d"), drop("b", "e"), put("b"), promote, put("d"), drop("a", "b")];
+        for change in &changes {
+            apply(&mut entries, change, |_, _| (), |was| changed.push(was));
+        }
+        assert_ne!(entries, before);
+        undo(&mut entries, changed.iter().rev());
+        assert_eq!(entries, before);
     }
 
     #[test]
     fn an_upside_down_range_holds_nothing() {
         let mut entries = meta(&[("a", "1"), ("b", "2")]);
         for (from, to) in [("b", "a"), ("a", "a")] {
-            apply(&mut entries, &Change::DropMeta(from.into(), to.into()), |_, _| ());
-            apply(&mut entries, &Change::Promote { from: from.into(), to: to.into(), strip: 0 }, |_, _| ());
+            apply(&mut entries, &Change::DropMeta(from.into(), to.into()), |_, _| (), |_| ());
+            apply(&mut entries, &Change::Promote { from: from.into(), to: to.into(), strip: 0 }, |_, _| (), |_| ());
         }
         assert_eq!(entries, meta(&[("a", "1"), ("b", "2")]));
     }

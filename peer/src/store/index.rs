@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use overlay::{Placed, PointMap};
 
-use super::change::{Meta, apply};
+use super::change::{Before, Meta, apply, undo};
 use super::pending::{Batch, CHANGE_WEIGHT};
 
 /// Records looked at for one portion.
@@ -45,9 +45,20 @@ pub(crate) struct Index {
     records: PointMap<Name, Slot>,
     /// What the records take.
     bytes: usize,
-    /// The batches in here that may not be durable, each with what its records took.
-    young: VecDeque<(u64, usize)>,
+    /// The batches in here that may not be durable.
+    young: VecDeque<Young>,
     young_bytes: usize,
+    /// What the small entries were that these batches changed, in the order of the changes.
+    before: VecDeque<Before>,
+}
+
+/// A batch that may not be durable.
+struct Young {
+    number: u64,
+    /// What its records took.
+    bytes: usize,
+    /// How many small entries it changed.
+    entries: usize,
 }
 
 /// Some of the records for a sweep.
@@ -70,31 +81,32 @@ impl Index {
 
     /// Takes in the next batches.
     pub(crate) fn sort_in(&mut self, batches: &[Arc<Batch>]) {
-        let Index { meta, records, bytes, young, young_bytes } = self;
-        for batch in batches {
-            let mut its = 0;
-            for change in &batch.changes {
-                apply(meta, change, |key, value| {
+        let Index { meta, records, bytes, young, young_bytes, before } = self;
+        for Batch { number, changes, .. } in batches.iter().map(Arc::as_ref) {
+            let (mut its, known) = (0, before.len());
+            for change in changes {
+                let record = |key: Bytes, value| {
                     let key_bytes = key.len();
                     its += weight(key_bytes, &value);
                     *bytes += weight(key_bytes, &value);
-                    if let Some(before) = records.insert(Name(key), Slot { batch: batch.number, value }) {
+                    if let Some(before) = records.insert(Name(key), Slot { batch: *number, value }) {
                         *bytes -= weight(key_bytes, &before.value);
                     }
-                });
+                };
+                apply(meta, change, record, |was| before.push_back(was));
             }
             *young_bytes += its;
-            young.push_back((batch.number, its));
+            young.push_back(Young { number: *number, bytes: its, entries: before.len() - known });
         }
     }
 
     /// All batches up to this one are durable.
     pub(crate) fn durable(&mut self, last: u64) {
-        while let Some((batch, bytes)) = self.young.front().copied()
-            && batch <= last
+        while self.young.front().is_some_and(|young| young.number <= last)
+            && let Some(young) = self.young.pop_front()
         {
-            self.young.pop_front();
-            self.young_bytes -= bytes;
+            self.young_bytes -= young.bytes;
+            self.before.drain(..young.entries);
         }
     }
 
@@ -107,6 +119,13 @@ impl Index {
     /// The small entries.
     pub(crate) fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// The small entries as of the last batch that is known to be durable.
+    pub(crate) fn durable_meta(&self) -> Meta {
+        let mut meta = self.meta.clone();
+        undo(&mut meta, self.before.iter().rev());
+        meta
     }
 
     /// The newest state of a record: `None` if it is not here, `Some(None)` if it is dropped.
@@ -208,6 +227,25 @@ mod tests {
         index.written(&"k".into(), 2);
         index.written(&"a".into(), 3);
         assert_eq!(index.bytes(), 0);
+    }
+
+    #[test]
+    fn a_checkpoint_holds_the_small_entries_as_of_what_is_durable() {
+        let put = |key: &'static str, value: &'static str| Change::PutMeta(key.into(), value.into());
+        let mut index = Index::new(Meta::new());
+        index.sort_in(&[batch(1, vec![put("a", "1"), put("b", "1")]), batch(2, vec![put("a", "2")])]);
+        index.sort_in(&[batch(3, vec![Change::DropMeta("a".into(), "b".into()), put("c", "3")])]);
+        let of = |entries: &[(&'static str, &'static str)]| -> Meta {
+            entries.iter().map(|(key, value)| (Bytes::from(*key), Bytes::from(*value))).collect()
+        };
+        assert_eq!(index.durable_meta(), of(&[]));
+        index.durable(1);
+        assert_eq!(index.durable_meta(), of(&[("a", "1"), ("b", "1")]));
+        index.durable(2);
+        assert_eq!(index.durable_meta(), of(&[("a", "2"), ("b", "1")]));
+        index.durable(3);
+        assert_eq!(index.durable_meta(), of(&[("b", "1"), ("c", "3")]));
+        assert!(index.before.is_empty());
     }
 
     #[test]

@@ -79,8 +79,6 @@ struct Parts {
     segments: Arc<Segments>,
     journal: Journal,
     manifest: Manifest,
-    /// The small entries as of the manifest.
-    meta: Meta,
     chain: Vec<(SegmentName, u64)>,
     frames: Vec<Durable>,
     pending: Arc<Pending>,
@@ -106,7 +104,6 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
         ledger,
         segments,
         journal,
-        meta: Meta::new(),
         manifest,
         chain: vec![(opened.segment, opened.seq)],
         frames: Vec::new(),
@@ -143,7 +140,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
     // Also what the table holds already: a sweep passes over it quickly, for it changes nothing.
     let meta = std::mem::take(&mut manifest.meta);
-    let pending = Arc::new(Pending::new(meta.clone()));
+    let pending = Arc::new(Pending::new(meta));
     let mut waiting = Vec::new();
     let mut last_batch = 0;
     for frame in frames {
@@ -163,7 +160,6 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
         segments,
         journal,
         manifest,
-        meta,
         chain,
         frames: waiting,
         last_batch,
@@ -216,8 +212,7 @@ fn read_mark(disk: &dyn Disk) -> String {
 
 impl Parts {
     fn assemble(self, disk: Arc<dyn Disk>, config: StoreConfig, lock: DiskLock) -> (Engine, Restored) {
-        let Parts { health, ledger, segments, journal, manifest, meta, chain, frames, pending, last_batch, restored } =
-            self;
+        let Parts { health, ledger, segments, journal, manifest, chain, frames, pending, last_batch, restored } = self;
         for frame in frames {
             pending.push(frame, usize::MAX);
         }
@@ -240,7 +235,6 @@ impl Parts {
             segments,
             seq: manifest.from.seq,
             manifest,
-            meta,
             last: 0,
             chain: chain.into(),
             taken: 0,

@@ -220,6 +220,11 @@ impl Pending {
         self.settled().meta().clone()
     }
 
+    /// The small entries as of the last batch that was taken in.
+    pub(crate) fn meta_taken_in(&self) -> Meta {
+        lock(&self.index).durable_meta()
+    }
+
     /// A checkpoint was made; so many bytes of the journal are behind it.
     pub(crate) fn checkpointed(&self, bytes: u64) {
         self.make_room(|queue| queue.backlog -= bytes);
