@@ -15,8 +15,12 @@ fn at(time: Time) -> Now {
 }
 
 fn node(found: bool, now: Time) -> Node {
+    node_that_is(Durability::Memory, found, now)
+}
+
+fn node_that_is(durability: Durability, found: bool, now: Time) -> Node {
     let mut config = NodeConfig::new(PeerKey([1; 32]), Incarnation(1));
-    config.durability = Durability::Memory;
+    config.durability = durability;
     config.found = found;
     Node::new(config, 7, at(now), Restored::empty())
 }
@@ -82,4 +86,33 @@ fn operations_on_one_key_follow_each_other_at_once() {
     let replies = pull(&mut node, &mut wake_at);
     assert!(replies.iter().map(|(id, _)| id.0).eq(0..1000), "{} of 1000 are answered, in order", replies.len());
     assert!(replies.iter().all(|(_, result)| result.is_ok()));
+}
+
+/// Of two operations on one key that end at the same moment only the first was begun: nobody need wonder about the other.
+#[test]
+fn what_was_never_begun_certainly_did_nothing() {
+    let mut now = Time(1_000_000_000);
+    let mut node = node_that_is(Durability::Sync, true, now);
+    let pull = |node: &mut Node, now: Time, stores: bool| {
+        let mut replies = Vec::new();
+        while let Some(output) = node.poll_output() {
+            match output {
+                Output::Reply { id, result } => replies.push((id, result)),
+                Output::Persist { token, .. } if stores => node.handle(at(now), Input::Persisted(token)),
+                _ => {}
+            }
+        }
+        replies
+    };
+    while !node.ready {
+        now = now + Duration::from_millis(10);
+        node.handle(at(now), Input::Tick);
+        pull(&mut node, now, true);
+    }
+    (1..=2).for_each(|id| node.handle(at(now), request(id, Op::Add(1))));
+    assert_eq!(pull(&mut node, now, false), [], "the store says nothing");
+    now = now + Duration::from_millis(100);
+    node.handle(at(now), Input::Tick);
+    let never = Err(OpError::TryAgain(Refusal::NoPrimary));
+    assert_eq!(pull(&mut node, now, false), [(RequestId(1), Err(OpError::Uncertain)), (RequestId(2), never)]);
 }
