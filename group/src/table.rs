@@ -294,5 +294,5 @@ impl Table {
 }
 
 fn size(key: &Key, record: Option<&Record>) -> usize {
-    key.name().len() + 96 + record.map_or(0, Record::bytes)
+    key.name().len() + 112 + record.map_or(0, Record::bytes)
 }

@@ -22,7 +22,7 @@ const WHOLE_MAX: Duration = Duration::from_secs(90);
 const PUT_OUT_AFTER: Duration = Duration::from_secs(11);
 /// By so much a process may grow once it is warm. What it may hold of records, and of recent writes, is far less.
 const GROWTH_MAX: u64 = 64 << 20;
-const MEMORY: &str = "32MiB";
+const MEMORY: &str = "64MiB";
 /// Who takes longer to become a member is worth a look.
 const SLOW: Duration = Duration::from_secs(15);
 /// After a kill clients are watched for so long.

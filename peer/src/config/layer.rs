@@ -158,7 +158,7 @@ pub struct Layer {
     #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_DISK")]
     pub max_disk: Option<Bytes>,
 
-    /// How much memory records may take [default: 512MiB]
+    /// How much memory it may take, all in all [default: 1GiB]
     #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_MEMORY")]
     pub max_memory: Option<Bytes>,
 

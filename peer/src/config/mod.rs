@@ -115,7 +115,7 @@ pub struct Config {
     pub dial_private: bool,
     /// Bytes on disk.
     pub max_disk: u64,
-    /// Bytes of records in memory.
+    /// Bytes of memory.
     pub max_memory: u64,
     /// Bytes a second; `None` is no limit.
     pub max_bandwidth: Option<u64>,

@@ -162,8 +162,8 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let nat = pick_switch(p, "nat", |l| l.nat, true);
     let dial_private = pick_switch(p, "dial-private", |l| l.dial_private, true);
     let max_disk = p.pick("max-disk", |l| l.max_disk, super::Bytes(10 << 30), ToString::to_string).0;
-    let max_memory = p.pick("max-memory", |l| l.max_memory, super::Bytes(512 << 20), ToString::to_string).0;
-    for (name, given, least) in [("--max-disk", max_disk, 1 << 20), ("--max-memory", max_memory, 1 << 20)] {
+    let max_memory = p.pick("max-memory", |l| l.max_memory, super::Bytes(1 << 30), ToString::to_string).0;
+    for (name, given, least) in [("--max-disk", max_disk, 1 << 20), ("--max-memory", max_memory, 64 << 20)] {
         if given < least {
             let (given, least) = (super::Bytes(given), super::Bytes(least));
             return Err(ConfigError(format!("{name} {given} is too little to be of use: give at least {least}")));

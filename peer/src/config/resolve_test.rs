@@ -198,7 +198,7 @@ fn what_is_too_little_or_too_much_is_refused() {
         ["--max-value", "10"],
         ["--max-value", "1GiB"],
         ["--max-disk", "1K"],
-        ["--max-memory", "0"],
+        ["--max-memory", "63MiB"],
         ["--max-connections", "1"],
         ["--away", "604801"],
     ] {

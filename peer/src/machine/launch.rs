@@ -13,6 +13,7 @@ use super::clocks::Clocks;
 use super::drive::{Drive, End};
 use super::mailbox::Mailbox;
 use super::memo::{Memo, SharedMemo};
+use super::memory::Shares;
 use super::metrics::{NetMetrics, StoreMetrics};
 use super::show::Showcase;
 use super::store_port::StorePort;
@@ -126,7 +127,7 @@ fn node_config(
         coarse: config.coarse,
         leases: config.leases,
         cluster: config.cluster.clone(),
-        memory_bytes_max: usize::try_from(config.max_memory / lanes).unwrap_or(usize::MAX),
+        memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,
         away: config.away,
         transfer_bytes_per_s: (copy_rate(config.max_bandwidth) / lanes).max(1),
@@ -180,6 +181,10 @@ fn store_dir(config: &Config) -> PathBuf {
     config.data_dir.join("store")
 }
 
+fn bytes(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
 /// Copying leaves half of what was given to everything else.
 fn copy_rate(given: Option<u64>) -> u64 {
     given.map_or(NodeConfig::TRANSFER_BYTES_PER_S, |given| (given / 2).max(1))
@@ -192,7 +197,13 @@ fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<Sto
         return Ok((None, Restored::empty()));
     }
     let dir = store_dir(config);
-    let store_config = StoreConfig { disk_bytes_max: Some(config.max_disk), ..StoreConfig::default() };
+    let shares = Shares::of(config.max_memory, config.durability);
+    let store_config = StoreConfig {
+        disk_bytes_max: Some(config.max_disk),
+        pending_bytes_max: bytes(shares.changes),
+        cache_bytes: shares.cache,
+        ..StoreConfig::default()
+    };
     let (engine, restored) = match Engine::open_dir(&dir, &store_config) {
         Err(error) if error.is_damage() => {
             let aside = move_aside(&dir).map_err(|error| error.to_string())?;

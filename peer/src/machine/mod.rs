@@ -10,6 +10,7 @@ pub mod fuzz;
 mod launch;
 mod mailbox;
 mod memo;
+mod memory;
 mod metrics;
 mod show;
 mod store_port;

@@ -63,6 +63,9 @@ struct Books {
     ranges: BTreeMap<Bytes, Sum>,
 }
 
+/// A block: its key, and what it holds.
+type Block = (Bytes, Bytes);
+
 /// The ranges as they were at the start, and whether each was read and compared since.
 type Trust = BTreeMap<Bytes, bool>;
 
@@ -150,7 +153,7 @@ impl Ledger {
         range: &Bytes,
         range_end: Option<Bytes>,
         key: &[u8],
-    ) -> Result<(Option<(Bytes, Bytes)>, Option<Bytes>), StoreError> {
+    ) -> Result<(Option<Block>, Option<Bytes>), StoreError> {
         let (from, to) = (record_key(range), end_key(range_end.as_ref()));
         let block = self.last(&from, key)?;
         let next =
@@ -164,7 +167,7 @@ impl Ledger {
         &self,
         books: &mut Books,
         range: &Bytes,
-        block: Option<(Bytes, Bytes)>,
+        block: Option<Block>,
         changes: &[Entry],
         batch: &mut Vec<Entry>,
     ) -> Result<bool, StoreError> {
@@ -347,13 +350,13 @@ impl Ledger {
     }
 
     /// A page of blocks with their keys, their checksums tested.
-    fn page(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+    fn page(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<Block>, StoreError> {
         let page = self.table.scan(from, to, bytes_max).map_err(|error| error.doing("reading the table"))?;
         page.into_iter().map(|(stored, value)| Ok((stored.slice(1..), unseal(&stored, &value)?))).collect()
     }
 
     /// The last block that begins at `upto` or before, from that entry on.
-    fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, StoreError> {
+    fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<Block>, StoreError> {
         let last = self.table.last(from, &record_key(upto)).map_err(|error| error.doing("reading the table"))?;
         last.map(|(stored, block)| Ok((stored.slice(1..), unseal(&stored, &block)?))).transpose()
     }
