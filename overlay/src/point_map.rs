@@ -141,8 +141,9 @@ impl<K: Placed, V> PointMap<K, V> {
     pub fn first_mut_from(&mut self, from: Bound<&K>) -> Option<(&K, &mut V)> {
         let Place { shelf, index } = self.place_from(from);
         let (first, rest) = self.shelves[shelf..].split_first_mut().expect("a place is on a shelf");
-        let behind = rest.first_mut().and_then(|shelf| shelf.entries.first_mut());
-        first.entries.get_mut(index).or(behind).map(|(key, value)| (&*key, value))
+        // A shelf between two full ones may be empty.
+        let mut behind = rest.iter_mut().flat_map(|shelf| shelf.entries.iter_mut());
+        first.entries.get_mut(index).or_else(|| behind.next()).map(|(key, value)| (&*key, value))
     }
 
     fn place_from(&self, from: Bound<&K>) -> Place {
@@ -264,6 +265,33 @@ mod tests {
             !map.shelves.windows(2).any(|pair| small(&pair[0]) && small(&pair[1])),
             "they may as well lie together"
         );
+    }
+
+    /// All of a shelf are taken out, and its neighbours have no room to be joined with it: what lies behind it is found.
+    #[test]
+    fn what_lies_behind_an_empty_shelf_is_found() {
+        let mut map = PointMap::new();
+        for n in 0..400 {
+            map.insert(Numbered(n, 0), 0_u32);
+        }
+        let middle = map.shelves.len() / 2;
+        for side in [middle - 1, middle + 1] {
+            let first = map.shelves[side].prefixes[0];
+            for extra in 1..=SHELF_MIN {
+                map.insert(Numbered(first, extra as u8), 0);
+            }
+        }
+        let emptied: Vec<Numbered> = map.shelves[middle].entries.iter().map(|(key, _)| *key).collect();
+        for key in &emptied {
+            map.remove(key);
+        }
+        assert!(map.shelves[middle].entries.is_empty(), "there is a shelf without anything");
+        let last = emptied[emptied.len() - 1];
+        let behind = map.range_from(Bound::Excluded(&last)).next().map(|(key, value)| (*key, *value));
+        let mut find = |from| map.first_mut_from(from).map(|(key, value)| (*key, *value));
+        assert!(behind.is_some());
+        assert_eq!(find(Bound::Excluded(&last)), behind);
+        assert_eq!(find(Bound::Included(&emptied[0])), behind);
     }
 
     proptest! {
