@@ -78,3 +78,11 @@ fn no_fence() {
 fn a_primary_that_lost_its_term_is_noticed() {
     expect_well::<Node>(&Scenario::churn(169_783_912_865_058));
 }
+
+/// Two were members, one of them left and another came in its place. That one lost everything before anybody knew that the
+/// change was chosen: nothing survives that, so no fault may do it.
+#[test]
+fn what_is_on_its_way_to_be_a_member_of_two_is_not_lost() {
+    let report = expect_well::<Node>(&Scenario::churn(205_933_225_421_308));
+    assert!(report.marks.count("fault: left out, the group could not survive it") > 0);
+}

@@ -112,6 +112,12 @@ impl Log {
         self.acceptor.last_accepted()
     }
 
+    /// What was accepted here behind a slot, or is known to be chosen: any of it may be chosen.
+    pub fn undecided(&self, applied: Slot) -> Vec<Entry> {
+        let accepted = self.acceptor.accepted_behind(applied).into_iter().map(|(_, _, entry)| entry);
+        accepted.chain(self.chosen.values().cloned()).collect()
+    }
+
     /// All slots up to this one are known here to be chosen.
     pub fn chosen(&self, applied: Slot) -> Slot {
         let mut chosen = applied;

@@ -347,6 +347,7 @@ impl<H: Host> World<H> {
         let n = self.machines.len();
         n >= 3
             && self.machines[host].state != State::Down
+            && !self.is_depended_on(host)
             && (0..n).filter(|&other| other != host).all(|other| {
                 let machine = &self.machines[other];
                 machine.state == State::Running
@@ -356,5 +357,11 @@ impl<H: Host> World<H> {
                     && machine.host.as_ref().is_some_and(H::is_whole)
                     && (0..n).all(|to| to == other || to == host || !self.network.is_blocked(other, to))
             })
+    }
+
+    /// Whether some group, known to somebody or on its way, would have no quorum for ever without what this one holds.
+    fn is_depended_on(&self, host: usize) -> bool {
+        let Some(other) = &self.machines[host].host else { return false };
+        self.machines.iter().filter_map(|machine| machine.host.as_ref()).any(|process| process.depends_on(other))
     }
 }

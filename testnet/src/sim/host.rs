@@ -33,6 +33,13 @@ pub trait Host: Sized {
     fn is_whole(&self) -> bool {
         true
     }
+
+    /// Whether the group that this one is in, or the one that may follow it, would be without a quorum for ever if the
+    /// other node lost what it holds.
+    fn depends_on(&self, other: &Self) -> bool {
+        let _ = other;
+        false
+    }
 }
 
 impl Host for Node {
@@ -62,5 +69,9 @@ impl Host for Node {
 
     fn is_whole(&self) -> bool {
         super::observe::is_whole(self)
+    }
+
+    fn depends_on(&self, other: &Node) -> bool {
+        super::observe::depends_on(self, other.id())
     }
 }

@@ -4,6 +4,7 @@ use group::Group;
 use group::ballot::TermBallot;
 use group::message::Write;
 use group::record::Record;
+use group::state::Entry;
 use group::time::Time;
 use node::Node;
 use overlay::{Epoch, Incarnation, Key, NodeId, PeerKey};
@@ -126,6 +127,17 @@ fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
 /// Whether the group survives losing another node now: this one takes part and holds all that it must.
 pub fn is_whole(node: &Node) -> bool {
     node.group().is_some_and(is_whole_group)
+}
+
+/// Whether this node's group, or one that may follow it, would be without a quorum for ever if `other` lost what it holds.
+pub fn depends_on(node: &Node, other: NodeId) -> bool {
+    let Some(group) = node.group() else { return false };
+    // An epoch that was proposed may be chosen by now, and nobody know it.
+    let next = group.log().undecided(group.state().applied).into_iter().filter_map(|entry| match entry {
+        Entry::Next(members) => Some(members.iter().map(|member| member.node).collect()),
+        _ => None,
+    });
+    next.chain([group.state().nodes()]).any(|nodes: Vec<NodeId>| nodes.len() <= 2 && nodes.contains(&other))
 }
 
 fn is_whole_group(group: &Group) -> bool {
