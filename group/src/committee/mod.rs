@@ -28,6 +28,7 @@ mod catch_up;
 mod chain;
 mod job;
 mod leases;
+mod numbered;
 mod primary;
 mod reads;
 mod seen;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use overlay::{Key, KeyRange};
 
+use super::numbered::Numbered;
 use crate::ballot::TermBallot;
 use crate::message::{Base, Write};
 use crate::number_set::NumberSet;
@@ -36,11 +37,12 @@ pub struct Committee {
     /// Everything up to here is chosen; `None` until the base is known to be.
     chosen: Option<u64>,
     /// Unsettled writes, and recent settled ones.
-    kept: BTreeMap<u64, Kept>,
+    kept: Numbered<Kept>,
     kept_bytes: usize,
-    /// The numbers of the unsettled ones, and the same by key.
-    unsettled: BTreeSet<u64>,
-    unsettled_by_key: BTreeSet<(Key, u64)>,
+    /// The numbers of the unsettled ones.
+    unsettled: Numbered<()>,
+    /// The same by key, from the first record of a page that may overtake some until what is unsettled changes otherwise.
+    unsettled_by_key: Option<BTreeSet<(Key, u64)>>,
     /// Of the numbers up to here some were received, or made up for, and are not kept.
     gone: u64,
     /// Keys whose records catching up brought, of this term and not known here to be chosen, with their numbers.
@@ -69,10 +71,10 @@ impl Committee {
             head,
             received,
             chosen,
-            kept: BTreeMap::new(),
+            kept: Numbered::default(),
             kept_bytes: 0,
-            unsettled: BTreeSet::new(),
-            unsettled_by_key: BTreeSet::new(),
+            unsettled: Numbered::default(),
+            unsettled_by_key: None,
             gone: 0,
             ahead: BTreeMap::new(),
             superseded: false,
@@ -163,7 +165,7 @@ impl Committee {
         let number = write.record.number;
         assert_eq!(number.term, self.head.ballot.term, "a write of another term");
         if self.received.contains(number.n) {
-            if let Some(kept) = self.kept.get(&number.n) {
+            if let Some(kept) = self.kept.get(number.n) {
                 assert_eq!(kept.write, write, "two values under ballot {:?}", self.head.ballot);
             }
             return true;
@@ -233,9 +235,9 @@ impl Committee {
         self.chosen = Some(mark);
         self.progress_changed = true;
         self.ahead.retain(|_, n| *n > mark);
-        let Some(first) = self.unsettled.first().copied().filter(|n| *n <= mark) else { return };
-        let later = self.unsettled.split_off(&(mark + 1));
-        for n in core::mem::replace(&mut self.unsettled, later) {
+        let Some(first) = self.unsettled.first().map(|(n, ())| n).filter(|n| *n <= mark) else { return };
+        let settled: Vec<u64> = self.unsettled.between(first, mark).map(|(n, ())| n).collect();
+        for n in settled {
             self.settle(n, table);
         }
         out.persist(Durable::Settle(self.head.ballot.term, first, mark));
@@ -244,10 +246,9 @@ impl Committee {
     /// Settles the unsettled writes of a piece up to `mark`, and what the table has: that is known to be chosen.
     pub fn settle_in(&mut self, piece: KeyRange, mark: u64, table: &mut Table, out: &mut Outbox) {
         for n in self.unsettled_in(piece) {
-            let write = &self.kept[&n].write;
+            let write = self.unsettled_write(n);
             let known = table.peek(&write.key).flatten().is_some_and(|known| known.number == write.record.number);
             if n <= mark || known {
-                self.unsettled.remove(&n);
                 self.settle(n, table);
                 out.persist(Durable::Settle(self.head.ballot.term, n, n));
             }
@@ -271,47 +272,62 @@ impl Committee {
             let ahead = self.ahead.entry(write.key.clone()).or_default();
             *ahead = (*ahead).max(number.n);
         }
-        if number.term < self.head.ballot.term || self.unsettled.is_empty() {
+        if number.term < self.head.ballot.term || !self.has_unsettled() {
             return;
         }
-        // A page of records brings thousands, and thousands may be unsettled.
         let before = if number.term > self.head.ballot.term { u64::MAX } else { number.n };
-        let of_key = self.unsettled_by_key.range((write.key.clone(), 0)..(write.key.clone(), before));
-        let older: Vec<u64> = of_key.map(|(_, n)| *n).collect();
+        // A page of records brings thousands, and thousands may be unsettled.
+        if self.unsettled_by_key.is_none() {
+            let by_key = self.unsettled.between(0, u64::MAX).map(|(n, ())| (self.unsettled_write(n).key.clone(), n));
+            self.unsettled_by_key = Some(by_key.collect());
+        }
+        let by_key = self
+            .unsettled_by_key
+            .iter()
+            .flat_map(|by_key| by_key.range((write.key.clone(), 0)..(write.key.clone(), before)));
+        let older: Vec<u64> = by_key.map(|(_, n)| *n).collect();
         for n in older {
             self.void(n, out);
         }
     }
 
     fn unsettled_in(&self, piece: KeyRange) -> Vec<u64> {
-        self.unsettled.iter().copied().filter(|n| piece.contains(self.kept[n].write.key.point())).collect()
+        let numbers = self.unsettled.between(0, u64::MAX).map(|(n, ())| n);
+        numbers.filter(|n| piece.contains(self.unsettled_write(*n).key.point())).collect()
+    }
+
+    fn unsettled_write(&self, n: u64) -> &Write {
+        &self.kept.get(n).expect("an unsettled write is kept").write
     }
 
     fn settle(&mut self, n: u64, table: &mut Table) {
-        let kept = self.kept.get_mut(&n).expect("an unsettled write is kept");
+        self.unsettled.remove(n);
+        self.unsettled_by_key = None;
+        let kept = self.kept.get_mut(n).expect("an unsettled write is kept");
         kept.settled = true;
-        self.unsettled_by_key.remove(&(kept.write.key.clone(), n));
         table.put_stored(&kept.write.key, kept.write.record.clone());
     }
 
     fn void(&mut self, n: u64, out: &mut Outbox) {
-        self.unsettled.remove(&n);
+        self.unsettled.remove(n);
         self.gone = self.gone.max(n);
-        let kept = self.kept.remove(&n).expect("an unsettled write is kept");
+        let kept = self.kept.remove(n).expect("an unsettled write is kept");
         self.kept_bytes -= kept.write.record.bytes();
-        self.unsettled_by_key.remove(&(kept.write.key.clone(), n));
+        if let Some(by_key) = &mut self.unsettled_by_key {
+            by_key.remove(&(kept.write.key.clone(), n));
+        }
         out.persist(Durable::Void(kept.write));
     }
 
     /// Writes accepted and not known to be chosen, in order, within a range.
     pub fn unsettled(&self, range: KeyRange) -> impl Iterator<Item = &Write> {
-        let writes = self.unsettled.iter().map(|n| &self.kept[n].write);
+        let writes = self.unsettled.between(0, u64::MAX).map(|(n, ())| self.unsettled_write(n));
         writes.filter(move |write| range.contains(write.key.point()))
     }
 
     /// Has it unsettled writes?
     pub fn has_unsettled(&self) -> bool {
-        !self.unsettled.is_empty()
+        self.unsettled.len() > 0
     }
 
     /// Has it unsettled writes in this piece?
@@ -323,7 +339,7 @@ impl Committee {
     /// some came another way, or are let go.
     pub fn since(&self, n: u64, last: u64, piece: KeyRange) -> Option<impl Iterator<Item = &Write>> {
         let wanted = last.saturating_sub(n);
-        let behind = move || self.kept.range(n.saturating_add(1)..).take_while(move |(number, _)| **number <= last);
+        let behind = move || self.kept.between(n.saturating_add(1), last);
         let whole = behind().count() as u64 == wanted && behind().all(|(_, kept)| kept.settled);
         if !whole || (wanted > 0 && n < self.gone) {
             return None;
@@ -346,13 +362,14 @@ impl Committee {
     /// Lets go of the oldest settled writes until the rest takes at most so many bytes.
     pub fn trim(&mut self, bytes_max: usize) {
         while self.kept_bytes > bytes_max || self.kept.len() > WINDOW_LENGTH_MAX {
-            match self.kept.first_entry() {
-                Some(first) if first.get().settled => {
-                    self.gone = self.gone.max(*first.key());
-                    self.kept_bytes -= first.remove().write.record.bytes();
-                }
-                _ => return,
-            }
+            let Some((first, bytes)) =
+                self.kept.first().filter(|(_, kept)| kept.settled).map(|(n, kept)| (n, kept.write.record.bytes()))
+            else {
+                return;
+            };
+            self.gone = self.gone.max(first);
+            self.kept_bytes -= bytes;
+            self.kept.remove(first);
         }
     }
 
@@ -362,14 +379,14 @@ impl Committee {
     }
 
     fn last_not_kept(&self, last: u64) -> u64 {
-        (1..=last).rev().find(|n| !self.kept.contains_key(n)).unwrap_or(0)
+        self.kept.last_absent(last)
     }
 
     fn keep(&mut self, write: Write) {
         let n = write.record.number.n;
         self.kept_bytes += write.record.bytes();
-        self.unsettled.insert(n);
-        self.unsettled_by_key.insert((write.key.clone(), n));
+        self.unsettled.insert(n, ());
+        self.unsettled_by_key = None;
         self.kept.insert(n, Kept { write, settled: false });
     }
 }
