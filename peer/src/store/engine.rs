@@ -16,7 +16,7 @@ use super::error::{Doing, StoreError};
 use super::frame::{FRAME_BODY_MAX, Kind};
 use super::health::Health;
 use super::journal::{Journal, Written};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, behind};
 use super::opening;
 use super::pending::{Batch, Durable, Pending};
 use super::room::{Gauge, Room};
@@ -231,7 +231,7 @@ impl View {
                 }
             }
             match end {
-                Some(end) if merged.is_empty() => from = [&end[..], &[0]].concat().into(),
+                Some(end) if merged.is_empty() => from = behind(&end),
                 end => return Ok(trim(merged, bytes_max, end.is_none())),
             }
         }

@@ -397,7 +397,7 @@ impl Books {
         loop {
             let page = table.scan(&from, &to, PAGE).map_err(failed)?;
             let Some((last, _)) = page.last() else { break };
-            from = [last, &[0][..]].concat().into();
+            from = behind(last);
             for (stored, value) in page {
                 let sum = Sum::read(&mut Reader::new(&unseal(&stored, &value)?)).ok_or_else(nonsense)?;
                 found.add(sum);
@@ -466,7 +466,7 @@ fn end_key(end: Option<&Bytes>) -> Bytes {
 }
 
 /// The first key behind one.
-fn behind(key: &[u8]) -> Bytes {
+pub(super) fn behind(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }
 

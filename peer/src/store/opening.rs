@@ -139,8 +139,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     adopt(&**disk, &segments, &unused)?;
     let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
     // Also what the table holds already: a sweep passes over it quickly, for it changes nothing.
-    let meta = std::mem::take(&mut manifest.meta);
-    let pending = Arc::new(Pending::new(meta));
+    let pending = Arc::new(Pending::new(std::mem::take(&mut manifest.meta)));
     let mut waiting = Vec::new();
     let mut last_batch = 0;
     for frame in frames {
