@@ -6,14 +6,20 @@
 
 extern crate alloc;
 
+mod hints;
+#[cfg(test)]
+mod hints_test;
 mod id;
 mod interval_map;
 mod point;
 mod point_map;
 mod range;
+mod reference;
 
+pub use hints::{HINT_MEMBERS, HINTS_BYTES_MAX, Hints, next_hop};
 pub use id::{Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
 pub use interval_map::IntervalMap;
 pub use point::{KEY_BYTES_MAX, Key, KeyError, Point};
 pub use point_map::{Placed, PointMap};
 pub use range::KeyRange;
+pub use reference::{Contact, GroupRef};

@@ -1,0 +1,75 @@
+//! What one group knows of another.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Epoch, GroupId, KeyRange, NodeId, Point};
+
+/// Somebody who can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// Who.
+    pub node: NodeId,
+    /// Where: multiaddresses as text, best first.
+    pub addresses: Vec<String>,
+}
+
+impl Contact {
+    /// What it takes in memory, about, in bytes.
+    fn bytes(&self) -> usize {
+        size_of::<Contact>() + self.addresses.iter().map(|address| size_of::<String>() + address.len()).sum::<usize>()
+    }
+}
+
+/// One group as another one, or a peer, knows it (Scatter §3.2).
+///
+/// Of the same id, that of the higher epoch is true for longer; a group's range changes only together with its epoch. A
+/// reference in a hint may be of any age, and costs time at worst: whether a group owns a key is decided by its own state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRef {
+    /// Which group.
+    pub id: GroupId,
+    /// Since when it is as it is said to be here: also the generation that transactions name.
+    pub epoch: Epoch,
+    /// What it owns.
+    pub range: KeyRange,
+    /// Its members, or some of them; whoever should be asked first comes first.
+    pub members: Vec<Contact>,
+}
+
+impl GroupRef {
+    /// A reference with only so many members: what a hint keeps.
+    pub fn with_members(&self, count: usize) -> GroupRef {
+        let members = self.members.iter().take(count).cloned().collect();
+        GroupRef { id: self.id, epoch: self.epoch, range: self.range, members }
+    }
+
+    /// What it takes in memory, about, in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<GroupRef>() + self.members.iter().map(Contact::bytes).sum::<usize>()
+    }
+
+    /// Its members' nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.members.iter().map(|contact| contact.node)
+    }
+
+    /// Has this a later word than `other` about whatever of the ring they both name?
+    pub fn is_newer_than(&self, other: &GroupRef) -> bool {
+        self.epoch > other.epoch
+    }
+}
+
+impl KeyRange {
+    /// How far a point lies outside this arc, whichever way round is shorter; 0 within.
+    pub fn gap(self, point: Point) -> u128 {
+        if self.contains(point) {
+            return 0;
+        }
+        let before = point.distance_to(self.start());
+        let behind = self.end().distance_to(point) + 1;
+        before.min(behind)
+    }
+}
