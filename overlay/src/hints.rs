@@ -8,11 +8,13 @@
 //! cells, where there is one: whoever looks for a key finds a group that shares one digit more with it. What was asked of
 //! late is remembered beside that, as far as there is room.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use crate::{GroupId, GroupRef, Point};
+use crate::reference::Nearness;
+use crate::{Contact, Epoch, GroupId, GroupRef, KeyRange, Point};
 
 /// What all hints may take together, in bytes.
 pub const HINTS_BYTES_MAX: usize = 40 << 10;
@@ -35,12 +37,12 @@ impl Cell {
         (row < DIGITS).then(|| Cell { row: row as u8, column: digit(place, row) })
     }
 
-    /// The middle of the places that belong to it.
-    fn middle(self, here: Point) -> Point {
+    /// One of the places that belong to it; another one for another number.
+    fn place(self, here: Point, n: u64) -> Point {
         let below = (DIGITS - 1 - u32::from(self.row)) * 4;
-        let kept = if self.row == 0 { 0 } else { here.0 & (u128::MAX << (below + 4)) };
-        let half = if below == 0 { 0 } else { 1 << (below - 1) };
-        Point(kept | u128::from(self.column) << below | half)
+        let rest = (1_u128 << below) - 1;
+        let kept = here.0 & !rest & !(0xf << below);
+        Point(kept | u128::from(self.column) << below | Point::of(&n.to_be_bytes()).0 & rest)
     }
 }
 
@@ -48,25 +50,49 @@ fn digit(place: Point, row: u32) -> u8 {
     (place.0 >> ((DIGITS - 1 - row) * 4)) as u8 & 0xf
 }
 
+/// What is kept of a [`GroupRef`]: many of them, and each seldom looked at.
 #[derive(Clone, Debug)]
 struct Hint {
-    reference: GroupRef,
+    id: GroupId,
+    epoch: Epoch,
+    range: KeyRange,
+    /// Its members as [`postcard`] writes them: a third of what they take otherwise.
+    members: Box<[u8]>,
     /// When it was last of use, counted in uses.
     used: u64,
+}
+
+impl Hint {
+    fn new(reference: &GroupRef, used: u64) -> Hint {
+        let GroupRef { id, epoch, range, .. } = *reference;
+        let members = &reference.members[..reference.members.len().min(HINT_MEMBERS)];
+        let members = postcard::to_allocvec(members).expect("members have no maps of unknown length");
+        Hint { id, epoch, range, members: members.into_boxed_slice(), used }
+    }
+
+    fn reference(&self) -> GroupRef {
+        let members: Vec<Contact> = postcard::from_bytes(&self.members).expect("it was written here");
+        GroupRef { id: self.id, epoch: self.epoch, range: self.range, members }
+    }
+
+    /// What it takes in memory, with its place, in bytes.
+    fn bytes(&self) -> usize {
+        size_of::<Point>() + size_of::<Hint>() + self.members.len()
+    }
 }
 
 /// Where a lookup goes next from a group that does not own the point: to whatever of its hints and of its neighbours on the
 /// ring is nearest to it, and nearer than the group itself. `None` only where a group has no neighbours, or they are not what
 /// they are said to be: on a ring one of two neighbours is always nearer.
-pub fn next_hop<'a>(
+pub fn next_hop(
     point: Point,
     own: &GroupRef,
-    neighbours: impl IntoIterator<Item = &'a GroupRef>,
-    hints: &'a mut Hints,
-) -> Option<&'a GroupRef> {
+    neighbours: impl IntoIterator<Item = GroupRef>,
+    hints: &mut Hints,
+) -> Option<GroupRef> {
     let others = neighbours.into_iter().chain(hints.nearest(point)).filter(|other| other.id != own.id);
-    let nearest = others.min_by_key(|other| other.range.gap(point))?;
-    (nearest.range.gap(point) < own.range.gap(point)).then_some(nearest)
+    let nearest = others.max_by_key(|other| Nearness::of(other.range, point))?;
+    (Nearness::of(nearest.range, point) > Nearness::of(own.range, point)).then_some(nearest)
 }
 
 /// What a peer remembers of other groups. By their ranges' starts; no two of them overlap.
@@ -116,8 +142,8 @@ impl Hints {
     }
 
     /// All that is known, in ring order from point zero.
-    pub fn iter(&self) -> impl Iterator<Item = &GroupRef> {
-        self.by_start.values().map(|hint| &hint.reference)
+    pub fn iter(&self) -> impl Iterator<Item = GroupRef> {
+        self.by_start.values().map(Hint::reference)
     }
 
     /// Somebody said this: it replaces what is older, of this group and of any part of its range, unless something newer is
@@ -129,8 +155,8 @@ impl Hints {
             return;
         }
         let mut contradicted = self.overlapping(reference);
-        contradicted.extend(self.find(reference.id).map(|known| known.range.start()));
-        let is_newer = |start: &Point| self.by_start[start].reference.epoch > reference.epoch;
+        contradicted.extend(self.by_start.values().find(|hint| hint.id == reference.id).map(|hint| hint.range.start()));
+        let is_newer = |start: &Point| self.by_start[start].epoch > reference.epoch;
         if contradicted.iter().any(is_newer) {
             return;
         }
@@ -138,8 +164,8 @@ impl Hints {
             self.remove(start);
         }
         self.uses += 1;
-        let hint = Hint { reference: reference.with_members(HINT_MEMBERS), used: self.uses };
-        self.bytes += size_of::<Point>() + size_of::<u64>() + hint.reference.bytes();
+        let hint = Hint::new(reference, self.uses);
+        self.bytes += hint.bytes();
         if let Some(cell) = Cell::of(self.here, reference.range.start()) {
             *self.cells.entry(cell).or_default() += 1;
         }
@@ -152,40 +178,46 @@ impl Hints {
     /// This group is not there, or does not answer. Of a higher epoch something else is known by now.
     pub fn forget(&mut self, gone: &GroupRef) {
         let start = gone.range.start();
-        let same = |hint: &Hint| hint.reference.id == gone.id && hint.reference.epoch <= gone.epoch;
+        let same = |hint: &Hint| hint.id == gone.id && hint.epoch <= gone.epoch;
         if self.by_start.get(&start).is_some_and(same) {
             self.remove(start);
         }
     }
 
     /// The group that is known to be nearest to a point.
-    pub fn nearest(&mut self, point: Point) -> Option<&GroupRef> {
+    pub fn nearest(&mut self, point: Point) -> Option<GroupRef> {
         self.uses += 1;
         let uses = self.uses;
         let before = self.by_start.range(..=point).next_back().or_else(|| self.by_start.last_key_value());
         let behind = (Bound::Excluded(point), Bound::Unbounded);
         let behind = self.by_start.range(behind).next().or_else(|| self.by_start.first_key_value());
-        let nearest = before.into_iter().chain(behind).min_by_key(|(_, hint)| hint.reference.range.gap(point));
+        let nearest = before.into_iter().chain(behind).max_by_key(|(_, hint)| Nearness::of(hint.range, point));
         let start = nearest.map(|(start, _)| *start)?;
         let hint = self.by_start.get_mut(&start)?;
         hint.used = uses;
-        Some(&hint.reference)
+        Some(hint.reference())
     }
 
     /// The reference of this group, if it is known.
-    pub fn find(&self, id: GroupId) -> Option<&GroupRef> {
-        self.iter().find(|reference| reference.id == id)
+    pub fn find(&self, id: GroupId) -> Option<GroupRef> {
+        self.by_start.values().find(|hint| hint.id == id).map(Hint::reference)
     }
 
-    /// A place of which something should be found out: the `n`th, whatever `n` is, of the cells that a ring with as many
-    /// groups as this one seems to have would fill, and are empty; one of the others where there is none.
+    /// A place of which something should be found out, the `n`th of a row without end: three of four lie in cells that are
+    /// empty, though a ring of as many groups as this one seems to have might fill them, and the others where something is
+    /// known, and may be old.
     pub fn to_refresh(&self, n: u64) -> Point {
-        let rows = self.cells.keys().map(|cell| cell.row).max().map_or(1, |deepest| deepest + 1);
+        let rows = self.cells.keys().map(|cell| cell.row).max().map_or(1, |deepest| (deepest + 2).min(DIGITS as u8));
         let all = (0..rows).flat_map(|row| (0..16).map(move |column| Cell { row, column }));
         let others = all.filter(|cell| digit(self.here, u32::from(cell.row)) != cell.column);
         let (empty, full): (Vec<Cell>, Vec<Cell>) = others.partition(|cell| !self.cells.contains_key(cell));
-        let from = if empty.is_empty() || n % 4 == 3 && !full.is_empty() { &full } else { &empty };
-        from.get((n / 4) as usize % from.len().max(1)).map_or(self.here, |cell| cell.middle(self.here))
+        let (from, index) = match (empty.is_empty(), full.is_empty()) {
+            (true, _) => (full, n),
+            (false, false) if n % 4 == 3 => (full, n / 4),
+            _ => (empty, n - n / 4),
+        };
+        let cell = from.get((index % from.len().max(1) as u64) as usize);
+        cell.map_or(self.here, |cell| cell.place(self.here, n))
     }
 
     fn overlapping(&self, reference: &GroupRef) -> Vec<Point> {
@@ -195,13 +227,13 @@ impl Hints {
         // From there clockwise, until one begins behind the range.
         let (tail, head) = (self.by_start.range(from..), self.by_start.range(..from));
         let near = tail.chain(head).take_while(|(start, _)| **start == from || range.contains(**start));
-        let overlapping = near.filter(|(_, hint)| hint.reference.range.overlaps(range));
+        let overlapping = near.filter(|(_, hint)| hint.range.overlaps(range));
         overlapping.map(|(start, _)| *start).collect()
     }
 
     fn remove(&mut self, start: Point) {
         let Some(hint) = self.by_start.remove(&start) else { return };
-        self.bytes -= size_of::<Point>() + size_of::<u64>() + hint.reference.bytes();
+        self.bytes -= hint.bytes();
         if let Some(cell) = Cell::of(self.here, start)
             && let Some(count) = self.cells.get_mut(&cell)
         {

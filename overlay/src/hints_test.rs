@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
+use crate::reference::Nearness;
 use crate::{Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 fn reference(id: u128, epoch: u64, start: u128, end: u128) -> GroupRef {
@@ -13,6 +14,13 @@ fn reference(id: u128, epoch: u64, start: u128, end: u128) -> GroupRef {
     let contact = Contact { node, addresses: alloc::vec![String::from("/ip4/10.0.0.1/tcp/6478")] };
     let range = KeyRange::new(Point(start), Point(end));
     GroupRef { id: GroupId(id), epoch: Epoch(epoch), range, members: alloc::vec![contact; 5] }
+}
+
+/// What a hint of one of these takes.
+fn bytes_of_one() -> usize {
+    let mut hints = Hints::new(Point(0), usize::MAX);
+    hints.learn(&reference(0, 0, 0, 0));
+    hints.bytes()
 }
 
 /// A ring of groups that begin at these places.
@@ -47,7 +55,7 @@ impl World {
             let own = self.groups[at].clone();
             let links = [self.groups[(at + count - 1) % count].clone(), self.groups[(at + 1) % count].clone()];
             let hints = self.hints.get_mut(&own.id).expect("each has hints");
-            let next = crate::next_hop(point, &own, &links, hints).expect("one neighbour is nearer").clone();
+            let next = crate::next_hop(point, &own, links, hints).expect("one neighbour is nearer");
             hops += 1;
             assert!(hops < 1000, "no end: from {from} to {point:?}, at {own:?}, next {next:?}");
             match self.index(next.id) {
@@ -56,7 +64,7 @@ impl World {
                 Some(index) => {
                     let said = self.groups[index].clone();
                     self.hints.get_mut(&own.id).expect("each has hints").learn(&said);
-                    if said.range.gap(point) < own.range.gap(point) {
+                    if Nearness::of(said.range, point) > Nearness::of(own.range, point) {
                         at = index;
                     }
                 }
@@ -106,17 +114,17 @@ proptest! {
         told in proptest::collection::vec((0..50_u128, 0..6_u64, 0..16_u128, 1..16_u128), 1..100),
         kept in 1..6_usize,
     ) {
-        let bytes = size_of::<Point>() + size_of::<u64>() + reference(0, 0, 0, 0).with_members(3).bytes();
+        let bytes = bytes_of_one();
         let mut hints = Hints::new(Point(5 << 124), kept * bytes);
         for (id, epoch, start, length) in told {
-            let said = reference(id, epoch, start << 124, (start + length) % 16 << 124);
+            let said = reference(id, epoch, start << 124, ((start + length) % 16) << 124);
             let contradicts = |known: &GroupRef| {
                 known.epoch.0 > epoch && (known.range.overlaps(said.range) || known.id == said.id)
             };
-            let refused = hints.iter().any(contradicts);
+            let refused = hints.iter().any(|known| contradicts(&known));
             hints.learn(&said);
-            prop_assert!(refused || hints.iter().any(|known| *known == said.with_members(3)) || hints.len() == kept);
-            let all: Vec<_> = hints.iter().cloned().collect();
+            prop_assert!(refused || hints.iter().any(|known| known == said.with_members(3)) || hints.len() == kept);
+            let all: Vec<_> = hints.iter().collect();
             for (index, one) in all.iter().enumerate() {
                 prop_assert!(all[index + 1..].iter().all(|other| !one.range.overlaps(other.range)), "{:?}", all);
             }
@@ -132,9 +140,9 @@ fn what_does_not_answer_is_forgotten_unless_something_newer_is_known() {
     let (old, new) = (reference(1, 3, 100, 200), reference(1, 4, 100, 200));
     hints.learn(&new);
     hints.forget(&old);
-    assert_eq!(hints.find(GroupId(1)), Some(&new.with_members(3)));
+    assert_eq!(hints.find(GroupId(1)), Some(new.with_members(3)));
     hints.learn(&old);
-    assert_eq!(hints.find(GroupId(1)), Some(&new.with_members(3)));
+    assert_eq!(hints.find(GroupId(1)), Some(new.with_members(3)));
     hints.forget(&new);
     assert!(hints.is_empty() && hints.bytes() == 0);
 }
@@ -142,7 +150,7 @@ fn what_does_not_answer_is_forgotten_unless_something_newer_is_known() {
 /// What alone fills its cell stays; of what has company that which was of no use for longest goes first.
 #[test]
 fn the_table_outlives_what_was_asked_of_late() {
-    let bytes = size_of::<Point>() + size_of::<u64>() + reference(0, 0, 0, 0).with_members(3).bytes();
+    let bytes = bytes_of_one();
     let mut hints = Hints::new(Point(0), 4 * bytes);
     let cell =
         |column: u128, n: u128| reference(column * 100 + n, 1, (column << 124) + n * 10, (column << 124) + n * 10 + 10);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Epoch, GroupId, KeyRange, NodeId, Point};
 
 /// Somebody who can be asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Contact {
     /// Who.
     pub node: NodeId,
@@ -16,18 +16,11 @@ pub struct Contact {
     pub addresses: Vec<String>,
 }
 
-impl Contact {
-    /// What it takes in memory, about, in bytes.
-    fn bytes(&self) -> usize {
-        size_of::<Contact>() + self.addresses.iter().map(|address| size_of::<String>() + address.len()).sum::<usize>()
-    }
-}
-
 /// One group as another one, or a peer, knows it (Scatter §3.2).
 ///
 /// Of the same id, that of the higher epoch is true for longer; a group's range changes only together with its epoch. A
 /// reference in a hint may be of any age, and costs time at worst: whether a group owns a key is decided by its own state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupRef {
     /// Which group.
     pub id: GroupId,
@@ -46,19 +39,32 @@ impl GroupRef {
         GroupRef { id: self.id, epoch: self.epoch, range: self.range, members }
     }
 
-    /// What it takes in memory, about, in bytes.
-    pub fn bytes(&self) -> usize {
-        size_of::<GroupRef>() + self.members.iter().map(Contact::bytes).sum::<usize>()
-    }
-
     /// Its members' nodes.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members.iter().map(|contact| contact.node)
     }
+}
 
-    /// Has this a later word than `other` about whatever of the ring they both name?
-    pub fn is_newer_than(&self, other: &GroupRef) -> bool {
-        self.epoch > other.epoch
+/// How near an arc is to a point, for lookups: the more the nearer. In whole digits first: of whoever shares more of them
+/// with the point the table has cells for the next one. Then by the way round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nearness {
+    digits: u32,
+    gap: core::cmp::Reverse<u128>,
+}
+
+impl Nearness {
+    /// Of the point of this arc that is nearest to that one.
+    pub fn of(range: KeyRange, point: Point) -> Nearness {
+        let gap = range.gap(point);
+        let nearest = if gap == 0 {
+            point
+        } else if point.distance_to(range.start()) == gap {
+            range.start()
+        } else {
+            Point(range.end().0.wrapping_sub(1))
+        };
+        Nearness { digits: (point.0 ^ nearest.0).leading_zeros() / 4, gap: core::cmp::Reverse(gap) }
     }
 }
 
