@@ -149,10 +149,18 @@ pub enum Defect {
     NoFence,
     /// Writes of a coarse group are answered as each is chosen.
     Overtaking,
+    /// A group votes for what was planned for something that it was in another epoch.
+    AnyGeneration,
+    /// Boundaries are not locked.
+    NoLocks,
+    /// A transaction is committed once one participant has agreed.
+    OneVote,
+    /// What comes of a group does not tell on what that had committed.
+    NotInherited,
 }
 
 /// A set of [`Defect`]s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Defects(u32);
 
 impl Defects {

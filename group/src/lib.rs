@@ -30,6 +30,7 @@ mod start;
 pub mod state;
 pub mod table;
 pub mod time;
+pub mod transaction;
 mod vouching;
 
 pub use context::Context;

@@ -41,7 +41,7 @@ impl fmt::Debug for Time {
 }
 
 /// Milliseconds since 1970 as somebody's wall clock has it: for display, expiry and other user data, never for order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WallMillis(pub u64);
 
 /// What a driver's clocks say at one moment.

@@ -1,10 +1,6 @@
 //! What searches through all schedules are made of: three members, a key, a disk that has everything at once, and what
 //! clients ask.
 
-use std::fmt::Debug;
-use std::hash::Hash;
-use std::time::{Duration, Instant};
-
 use group::Stored;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
@@ -14,10 +10,13 @@ use group::record::OpId;
 use group::state::{Assignment, GroupState, Member, Settings};
 use group::time::{Now, Time, WallMillis};
 use overlay::{GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
-use stateright::{Checker, HasDiscoveries, Model, Path};
 
 #[path = "../../../group/tests/world/content.rs"]
 mod content;
+#[path = "search.rs"]
+mod search;
+
+pub use search::{Found, search};
 
 /// What a member has on disk; everything is there at once.
 pub use content::Content as Disk;
@@ -81,47 +80,6 @@ pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
 /// always looks for records.
 pub fn stored(disk: &Disk) -> Stored {
     Stored { empty: false, ..disk.stored(true) }
-}
-
-/// Searches all schedules of at most so many steps, until one goes wrong: one in which `holds` does not; and what else was
-/// met. A search that does not end in time is none.
-pub fn search<M>(name: &str, model: M, steps_max: usize, holds: &'static str) -> Found<M>
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
-    M::Action: Clone + Debug + PartialEq + Send + Sync,
-{
-    const TIME_MAX: Duration = Duration::from_secs(240);
-    let start = Instant::now();
-    let checker = model
-        .checker()
-        .threads(1)
-        .target_max_depth(steps_max)
-        .timeout(TIME_MAX)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    println!(
-        "{name}: {} schedules to {} situations within {} steps, in {:.1?}",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-        start.elapsed(),
-    );
-    let wrong = checker.discovery(holds);
-    assert!(wrong.is_some() || start.elapsed() < TIME_MAX, "the search did not end");
-    let mut met: Vec<_> = checker.discoveries().into_keys().collect();
-    met.sort_unstable();
-    println!("  came by: {met:?}");
-    Found { wrong, met }
-}
-
-/// What a search came by.
-pub struct Found<M: Model> {
-    /// A schedule that goes wrong.
-    pub wrong: Option<Path<M::State, M::Action>>,
-    /// Names of properties, in order.
-    pub met: Vec<&'static str>,
 }
 
 /// What clients ask, in this order; each addition is a bit of its own, so a sum tells which took effect.

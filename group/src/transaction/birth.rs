@@ -1,0 +1,131 @@
+//! What comes of groups that a transaction touched: the first states of those that are born.
+//!
+//! All that belong to a group that is born come to the same first state by themselves, as soon as they know the final states
+//! of those that it comes from; nothing more need be agreed on.
+
+use alloc::vec::Vec;
+
+use overlay::{GroupId, IntervalMap, KeyRange, NodeId};
+
+use super::TransactionId;
+use super::dealings::Dealings;
+use super::plan::{Birth, BirthName, Plan};
+use crate::ballot::{Slot, Term};
+use crate::config::Defects;
+use crate::state::{Assignment, Config, GroupState, Member, Purged};
+
+/// What a group was when a transaction ended it.
+#[derive(Clone, Copy, Debug)]
+pub struct Final<'a> {
+    /// Its state.
+    pub state: &'a GroupState,
+    /// Its transactions and links.
+    pub dealings: &'a Dealings,
+}
+
+/// The first states of all that are born of a transaction, in the order of the plan.
+///
+/// `finals`: of all that it touched, in any order.
+///
+/// # Panics
+/// If they are not: who calls this has them from the groups' logs.
+pub fn births(id: TransactionId, plan: &Plan, finals: &[Final<'_>], defects: Defects) -> Vec<(GroupState, Dealings)> {
+    let mut finals: Vec<Final<'_>> = finals.to_vec();
+    finals.sort_by_key(|last| last.state.id);
+    let last: Vec<_> = finals.iter().map(|last| (last.state.id, last.state.epoch, last.dealings)).collect();
+    let finals: Vec<&GroupState> = finals.iter().map(|last| last.state).collect();
+    assert_eq!(finals.len(), plan.touched().count(), "the final states of all that {id:?} touched");
+    assert!(finals.iter().all(|last| plan.party(last.id).is_some_and(|party| party.touched)), "of {id:?}");
+    let state = |index| born(id, plan, index, &finals);
+    let dealings = |birth| Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects);
+    plan.births.iter().enumerate().map(|(index, birth)| (state(index), dealings(birth))).collect()
+}
+
+fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState]) -> GroupState {
+    let birth = &plan.births[index];
+    let range = birth.range;
+    let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch));
+    let applied = finals.iter().map(|last| last.applied).max().unwrap_or_default().next();
+    let name = plan.id_of(id, birth);
+    let mut members: Vec<Member> = Vec::new();
+    for last in finals {
+        let belongs = last.members.iter().filter(|member| goes_to(id, plan, last.id, member.node) == index);
+        members.extend(belongs.map(|member| Member { since: applied, ..member.clone() }));
+    }
+    members.sort_by_key(|member| member.node);
+    GroupState {
+        ring: finals[0].ring,
+        id: name,
+        applied,
+        epoch,
+        range,
+        division: divide(range, &members, finals, applied),
+        members,
+        learners: Vec::new(),
+        recovery: recovery(range, finals),
+        horizon: finals.iter().map(|last| last.horizon).max().unwrap_or(0),
+        purged: purged(range, finals),
+        settings: finals[0].settings.clone(),
+    }
+}
+
+/// Which of those that are born a member of a group belongs to: as was planned; who came after that belongs to what goes on
+/// under the group's name, or has its start.
+fn goes_to(id: TransactionId, plan: &Plan, group: GroupId, node: NodeId) -> usize {
+    let planned = |birth: &Birth| birth.members.iter().any(|contact| contact.node == node);
+    let named = |birth: &Birth| birth.name == BirthName::Kept(group);
+    let start = plan.party(group).map(|party| party.group.range.start());
+    let at_start = |birth: &Birth| start.is_some_and(|start| birth.range.contains(start));
+    let place = |of: &dyn Fn(&Birth) -> bool| plan.births.iter().position(of);
+    place(&planned).or_else(|| place(&named)).or_else(|| place(&at_start)).unwrap_or_else(|| {
+        panic!("{node:?} of {group:?} belongs to nothing that is born of {id:?}");
+    })
+}
+
+/// Who was primary stays it where it is still a member; elsewhere members take turns.
+fn divide(range: KeyRange, members: &[Member], finals: &[&GroupState], applied: Slot) -> Vec<Assignment> {
+    let mut owners = IntervalMap::new(None);
+    for last in finals {
+        last.parts().for_each(|(part, ballot)| owners.set(part, Some(ballot.node)));
+    }
+    let mut division: Vec<Assignment> = Vec::new();
+    for (turn, (piece, owner)) in owners.pieces(range).into_iter().enumerate() {
+        let stays = owner.filter(|node| members.iter().any(|member| member.node == *node));
+        let node = stays.unwrap_or_else(|| members[turn % members.len()].node);
+        if division.last().is_none_or(|before| before.node != node) && division.len() < Term::PARTS_MAX {
+            let term = Term::new(applied, division.len());
+            division.push(Assignment { start: piece.start(), node, term });
+        }
+    }
+    division
+}
+
+/// Whom to ask for what was chosen before: the last members of each group that a part comes from, and whom they would have
+/// asked.
+fn recovery(range: KeyRange, finals: &[&GroupState]) -> Vec<Config> {
+    let mut configs = Vec::new();
+    for last in finals {
+        let within = |open: &[KeyRange]| -> Vec<KeyRange> {
+            open.iter().flat_map(|open| range.intersection(*open)).flatten().collect()
+        };
+        let former = last.recovery.iter().map(|config| Config { open: within(&config.open), ..config.clone() });
+        let own = Config { epoch: last.epoch, members: last.nodes(), open: within(&[last.range]) };
+        configs.extend(former.chain([own]).filter(|config| !config.open.is_empty()));
+    }
+    configs.sort_by_key(|config| config.epoch);
+    configs
+}
+
+fn purged(range: KeyRange, finals: &[&GroupState]) -> Purged {
+    let mut bounds = IntervalMap::new(None);
+    for last in finals {
+        for piece in range.intersection(last.range).into_iter().flatten() {
+            last.purged.bounds.pieces(piece).into_iter().for_each(|(piece, bound)| bounds.set(piece, bound));
+        }
+    }
+    Purged {
+        bounds,
+        horizon: finals.iter().map(|last| last.purged.horizon).min().unwrap_or(0),
+        floor: finals.iter().map(|last| last.purged.floor).max().unwrap_or(0),
+    }
+}

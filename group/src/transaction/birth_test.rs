@@ -1,0 +1,177 @@
+//! A group becomes two, their boundary and members move, and they become one again: each first state is sound.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point, RingId};
+
+use super::TransactionId;
+use super::birth::{Final, births};
+use super::dealings::{Deal, Dealings, Own};
+use super::plan::{Operation, Plan, Rank, View};
+use crate::ballot::{Number, Slot, Term};
+use crate::config::Defects;
+use crate::state::{Entry, GroupState, Member, Settings};
+use crate::time::WallMillis;
+
+type Group = (GroupState, Dealings);
+
+fn node(peer: u8) -> NodeId {
+    NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
+}
+
+fn member(peer: u8) -> Member {
+    Member { node: node(peer), addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0), since: Slot(0) }
+}
+
+/// Five members, each primary of a fifth of the whole ring.
+fn founded() -> Group {
+    let settings = Settings {
+        coarse: false,
+        leases: false,
+        lease_ms: 1000,
+        drift_per_mille: 10,
+        value_bytes_max: 100,
+        horizon_ms: 1000,
+    };
+    let mut state = GroupState::founded(RingId(1), GroupId(7), member(1), settings);
+    let apply = |state: &mut GroupState, entry| state.apply(state.applied.next(), &entry);
+    apply(&mut state, Entry::Next((1..=5).map(member).collect()));
+    apply(&mut state, Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
+    let parts = (0..5).map(|part| (KeyRange::FULL.cut_at(part, 5), node(part as u8 + 1))).collect();
+    apply(&mut state, Entry::Division { parts, kept: Vec::new() });
+    let bounds = alloc::vec![(KeyRange::FULL, Number { term: Term::new(Slot(4), 0), n: 9 })];
+    apply(&mut state, Entry::Purge { epoch: Epoch(2), bounds, floor: 3 });
+    (state, Dealings::default())
+}
+
+fn reference(state: &GroupState) -> GroupRef {
+    let members = state.members.iter().map(|member| Contact { node: member.node, addresses: Vec::new() }).collect();
+    GroupRef { id: state.id, epoch: state.epoch, range: state.range, members }
+}
+
+fn view((state, dealings): &Group) -> View {
+    dealings.view(&reference(state))
+}
+
+fn own(state: &GroupState) -> Own {
+    let GroupState { id, epoch, range, applied, .. } = *state;
+    Own { id, epoch, range, settled: state.recovery.is_empty(), applied, defects: Defects::NONE }
+}
+
+/// The transaction goes through: the coordinator comes first.
+fn commit(operation: Operation, groups: &mut [Group]) -> Vec<Group> {
+    let views: Vec<View> = groups.iter().map(view).collect();
+    let plan = Plan::new(operation, &views[0], views.get(1), Rank::new(0, WallMillis(0))).expect("it can be done");
+    let (state, dealings) = &mut groups[0];
+    state.applied = state.applied.next();
+    assert!(!dealings.apply(&own(state), state.applied, &Deal::Begin(plan.clone().into())));
+    let (id, _) = dealings.coordinates().expect("it has begun");
+    for (state, dealings) in &mut groups[1..] {
+        dealings.apply(&own(state), state.applied.next(), &Deal::Asked(id, plan.clone().into()));
+        assert_eq!(dealings.vote(id), Some(true));
+    }
+    let (state, dealings) = &mut groups[0];
+    assert!(dealings.apply(&own(state), state.applied.next(), &Deal::Outcome(id, true)));
+    for (state, dealings) in &mut groups[1..] {
+        assert!(dealings.apply(&own(state), state.applied.next(), &Deal::Ending(id)));
+    }
+    let finals: Vec<Final<'_>> = groups.iter().map(|(state, dealings)| Final { state, dealings }).collect();
+    let born = births(id, &plan, &finals, Defects::NONE);
+    let turned: Vec<Final<'_>> = finals.iter().rev().copied().collect();
+    assert_eq!(
+        born,
+        births(id, &plan, &turned, Defects::NONE),
+        "the order in which final states are learned says nothing"
+    );
+    born.iter().for_each(|(state, _)| check(state, id, groups));
+    born
+}
+
+fn check(state: &GroupState, id: TransactionId, before: &[Group]) {
+    assert!(state.is_sound(), "{state:?}");
+    assert!(before.iter().all(|(last, _)| state.epoch > last.epoch && state.applied > last.applied));
+    assert!(state.division.iter().all(|part| state.is_member(part.node)), "{state:?}");
+    let asked: Vec<KeyRange> = state.recovery.iter().flat_map(|config| config.open.clone()).collect();
+    assert!(asked.iter().all(|open| state.range.contains_range(*open)), "{id:?}: {state:?}");
+    for point in (0..64).map(|part| state.range.cut_at(part, 64)) {
+        let former = before.iter().find(|(last, _)| last.range.contains(point)).expect("somebody owned it");
+        let config = state.configs(KeyRange::at(point));
+        assert!(config.iter().any(|config| config.members == former.0.nodes()), "{point:?} of {state:?}");
+    }
+}
+
+/// All that is held where it belongs.
+fn establish((state, _): &mut Group) {
+    let entry = Entry::Established(state.epoch, alloc::vec![state.range]);
+    state.apply(state.applied.next(), &entry);
+    assert!(state.recovery.is_empty());
+}
+
+#[test]
+fn first_states_are_sound_and_the_same_to_all() {
+    let half = Point(1 << 127);
+    let split = Operation::Split { at: half, first: alloc::vec![node(1), node(5)] };
+    let mut halves = commit(split, &mut [founded()]);
+    assert_eq!(halves[0].0.nodes(), [node(1), node(5)]);
+    assert_eq!(halves[1].0.nodes(), [node(2), node(3), node(4)]);
+    let kept = halves[0].0.division.iter().find(|part| part.start == Point(0)).map(|part| part.node);
+    assert_eq!(kept, Some(node(1)), "a primary that is still a member stays it");
+    assert!(halves.iter().all(|(_, dealings)| dealings.is_heir_of(GroupId(7)) && dealings.decided().is_empty()));
+    assert_ne!(halves[0].0.id, halves[1].0.id);
+
+    // An epoch that is not established becomes nothing else.
+    let (first, second) = (view(&halves[0]), view(&halves[1]));
+    let plan = Plan::new(Operation::Merge, &first, Some(&second), Rank::new(0, WallMillis(0))).unwrap();
+    assert!(halves[0].1.refuses_begin(&own(&halves[0].0), &plan).is_some());
+    halves.iter_mut().for_each(establish);
+
+    let quarter = Point(1 << 126);
+    let mut moved = commit(Operation::Repartition { at: quarter }, &mut halves.clone());
+    assert_eq!(moved[1].0.range, KeyRange::new(quarter, Point(0)));
+    assert_eq!((moved[0].0.id, moved[1].0.id), (halves[0].0.id, halves[1].0.id));
+    assert_eq!(moved[1].0.recovery.len(), 2, "both are asked");
+    assert!(!moved[1].1.is_heir_of(halves[0].0.id), "that one goes on, and answers for itself");
+    moved.iter_mut().for_each(establish);
+
+    let migrate = Operation::Migrate { to: alloc::vec![node(5)], from: alloc::vec![node(2), node(3)] };
+    let mut traded = commit(migrate, &mut moved);
+    assert_eq!(traded[0].0.nodes(), [node(1), node(2), node(3)]);
+    assert_eq!(traded[1].0.nodes(), [node(4), node(5)]);
+    traded.iter_mut().for_each(establish);
+
+    let whole = commit(Operation::Merge, &mut traded);
+    assert_eq!(whole.len(), 1);
+    let (state, dealings) = &whole[0];
+    assert_eq!((state.range.is_full(), state.members.len()), (true, 5));
+    assert_eq!((dealings.predecessor(), dealings.successor()), (None, None));
+    assert!(halves.iter().all(|(half, _)| dealings.is_heir_of(half.id)) && dealings.is_heir_of(GroupId(7)));
+    assert_eq!((state.purged.floor, state.purged.bounds.get(half).is_some()), (3, true));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let rank = Rank::new(0, WallMillis(0));
+    let alone = view(&founded());
+    let plan = |operation| Plan::new(operation, &alone, None, rank).map(|_| ());
+    use super::plan::Refusal::{Alone, NoMember, NoMembers, Nothing, Outside, Stale};
+    let split =
+        |at, first: &[u8]| plan(Operation::Split { at: Point(at), first: first.iter().map(|n| node(*n)).collect() });
+    assert_eq!(split(0, &[1]), Err(Outside), "that is its start");
+    assert_eq!(split(9, &[]), Err(NoMembers));
+    assert_eq!(split(9, &[1, 2, 3, 4, 5]), Err(NoMembers));
+    assert_eq!(split(9, &[6]), Err(NoMember));
+    assert_eq!(plan(Operation::Merge), Err(Stale));
+    assert_eq!(Plan::new(Operation::Merge, &alone, Some(&alone), rank), Err(Alone));
+    let operation = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
+    let halves = commit(operation, &mut [founded()]);
+    let (first, second) = (view(&halves[0]), view(&halves[1]));
+    let plan = |operation| Plan::new(operation, &first, Some(&second), rank).map(|_| ());
+    assert_eq!(plan(Operation::Repartition { at: Point(0) }), Err(Outside));
+    assert_eq!(plan(Operation::Repartition { at: Point(1 << 127) }), Err(Nothing));
+    assert_eq!(plan(Operation::Migrate { to: Vec::new(), from: Vec::new() }), Err(Nothing));
+    assert_eq!(plan(Operation::Migrate { to: alloc::vec![node(1)], from: alloc::vec![node(2)] }), Err(NoMembers));
+    assert_eq!(plan(Operation::Migrate { to: alloc::vec![node(2)], from: Vec::new() }), Err(NoMember));
+    let old = View { own: GroupRef { epoch: Epoch(1), ..second.own.clone() }, ..second.clone() };
+    assert_eq!(Plan::new(Operation::Merge, &first, Some(&old), rank), Err(Stale));
+}

@@ -1,0 +1,366 @@
+//! What a leader does about transactions: whom it asks, tells and answers, and what it has chosen next.
+//!
+//! All of it can be lost with the leader at any moment: the next one finds in the log what is open, and asks and tells anew.
+//! Whatever is said, once or often, early or late, names its transaction, and is answered from the log.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Epoch, GroupId, GroupRef};
+use serde::{Deserialize, Serialize};
+
+use super::TransactionId;
+use super::dealings::{Deal, Dealings, Decision, Own};
+use super::plan::{Plan, View};
+use crate::config::Defect;
+use crate::time::Time;
+
+/// What is not answered is said again after this.
+pub const SAID_AGAIN: Duration = Duration::from_millis(300);
+/// A transaction of which not all have voted by then is aborted.
+pub const VOTES_PATIENCE: Duration = Duration::from_secs(3);
+/// Whoever voted asks what came of it after this.
+pub const OUTCOME_PATIENCE: Duration = Duration::from_secs(1);
+/// Entries that wait for their turn; more are dropped, and whoever wants them says so again.
+const WANTED_MAX: usize = 64;
+
+/// What one group says to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// The coordinator asks for a vote.
+    Prepare(TransactionId, Box<Plan>),
+    /// A participant's vote.
+    Vote(TransactionId, bool),
+    /// The outcome.
+    Decision(TransactionId, bool),
+    /// The outcome is known here.
+    End(TransactionId),
+    /// Whoever voted, and waits, asks for the outcome.
+    Question(TransactionId),
+    /// What the group that says this is, with its neighbours.
+    Push(Box<View>),
+    /// The other one is known as of this epoch.
+    Known(Epoch),
+}
+
+/// A word, from whom and to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Letter {
+    /// In whose name it is said: of a group that is no more, perhaps.
+    pub from: GroupId,
+    /// Who says it, and is answered.
+    pub by: GroupRef,
+    /// To which group it is said, and where that was last.
+    pub to: GroupRef,
+    /// What it says.
+    pub word: Word,
+}
+
+/// One of the two neighbours, as the leader has heard it.
+#[derive(Clone, Debug, Default)]
+struct Beside {
+    /// Which group that is.
+    id: Option<GroupId>,
+    /// As of which of this group's epochs it knows this group.
+    knows: Option<Epoch>,
+    /// What it says it is, and who its own neighbours are.
+    view: Option<View>,
+    /// When it was told last.
+    told: Option<Time>,
+}
+
+/// A leader's part in transactions.
+#[derive(Clone, Debug, Default)]
+pub struct Dealer {
+    wanted: VecDeque<Deal>,
+    /// The open transaction of this group, since when it has been known to be, when its participants were asked last, and
+    /// who voted what.
+    open: Option<(TransactionId, Plan)>,
+    began: Option<Time>,
+    asked: Option<Time>,
+    votes: BTreeMap<GroupId, bool>,
+    /// Since when it waits for the outcome of others' transactions, and when it asked last.
+    waits: BTreeMap<TransactionId, Time>,
+    /// When those were told last who must know of commits.
+    told: BTreeMap<(TransactionId, GroupId), Time>,
+    beside: [Beside; 2],
+    letters: Vec<Letter>,
+}
+
+impl Dealer {
+    /// What is to be said.
+    pub fn take_letters(&mut self) -> Vec<Letter> {
+        core::mem::take(&mut self.letters)
+    }
+
+    /// What is to be chosen next, if it is still of use.
+    pub fn take_wanted(&mut self, own: &Own, dealings: &Dealings) -> Option<Deal> {
+        while let Some(deal) = self.wanted.pop_front() {
+            if is_of_use(own, dealings, &deal) {
+                return Some(deal);
+            }
+        }
+        None
+    }
+
+    /// A neighbour, as it said itself, with its own neighbours: what a plan for both of them is made from. `None` until it has
+    /// said so since this leader leads, or where that is older than what the log knows.
+    pub fn view_of(&self, link: &GroupRef) -> Option<&View> {
+        let views = self.beside.iter().filter_map(|beside| beside.view.as_ref());
+        views.filter(|view| view.own.id == link.id && view.own.epoch >= link.epoch).max_by_key(|view| view.own.epoch)
+    }
+
+    /// Do both neighbours know this group as it is now?
+    pub fn is_known(&self, own: &Own, dealings: &Dealings) -> bool {
+        let known = |link: Option<&GroupRef>| {
+            link.is_none_or(|link| {
+                self.beside.iter().any(|beside| beside.id == Some(link.id) && beside.knows == Some(own.epoch))
+            })
+        };
+        known(dealings.predecessor()) && known(dealings.successor())
+    }
+
+    /// Something was said to this group, or to one for which it answers. `me`: this group as others should know it.
+    pub fn on_letter(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, letter: Letter) {
+        let Letter { from, by, to, word } = letter;
+        if to.id != own.id {
+            if dealings.is_heir_of(to.id) {
+                self.answer_for(to.id, own, me, dealings, (from, by), word);
+            }
+            return;
+        }
+        match word {
+            Word::Prepare(id, plan) => self.on_prepare(own, me, dealings, id, plan),
+            Word::Vote(id, yes) => self.on_vote(own, dealings, from, id, yes),
+            Word::Decision(id, commit) => match dealings.vote(id) {
+                Some(true) if commit && dealings.is_touched(own, id) => self.want(Deal::Ending(id)),
+                Some(true) => self.want(Deal::Decided(id, commit)),
+                Some(false) if commit => self.say(own.id, me, &by, Word::End(id)),
+                None if !commit => self.want(Deal::Decided(id, false)),
+                _ => {}
+            },
+            Word::End(id) => self.want(Deal::Ended(id, from)),
+            Word::Question(id) => self.on_question(own, me, dealings, &by, id),
+            Word::Push(view) => self.on_push(own, me, dealings, *view),
+            Word::Known(epoch) => {
+                for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
+                    beside.knows = beside.knows.max(Some(epoch));
+                }
+            }
+        }
+    }
+
+    /// For a group that is no more, which learned the outcome of whatever it had voted for.
+    fn answer_for(
+        &mut self,
+        gone: GroupId,
+        own: &Own,
+        me: &GroupRef,
+        dealings: &Dealings,
+        (from, by): (GroupId, GroupRef),
+        word: Word,
+    ) {
+        match word {
+            Word::Prepare(id, _) => self.say(gone, me, &by, Word::Vote(id, false)),
+            Word::Decision(id, true) => self.say(gone, me, &by, Word::End(id)),
+            Word::End(id) => self.want(Deal::Ended(id, from)),
+            Word::Question(id) => self.on_question(own, me, dealings, &by, id),
+            _ => {}
+        }
+    }
+
+    fn on_question(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, by: &GroupRef, id: TransactionId) {
+        if let Some(commit) = dealings.outcome(own, id) {
+            self.say(id.group, me, by, Word::Decision(id, commit));
+        }
+    }
+
+    fn on_prepare(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, id: TransactionId, plan: Box<Plan>) {
+        if let Some(yes) = dealings.vote(id) {
+            return self.say(own.id, me, plan.coordinator(), Word::Vote(id, yes));
+        }
+        // Its own can still be given up, for one that has waited longer (PITFALLS 34).
+        if let Some((own_id, own_plan)) = dealings.coordinates()
+            && (plan.rank, id) < (own_plan.rank, own_id)
+            && plan.boundaries_of(own.range).iter().any(|boundary| dealings.lock(own, *boundary) == Some(own_id))
+        {
+            return self.want(Deal::Outcome(own_id, false));
+        }
+        self.want(Deal::Asked(id, plan));
+    }
+
+    fn on_vote(&mut self, own: &Own, dealings: &Dealings, from: GroupId, id: TransactionId, yes: bool) {
+        let Some((open, plan)) = dealings.coordinates().filter(|(open, _)| *open == id) else { return };
+        if plan.party(from).is_none() {
+            return;
+        }
+        self.follow(open, plan);
+        // A group votes once; whatever says otherwise is wrong, and a refusal harms nobody.
+        let vote = self.votes.entry(from).or_insert(yes);
+        *vote &= yes;
+        self.decide(own, open, plan);
+    }
+
+    /// Looks at this open transaction from now on.
+    fn follow(&mut self, id: TransactionId, plan: &Plan) {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != id) {
+            self.open = Some((id, plan.clone()));
+            self.votes.clear();
+            (self.began, self.asked) = (None, None);
+        }
+    }
+
+    fn decide(&mut self, own: &Own, id: TransactionId, plan: &Plan) {
+        if self.votes.values().any(|yes| !yes) {
+            self.want(Deal::Outcome(id, false));
+        } else if plan.asked().all(|party| self.votes.contains_key(&party.group.id))
+            || own.defects.has(Defect::OneVote) && !self.votes.is_empty()
+        {
+            self.want(Deal::Outcome(id, true));
+        }
+    }
+
+    fn on_push(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, view: View) {
+        let links = [dealings.predecessor(), dealings.successor()];
+        for (link, beside) in links.into_iter().zip(&mut self.beside) {
+            let Some(link) = link.filter(|link| link.id == view.own.id) else { continue };
+            if beside.id != Some(link.id) {
+                *beside = Beside { id: Some(link.id), ..Beside::default() };
+            }
+            if beside.view.as_ref().is_none_or(|known| known.own.epoch <= view.own.epoch) {
+                beside.view = Some(view.clone());
+            }
+        }
+        let is_link = |link: &&GroupRef| link.id == view.own.id;
+        let Some(link) = links.into_iter().flatten().find(is_link) else { return };
+        if link.epoch < view.own.epoch || link.epoch == view.own.epoch && *link != view.own {
+            self.want(Deal::Neighbour(view.own));
+        } else if link.epoch == view.own.epoch {
+            self.say(own.id, me, &view.own, Word::Known(view.own.epoch));
+        }
+    }
+
+    /// Does what is due: after something was applied, when this node comes to lead, and from time to time. `me`: this group
+    /// as others should know it.
+    pub fn tick(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
+        self.coordinate(own, me, dealings, now);
+        self.ask_outcomes(me, dealings, now);
+        self.tell_outcomes(me, dealings, now);
+        self.tell_neighbours(me, dealings, now);
+    }
+
+    /// When something may be due next.
+    pub fn next_timeout(&self, own: &Own, dealings: &Dealings) -> Time {
+        let again = |said: Option<&Time>| said.map_or(Time(0), |said| *said + SAID_AGAIN);
+        let coordinates = dealings.coordinates().map(|_| again(self.asked.as_ref()));
+        let waits =
+            dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |asked| *asked + OUTCOME_PATIENCE));
+        let told = self.told.values().map(|told| again(Some(told)));
+        let links = [dealings.predecessor(), dealings.successor()].into_iter().zip(&self.beside);
+        let unknown = links.filter(|(link, beside)| link.is_some() && beside.knows < Some(own.epoch));
+        let pushes = unknown.map(|(_, beside)| again(beside.told.as_ref()));
+        coordinates.into_iter().chain(waits).chain(told).chain(pushes).min().unwrap_or(Time::NEVER)
+    }
+
+    fn coordinate(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
+        let open = dealings.coordinates();
+        if let Some((over, plan)) = self.open.take_if(|(known, _)| open.is_none_or(|(id, _)| id != *known)) {
+            // Whoever misses this will ask.
+            if dealings.outcome(own, over) == Some(false) {
+                for party in plan.asked() {
+                    self.say(own.id, me, &party.group, Word::Decision(over, false));
+                }
+            }
+        }
+        let Some((id, plan)) = open else { return };
+        self.follow(id, plan);
+        if now.since(*self.began.get_or_insert(now)) >= VOTES_PATIENCE {
+            return self.want(Deal::Outcome(id, false));
+        }
+        if self.asked.is_none_or(|asked| now.since(asked) >= SAID_AGAIN) {
+            self.asked = Some(now);
+            let silent = plan.asked().filter(|party| !self.votes.contains_key(&party.group.id));
+            for party in silent.map(|party| party.group.clone()).collect::<Vec<_>>() {
+                self.say(own.id, me, &party, Word::Prepare(id, Box::new(plan.clone())));
+            }
+        }
+        self.decide(own, id, plan);
+    }
+
+    fn ask_outcomes(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
+        self.waits.retain(|id, _| dealings.voted().any(|(voted, _)| voted == *id));
+        for (id, plan) in dealings.voted() {
+            let word = match self.waits.get(&id) {
+                None => Word::Vote(id, true),
+                Some(asked) if now.since(*asked) >= OUTCOME_PATIENCE => Word::Question(id),
+                Some(_) => continue,
+            };
+            self.waits.insert(id, now);
+            self.say(me.id, me, plan.coordinator(), word);
+        }
+    }
+
+    /// Tells commits to all who take part and have not confirmed that they know.
+    pub fn tell_outcomes(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
+        let due = |decision: &Decision, group: &GroupId| decision.unconfirmed.contains(group);
+        self.told.retain(|(id, group), _| dealings.decided().iter().any(|known| known.id == *id && due(known, group)));
+        for decision in dealings.decided() {
+            for party in decision.unconfirmed.iter().filter_map(|group| decision.plan.party(*group)) {
+                let told = self.told.get(&(decision.id, party.group.id));
+                if told.is_none_or(|told| now.since(*told) >= SAID_AGAIN) {
+                    self.told.insert((decision.id, party.group.id), now);
+                    self.say(decision.id.group, me, &party.group, Word::Decision(decision.id, true));
+                }
+            }
+        }
+    }
+
+    fn tell_neighbours(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
+        let view = dealings.view(me);
+        let links = [dealings.predecessor(), dealings.successor()];
+        for (index, link) in links.into_iter().enumerate() {
+            let beside = &mut self.beside[index];
+            if beside.id != link.map(|link| link.id) {
+                *beside = Beside { id: link.map(|link| link.id), ..Beside::default() };
+            }
+            let due = beside.told.is_none_or(|told| now.since(told) >= SAID_AGAIN);
+            if let Some(link) = link
+                && beside.knows < Some(me.epoch)
+                && due
+            {
+                beside.told = Some(now);
+                self.say(me.id, me, link, Word::Push(Box::new(view.clone())));
+            }
+        }
+    }
+
+    fn want(&mut self, deal: Deal) {
+        if self.wanted.len() < WANTED_MAX && !self.wanted.contains(&deal) {
+            self.wanted.push_back(deal);
+        }
+    }
+
+    fn say(&mut self, from: GroupId, me: &GroupRef, to: &GroupRef, word: Word) {
+        self.letters.push(Letter { from, by: me.clone(), to: to.clone(), word });
+    }
+}
+
+/// Would applying it do anything?
+fn is_of_use(own: &Own, dealings: &Dealings, deal: &Deal) -> bool {
+    match deal {
+        Deal::Begin(plan) => dealings.refuses_begin(own, plan).is_none(),
+        Deal::Asked(id, _) => dealings.vote(*id).is_none(),
+        Deal::Outcome(id, _) => dealings.coordinates().is_some_and(|(open, _)| open == *id),
+        Deal::Decided(id, _) => dealings.vote(*id) != Some(false),
+        Deal::Ending(id) => dealings.is_touched(own, *id),
+        Deal::Ended(id, group) => {
+            dealings.decided().iter().any(|known| known.id == *id && known.unconfirmed.contains(group))
+        }
+        Deal::Neighbour(group) => {
+            let links = [dealings.predecessor(), dealings.successor()];
+            links.into_iter().flatten().any(|link| link.id == group.id && link.epoch <= group.epoch && link != group)
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! A ring of groups of one member each, and all that can happen to it next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use group::ballot::Slot;
+use group::config::{Defect, Defects};
+use group::time::WallMillis;
+use group::transaction::TransactionId;
+use group::transaction::dealings::{Deal, Dealings, Own};
+use group::transaction::plan::{Operation, Plan, Rank};
+use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
+
+/// What somebody wants, of the group that owned this part of the ring at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// It is split in the middle.
+    Split(usize),
+    /// It is merged with its successor.
+    Merge(usize),
+    /// Its end moves to its middle.
+    Repartition(usize),
+    /// A member of it goes to its successor.
+    Migrate(usize),
+}
+
+impl Wish {
+    /// Which part of the ring is meant.
+    pub fn group(self) -> usize {
+        let (Wish::Split(group) | Wish::Merge(group) | Wish::Repartition(group) | Wish::Migrate(group)) = self;
+        group
+    }
+
+    /// The same of another group.
+    pub fn of(self, group: usize) -> Wish {
+        match self {
+            Wish::Split(_) => Wish::Split(group),
+            Wish::Merge(_) => Wish::Merge(group),
+            Wish::Repartition(_) => Wish::Repartition(group),
+            Wish::Migrate(_) => Wish::Migrate(group),
+        }
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Somebody plans what is wanted, from what two groups say of themselves now.
+    Plans(usize),
+    /// What was planned is proposed to the group that it was planned for.
+    Begins(usize),
+    /// Members of whoever owns this part of the ring change.
+    Changes(usize),
+    /// A group has this chosen.
+    Chooses(GroupId, Deal),
+}
+
+/// A step, for a person.
+pub fn tell(step: &Step) -> String {
+    match step {
+        Step::Chooses(id, deal) => format!("{id:?} chooses {deal}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What a group said: from then on anybody may hear it at any time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Said {
+    Prepare(TransactionId),
+    Vote(TransactionId, GroupId, bool),
+    Decision(TransactionId, bool),
+    End(TransactionId, GroupId),
+}
+
+/// One group, of which every entry is chosen at once.
+#[derive(Clone, Debug, PartialEq, Hash)]
+struct Sim {
+    own: Own,
+    members: Vec<Contact>,
+    dealings: Dealings,
+    ended: Option<TransactionId>,
+}
+
+impl Sim {
+    fn reference(&self) -> GroupRef {
+        let Own { id, epoch, range, .. } = self.own;
+        GroupRef { id, epoch, range, members: self.members.clone() }
+    }
+
+    /// True if it would be another group afterwards.
+    fn changed_by(&self, deal: &Deal) -> bool {
+        let mut next = self.dealings.clone();
+        next.apply(&self.own, self.own.applied.next(), deal) || next != self.dealings
+    }
+}
+
+/// The whole ring, and what was said on it.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub struct Ring {
+    groups: BTreeMap<GroupId, Sim>,
+    /// How many there were at first: parts of the ring are named by that.
+    parts: usize,
+    defects: Defects,
+    wishes: Vec<Option<Wish>>,
+    plans: Vec<Option<(GroupId, Plan)>>,
+    changes: Vec<Point>,
+    said: BTreeSet<Said>,
+    asked: BTreeMap<TransactionId, Plan>,
+    pushed: Vec<GroupRef>,
+    outcomes: BTreeMap<TransactionId, bool>,
+    /// Something was planned for what was not so any more when it was begun.
+    pub too_old: bool,
+    /// What is not as it must be.
+    pub wrong: Vec<&'static str>,
+}
+
+/// Where the parts of the ring begin.
+fn part(index: usize, groups: usize) -> Point {
+    KeyRange::FULL.cut_at(index as u32, groups as u32)
+}
+
+fn contact(n: u8) -> Contact {
+    let node = NodeId { peer: PeerKey([n; 32]), incarnation: Incarnation(1) };
+    Contact { node, addresses: Vec::new() }
+}
+
+impl Ring {
+    /// A ring of so many groups that know each other, made of one group that was split.
+    pub fn new(groups: usize, wishes: &[Wish], changes: &[usize], without: Option<Defect>) -> Ring {
+        let own = Own {
+            id: GroupId(1),
+            epoch: Epoch(1),
+            range: KeyRange::FULL,
+            settled: true,
+            applied: Slot(1),
+            defects: Defects::NONE,
+        };
+        let members = (0..2 * groups as u8).map(contact).collect();
+        let first = Sim { own, members, dealings: Dealings::default(), ended: None };
+        let mut ring = Ring {
+            groups: BTreeMap::from([(own.id, first)]),
+            parts: groups,
+            defects: Defects::NONE,
+            wishes: Vec::new(),
+            plans: Vec::new(),
+            changes: Vec::new(),
+            said: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            pushed: Vec::new(),
+            outcomes: BTreeMap::new(),
+            too_old: false,
+            wrong: Vec::new(),
+        };
+        for index in 1..groups {
+            ring.split_off(part(index, groups));
+        }
+        let defects = without.map_or(Defects::NONE, |defect| Defects::NONE.with(defect));
+        ring.defects = defects;
+        ring.groups.values_mut().for_each(|sim| sim.own.defects = defects);
+        ring.wishes = wishes.iter().copied().map(Some).collect();
+        ring.plans = wishes.iter().map(|_| None).collect();
+        ring.changes = changes.iter().map(|index| part(*index, groups)).collect();
+        (ring.said, ring.asked, ring.outcomes) = Default::default();
+        ring.pushed.clear();
+        ring
+    }
+
+    /// The last group gives up what lies behind a point, and all that follows from that happens.
+    fn split_off(&mut self, at: Point) {
+        let id = self.owner(at);
+        let sim = &self.groups[&id];
+        let first = sim.members.iter().take(2).map(|contact| contact.node).collect();
+        let view = sim.dealings.view(&sim.reference());
+        let operation = Operation::Split { at, first };
+        let plan = Plan::new(operation, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
+        self.choose(id, &Deal::Begin(plan.into()));
+        let mut steps = Vec::new();
+        loop {
+            steps.clear();
+            self.steps(&mut steps);
+            let next = steps.iter().find(|step| !matches!(step, Step::Chooses(_, Deal::Outcome(_, false))));
+            let Some(Step::Chooses(id, deal)) = next.cloned() else { break };
+            self.choose(id, &deal);
+        }
+        assert!(self.wrong.is_empty(), "{:?}", self.wrong);
+    }
+
+    fn owner(&self, point: Point) -> GroupId {
+        let owner = self.groups.values().find(|sim| sim.own.range.contains(point));
+        owner.expect("every point has an owner").own.id
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Sim> {
+        self.groups.values().filter(|sim| sim.ended.is_none())
+    }
+
+    /// How many transactions came to this.
+    pub fn count(&self, committed: bool) -> usize {
+        self.outcomes.values().filter(|outcome| **outcome == committed).count()
+    }
+
+    /// How many transactions are open.
+    pub fn open(&self) -> usize {
+        self.live().filter(|sim| sim.dealings.coordinates().is_some()).count()
+    }
+
+    /// Can nothing happen any more?
+    pub fn is_at_rest(&self) -> bool {
+        let mut steps = Vec::new();
+        self.steps(&mut steps);
+        steps.is_empty()
+    }
+
+    /// All that can happen next.
+    pub fn steps(&self, steps: &mut Vec<Step>) {
+        let wishes = self.wishes.iter().enumerate();
+        steps.extend(wishes.filter(|(_, wish)| wish.is_some()).map(|(index, _)| Step::Plans(index)));
+        let plans = self.plans.iter().enumerate();
+        steps.extend(plans.filter(|(_, plan)| plan.is_some()).map(|(index, _)| Step::Begins(index)));
+        let changes = (0..self.changes.len()).filter(|index| {
+            let sim = &self.groups[&self.owner(self.changes[*index])];
+            sim.ended.is_none()
+        });
+        steps.extend(changes.map(Step::Changes));
+        for sim in self.live() {
+            let mut deals = self.deals_of(sim);
+            deals.retain(|deal| sim.changed_by(deal));
+            steps.extend(deals.into_iter().map(|deal| Step::Chooses(sim.own.id, deal)));
+        }
+    }
+
+    /// What a leader of this group might have chosen, from what was said.
+    fn deals_of(&self, sim: &Sim) -> Vec<Deal> {
+        let (own, dealings) = (&sim.own, &sim.dealings);
+        let mut deals = Vec::new();
+        if let Some((id, plan)) = dealings.coordinates() {
+            deals.push(Deal::Outcome(id, false));
+            let yes = |group: GroupId| self.said.contains(&Said::Vote(id, group, true));
+            let enough = self.defects.has(Defect::OneVote) && plan.asked().any(|party| yes(party.group.id));
+            if enough || plan.asked().all(|party| yes(party.group.id)) {
+                deals.push(Deal::Outcome(id, true));
+            }
+        }
+        for said in &self.said {
+            match said {
+                Said::Prepare(id) if self.asked[id].party(own.id).is_some() && id.group != own.id => {
+                    deals.push(Deal::Asked(*id, Box::new(self.asked[id].clone())));
+                }
+                Said::Decision(id, commit) if id.group != own.id && self.asked[id].party(own.id).is_some() => {
+                    let ends = *commit && dealings.is_touched(own, *id);
+                    deals.push(if ends { Deal::Ending(*id) } else { Deal::Decided(*id, *commit) });
+                }
+                Said::End(id, group) => deals.push(Deal::Ended(*id, *group)),
+                _ => {}
+            }
+        }
+        deals.extend(self.pushed.iter().cloned().map(Deal::Neighbour));
+        // A commit is known to be one by who waits for it, and is not undone by hearing of it twice.
+        deals.retain(|deal| !matches!(deal, Deal::Decided(id, true) if dealings.vote(*id) != Some(true)));
+        deals
+    }
+
+    /// The ring after a step; `None` where nothing came of it.
+    pub fn after(&self, step: &Step) -> Option<Ring> {
+        let mut next = self.clone();
+        match step {
+            Step::Plans(index) => next.plan(*index)?,
+            Step::Begins(index) => {
+                let (id, plan) = next.plans[*index].take().expect("it was planned");
+                let begins = next.groups.get(&id).is_some_and(|sim| sim.ended.is_none());
+                if begins && next.groups[&id].dealings.refuses_begin(&next.groups[&id].own, &plan).is_none() {
+                    next.choose(id, &Deal::Begin(Box::new(plan)));
+                } else {
+                    next.too_old = true;
+                }
+            }
+            Step::Changes(index) => {
+                let point = next.changes.remove(*index);
+                let id = next.owner(point);
+                let sim = next.groups.get_mut(&id).expect("it was found");
+                sim.own.epoch = Epoch(sim.own.epoch.0 + 1);
+                sim.own.applied = sim.own.applied.next();
+                if let Some((open, _)) = sim.dealings.coordinates() {
+                    next.outcomes.insert(open, false);
+                }
+                sim.dealings.on_epoch();
+                let reference = sim.reference();
+                next.push(reference);
+                next.speak();
+            }
+            Step::Chooses(id, deal) => next.choose(*id, deal),
+        }
+        next.check();
+        Some(next)
+    }
+
+    fn plan(&mut self, index: usize) -> Option<()> {
+        let wish = self.wishes[index].take().expect("it is wanted");
+        let id = self.owner(part(wish.group(), self.parts));
+        let sim = &self.groups[&id];
+        let own = sim.dealings.view(&sim.reference());
+        let other = self.groups.get(&own.successor.id).map(|other| other.dealings.view(&other.reference()));
+        let middle = own.own.range.cut_at(1, 2);
+        let mut other = other.filter(|_| !matches!(wish, Wish::Split(_)));
+        let operation = match wish {
+            Wish::Split(_) => Operation::Split { at: middle, first: vec![own.own.members.first()?.node] },
+            Wish::Merge(_) => Operation::Merge,
+            Wish::Repartition(_) => Operation::Repartition { at: middle },
+            Wish::Migrate(_) => Operation::Migrate { to: vec![own.own.members.last()?.node], from: Vec::new() },
+        };
+        let rank = Rank::new(0, WallMillis(0));
+        match Plan::new(operation, &own, other.take().as_ref(), rank) {
+            Ok(plan) => self.plans[index] = Some((id, plan)),
+            Err(_) => self.too_old = true,
+        }
+        Some(())
+    }
+
+    fn choose(&mut self, id: GroupId, deal: &Deal) {
+        let sim = self.groups.get_mut(&id).expect("it is there");
+        let open = sim.dealings.coordinates().map(|(id, plan)| (id, plan.clone()));
+        sim.own.applied = sim.own.applied.next();
+        let ends = sim.dealings.apply(&sim.own, sim.own.applied, deal);
+        match deal {
+            Deal::Begin(_) => {
+                if let Some((id, plan)) = sim.dealings.coordinates() {
+                    self.asked.insert(id, plan.clone());
+                    self.said.insert(Said::Prepare(id));
+                }
+            }
+            Deal::Outcome(of, commit) => {
+                if self.outcomes.insert(*of, *commit).is_some_and(|known| known != *commit) {
+                    self.wrong.push("two outcomes");
+                }
+                let (_, plan) = open.expect("it was open");
+                let agreed = |group: GroupId| self.said.contains(&Said::Vote(*of, group, true));
+                if *commit && !plan.asked().all(|party| agreed(party.group.id)) {
+                    self.wrong.push("committed, and not all agreed");
+                }
+            }
+            Deal::Decided(of, commit) if self.outcomes.get(of).is_some_and(|known| known != commit) => {
+                self.wrong.push("another outcome was learned");
+            }
+            _ => {}
+        }
+        let sim = self.groups.get_mut(&id).expect("it is there");
+        sim.ended = match deal {
+            Deal::Outcome(of, _) | Deal::Ending(of) if ends => Some(*of),
+            _ => sim.ended,
+        };
+        self.bear();
+        self.speak();
+    }
+
+    /// What comes of groups that ended with one transaction, once all that it touched have.
+    fn bear(&mut self) {
+        let Some((id, plan)) = self.asked.iter().find_map(|(id, plan)| {
+            let mut touched = plan.touched();
+            let all = touched.all(|party| self.groups.get(&party.group.id).is_some_and(|sim| sim.ended == Some(*id)));
+            all.then(|| (*id, plan.clone()))
+        }) else {
+            return;
+        };
+        let finals: Vec<Sim> = plan.touched().filter_map(|party| self.groups.remove(&party.group.id)).collect();
+        let epoch = plan.epoch_after(finals.iter().map(|last| last.own.epoch));
+        let applied = finals.iter().map(|last| last.own.applied).max().unwrap_or_default().next();
+        let last: Vec<_> = finals.iter().map(|last| (last.own.id, last.own.epoch, &last.dealings)).collect();
+        for birth in &plan.births {
+            let born = GroupRef { epoch, ..plan.reference(id, birth) };
+            let own = Own { id: born.id, epoch, range: born.range, settled: true, applied, defects: self.defects };
+            let dealings = Dealings::inherit(id, &plan, &born, &last, self.defects);
+            let sim = Sim { own, members: born.members.clone(), dealings, ended: None };
+            if self.groups.insert(born.id, sim).is_some() {
+                self.wrong.push("a group is there twice");
+            }
+            self.push(born);
+        }
+    }
+
+    fn push(&mut self, reference: GroupRef) {
+        self.pushed.retain(|known| known.id != reference.id);
+        self.pushed.push(reference);
+        self.pushed.sort_by_key(|known| known.id);
+    }
+
+    /// Everybody says what can be said.
+    fn speak(&mut self) {
+        let mut said = Vec::new();
+        for (id, plan) in &self.asked {
+            for sim in self.groups.values() {
+                let (own, dealings) = (&sim.own, &sim.dealings);
+                if let Some(commit) = dealings.outcome(own, *id) {
+                    said.push(Said::Decision(*id, commit));
+                }
+                for party in plan.asked() {
+                    let group = party.group.id;
+                    let committed = self.outcomes.get(id) == Some(&true);
+                    if group == own.id {
+                        match dealings.vote(*id) {
+                            Some(false) if committed => said.push(Said::End(*id, group)),
+                            Some(vote) => said.push(Said::Vote(*id, group, vote)),
+                            None => {}
+                        }
+                    } else if dealings.is_heir_of(group) && committed {
+                        said.push(Said::End(*id, group));
+                    }
+                }
+            }
+        }
+        self.said.extend(said);
+    }
+
+    fn check(&mut self) {
+        let mut ranges: Vec<KeyRange> = self.groups.values().map(|sim| sim.own.range).collect();
+        ranges.sort_by_key(|range| range.start());
+        let beside = |index: usize| ranges[index].end() == ranges[(index + 1) % ranges.len()].start();
+        if !(0..ranges.len()).all(beside) || ranges.len() > 1 && ranges.iter().any(|range| range.is_full()) {
+            self.wrong.push("the ring is not covered once");
+            return;
+        }
+        if !self.is_at_rest() {
+            return;
+        }
+        for sim in self.groups.values() {
+            let calm = sim.ended.is_none() && sim.dealings.is_calm() && sim.dealings.decided().is_empty();
+            let view = sim.dealings.view(&sim.reference());
+            let at = |reference: &GroupRef| self.groups.get(&reference.id).map(Sim::reference);
+            if !calm {
+                self.wrong.push("something is open or locked at rest");
+                return;
+            }
+            if at(&view.predecessor).as_ref() != Some(&view.predecessor)
+                || at(&view.successor).as_ref() != Some(&view.successor)
+            {
+                self.wrong.push("a link is wrong at rest");
+                return;
+            }
+        }
+    }
+}
