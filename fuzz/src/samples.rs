@@ -1,4 +1,6 @@
-//! One of everything that is encoded, for the fuzzer to begin with.
+//! One of everything that is encoded, for the fuzzer to begin with. What groups say to each other is in [`dealings`].
+
+mod dealings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,11 +89,13 @@ fn state() -> GroupState {
     };
     let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
     let former = Config { epoch: Epoch(2), members: vec![NODE, NODE], open: vec![RANGE] };
-    GroupState { learners: vec![member()], recovery: vec![former], ..founded }
+    let mut state = GroupState { learners: vec![member()], recovery: vec![former], ..founded };
+    dealings::open_in(&mut state);
+    state
 }
 
 fn entries() -> Vec<Entry> {
-    vec![
+    let own = [
         Entry::Noop,
         Entry::Division { parts: vec![(Point(0), NODE), (Point(1 << 127), NODE)], kept: vec![TERM] },
         Entry::Learners(vec![member()]),
@@ -100,7 +104,8 @@ fn entries() -> Vec<Entry> {
         Entry::Established(EPOCH, vec![RANGE]),
         Entry::Horizon(12),
         Entry::Addresses(NODE, vec!["/ip4/127.0.0.1/tcp/1".into()]),
-    ]
+    ];
+    own.into_iter().chain(dealings::deals().into_iter().map(Entry::Deal)).collect()
 }
 
 fn base() -> Base {
@@ -245,7 +250,8 @@ fn messages() -> Vec<Message> {
     let log = log_messages().into_iter().map(Message::Log);
     let committee = committee_messages().into_iter().map(Message::Committee);
     let client = client_messages().into_iter().map(Message::Client);
-    others.into_iter().chain(log).chain(committee).chain(client).collect()
+    let letters = dealings::letters().into_iter().map(|letter| Message::Letter(Box::new(letter)));
+    others.into_iter().chain(log).chain(committee).chain(client).chain(letters).collect()
 }
 
 /// Every message there is.

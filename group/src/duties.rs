@@ -187,6 +187,7 @@ impl Group {
         }
         let entry = self
             .end_sealed()
+            .or_else(|| self.deal())
             .or_else(|| self.establish())
             .or_else(|| self.divide())
             .or_else(|| self.next_members())

@@ -9,15 +9,19 @@ use crate::ballot::TermBallot;
 use crate::group::{Group, context};
 use crate::message::{Message, Parting};
 use crate::outbox::{Durable, GroupOutput};
-use crate::state::GroupState;
+use crate::state::{Entry, GroupState};
 use crate::time::Time;
 
 impl Group {
     /// Applies what is chosen, entry by entry.
     pub(crate) fn apply_chosen(&mut self) {
-        while let Some(entry) = self.log.take_chosen(self.state.applied) {
+        let mut dealt = false;
+        while self.state.ended.is_none()
+            && let Some(entry) = self.log.take_chosen(self.state.applied)
+        {
             let led = self.log.leads();
             let before = self.state.clone();
+            dealt |= matches!(entry, Entry::Deal(_));
             self.state.apply(self.state.applied.next(), &entry);
             self.out.set_epoch(self.state.epoch);
             if led {
@@ -25,10 +29,17 @@ impl Group {
             }
             self.log.on_applied(&mut context!(self), before.epoch, led);
             self.after_change(&before);
-            if led && self.state.epoch == before.epoch {
+            if self.state.ended.is_some() {
+                self.end(led);
+            } else if led && self.state.epoch == before.epoch {
                 self.log.announce(&mut context!(self));
             }
             self.replay_early();
+        }
+        if dealt {
+            // Others wait for what comes of it.
+            self.tick_dealings();
+            self.do_duties();
         }
     }
 
@@ -57,6 +68,9 @@ impl Group {
             now.clone()
         };
         told.extend(then.iter().copied().filter(|node| !now.contains(node)));
+        if self.state.ended.is_some() {
+            told.clone_from(&now); // Nobody will tell them what is chosen any more.
+        }
         told.retain(|node| *node != self.me);
         if !told.is_empty() {
             self.out.send(&told, Message::State(Box::new(self.state.clone())));
@@ -76,6 +90,9 @@ impl Group {
         self.out.set_epoch(self.state.epoch);
         self.log.on_applied(&mut context!(self), before.epoch, false);
         self.after_change(&before);
+        if self.state.ended.is_some() {
+            return self.end(false);
+        }
         self.replay_early();
         self.apply_chosen();
     }

@@ -14,6 +14,7 @@ use overlay::{Key, NodeId, PeerKey, Point};
 use crate::ballot::{Slot, TermBallot};
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
+use crate::dealing::Dealing;
 use crate::duties::Duties;
 use crate::log::{AHEAD_MAX, Log};
 use crate::message::{CommitteeMessage, LogMessage, Message, Parting, Sender, Write};
@@ -72,6 +73,7 @@ pub struct Group {
     pub(crate) dropped: Dropped,
     pub(crate) asked_state: Time,
     pub(crate) sent_state: BTreeMap<NodeId, Time>,
+    pub(crate) dealing: Dealing,
 }
 
 /// Lends the parts of a group that a context is made of.
@@ -260,6 +262,7 @@ impl Group {
                 self.do_duties();
             }
             Message::Addresses(addresses) => self.duties.on_addresses(from.node, addresses),
+            Message::Letter(letter) => self.on_letter(*letter),
             Message::Log(message) => self.on_log_message(from.node, message),
             Message::Committee(message) => self.on_committee_message(from.node, message),
             _ => {}
@@ -376,7 +379,7 @@ impl Group {
 
     /// What this node's acceptor has promised to somebody else its own primaries must know at once: before that promise
     /// leaves, their leases are gone.
-    fn end_superseded(&mut self) {
+    pub(crate) fn end_superseded(&mut self) {
         for (ballot, primary) in &mut self.primaries {
             if self.acceptor.committee(*ballot).is_some_and(Committee::is_superseded)
                 && !self.config.defects.has(Defect::PromiseIgnored)
@@ -464,6 +467,7 @@ impl Group {
             self.log.on_tick(&mut context!(self), &self.pulse);
             self.tick_sealed();
             self.apply_chosen();
+            self.tick_dealings();
             self.do_duties();
             if self.state.is_learner(self.me) {
                 self.lacks_bases = self.acceptor.ask_for_bases(&mut context!(self));
@@ -496,7 +500,7 @@ impl Group {
             let soon = self.now.time + self.config.timing.resend / 4;
             next = next.min((since + self.config.timing.seal_patience).max(soon));
         }
-        next = next.min(self.acceptor.catch_up_due(&context!(self)));
+        next = next.min(self.acceptor.catch_up_due(&context!(self))).min(self.dealings_due());
         if self.vouching.is_some() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }

@@ -10,6 +10,7 @@ pub mod ballot;
 pub mod committee;
 pub mod config;
 mod context;
+pub mod dealing;
 mod duties;
 pub mod evaluate;
 mod following;

@@ -16,6 +16,7 @@ use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
 use crate::state::{Entry, GroupState, Member};
 use crate::time::WallMillis;
+use crate::transaction::dealer::Letter;
 
 /// One message within a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,8 +44,10 @@ pub enum Message {
     State(Box<GroupState>),
     /// Send me your state: mine is older than your message.
     AskState,
-    /// The receiver's addresses, as it wants them known.
+    /// The sender's addresses, as it wants them known.
     Addresses(Vec<String>),
+    /// What another group says to this one, for whoever leads it.
+    Letter(Box<Letter>),
 }
 
 /// A sign of life.

@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overlay::{KeyRange, NodeId};
+use overlay::{GroupRef, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::committee::CHAIN_LENGTH_MAX;
@@ -17,6 +17,9 @@ use crate::message::{
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
 use crate::state::{Entry, Member};
+use crate::transaction::dealer::{Letter, Word};
+use crate::transaction::dealings::{Deal, Dealings};
+use crate::transaction::plan::{Plan, View};
 
 /// Nodes that a heartbeat may have heard. Far more than any group has; what is noted of each member is bounded by it.
 const HEARD_MAX: usize = 1 << 12;
@@ -131,6 +134,7 @@ impl Message {
             Message::Addresses(addresses) => unless(are_addresses(addresses), Nonsense::Malformed),
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
+            Message::Letter(letter) => unless(letter.is_sound(), Nonsense::Malformed),
             Message::AskVouch | Message::AskState | Message::Wait(_) => Ok(()),
         }
     }
@@ -222,7 +226,66 @@ impl Entry {
             Entry::Horizon(horizon) => *horizon < u64::MAX / 2,
             Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
             Entry::Addresses(_, addresses) => are_addresses(addresses),
+            Entry::Deal(deal) => deal.is_sound(),
         }
+    }
+}
+
+/// Members of one group that another may be told of. Far more than a group has.
+const CONTACTS_MAX: usize = 1 << 8;
+
+fn is_reference(group: &GroupRef) -> bool {
+    (1..=CONTACTS_MAX).contains(&group.members.len())
+        && group.epoch.0 < u64::MAX / 2
+        && group.members.iter().all(|contact| are_addresses(&contact.addresses))
+}
+
+fn is_plan(plan: &Plan) -> bool {
+    let births = plan.births.iter();
+    plan.is_sound()
+        && plan.parties.iter().all(|party| is_reference(&party.group))
+        && births.map(|birth| &birth.members).all(|members| {
+            (1..=2 * CONTACTS_MAX).contains(&members.len())
+                && members.iter().all(|contact| are_addresses(&contact.addresses))
+        })
+}
+
+impl View {
+    fn is_sound(&self) -> bool {
+        [&self.own, &self.predecessor, &self.successor].into_iter().all(is_reference)
+    }
+}
+
+impl Deal {
+    fn is_sound(&self) -> bool {
+        match self {
+            Deal::Begin(plan) | Deal::Asked(_, plan) => is_plan(plan),
+            Deal::Neighbour(group) => is_reference(group),
+            Deal::Outcome(..) | Deal::Decided(..) | Deal::Ending(_) | Deal::Ended(..) => true,
+        }
+    }
+}
+
+impl Letter {
+    /// Can an honest group have said this?
+    pub fn is_sound(&self) -> bool {
+        let word = match &self.word {
+            Word::Prepare(_, plan) => is_plan(plan),
+            Word::Push(view) => view.is_sound(),
+            Word::Vote(..) | Word::Decision(..) | Word::End(_) | Word::Question(_) | Word::Known(_) => true,
+        };
+        word && is_reference(&self.by) && is_reference(&self.to)
+    }
+}
+
+impl Dealings {
+    /// Can a log have come to this?
+    pub(crate) fn is_sound(&self) -> bool {
+        let open = self.coordinates().into_iter().chain(self.voted());
+        let links = [self.predecessor(), self.successor()];
+        links.into_iter().flatten().all(is_reference)
+            && open.map(|(_, plan)| plan).chain(self.decided().iter().map(|known| &known.plan)).all(is_plan)
+            && self.is_bounded()
     }
 }
 

@@ -143,6 +143,9 @@ impl Group {
     /// Begins to take over what the division grants, once for each term: under one that is over nothing is proposed again,
     /// as it might be something else (PITFALLS 5).
     pub(crate) fn begin_primaries(&mut self) {
+        if self.state.ended.is_some() {
+            return;
+        }
         let parts: Vec<_> = self.state.parts().collect();
         for (range, ballot) in parts {
             if ballot.node == self.me && self.may_begin(ballot) {

@@ -16,6 +16,7 @@ use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
 use crate::number_set::NumberSet;
 use crate::op::OpError;
 use crate::state::{Entry, GroupState};
+use crate::transaction::dealer::Letter;
 
 /// One thing to be remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +93,11 @@ pub enum GroupOutput {
     Outcome(u64, crate::message::Outcome),
     /// The group's state changed.
     Changed,
+    /// Say this to the group that it names.
+    Letter(Box<Letter>),
+    /// The group has ended with a transaction: what comes of it is to begin as soon as all that the transaction touched are
+    /// known to have ended.
+    Ended,
     /// It has left for good, as it wanted: nobody needs it any more.
     Left,
     /// This incarnation is over; says why.

@@ -11,6 +11,7 @@ use overlay::{Epoch, IntervalMap, Key, NodeId};
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
+use crate::dealing::Dealing;
 use crate::duties::Duties;
 use crate::group::{Group, context};
 use crate::log::{Log, LogAcceptor};
@@ -150,6 +151,7 @@ impl Group {
             dropped: Dropped::default(),
             asked_state: Time(0),
             sent_state: BTreeMap::new(),
+            dealing: Dealing::default(),
         }
     }
 

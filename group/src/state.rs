@@ -15,9 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::ballot::{Number, Slot, Term, TermBallot};
 use crate::record::Record;
 use crate::time::WallMillis;
+use crate::transaction::TransactionId;
+use crate::transaction::dealings::{Deal, Dealings};
 
 /// The most configurations that recovery may have to ask beside the current one.
 pub const RECOVERY_MAX: usize = 8;
+/// The same where a group has just come of two others, and inherits what each of them had to ask, and each of them.
+const RECOVERY_INHERITED_MAX: usize = 2 * (RECOVERY_MAX + 1);
 
 /// One member, or learner, of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +140,11 @@ pub struct GroupState {
     pub purged: Purged,
     /// The network's settings.
     pub settings: Settings,
+    /// Its neighbours, and its transactions with other groups.
+    pub dealings: Dealings,
+    /// The transaction with which it ended: nothing follows this state. Other groups own its range now, or will when they
+    /// know of that.
+    pub ended: Option<TransactionId>,
 }
 
 /// One decision about the group.
@@ -172,12 +181,14 @@ pub enum Entry {
     },
     /// A member's or learner's addresses changed.
     Addresses(NodeId, Vec<String>),
+    /// About a transaction with other groups, or a neighbour.
+    Deal(Deal),
 }
 
 impl Entry {
-    /// Is it the last of its epoch?
+    /// Is it the last of its epoch? A commit may be: the coordinator ends with it, if it is touched.
     pub fn ends_epoch(&self) -> bool {
-        matches!(self, Entry::Next(_))
+        matches!(self, Entry::Next(_) | Entry::Deal(Deal::Outcome(_, true) | Deal::Ending(_)))
     }
 }
 
@@ -206,6 +217,7 @@ impl fmt::Display for Entry {
             Entry::Horizon(horizon) => write!(f, "the horizon {horizon}"),
             Entry::Purge { floor, .. } => write!(f, "to let go of tombstones of generations up to {floor}"),
             Entry::Addresses(node, addresses) => write!(f, "to reach {node:?} at {}", addresses.join(", ")),
+            Entry::Deal(deal) => deal.fmt(f),
         }
     }
 }
@@ -229,6 +241,8 @@ impl GroupState {
             horizon: 1,
             purged: Purged::nothing(),
             settings,
+            dealings: Dealings::default(),
+            ended: None,
         }
     }
 
@@ -246,7 +260,7 @@ impl GroupState {
             && self.division.len() <= Term::PARTS_MAX
             && division
             && self.division.iter().all(|part| self.range.contains(part.start) && part.term.slot() <= self.applied)
-            && self.recovery.len() <= RECOVERY_MAX
+            && self.recovery.len() <= RECOVERY_INHERITED_MAX
             && self.recovery.iter().all(|config| config.open.len() <= 4 * Term::PARTS_MAX)
             && self.epoch.0 < u64::MAX
             && self.horizon < u64::MAX / 2
@@ -255,6 +269,7 @@ impl GroupState {
             && self.purged.floor < u32::MAX / 2
             && settings.drift_per_mille <= 900
             && settings.lease_ms <= 86_400_000
+            && self.dealings.is_sound()
     }
 
     /// How many members make a quorum.
@@ -378,8 +393,12 @@ impl GroupState {
     }
 
     /// The state after the entry of the next slot.
+    ///
+    /// # Panics
+    /// If it is another slot's, or the group has ended.
     pub fn apply(&mut self, slot: Slot, entry: &Entry) {
         assert_eq!(slot, self.applied.next(), "entries apply in order of their slots");
+        assert!(self.ended.is_none(), "slot {slot:?} lies behind the end of {:?}", self.id);
         self.applied = slot;
         match entry {
             Entry::Noop => {}
@@ -396,6 +415,7 @@ impl GroupState {
                     member.addresses.clone_from(addresses);
                 }
             }
+            Entry::Deal(deal) => self.apply_deal(slot, deal),
         }
     }
 
@@ -479,6 +499,7 @@ impl GroupState {
             None => self.recovery.push(Config { epoch: self.epoch, members: nodes, open }),
         }
         self.epoch = Epoch(self.epoch.0 + 1);
+        self.dealings.on_epoch();
         let since = |node: NodeId| self.members.iter().find(|known| known.node == node).map(|known| known.since);
         let next = members.iter().map(|member| Member { since: since(member.node).unwrap_or(slot), ..member.clone() });
         self.members = next.collect();

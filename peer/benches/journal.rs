@@ -156,8 +156,7 @@ struct Threads {
 
 impl Threads {
     fn new(dir: &Path, keys: u64) -> Threads {
-        let mut threads =
-            Threads { store: None, dir: dir.to_path_buf(), keys, number: 0, handed: 0, acknowledged: 0 };
+        let mut threads = Threads { store: None, dir: dir.to_path_buf(), keys, number: 0, handed: 0, acknowledged: 0 };
         threads.begin();
         threads
     }

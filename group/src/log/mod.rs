@@ -150,6 +150,13 @@ impl Log {
 
     /// The state moved on: what it contains is forgotten; a new epoch begins with nothing promised (Harmony §3.3.2).
     pub fn on_applied(&mut self, ctx: &mut Context<'_>, epoch_before: Epoch, led: bool) {
+        if ctx.state.ended.is_some() {
+            // Nothing follows; whoever still tries is told the last state.
+            self.acceptor.forget(ctx.state.applied, ctx.out);
+            self.chosen.clear();
+            self.role = Role::Follower;
+            return;
+        }
         if ctx.state.epoch == epoch_before {
             self.acceptor.forget(ctx.state.applied, ctx.out);
             self.chosen = self.chosen.split_off(&ctx.state.applied.next());
@@ -179,7 +186,9 @@ impl Log {
     /// Ends the epoch, whoever leads: phase 1 for all slots, then *Next* with unchanged members where none may have been
     /// chosen already (Harmony §3.3.1).
     pub fn stop(&mut self, ctx: &mut Context<'_>) {
-        self.prepare(ctx, true);
+        if ctx.state.ended.is_none() {
+            self.prepare(ctx, true);
+        }
     }
 
     /// Proposes an entry; only where [`Log::leads`]. Returns its slot.
@@ -230,7 +239,7 @@ impl Log {
 
     /// Timers: elections, repeats. Call whenever time has passed.
     pub fn on_tick(&mut self, ctx: &mut Context<'_>, pulse: &Pulse) {
-        if !ctx.state.is_member(ctx.me) {
+        if !ctx.state.is_member(ctx.me) || ctx.state.ended.is_some() {
             self.role = Role::Follower;
             return;
         }

@@ -14,34 +14,21 @@ use crate::ballot::{Slot, Term};
 use crate::config::Defects;
 use crate::state::{Assignment, Config, GroupState, Member, Purged};
 
-/// What a group was when a transaction ended it.
-#[derive(Clone, Copy, Debug)]
-pub struct Final<'a> {
-    /// Its state.
-    pub state: &'a GroupState,
-    /// Its transactions and links.
-    pub dealings: &'a Dealings,
-}
-
 /// The first states of all that are born of a transaction, in the order of the plan.
 ///
-/// `finals`: of all that it touched, in any order.
+/// `finals`: the last states of all that it touched, in any order.
 ///
 /// # Panics
 /// If they are not: who calls this has them from the groups' logs.
-pub fn births(id: TransactionId, plan: &Plan, finals: &[Final<'_>], defects: Defects) -> Vec<(GroupState, Dealings)> {
-    let mut finals: Vec<Final<'_>> = finals.to_vec();
-    finals.sort_by_key(|last| last.state.id);
-    let last: Vec<_> = finals.iter().map(|last| (last.state.id, last.state.epoch, last.dealings)).collect();
-    let finals: Vec<&GroupState> = finals.iter().map(|last| last.state).collect();
+pub fn births(id: TransactionId, plan: &Plan, finals: &[&GroupState], defects: Defects) -> Vec<GroupState> {
+    let mut finals: Vec<&GroupState> = finals.to_vec();
+    finals.sort_by_key(|last| last.id);
     assert_eq!(finals.len(), plan.touched().count(), "the final states of all that {id:?} touched");
     assert!(finals.iter().all(|last| plan.party(last.id).is_some_and(|party| party.touched)), "of {id:?}");
-    let state = |index| born(id, plan, index, &finals);
-    let dealings = |birth| Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects);
-    plan.births.iter().enumerate().map(|(index, birth)| (state(index), dealings(birth))).collect()
+    (0..plan.births.len()).map(|index| born(id, plan, index, &finals, defects)).collect()
 }
 
-fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState]) -> GroupState {
+fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], defects: Defects) -> GroupState {
     let birth = &plan.births[index];
     let range = birth.range;
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch));
@@ -53,6 +40,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState]) ->
         members.extend(belongs.map(|member| Member { since: applied, ..member.clone() }));
     }
     members.sort_by_key(|member| member.node);
+    let last: Vec<_> = finals.iter().map(|last| (last.id, last.epoch, &last.dealings)).collect();
     GroupState {
         ring: finals[0].ring,
         id: name,
@@ -66,6 +54,8 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState]) ->
         horizon: finals.iter().map(|last| last.horizon).max().unwrap_or(0),
         purged: purged(range, finals),
         settings: finals[0].settings.clone(),
+        dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
+        ended: None,
     }
 }
 

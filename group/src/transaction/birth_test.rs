@@ -3,18 +3,16 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point, RingId};
+use overlay::{Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point, RingId};
 
 use super::TransactionId;
-use super::birth::{Final, births};
-use super::dealings::{Deal, Dealings, Own};
+use super::birth::births;
+use super::dealings::Deal;
 use super::plan::{Operation, Plan, Rank, View};
 use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
 use crate::state::{Entry, GroupState, Member, Settings};
 use crate::time::WallMillis;
-
-type Group = (GroupState, Dealings);
 
 fn node(peer: u8) -> NodeId {
     NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
@@ -25,7 +23,7 @@ fn member(peer: u8) -> Member {
 }
 
 /// Five members, each primary of a fifth of the whole ring.
-fn founded() -> Group {
+fn founded() -> GroupState {
     let settings = Settings {
         coarse: false,
         leases: false,
@@ -42,67 +40,52 @@ fn founded() -> Group {
     apply(&mut state, Entry::Division { parts, kept: Vec::new() });
     let bounds = alloc::vec![(KeyRange::FULL, Number { term: Term::new(Slot(4), 0), n: 9 })];
     apply(&mut state, Entry::Purge { epoch: Epoch(2), bounds, floor: 3 });
-    (state, Dealings::default())
-}
-
-fn reference(state: &GroupState) -> GroupRef {
-    let members = state.members.iter().map(|member| Contact { node: member.node, addresses: Vec::new() }).collect();
-    GroupRef { id: state.id, epoch: state.epoch, range: state.range, members }
-}
-
-fn view((state, dealings): &Group) -> View {
-    dealings.view(&reference(state))
-}
-
-fn own(state: &GroupState) -> Own {
-    let GroupState { id, epoch, range, applied, .. } = *state;
-    Own { id, epoch, range, settled: state.recovery.is_empty(), applied, defects: Defects::NONE }
+    state
 }
 
 /// The transaction goes through: the coordinator comes first.
-fn commit(operation: Operation, groups: &mut [Group]) -> Vec<Group> {
-    let views: Vec<View> = groups.iter().map(view).collect();
+fn commit(operation: Operation, groups: &mut [GroupState]) -> Vec<GroupState> {
+    let views: Vec<View> = groups.iter().map(GroupState::view).collect();
     let plan = Plan::new(operation, &views[0], views.get(1), Rank::new(0, WallMillis(0))).expect("it can be done");
-    let (state, dealings) = &mut groups[0];
-    state.applied = state.applied.next();
-    assert!(!dealings.apply(&own(state), state.applied, &Deal::Begin(plan.clone().into())));
-    let (id, _) = dealings.coordinates().expect("it has begun");
-    for (state, dealings) in &mut groups[1..] {
-        dealings.apply(&own(state), state.applied.next(), &Deal::Asked(id, plan.clone().into()));
-        assert_eq!(dealings.vote(id), Some(true));
+    let deal = |state: &mut GroupState, deal| state.apply(state.applied.next(), &Entry::Deal(deal));
+    deal(&mut groups[0], Deal::Begin(plan.clone().into()));
+    let (id, _) = groups[0].dealings.coordinates().expect("it has begun");
+    for state in &mut groups[1..] {
+        deal(state, Deal::Asked(id, plan.clone().into()));
+        assert_eq!(state.dealings.vote(id), Some(true));
     }
-    let (state, dealings) = &mut groups[0];
-    assert!(dealings.apply(&own(state), state.applied.next(), &Deal::Outcome(id, true)));
-    for (state, dealings) in &mut groups[1..] {
-        assert!(dealings.apply(&own(state), state.applied.next(), &Deal::Ending(id)));
-    }
-    let finals: Vec<Final<'_>> = groups.iter().map(|(state, dealings)| Final { state, dealings }).collect();
+    deal(&mut groups[0], Deal::Outcome(id, true));
+    groups[1..].iter_mut().for_each(|state| deal(state, Deal::Ending(id)));
+    assert!(
+        groups.iter().all(|state| state.ended == Some(id) && state.ending() == Some((id, &plan)) && state.is_sound())
+    );
+    let finals: Vec<&GroupState> = groups.iter().collect();
     let born = births(id, &plan, &finals, Defects::NONE);
-    let turned: Vec<Final<'_>> = finals.iter().rev().copied().collect();
+    let turned: Vec<&GroupState> = finals.iter().rev().copied().collect();
     assert_eq!(
         born,
         births(id, &plan, &turned, Defects::NONE),
         "the order in which final states are learned says nothing"
     );
-    born.iter().for_each(|(state, _)| check(state, id, groups));
+    born.iter().for_each(|state| check(state, id, groups));
     born
 }
 
-fn check(state: &GroupState, id: TransactionId, before: &[Group]) {
+fn check(state: &GroupState, id: TransactionId, before: &[GroupState]) {
     assert!(state.is_sound(), "{state:?}");
-    assert!(before.iter().all(|(last, _)| state.epoch > last.epoch && state.applied > last.applied));
+    assert!(before.iter().all(|last| state.epoch > last.epoch && state.applied > last.applied));
     assert!(state.division.iter().all(|part| state.is_member(part.node)), "{state:?}");
     let asked: Vec<KeyRange> = state.recovery.iter().flat_map(|config| config.open.clone()).collect();
     assert!(asked.iter().all(|open| state.range.contains_range(*open)), "{id:?}: {state:?}");
     for point in (0..64).map(|part| state.range.cut_at(part, 64)) {
-        let former = before.iter().find(|(last, _)| last.range.contains(point)).expect("somebody owned it");
+        let former = before.iter().find(|last| last.range.contains(point)).expect("somebody owned it");
         let config = state.configs(KeyRange::at(point));
-        assert!(config.iter().any(|config| config.members == former.0.nodes()), "{point:?} of {state:?}");
+        assert!(config.iter().any(|config| config.members == former.nodes()), "{point:?} of {state:?}");
     }
 }
 
 /// All that is held where it belongs.
-fn establish((state, _): &mut Group) {
+fn establish(state: &mut GroupState) {
     let entry = Entry::Established(state.epoch, alloc::vec![state.range]);
     state.apply(state.applied.next(), &entry);
     assert!(state.recovery.is_empty());
@@ -113,46 +96,62 @@ fn first_states_are_sound_and_the_same_to_all() {
     let half = Point(1 << 127);
     let split = Operation::Split { at: half, first: alloc::vec![node(1), node(5)] };
     let mut halves = commit(split, &mut [founded()]);
-    assert_eq!(halves[0].0.nodes(), [node(1), node(5)]);
-    assert_eq!(halves[1].0.nodes(), [node(2), node(3), node(4)]);
-    let kept = halves[0].0.division.iter().find(|part| part.start == Point(0)).map(|part| part.node);
+    assert_eq!(halves[0].nodes(), [node(1), node(5)]);
+    assert_eq!(halves[1].nodes(), [node(2), node(3), node(4)]);
+    let kept = halves[0].division.iter().find(|part| part.start == Point(0)).map(|part| part.node);
     assert_eq!(kept, Some(node(1)), "a primary that is still a member stays it");
-    assert!(halves.iter().all(|(_, dealings)| dealings.is_heir_of(GroupId(7)) && dealings.decided().is_empty()));
-    assert_ne!(halves[0].0.id, halves[1].0.id);
+    assert!(halves.iter().all(|half| half.dealings.is_heir_of(GroupId(7)) && half.dealings.decided().is_empty()));
+    assert_ne!(halves[0].id, halves[1].id);
 
     // An epoch that is not established becomes nothing else.
-    let (first, second) = (view(&halves[0]), view(&halves[1]));
+    let (first, second) = (halves[0].view(), halves[1].view());
     let plan = Plan::new(Operation::Merge, &first, Some(&second), Rank::new(0, WallMillis(0))).unwrap();
-    assert!(halves[0].1.refuses_begin(&own(&halves[0].0), &plan).is_some());
+    assert!(halves[0].dealings.refuses_begin(&halves[0].own(Defects::NONE), &plan).is_some());
     halves.iter_mut().for_each(establish);
 
     let quarter = Point(1 << 126);
     let mut moved = commit(Operation::Repartition { at: quarter }, &mut halves.clone());
-    assert_eq!(moved[1].0.range, KeyRange::new(quarter, Point(0)));
-    assert_eq!((moved[0].0.id, moved[1].0.id), (halves[0].0.id, halves[1].0.id));
-    assert_eq!(moved[1].0.recovery.len(), 2, "both are asked");
-    assert!(!moved[1].1.is_heir_of(halves[0].0.id), "that one goes on, and answers for itself");
+    assert_eq!(moved[1].range, KeyRange::new(quarter, Point(0)));
+    assert_eq!((moved[0].id, moved[1].id), (halves[0].id, halves[1].id));
+    assert_eq!(moved[1].recovery.len(), 2, "both are asked");
+    assert!(!moved[1].dealings.is_heir_of(halves[0].id), "that one goes on, and answers for itself");
     moved.iter_mut().for_each(establish);
 
     let migrate = Operation::Migrate { to: alloc::vec![node(5)], from: alloc::vec![node(2), node(3)] };
     let mut traded = commit(migrate, &mut moved);
-    assert_eq!(traded[0].0.nodes(), [node(1), node(2), node(3)]);
-    assert_eq!(traded[1].0.nodes(), [node(4), node(5)]);
+    assert_eq!(traded[0].nodes(), [node(1), node(2), node(3)]);
+    assert_eq!(traded[1].nodes(), [node(4), node(5)]);
     traded.iter_mut().for_each(establish);
 
     let whole = commit(Operation::Merge, &mut traded);
     assert_eq!(whole.len(), 1);
-    let (state, dealings) = &whole[0];
+    let state = &whole[0];
+    let dealings = &state.dealings;
     assert_eq!((state.range.is_full(), state.members.len()), (true, 5));
     assert_eq!((dealings.predecessor(), dealings.successor()), (None, None));
-    assert!(halves.iter().all(|(half, _)| dealings.is_heir_of(half.id)) && dealings.is_heir_of(GroupId(7)));
+    assert!(halves.iter().all(|half| dealings.is_heir_of(half.id)) && dealings.is_heir_of(GroupId(7)));
     assert_eq!((state.purged.floor, state.purged.bounds.get(half).is_some()), (3, true));
+}
+
+/// PITFALLS 32: it was planned for other members.
+#[test]
+fn a_change_of_members_aborts_what_is_coordinated() {
+    let mut state = founded();
+    let operation = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
+    let plan = Plan::new(operation, &state.view(), None, Rank::new(0, WallMillis(0))).unwrap();
+    state.apply(state.applied.next(), &Entry::Deal(Deal::Begin(plan.into())));
+    let (id, _) = state.dealings.coordinates().expect("it has begun");
+    assert_eq!(state.dealings.outcome(&state.own(Defects::NONE), id), None);
+    state.apply(state.applied.next(), &Entry::Next((1..=5).map(member).collect()));
+    assert_eq!(state.dealings.outcome(&state.own(Defects::NONE), id), Some(false));
+    state.apply(state.applied.next(), &Entry::Deal(Deal::Outcome(id, true)));
+    assert_eq!(state.ended, None, "too late");
 }
 
 #[test]
 fn what_cannot_be_is_refused() {
     let rank = Rank::new(0, WallMillis(0));
-    let alone = view(&founded());
+    let alone = founded().view();
     let plan = |operation| Plan::new(operation, &alone, None, rank).map(|_| ());
     use super::plan::Refusal::{Alone, NoMember, NoMembers, Nothing, Outside, Stale};
     let split =
@@ -165,7 +164,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(Plan::new(Operation::Merge, &alone, Some(&alone), rank), Err(Alone));
     let operation = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1)] };
     let halves = commit(operation, &mut [founded()]);
-    let (first, second) = (view(&halves[0]), view(&halves[1]));
+    let (first, second) = (halves[0].view(), halves[1].view());
     let plan = |operation| Plan::new(operation, &first, Some(&second), rank).map(|_| ());
     assert_eq!(plan(Operation::Repartition { at: Point(0) }), Err(Outside));
     assert_eq!(plan(Operation::Repartition { at: Point(1 << 127) }), Err(Nothing));

@@ -146,6 +146,19 @@ impl Dealings {
         self.retired.contains_key(&group)
     }
 
+    /// Are all lists as short as applying entries keeps them?
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.over.len() <= OVER_MAX
+            && self.retired.len() <= RETIRED_MAX
+            && self.voted.len() <= OVER_MAX
+            && self.decided.len() <= RETIRED_MAX
+    }
+
+    /// Is nothing open, and nobody there to be told anything?
+    pub fn is_alone(&self) -> bool {
+        self.predecessor.is_none() && self.successor.is_none() && self.is_calm() && self.decided.is_empty()
+    }
+
     /// Is nothing open, and nothing locked?
     pub fn is_calm(&self) -> bool {
         self.coordinates.is_none() && self.voted.is_empty()
@@ -168,6 +181,11 @@ impl Dealings {
         // Whoever lags behind has not heard of it yet.
         let answers = id.group == own.id && id.slot <= own.applied || self.retired.contains_key(&id.group);
         (answers && !open).then_some(false)
+    }
+
+    /// The groups for which this one answers, and their last epochs.
+    pub fn retired(&self) -> impl Iterator<Item = (GroupId, Epoch)> + '_ {
+        self.retired.iter().map(|(group, epoch)| (*group, *epoch))
     }
 
     /// What this group voted, if it was asked; `None` where it must still be asked.

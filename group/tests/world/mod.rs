@@ -272,6 +272,10 @@ impl World {
                 GroupOutput::Left => over = Some("left"),
                 GroupOutput::Over(why) => over = Some(why),
                 GroupOutput::Changed => {}
+                GroupOutput::Ended => self.notes.push(format!("{} {index}: its group has ended", self.now / 1000)),
+                GroupOutput::Letter(letter) => {
+                    self.wrong.get_or_insert(format!("a letter, and there is no other group: {letter:?}"));
+                }
                 GroupOutput::Note(text) => {
                     let note = format!("{} {index}: {text}", self.now / 1000);
                     self.notes.push(note);

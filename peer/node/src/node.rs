@@ -365,6 +365,8 @@ impl Node {
                 self.with_sessions(Sessions::stop);
                 self.event(Event::Reincarnate(why.to_string()));
             }
+            // One group owns the whole ring: there is nobody to write to, and nothing begins a transaction.
+            GroupOutput::Letter(_) | GroupOutput::Ended => {}
             GroupOutput::Note(text) => self.event(Event::Note(text.into())),
         }
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Class;
 
 /// The version of frames that this node speaks.
-pub const FRAME_VERSION: u8 = 1;
+pub const FRAME_VERSION: u8 = 2;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,63 @@
+//! Samples of what groups say to each other, and of what their logs say of it.
+
+use group::ballot::Slot;
+use group::state::{Entry, GroupState};
+use group::time::WallMillis;
+use group::transaction::TransactionId;
+use group::transaction::dealer::{Letter, Word};
+use group::transaction::dealings::Deal;
+use group::transaction::plan::{Operation, Plan, Rank, View};
+use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
+
+use super::NODE;
+
+const ID: TransactionId = TransactionId { group: GroupId(1 << 90), epoch: Epoch(1), slot: Slot(2) };
+const OTHER: NodeId = NodeId { peer: PeerKey([8; 32]), incarnation: Incarnation(2) };
+
+/// One that has the whole ring to itself.
+fn alone() -> View {
+    let contact = |node| Contact { node, addresses: vec!["/ip4/127.0.0.1/tcp/6478".into()] };
+    let own =
+        GroupRef { id: ID.group, epoch: ID.epoch, range: KeyRange::FULL, members: vec![contact(NODE), contact(OTHER)] };
+    View { own: own.clone(), predecessor: own.clone(), successor: own }
+}
+
+fn plan() -> Box<Plan> {
+    let operation = Operation::Split { at: Point(1 << 127), first: vec![NODE] };
+    Box::new(Plan::new(operation, &alone(), None, Rank::new(1, WallMillis(5))).expect("two members, two halves"))
+}
+
+/// It coordinates one.
+pub(super) fn open_in(state: &mut GroupState) {
+    let settled = GroupState { learners: Vec::new(), recovery: Vec::new(), ..state.clone() };
+    let mut other = settled;
+    other.apply(other.applied.next(), &Entry::Deal(Deal::Begin(plan())));
+    assert!(other.dealings.coordinates().is_some(), "the plan is one for the sample's group");
+    state.dealings = other.dealings;
+}
+
+pub(super) fn deals() -> Vec<Deal> {
+    vec![
+        Deal::Begin(plan()),
+        Deal::Asked(ID, plan()),
+        Deal::Outcome(ID, true),
+        Deal::Decided(ID, false),
+        Deal::Ending(ID),
+        Deal::Ended(ID, GroupId(7)),
+        Deal::Neighbour(alone().own),
+    ]
+}
+
+pub(super) fn letters() -> Vec<Letter> {
+    let words = [
+        Word::Prepare(ID, plan()),
+        Word::Vote(ID, true),
+        Word::Decision(ID, true),
+        Word::End(ID),
+        Word::Question(ID),
+        Word::Push(Box::new(alone())),
+        Word::Known(Epoch(4)),
+    ];
+    let letter = |word| Letter { from: ID.group, by: alone().own, to: alone().own, word };
+    words.into_iter().map(letter).collect()
+}

@@ -1,0 +1,245 @@
+//! A member's part in its group's transactions with others: letters in and out, and what happens where the group ends.
+//!
+//! Only the leader answers letters; whoever else gets one passes it on. Where the group has ended nobody leads any more:
+//! each member tells what was decided, and the last state, until what comes of it has begun.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Contact, GroupRef, NodeId};
+
+use crate::ballot::{Ballot, Slot};
+use crate::config::Defects;
+use crate::group::{Group, context};
+use crate::message::Message;
+use crate::outbox::GroupOutput;
+use crate::state::{Entry, GroupState};
+use crate::time::{Time, WallMillis};
+use crate::transaction::dealer::{Dealer, Letter, Word};
+use crate::transaction::dealings::{Deal, Own};
+use crate::transaction::plan::{Operation, Plan, Rank, View};
+
+/// Addresses of a member that other groups are told.
+const ADDRESSES_TOLD: usize = 4;
+/// Who did not lead when the group ended waits so long before it tells others of it: whoever led does so at once.
+const TELL_AFTER: Duration = Duration::from_millis(900);
+
+/// What a member knows of its group's dealings beside what the log says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dealing {
+    dealer: Dealer,
+    /// The leadership that the dealer's notes belong to.
+    leads: Option<Ballot>,
+    /// When this member, since the group ended, tells others of it next.
+    tell_end: Option<Time>,
+}
+
+/// Why a transaction is not begun; nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeginRefusal {
+    /// Another member leads, or none: only the leader knows what can be begun.
+    NotLeader(Option<NodeId>),
+    /// The neighbour that would take part has not said what it is since this member leads, or is changing.
+    NeighbourUnknown,
+    /// The group is as it should not be for this; says how.
+    NotNow(&'static str),
+    /// It makes no sense.
+    Nonsense(crate::transaction::plan::Refusal),
+}
+
+impl core::fmt::Display for BeginRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            BeginRefusal::NotLeader(Some(leader)) => write!(f, "{leader:?} leads the group, and must be asked"),
+            BeginRefusal::NotLeader(None) => f.write_str("nobody leads the group at the moment; try again"),
+            BeginRefusal::NeighbourUnknown => {
+                f.write_str("the neighbour that would take part has not said lately what it is; try again")
+            }
+            BeginRefusal::NotNow(why) => f.write_str(why),
+            BeginRefusal::Nonsense(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl GroupState {
+    /// The group as its own transactions see it.
+    pub fn own(&self, defects: Defects) -> Own {
+        let GroupState { id, epoch, range, applied, .. } = *self;
+        Own { id, epoch, range, settled: self.recovery.is_empty() && self.learners.is_empty(), applied, defects }
+    }
+
+    /// The group as others should know it.
+    pub fn reference(&self) -> GroupRef {
+        let contact = |member: &crate::state::Member| Contact {
+            node: member.node,
+            addresses: member.addresses.iter().take(ADDRESSES_TOLD).cloned().collect(),
+        };
+        let members = self.members.iter().map(contact).collect();
+        GroupRef { id: self.id, epoch: self.epoch, range: self.range, members }
+    }
+
+    /// The group with its neighbours.
+    pub fn view(&self) -> View {
+        self.dealings.view(&self.reference())
+    }
+
+    /// What ended this group did; `None` where it goes on.
+    pub fn ending(&self) -> Option<(crate::transaction::TransactionId, &Plan)> {
+        let id = self.ended?;
+        Some((id, self.dealings.ending(id)?))
+    }
+
+    pub(crate) fn apply_deal(&mut self, slot: Slot, deal: &Deal) {
+        let own = Own { applied: slot, ..self.own(Defects::NONE) };
+        if self.dealings.apply(&own, slot, deal) {
+            self.ended = match deal {
+                Deal::Outcome(id, _) | Deal::Ending(id) => Some(*id),
+                _ => None,
+            };
+        }
+    }
+}
+
+impl Group {
+    fn own(&self) -> Own {
+        self.state.own(self.config.defects)
+    }
+
+    /// Begins a transaction that this group coordinates; only its leader can. What comes of it is seen in the state. `rank`
+    /// says how often it was tried before, and since when, in group time.
+    pub fn begin_transaction(&mut self, operation: Operation, rank: Rank) -> Result<(), BeginRefusal> {
+        if !self.log.leads() || self.state.ended.is_some() {
+            return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
+        }
+        self.follow_leadership();
+        let view = self.state.view();
+        let other = match &operation {
+            Operation::Split { .. } => None,
+            _ if view.successor.id == view.own.id => {
+                return Err(BeginRefusal::Nonsense(crate::transaction::plan::Refusal::Alone));
+            }
+            _ => Some(self.dealing.dealer.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
+        };
+        let plan = Plan::new(operation, &view, other, rank).map_err(BeginRefusal::Nonsense)?;
+        let own = self.own();
+        if let Some(why) = self.state.dealings.refuses_begin(&own, &plan) {
+            return Err(BeginRefusal::NotNow(why));
+        }
+        if !self.dealing.dealer.is_known(&own, &self.state.dealings) {
+            return Err(BeginRefusal::NotNow("a neighbour does not know yet what this group is now"));
+        }
+        if self.log.is_busy() {
+            return Err(BeginRefusal::NotNow("the group is deciding something else at this moment; try again"));
+        }
+        self.propose(Entry::Deal(Deal::Begin(Box::new(plan))));
+        Ok(())
+    }
+
+    /// Group time, for the rank of what is begun now.
+    pub fn rank(&self, tried: u32) -> Rank {
+        Rank::new(tried, WallMillis(self.group_time().0))
+    }
+
+    /// Something was said to this group, or to one for which it answers.
+    pub fn on_letter(&mut self, letter: Letter) {
+        if self.vouching.is_some() || self.failed {
+            return;
+        }
+        let own = self.own();
+        if self.state.ended.is_some() {
+            // What it decided, and what it has learned, it can still say; nothing new.
+            if matches!(letter.word, Word::Question(_) | Word::Decision(_, true)) {
+                let me = self.state.reference();
+                self.dealing.dealer.on_letter(&own, &me, &self.state.dealings, letter);
+                self.post();
+            }
+            return;
+        }
+        if self.log.leads() {
+            self.follow_leadership();
+            let me = self.state.reference();
+            self.dealing.dealer.on_letter(&own, &me, &self.state.dealings, letter);
+            self.post();
+            self.do_duties();
+        } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
+            self.out.send(&[leader], Message::Letter(Box::new(letter)));
+        }
+    }
+
+    /// What another leader noted says nothing of what this one knows.
+    fn follow_leadership(&mut self) {
+        let leads = self.log.leads_under();
+        if self.dealing.leads != leads {
+            self.dealing.leads = leads;
+            self.dealing.dealer = Dealer::default();
+        }
+    }
+
+    /// Does what is due in dealings with others.
+    pub(crate) fn tick_dealings(&mut self) {
+        if self.state.ended.is_some() {
+            return self.tell_end();
+        }
+        if !self.log.leads() || self.state.dealings.is_alone() {
+            return;
+        }
+        self.follow_leadership();
+        let (own, me) = (self.own(), self.state.reference());
+        self.dealing.dealer.tick(&own, &me, &self.state.dealings, self.now.time);
+        self.post();
+    }
+
+    /// When [`Group::tick_dealings`] has something to do next.
+    pub(crate) fn dealings_due(&self) -> Time {
+        let soon = self.now.time + self.config.timing.resend / 10;
+        match self.dealing.tell_end {
+            Some(due) => due.max(soon),
+            None if self.log.leads() => self.dealing.dealer.next_timeout(&self.own(), &self.state.dealings).max(soon),
+            None => Time::NEVER,
+        }
+    }
+
+    /// What the log should say next of transactions.
+    pub(crate) fn deal(&mut self) -> Option<Entry> {
+        self.follow_leadership();
+        let own = self.own();
+        self.dealing.dealer.take_wanted(&own, &self.state.dealings).map(Entry::Deal)
+    }
+
+    fn post(&mut self) {
+        for letter in self.dealing.dealer.take_letters() {
+            self.out.push(GroupOutput::Letter(Box::new(letter)));
+        }
+    }
+
+    /// The group has ended: nothing is served or accepted any more, and others learn it, from whoever led (`led`) at once.
+    pub(crate) fn end(&mut self, led: bool) {
+        self.acceptor.seal(&mut context!(self), self.state.epoch);
+        self.end_superseded();
+        self.sealed_since = None;
+        let wait = if led { Duration::ZERO } else { TELL_AFTER + self.rng.duration_below(TELL_AFTER) };
+        self.dealing.tell_end = Some(self.now.time + wait);
+        self.out.push(GroupOutput::Ended);
+        self.tell_end();
+    }
+
+    /// Tells the other groups that are touched how this one ended, and participants that it did. Repeated until this
+    /// instance is let go of.
+    fn tell_end(&mut self) {
+        let Some(due) = self.dealing.tell_end.filter(|due| self.now.time >= *due) else { return };
+        self.dealing.tell_end = Some(due.max(self.now.time) + self.config.timing.resend);
+        let Some((_, plan)) = self.state.ending() else { return };
+        let others: Vec<NodeId> = plan
+            .touched()
+            .filter(|party| party.group.id != self.state.id)
+            .flat_map(|party| party.group.nodes())
+            .collect();
+        let me = self.state.reference();
+        self.dealing.dealer.tell_outcomes(&me, &self.state.dealings, self.now.time);
+        self.post();
+        if !others.is_empty() {
+            self.out.send(&others, Message::State(Box::new(self.state.clone())));
+        }
+    }
+}
