@@ -162,6 +162,9 @@ impl Group {
             self.out.push(GroupOutput::Scan(PRELOAD, Bound::Unbounded, PRELOAD_BYTES));
         }
         self.follow_state();
+        if self.state.ended.is_some() {
+            self.end(false);
+        }
         self.tick();
     }
 

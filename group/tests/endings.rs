@@ -126,6 +126,20 @@ fn what_cannot_be_begun_changes_nothing() {
     assert_eq!((&state.dealings, state.ended, &world.wrong), (&Dealings::default(), None, &None));
 }
 
+/// Nothing of a group that ended begins anew with its members' processes.
+#[test]
+fn it_stays_over_when_all_start_again() {
+    let (mut world, leader) = led(3, 5);
+    begin(&mut world, leader);
+    world.run(400, &[0, 1, 2]);
+    check_end(&world, &[0, 1, 2]);
+    (0..3).for_each(|index| world.crash(index));
+    (0..3).for_each(|index| world.restart(index, index == 0));
+    world.notes.clear();
+    world.run(3_000, &[0, 1, 2]);
+    check_end(&world, &[0, 1, 2]);
+}
+
 /// Who accepts the end accepts nothing else of the epoch from then on, before it knows that the end is chosen; and what is
 /// proposed behind it is void.
 #[test]
