@@ -14,11 +14,12 @@ use crate::config::Defects;
 use crate::group::{Group, context};
 use crate::message::Message;
 use crate::outbox::GroupOutput;
-use crate::state::{Entry, GroupState};
-use crate::time::{Time, WallMillis};
+use crate::state::{Entry, GroupState, Member};
+use crate::time::Time;
+use crate::transaction::TransactionId;
 use crate::transaction::dealer::{Dealer, Letter, Word};
 use crate::transaction::dealings::{Deal, Own};
-use crate::transaction::plan::{Operation, Plan, Rank, View};
+use crate::transaction::plan::{Operation, Plan, Rank, Refusal, View};
 
 /// Addresses of a member that other groups are told.
 const ADDRESSES_TOLD: usize = 4;
@@ -45,7 +46,7 @@ pub enum BeginRefusal {
     /// The group is as it should not be for this; says how.
     NotNow(&'static str),
     /// It makes no sense.
-    Nonsense(crate::transaction::plan::Refusal),
+    Nonsense(Refusal),
 }
 
 impl core::fmt::Display for BeginRefusal {
@@ -66,12 +67,12 @@ impl GroupState {
     /// The group as its own transactions see it.
     pub fn own(&self, defects: Defects) -> Own {
         let GroupState { id, epoch, range, applied, .. } = *self;
-        Own { id, epoch, range, settled: self.recovery.is_empty() && self.learners.is_empty(), applied, defects }
+        Own { id, epoch, range, settled: self.is_settled(), applied, defects }
     }
 
     /// The group as others should know it.
     pub fn reference(&self) -> GroupRef {
-        let contact = |member: &crate::state::Member| Contact {
+        let contact = |member: &Member| Contact {
             node: member.node,
             addresses: member.addresses.iter().take(ADDRESSES_TOLD).cloned().collect(),
         };
@@ -85,7 +86,7 @@ impl GroupState {
     }
 
     /// What ended this group did; `None` where it goes on.
-    pub fn ending(&self) -> Option<(crate::transaction::TransactionId, &Plan)> {
+    pub fn ending(&self) -> Option<(TransactionId, &Plan)> {
         let id = self.ended?;
         Some((id, self.dealings.ending(id)?))
     }
@@ -117,7 +118,7 @@ impl Group {
         let other = match &operation {
             Operation::Split { .. } => None,
             _ if view.successor.id == view.own.id => {
-                return Err(BeginRefusal::Nonsense(crate::transaction::plan::Refusal::Alone));
+                return Err(BeginRefusal::Nonsense(Refusal::Alone));
             }
             _ => Some(self.dealing.dealer.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
         };
@@ -138,7 +139,7 @@ impl Group {
 
     /// Group time, for the rank of what is begun now.
     pub fn rank(&self, tried: u32) -> Rank {
-        Rank::new(tried, WallMillis(self.group_time().0))
+        Rank::new(tried, self.group_time())
     }
 
     /// Something was said to this group, or to one for which it answers.
@@ -146,25 +147,24 @@ impl Group {
         if self.vouching.is_some() || self.failed {
             return;
         }
-        let own = self.own();
         if self.state.ended.is_some() {
             // What it decided, and what it has learned, it can still say; nothing new.
             if matches!(letter.word, Word::Question(_) | Word::Decision(_, true)) {
-                let me = self.state.reference();
-                self.dealing.dealer.on_letter(&own, &me, &self.state.dealings, letter);
-                self.post();
+                self.answer(letter);
             }
-            return;
-        }
-        if self.log.leads() {
+        } else if self.log.leads() {
             self.follow_leadership();
-            let me = self.state.reference();
-            self.dealing.dealer.on_letter(&own, &me, &self.state.dealings, letter);
-            self.post();
+            self.answer(letter);
             self.do_duties();
         } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
             self.out.send(&[leader], Message::Letter(Box::new(letter)));
         }
+    }
+
+    fn answer(&mut self, letter: Letter) {
+        let (own, me) = (self.own(), self.state.reference());
+        self.dealing.dealer.on_letter(&own, &me, &self.state.dealings, letter);
+        self.post();
     }
 
     /// What another leader noted says nothing of what this one knows.
@@ -227,8 +227,10 @@ impl Group {
     /// Tells the other groups that are touched how this one ended, and participants that it did. Repeated until this
     /// instance is let go of.
     fn tell_end(&mut self) {
-        let Some(due) = self.dealing.tell_end.filter(|due| self.now.time >= *due) else { return };
-        self.dealing.tell_end = Some(due.max(self.now.time) + self.config.timing.resend);
+        if self.dealing.tell_end.is_none_or(|due| self.now.time < due) {
+            return;
+        }
+        self.dealing.tell_end = Some(self.now.time + self.config.timing.resend);
         let Some((_, plan)) = self.state.ending() else { return };
         let others: Vec<NodeId> = plan
             .touched()

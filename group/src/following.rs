@@ -28,10 +28,8 @@ impl Group {
                 self.tell_change(&before);
             }
             self.log.on_applied(&mut context!(self), before.epoch, led);
-            self.after_change(&before);
-            if self.state.ended.is_some() {
-                self.end(led);
-            } else if led && self.state.epoch == before.epoch {
+            self.after_change(&before, led);
+            if led && self.state.epoch == before.epoch {
                 self.log.announce(&mut context!(self));
             }
             self.replay_early();
@@ -62,15 +60,13 @@ impl Group {
     /// need find out by itself.
     fn tell_change(&mut self, before: &GroupState) {
         let (now, then) = (self.state.audience(), before.audience());
-        let mut told: Vec<NodeId> = if self.state.epoch == before.epoch {
+        // Of an end nobody will tell them what is chosen any more.
+        let mut told: Vec<NodeId> = if self.state.epoch == before.epoch && self.state.ended.is_none() {
             now.iter().copied().filter(|node| !then.contains(node)).collect()
         } else {
             now.clone()
         };
         told.extend(then.iter().copied().filter(|node| !now.contains(node)));
-        if self.state.ended.is_some() {
-            told.clone_from(&now); // Nobody will tell them what is chosen any more.
-        }
         told.retain(|node| *node != self.me);
         if !told.is_empty() {
             self.out.send(&told, Message::State(Box::new(self.state.clone())));
@@ -89,15 +85,13 @@ impl Group {
         let before = core::mem::replace(&mut self.state, state);
         self.out.set_epoch(self.state.epoch);
         self.log.on_applied(&mut context!(self), before.epoch, false);
-        self.after_change(&before);
-        if self.state.ended.is_some() {
-            return self.end(false);
-        }
+        self.after_change(&before, false);
         self.replay_early();
         self.apply_chosen();
     }
 
-    fn after_change(&mut self, before: &GroupState) {
+    /// `led`: this node led until then.
+    fn after_change(&mut self, before: &GroupState, led: bool) {
         if self.state.let_go_since(before, self.me) {
             // What it holds may be of keys that are gone: nobody waited for it. On disk it stays where it was, so that it
             // finds this out again, should this process not come to begin anew.
@@ -117,6 +111,9 @@ impl Group {
             self.duties.on_change(self.now.time);
         }
         self.follow_state();
+        if self.state.ended.is_some() {
+            self.end(led);
+        }
     }
 
     /// Brings everything in line with the agreed state.

@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overlay::{GroupRef, KeyRange, NodeId};
+use overlay::{Contact, GroupRef, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::committee::CHAIN_LENGTH_MAX;
@@ -235,19 +235,18 @@ impl Entry {
 const CONTACTS_MAX: usize = 1 << 8;
 
 fn is_reference(group: &GroupRef) -> bool {
-    (1..=CONTACTS_MAX).contains(&group.members.len())
-        && group.epoch.0 < u64::MAX / 2
-        && group.members.iter().all(|contact| are_addresses(&contact.addresses))
+    group.epoch.0 < u64::MAX / 2 && are_contacts(&group.members, CONTACTS_MAX)
+}
+
+/// Some, and at most so many.
+fn are_contacts(contacts: &[Contact], max: usize) -> bool {
+    (1..=max).contains(&contacts.len()) && contacts.iter().all(|contact| are_addresses(&contact.addresses))
 }
 
 fn is_plan(plan: &Plan) -> bool {
-    let births = plan.births.iter();
     plan.is_sound()
         && plan.parties.iter().all(|party| is_reference(&party.group))
-        && births.map(|birth| &birth.members).all(|members| {
-            (1..=2 * CONTACTS_MAX).contains(&members.len())
-                && members.iter().all(|contact| are_addresses(&contact.addresses))
-        })
+        && plan.births.iter().all(|birth| are_contacts(&birth.members, 2 * CONTACTS_MAX))
 }
 
 impl View {
@@ -268,7 +267,7 @@ impl Deal {
 
 impl Letter {
     /// Can an honest group have said this?
-    pub fn is_sound(&self) -> bool {
+    fn is_sound(&self) -> bool {
         let word = match &self.word {
             Word::Prepare(_, plan) => is_plan(plan),
             Word::Push(view) => view.is_sound(),

@@ -183,11 +183,6 @@ impl Dealings {
         (answers && !open).then_some(false)
     }
 
-    /// The groups for which this one answers, and their last epochs.
-    pub fn retired(&self) -> impl Iterator<Item = (GroupId, Epoch)> + '_ {
-        self.retired.iter().map(|(group, epoch)| (*group, *epoch))
-    }
-
     /// What this group voted, if it was asked; `None` where it must still be asked.
     pub fn vote(&self, id: TransactionId) -> Option<bool> {
         if self.voted.iter().any(|(voted, _)| *voted == id) {
