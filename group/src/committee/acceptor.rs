@@ -100,6 +100,14 @@ impl Acceptor {
         self.committees.get_mut(&ballot)
     }
 
+    /// The committee of a term in a piece of the ring. The term alone does not tell: groups that came of one number theirs
+    /// alike, and may be one again.
+    pub(super) fn committee_of(&self, term: Term, piece: KeyRange) -> Option<&Committee> {
+        self.committees()
+            .rev()
+            .find(|committee| committee.ballot().term == term && committee.range().contains_range(piece))
+    }
+
     /// All committees, oldest first.
     pub fn committees(&self) -> impl DoubleEndedIterator<Item = &Committee> {
         self.committees.values()

@@ -144,10 +144,7 @@ impl Acceptor {
     /// Is everything held that was chosen in this piece up to the end of the term before?
     fn lacks_nothing_up_to(&self, piece: KeyRange, last: Option<(Term, u64)>) -> bool {
         let Some((term, mark)) = last else { return true };
-        self.committees
-            .values()
-            .rev()
-            .find(|committee| committee.ballot().term == term)
+        self.committee_of(term, piece)
             .is_some_and(|committee| committee.lacks_nothing_before(piece) && committee.received().mark() >= mark)
     }
 

@@ -165,7 +165,7 @@ impl Acceptor {
     fn held_of(&self, base: &Base, piece: KeyRange) -> Option<Number> {
         let (_, chain) = base.pieces.iter().find(|(range, _)| *range == piece)?;
         chain.iter().find_map(|(term, mark)| {
-            let older = self.committees().rev().find(|c| c.ballot().term == *term)?;
+            let older = self.committee_of(*term, piece)?;
             let n = older.received().mark().min(*mark);
             older.lacks_nothing_before(piece).then_some(Number { term: *term, n })
         })

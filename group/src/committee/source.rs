@@ -63,7 +63,7 @@ impl Acceptor {
         }
         let (mut writes, mut bytes) = (Vec::new(), 0);
         for (term, last) in terms.into_iter().rev() {
-            let window = self.committees().rev().find(|committee| committee.ballot().term == term)?;
+            let window = self.committee_of(term, piece)?;
             let behind = if term == since.term { since.n } else { 0 };
             for write in window.since(behind, last, piece)? {
                 bytes += write.record.bytes() + write.key.name().len();

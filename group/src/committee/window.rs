@@ -267,7 +267,8 @@ impl Committee {
     pub fn overtake(&mut self, write: &Write, out: &mut Outbox) {
         let number = write.record.number;
         let follows = self.chosen.is_none_or(|chosen| chosen < number.n) && !self.superseded;
-        if number.term == self.head.ballot.term && follows {
+        let here = self.head.range.contains(write.key.point());
+        if number.term == self.head.ballot.term && follows && here {
             // What it overtakes may still come.
             let ahead = self.ahead.entry(write.key.clone()).or_default();
             *ahead = (*ahead).max(number.n);
