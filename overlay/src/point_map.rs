@@ -124,6 +124,66 @@ impl<K: Placed, V> PointMap<K, V> {
         Some(value)
     }
 
+    /// Takes out everything from this key on: whole shelves but for one, however many entries there are.
+    pub fn split_off(&mut self, from: &K) -> PointMap<K, V> {
+        let Place { shelf, index } = self.find(from).unwrap_or_else(|place| place);
+        let mut behind =
+            PointMap { firsts: self.firsts.split_off(shelf + 1), shelves: self.shelves.split_off(shelf + 1), len: 0 };
+        let cut = &mut self.shelves[shelf];
+        let first = Shelf { prefixes: cut.prefixes.split_off(index), entries: cut.entries.split_off(index) };
+        behind.firsts.insert(0, 0);
+        behind.shelves.insert(0, first);
+        behind.len = behind.shelves.iter().map(Shelf::len).sum();
+        self.len -= behind.len;
+        self.tidy(shelf);
+        behind.tidy(0);
+        behind
+    }
+
+    /// Puts these behind all others.
+    ///
+    /// # Panics
+    /// If one of them belongs before one that is there.
+    pub fn append(&mut self, mut behind: PointMap<K, V>) {
+        let last = self.shelves.iter().rev().find_map(|shelf| shelf.entries.last());
+        let next = behind.shelves.iter().position(|shelf| shelf.len() > 0);
+        let Some(next) = next else { return };
+        let Some((last, _)) = last else { return *self = behind };
+        assert!(*last < behind.shelves[next].entries[0].0, "what is put behind others belongs there");
+        let (end, joint) = (last.prefix(), self.shelves.len() - 1);
+        // Those of one prefix are never parted.
+        let first = &mut behind.shelves[next];
+        let same = first.prefixes.iter().take_while(|prefix| **prefix == end).count();
+        let moved: Vec<(K, V)> = first.entries.drain(..same).collect();
+        first.prefixes.drain(..same);
+        behind.len -= same;
+        moved.into_iter().for_each(|(key, value)| drop(self.insert(key, value)));
+        let Some(next) = behind.shelves.iter().position(|shelf| shelf.len() > 0) else { return };
+        behind.firsts[next] = behind.shelves[next].prefixes[0];
+        self.firsts.extend(behind.firsts.drain(next..));
+        self.shelves.extend(behind.shelves.drain(next..));
+        self.len += behind.len;
+        self.tidy(joint);
+    }
+
+    /// This, with those behind it.
+    ///
+    /// # Panics
+    /// As [`PointMap::append`].
+    pub fn then(mut self, behind: PointMap<K, V>) -> PointMap<K, V> {
+        self.append(behind);
+        self
+    }
+
+    /// Sees to a shelf that has fewer entries than it had, and its neighbour.
+    fn tidy(&mut self, index: usize) {
+        for at in [index + 1, index] {
+            if self.shelves.get(at).is_some_and(|shelf| shelf.len() <= SHELF_MIN) {
+                self.join(at);
+            }
+        }
+    }
+
     /// All entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.shelves.iter().flat_map(|shelf| shelf.entries.iter().map(|(key, value)| (key, value)))
@@ -233,6 +293,8 @@ mod tests {
         /// So many of the first ones behind this.
         RemoveFrom(Numbered, usize),
         Look(Numbered),
+        /// Parted there, and put together again; or the part before is forgotten, or the one behind.
+        Part(Numbered, u8),
     }
 
     fn key(spread: u64) -> impl Strategy<Value = Numbered> {
@@ -247,6 +309,7 @@ mod tests {
             2 => key(spread).prop_map(Step::Remove),
             1 => (key(spread), 0..60usize).prop_map(|(key, count)| Step::RemoveFrom(key, count)),
             1 => key(spread).prop_map(Step::Look),
+            1 => (key(spread), 0..8u8).prop_map(|(key, then)| Step::Part(key, then)),
         ]
     }
 
@@ -311,6 +374,20 @@ mod tests {
                         let keys: Vec<_> = model.range(key..).take(count).map(|(key, _)| *key).collect();
                         for key in keys {
                             prop_assert_eq!(map.remove(&key), model.remove(&key));
+                        }
+                    }
+                    Step::Part(key, then) => {
+                        let (behind, model_behind) = (map.split_off(&key), model.split_off(&key));
+                        check_form(&map);
+                        check_form(&behind);
+                        prop_assert!(map.iter().eq(model.iter()) && behind.iter().eq(model_behind.iter()));
+                        match then {
+                            0 => {}
+                            1 => (map, model) = (behind, model_behind),
+                            _ => {
+                                map.append(behind);
+                                model.extend(model_behind);
+                            }
                         }
                     }
                     Step::Look(key) => {
