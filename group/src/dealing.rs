@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use overlay::{Contact, GroupRef, NodeId};
 
-use crate::ballot::{Ballot, Slot};
+use crate::ballot::{Ballot, Slot, Term};
 use crate::config::Defects;
 use crate::group::{Group, context};
 use crate::message::Message;
@@ -123,6 +123,11 @@ impl Group {
             _ => Some(self.dealing.dealer.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
         };
         let plan = Plan::new(operation, &view, other, rank).map_err(BeginRefusal::Nonsense)?;
+        if !self.are_able(&plan) {
+            return Err(BeginRefusal::NotNow(
+                "too few of those that one group would have are heard of and hold everything; try again",
+            ));
+        }
         let own = self.own();
         if let Some(why) = self.state.dealings.refuses_begin(&own, &plan) {
             return Err(BeginRefusal::NotNow(why));
@@ -135,6 +140,20 @@ impl Group {
         }
         self.propose(Entry::Deal(Deal::Begin(Box::new(plan))));
         Ok(())
+    }
+
+    /// Has whatever is to be born a majority of those members of this group that it gets, here, now and with everything?
+    /// What is born of the dead stays dead (§6.5 of the design).
+    fn are_able(&self, plan: &Plan) -> bool {
+        let (hears, members) = (self.hears(), self.state.nodes());
+        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
+        let is_able =
+            |node: &NodeId| (*node == self.me || hears.contains(node)) && self.duties.is_complete(*node, &terms);
+        plan.births.iter().all(|birth| {
+            let own: Vec<NodeId> =
+                birth.members.iter().map(|contact| contact.node).filter(|node| members.contains(node)).collect();
+            own.is_empty() || own.iter().filter(|node| is_able(node)).count() > own.len() / 2
+        })
     }
 
     /// Group time, for the rank of what is begun now.

@@ -78,6 +78,7 @@ impl Group {
         if !state.is_sound()
             || state.id != self.state.id
             || state.ring != self.state.ring
+            || state.born != self.state.born
             || state.applied <= self.state.applied
         {
             return;

@@ -263,6 +263,10 @@ impl Group {
             }
             Message::Addresses(addresses) => self.duties.on_addresses(from.node, addresses),
             Message::Letter(letter) => self.on_letter(*letter),
+            Message::Declined => {
+                self.duties.doors.on_declined(from.node);
+                self.do_duties();
+            }
             Message::Log(message) => self.on_log_message(from.node, message),
             Message::Committee(message) => self.on_committee_message(from.node, message),
             _ => {}
@@ -420,6 +424,11 @@ impl Group {
             let primary = self.primaries.get_mut(&ballot).expect("just seen");
             primary.end(&mut context!(self));
         }
+    }
+
+    /// How much of its records may be in memory from now on, in bytes.
+    pub fn set_memory(&mut self, bytes_max: usize) {
+        self.table.set_bytes_max(bytes_max);
     }
 
     /// Little room is left in the store, or enough again.

@@ -7,6 +7,7 @@
 extern crate alloc;
 
 pub mod ballot;
+mod bearing;
 pub mod committee;
 pub mod config;
 mod context;

@@ -5,7 +5,7 @@
 //! asks to be let in again.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -42,6 +42,8 @@ pub struct Doors {
     joiners: VecDeque<(Member, Time)>,
     /// When each learner was last known to be alive.
     learners_heard: BTreeMap<NodeId, Time>,
+    /// Learners that are in other groups by now.
+    declined: BTreeSet<NodeId>,
     /// When members were put out of late, once for each.
     removals: VecDeque<Time>,
     /// Somebody may have to be put out then.
@@ -52,6 +54,12 @@ impl Doors {
     /// Forgets who is gone.
     pub(crate) fn keep(&mut self, nodes: &[NodeId]) {
         self.learners_heard.retain(|node, _| nodes.contains(node));
+        self.declined.retain(|node| nodes.contains(node));
+    }
+
+    /// It does not come.
+    pub(crate) fn on_declined(&mut self, node: NodeId) {
+        self.declined.insert(node);
     }
 
     /// When to look at the doors again, if nothing happens.
@@ -258,6 +266,9 @@ impl Group {
             if !self.pulse.suspects(learner.node, &self.config.timing, now) {
                 *heard = now;
             } else if now.since(*heard) >= LEARNER_SILENCE_MAX {
+                silent = Some(learner.node);
+            }
+            if self.duties.doors.declined.contains(&learner.node) {
                 silent = Some(learner.node);
             }
         }

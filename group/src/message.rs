@@ -48,6 +48,8 @@ pub enum Message {
     Addresses(Vec<String>),
     /// What another group says to this one, for whoever leads it.
     Letter(Box<Letter>),
+    /// From a learner: it is in another group by now.
+    Declined,
 }
 
 /// A sign of life.

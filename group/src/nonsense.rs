@@ -135,7 +135,7 @@ impl Message {
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
             Message::Letter(letter) => unless(letter.is_sound(), Nonsense::Malformed),
-            Message::AskVouch | Message::AskState | Message::Wait(_) => Ok(()),
+            Message::AskVouch | Message::AskState | Message::Wait(_) | Message::Declined => Ok(()),
         }
     }
 }
@@ -147,7 +147,8 @@ impl Member {
     }
 }
 
-fn are_addresses(addresses: &[String]) -> bool {
+/// Are these few enough, and short enough, to be told?
+pub fn are_addresses(addresses: &[String]) -> bool {
     addresses.len() <= ADDRESSES_MAX && addresses.iter().all(|address| address.len() <= TEXT_BYTES_MAX)
 }
 
@@ -234,7 +235,8 @@ impl Entry {
 /// Members of one group that another may be told of. Far more than a group has.
 const CONTACTS_MAX: usize = 1 << 8;
 
-fn is_reference(group: &GroupRef) -> bool {
+/// Could this be what a group says it is?
+pub fn is_reference(group: &GroupRef) -> bool {
     group.epoch.0 < u64::MAX / 2 && are_contacts(&group.members, CONTACTS_MAX)
 }
 
@@ -267,7 +269,7 @@ impl Deal {
 
 impl Letter {
     /// Can an honest group have said this?
-    fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let word = match &self.word {
             Word::Prepare(_, plan) => is_plan(plan),
             Word::Push(view) => view.is_sound(),

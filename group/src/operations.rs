@@ -4,10 +4,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Key, NodeId};
+use overlay::{Epoch, Key, NodeId};
 
 use crate::ballot::TermBallot;
-use crate::committee::{Arrival, Local, Name, Pending, Primary, Seen};
+use crate::committee::{Arrival, Local, Name, Pending, Primary, Seen, seal_of};
 use crate::evaluate::{Live, evaluate};
 use crate::group::{Group, context, local};
 use crate::message::{ClientMessage, Operation, Outcome};
@@ -37,6 +37,12 @@ impl RelaxedReads {
         self.by_key.entry(operation.key.clone()).or_default().push((attempt, operation));
     }
 
+    /// All that wait.
+    pub(crate) fn drain(&mut self) -> Vec<Attempt> {
+        self.count = 0;
+        core::mem::take(&mut self.by_key).into_values().flatten().map(|(attempt, _)| attempt).collect()
+    }
+
     fn take(&mut self, key: &Key) -> Vec<(Attempt, Operation)> {
         let taken = self.by_key.remove(key).unwrap_or_default();
         self.count -= taken.len();
@@ -53,6 +59,13 @@ pub(crate) struct Strays {
     forgotten: Option<TermBallot>,
     /// What came, and was refused, before its primary began: a copy that comes later must not have an effect.
     early: BTreeMap<TermBallot, Seen>,
+}
+
+impl Strays {
+    /// Nothing is known of what came for primaries up to this epoch.
+    pub(crate) fn forgotten_up_to(epoch: Epoch) -> Strays {
+        Strays { forgotten: Some(seal_of(epoch)), ..Strays::default() }
+    }
 }
 
 impl Group {

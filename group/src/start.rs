@@ -96,7 +96,14 @@ impl Group {
         group
     }
 
-    fn start(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64, stored: Option<Stored>) -> Group {
+    pub(crate) fn start(
+        config: GroupConfig,
+        me: NodeId,
+        state: GroupState,
+        now: Now,
+        seed: u64,
+        stored: Option<Stored>,
+    ) -> Group {
         let quiet_until = Acceptor::quiet_after(now.time, &state.settings);
         let (durable, memory) = (config.durable, config.memory_bytes_max);
         let stored = match stored {
@@ -155,7 +162,7 @@ impl Group {
         }
     }
 
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.out.set_epoch(self.state.epoch);
         self.out.persist(Durable::State(Box::new(self.state.clone())));
         if self.preloading {

@@ -124,6 +124,9 @@ pub struct GroupState {
     pub applied: Slot,
     /// The current epoch.
     pub epoch: Epoch,
+    /// The epoch in which it began as what it is: it has had its name and range since. Under the same name and another
+    /// range it is another group.
+    pub born: Epoch,
     /// The arc it owns.
     pub range: KeyRange,
     /// Who votes, ordered by node.
@@ -233,6 +236,7 @@ impl GroupState {
             id,
             applied,
             epoch: Epoch(1),
+            born: Epoch(1),
             range: KeyRange::FULL,
             members: alloc::vec![founder],
             learners: Vec::new(),
@@ -263,6 +267,7 @@ impl GroupState {
             && self.recovery.len() <= RECOVERY_INHERITED_MAX
             && self.recovery.iter().all(|config| config.open.len() <= 4 * Term::PARTS_MAX)
             && self.epoch.0 < u64::MAX
+            && self.born <= self.epoch
             && self.horizon < u64::MAX / 2
             && self.members.iter().all(|member| member.since <= self.applied)
             && self.purged.bounds.len() <= 4 * Term::PARTS_MAX

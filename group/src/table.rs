@@ -26,6 +26,8 @@ pub enum Lookup {
 
 #[derive(Clone, Debug)]
 struct Held {
+    /// What it takes, in bytes, as it is counted here.
+    bytes: u32,
     /// `None`: the store was asked and has none.
     record: Option<Arc<Record>>,
     /// Used since the last look for victims.
@@ -214,7 +216,7 @@ impl Table {
             Some(held) if held.record.as_ref().is_some_and(|known| known.number != record.number) => return false,
             Some(_) => {
                 let held = self.held.remove(key).expect("just seen");
-                self.bytes -= size(key, held.record.as_deref());
+                self.bytes -= held.bytes as usize;
             }
             None => {}
         }
@@ -223,6 +225,33 @@ impl Table {
             self.insert(key, None, false);
         }
         true
+    }
+
+    /// Takes out what lies in this range, with the questions that are still to be answered there: the table of a group that
+    /// is born of this one.
+    pub fn take(&mut self, range: KeyRange) -> Table {
+        let [start, end] = [range.start(), range.end()].map(Key::first_at);
+        let mut held = self.held.split_off(&start);
+        if range.is_full() {
+            held = core::mem::take(&mut self.held).then(held);
+        } else if start < end {
+            self.held.append(held.split_off(&end));
+        } else {
+            let rest = self.held.split_off(&end);
+            let first = core::mem::replace(&mut self.held, rest);
+            held = first.then(held);
+        }
+        let loading = core::mem::take(&mut self.loading);
+        let (loading, rest) = loading.into_iter().partition(|(key, _)| range.contains(key.point()));
+        self.loading = rest;
+        let bytes = held.iter().map(|(_, held)| held.bytes as usize).sum();
+        self.bytes -= bytes;
+        Table { held, loading, bytes, hand: None, touched: None, watched: None, ..*self }
+    }
+
+    /// How many bytes of records may be in memory from now on; more are let go of with the next [`Table::evict`].
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
     }
 
     /// Every record of the store is in memory now.
@@ -254,7 +283,7 @@ impl Table {
                 continue;
             }
             let held = self.held.remove(&key).expect("just seen");
-            self.bytes -= size(&key, held.record.as_deref());
+            self.bytes -= held.bytes as usize;
             self.whole = false;
             evicted = true;
         }
@@ -273,7 +302,7 @@ impl Table {
 
     fn insert(&mut self, key: &Key, record: Option<Arc<Record>>, pinned: bool) {
         self.deleted |= record.as_ref().is_some_and(|record| record.value.is_none());
-        let added = size(key, record.as_deref());
+        let bytes = size(key, record.as_deref()) as u32;
         match self.held.get_mut(key) {
             Some(held) => {
                 if let (Some(known), Some(new)) = (&held.record, &record)
@@ -282,12 +311,12 @@ impl Table {
                     held.pinned &= pinned || known.number > new.number;
                     return;
                 }
-                self.bytes = self.bytes - size(key, held.record.as_deref()) + added;
-                *held = Held { record, used: true, pinned };
+                self.bytes = self.bytes - held.bytes as usize + bytes as usize;
+                *held = Held { bytes, record, used: true, pinned };
             }
             None => {
-                self.bytes += added;
-                self.held.insert(key.clone(), Held { record, used: false, pinned });
+                self.bytes += bytes as usize;
+                self.held.insert(key.clone(), Held { bytes, record, used: false, pinned });
             }
         }
     }

@@ -152,15 +152,22 @@ impl Group {
     }
 
     pub(crate) fn tick_vouching(&mut self) {
-        let Some(vouching) = &mut self.vouching else { return };
-        let others: Vec<NodeId> = self.state.nodes().into_iter().filter(|node| *node != self.me).collect();
-        let answers = others.iter().filter(|node| vouching.answered.contains(node)).count();
-        let all = answers == others.len();
+        let Some(vouching) = &self.vouching else { return };
+        // Whom recovery asks it may have acknowledged to, also where they are members no longer.
+        let mut others: Vec<NodeId> =
+            self.state.configs(self.state.range).into_iter().flat_map(|c| c.members).collect();
+        let is_asked = others.contains(&self.me);
+        others.retain(|node| *node != self.me);
+        others.sort_unstable();
+        others.dedup();
+        let all = others.iter().all(|node| vouching.answered.contains(node));
         let lingered = self.now.time.since(vouching.since) >= LINGER;
-        if all || (answers + 1 >= self.state.quorum() && lingered) || !self.state.is_member(self.me) {
+        let answered = &vouching.answered;
+        if all || (lingered && self.has_quorums(|node| answered.contains(&node))) || !is_asked {
             self.take_part();
             return;
         }
+        let Some(vouching) = &mut self.vouching else { return };
         if vouching.asked.is_none_or(|asked| self.now.time.since(asked) >= self.config.timing.resend) {
             vouching.asked = Some(self.now.time);
             let ask: Vec<NodeId> = others.into_iter().filter(|node| !vouching.answered.contains(node)).collect();

@@ -126,6 +126,35 @@ fn what_cannot_be_begun_changes_nothing() {
     assert_eq!((&state.dealings, state.ended, &world.wrong), (&Dealings::default(), None, &None));
 }
 
+/// Of five, three are to be one half, and two of them are gone: that half would have nobody to agree with.
+#[test]
+fn nothing_is_born_of_the_dead() {
+    let (mut world, leader) = led(5, 6);
+    let others: Vec<usize> = (0..5).filter(|index| *index != leader).collect();
+    world.crash(others[0]);
+    world.crash(others[1]);
+    // So long that they are missed, and not so long that they are put out.
+    while world.group(leader).hears().len() > 2 {
+        world.run(50, &[leader, others[2], others[3]]);
+    }
+    let of = |indices: &[usize]| -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = indices.iter().map(|index| world.peers[*index].node).collect();
+        nodes.sort_unstable();
+        nodes
+    };
+    let (gone, mixed) = (of(&[others[0], others[1], others[2]]), of(&[others[0], others[2], others[3]]));
+    let mut tried = |first: Vec<NodeId>| {
+        let mut result = Ok(());
+        let operation = Operation::Split { at: MIDDLE, first };
+        world.act(leader, |group: &mut Group| result = group.begin_transaction(operation, group.rank(0)));
+        result
+    };
+    let too_few = |result| matches!(result, Err(BeginRefusal::NotNow(why)) if why.starts_with("too few"));
+    let (gone, mixed) = (tried(gone), tried(mixed));
+    assert!(too_few(gone), "{gone:?}");
+    assert!(too_few(mixed), "the other half would have one of two: {mixed:?}");
+}
+
 /// Nothing of a group that ended begins anew with its members' processes.
 #[test]
 fn it_stays_over_when_all_start_again() {

@@ -6,7 +6,7 @@ mod bench;
 use bench::{Bench, ballot, key, node, write};
 use group::ballot::{Number, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
-use overlay::{KeyRange, Point};
+use overlay::{Epoch, KeyRange, Point};
 
 const MIDDLE: Point = Point(1 << 127);
 const LEFT: KeyRange = KeyRange::new(Point(0), MIDDLE);
@@ -70,4 +70,38 @@ fn recent_writes_of_one_half_are_no_answer_for_the_other() {
     };
     assert_eq!(window(LEFT, 2), (3, true));
     assert_eq!(window(RIGHT, 2), (0, false), "its windows do not reach back there");
+}
+
+/// What a member takes along into a group that is born: all that was promised and accepted there, and nothing of the rest.
+#[test]
+fn an_heir_has_what_lies_in_its_range_and_knows_that_it_lacks_the_rest() {
+    let mut bench = Bench::new(node(2), 3);
+    let old = ballot(5, 1);
+    begin(&mut bench, old, KeyRange::FULL, vec![(KeyRange::FULL, vec![])]);
+    let all: Vec<String> = names(LEFT).into_iter().chain(names(RIGHT)).collect();
+    let writes = all.iter().zip(1..).map(|(name, n)| write(old, n, name, "v")).collect();
+    bench.accept(old, Some(0), writes);
+    bench.accept(old, Some(2), vec![]);
+    let heir = bench.acceptor.heir(RIGHT, Epoch(1));
+    let committee = heir.committee(old).expect("it goes along");
+    let here: Vec<_> = committee.unsettled(KeyRange::FULL).map(|write| write.key.clone()).collect();
+    assert!(here.len() == 5 && here.iter().all(|key| RIGHT.contains(key.point())), "{here:?}");
+    assert_eq!((committee.missing(), committee.is_superseded()), (&[LEFT][..], true));
+    assert!(committee.lacks_nothing_before(RIGHT) && !committee.lacks_nothing_before(LEFT));
+    assert_eq!((committee.received().mark(), committee.chosen()), (10, Some(2)));
+    assert!(heir.has_sealed(Epoch(1)) && heir.base_at(Point(0)).is_none() && heir.base_at(MIDDLE) == Some(old));
+    // The table goes the same way.
+    for name in &all {
+        bench.table.put_stored(&key(name), write(old, 1, name, "v").record);
+    }
+    let (bytes, taken) = (bench.table.bytes(), bench.table.take(RIGHT));
+    assert_eq!((taken.len(), bench.table.len(), taken.bytes() + bench.table.bytes()), (5, 5, bytes));
+    assert!(taken.iter().all(|(key, _)| RIGHT.contains(key.point())) && taken.is_whole());
+    let around = KeyRange::new(MIDDLE, Point(1 << 126));
+    let inside = |table: &group::table::Table| table.iter().filter(|(key, _)| around.contains(key.point())).count();
+    let (expected, before) = (inside(&bench.table), bench.table.len());
+    let taken = bench.table.take(around);
+    assert_eq!((taken.len(), inside(&taken), bench.table.len()), (expected, expected, before - expected));
+    assert_eq!(bench.table.take(KeyRange::new(MIDDLE, MIDDLE)).len(), before - expected);
+    assert!(bench.table.is_empty() && bench.table.bytes() == 0);
 }

@@ -154,7 +154,7 @@ impl Hints {
         if reference.members.is_empty() {
             return;
         }
-        let mut contradicted = self.overlapping(reference);
+        let mut contradicted = self.contradicted(reference);
         contradicted.extend(self.by_start.values().find(|hint| hint.id == reference.id).map(|hint| hint.range.start()));
         let is_newer = |start: &Point| self.by_start[start].epoch > reference.epoch;
         if contradicted.iter().any(is_newer) {
@@ -203,6 +203,11 @@ impl Hints {
         self.by_start.values().find(|hint| hint.id == id).map(Hint::reference)
     }
 
+    /// All that is known to own something of this range.
+    pub fn overlapping(&self, range: KeyRange) -> Vec<GroupRef> {
+        self.by_start.values().filter(|hint| hint.range.overlaps(range)).map(Hint::reference).collect()
+    }
+
     /// A place of which something should be found out, the `n`th of a row without end: three of four lie in cells that are
     /// empty, though a ring of as many groups as this one seems to have might fill them, and the others where something is
     /// known, and may be old.
@@ -220,7 +225,7 @@ impl Hints {
         cell.map_or(self.here, |cell| cell.place(self.here, n))
     }
 
-    fn overlapping(&self, reference: &GroupRef) -> Vec<Point> {
+    fn contradicted(&self, reference: &GroupRef) -> Vec<Point> {
         let range = reference.range;
         let first = self.by_start.range(..=range.start()).next_back().or_else(|| self.by_start.last_key_value());
         let from = first.map(|(start, _)| *start).unwrap_or_default();

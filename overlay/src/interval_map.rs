@@ -81,6 +81,9 @@ impl<V: Clone + PartialEq> IntervalMap<V> {
         let mut segments = range.segments();
         if segments[1].is_some() {
             segments.swap(0, 1);
+        } else if range.is_full() && range.start() != Point(0) {
+            let start = range.start().0;
+            segments = [Some((start, u128::MAX)), Some((0, start - 1))];
         }
         for (first, last) in segments.into_iter().flatten() {
             let mut from = first;
@@ -117,5 +120,22 @@ impl<V: Clone + PartialEq> IntervalMap<V> {
                 self.starts.remove(&start);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A group that owns the whole ring may begin anywhere.
+    #[test]
+    fn pieces_begin_where_their_range_does() {
+        let mut map = IntervalMap::new('a');
+        map.set(KeyRange::new(Point(10), Point(20)), 'b');
+        let piece = |start, end, value| (KeyRange::new(Point(start), Point(end)), value);
+        let whole = [piece(15, 20, 'b'), piece(20, 0, 'a'), piece(0, 10, 'a'), piece(10, 15, 'b')];
+        assert_eq!(map.pieces(KeyRange::new(Point(15), Point(15))), whole);
+        assert_eq!(map.pieces(KeyRange::FULL), [piece(0, 10, 'a'), piece(10, 20, 'b'), piece(20, 0, 'a')]);
+        assert_eq!(map.pieces(KeyRange::new(Point(15), Point(5))), [whole[0], whole[1], piece(0, 5, 'a')]);
     }
 }

@@ -37,7 +37,7 @@ pub struct Acceptor {
     /// The newest base accepted at each point.
     pub(super) bases: IntervalMap<Option<TermBallot>>,
     pub(super) committees: BTreeMap<TermBallot, Committee>,
-    grants: Grants,
+    pub(super) grants: Grants,
     /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
     pub(super) quiet_until: Time,
     pub(super) catch_up: CatchUp,

@@ -190,7 +190,12 @@ impl Acceptor {
     /// Another source.
     fn turn(&mut self, ctx: &mut Context<'_>, ballot: TermBallot) {
         let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
-        let sources = job.sources(ctx, |node| !job.compared.contains(&node));
+        let mut sources = job.sources(ctx, |node| !job.compared.contains(&node));
+        if sources.is_empty() {
+            // Who is left did not hold everything when it was compared with; it may by now.
+            job.compared.clear();
+            sources = job.sources(ctx, |_| true);
+        }
         if !sources.is_empty() {
             self.catch_up.turns += 1;
             job.source = sources[self.catch_up.turns % sources.len()];
@@ -483,6 +488,11 @@ impl CatchUp {
     fn opens(&self, job: &Job, now: Time) -> Time {
         let store = if self.store_behind { job.asked + STORE_PATIENCE } else { now };
         self.throttle.opens(now).max(store)
+    }
+
+    /// With what is known of the store.
+    pub(super) fn heir(&self) -> CatchUp {
+        CatchUp { store_behind: self.store_behind, throttle: self.throttle, ..CatchUp::default() }
     }
 
     /// The committee is let go of: what was asked for it is of no use.

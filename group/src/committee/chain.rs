@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use overlay::{IntervalMap, KeyRange};
+use overlay::{IntervalMap, KeyRange, Point};
 
 use crate::ballot::{Term, TermBallot};
 use crate::message::{Base, Chain, CommitteeReport};
@@ -78,7 +78,8 @@ fn bounded(pieces: Vec<(KeyRange, Chain)>) -> Vec<(KeyRange, Chain)> {
             chain.push((CUT, 0));
         }
         match joined.last_mut() {
-            Some((before, known)) if *known == chain && before.end() == piece.start() => {
+            // Never across point zero: records are read in ring order from there.
+            Some((before, known)) if *known == chain && before.end() == piece.start() && piece.start() != Point(0) => {
                 *before = KeyRange::new(before.start(), piece.end());
             }
             _ => joined.push((piece, chain)),
@@ -98,7 +99,7 @@ pub(super) fn parts_of(base: &Base, piece: KeyRange) -> Vec<(KeyRange, &Chain)> 
 
 #[cfg(test)]
 mod tests {
-    use overlay::{Epoch, Incarnation, NodeId, PeerKey, Point};
+    use overlay::{Epoch, Incarnation, NodeId, PeerKey};
 
     use super::*;
 

@@ -34,7 +34,7 @@ impl AskedBases {
 }
 
 /// Above every ballot of an epoch, and below all of the next.
-fn seal_of(epoch: Epoch) -> TermBallot {
+pub(crate) fn seal_of(epoch: Epoch) -> TermBallot {
     let node = NodeId { peer: PeerKey([u8::MAX; 32]), incarnation: Incarnation(u64::MAX) };
     TermBallot { epoch, term: Term(u64::MAX), node }
 }

@@ -198,6 +198,11 @@ impl Committee {
         out.persist(Durable::Committee(self.head.clone()));
     }
 
+    /// These pieces are not held here.
+    pub(super) fn lack(&mut self, pieces: impl Iterator<Item = KeyRange>) {
+        self.head.missing.extend(pieces);
+    }
+
     /// Everything before the base is held in this piece now.
     pub fn fill(&mut self, piece: KeyRange, out: &mut Outbox) {
         let before = self.head.missing.len();
@@ -279,7 +284,7 @@ impl Committee {
         let before = if number.term > self.head.ballot.term { u64::MAX } else { number.n };
         // A page of records brings thousands, and thousands may be unsettled.
         if self.unsettled_by_key.is_none() {
-            let by_key = self.unsettled.between(0, u64::MAX).map(|(n, ())| (self.unsettled_write(n).key.clone(), n));
+            let by_key = self.unsettled_numbers().map(|n| (self.unsettled_write(n).key.clone(), n));
             self.unsettled_by_key = Some(by_key.collect());
         }
         let by_key = self
@@ -293,11 +298,22 @@ impl Committee {
     }
 
     fn unsettled_in(&self, piece: KeyRange) -> Vec<u64> {
-        let numbers = self.unsettled.between(0, u64::MAX).map(|(n, ())| n);
-        numbers.filter(|n| piece.contains(self.unsettled_write(*n).key.point())).collect()
+        self.unsettled_numbers().filter(|n| piece.contains(self.unsettled_write(*n).key.point())).collect()
     }
 
-    fn unsettled_write(&self, n: u64) -> &Write {
+    /// The numbers of unsettled writes, in order.
+    pub(super) fn unsettled_numbers(&self) -> impl Iterator<Item = u64> {
+        self.unsettled.between(0, u64::MAX).map(|(n, ())| n)
+    }
+
+    /// What becomes of this unsettled write is others' affair from now on. Its number counts as before.
+    pub(super) fn give_away(&mut self, n: u64) {
+        self.unsettled.remove(n);
+        self.unsettled_by_key = None;
+        self.kept.get_mut(n).expect("an unsettled write is kept").settled = true;
+    }
+
+    pub(super) fn unsettled_write(&self, n: u64) -> &Write {
         &self.kept.get(n).expect("an unsettled write is kept").write
     }
 
@@ -322,7 +338,7 @@ impl Committee {
 
     /// Writes accepted and not known to be chosen, in order, within a range.
     pub fn unsettled(&self, range: KeyRange) -> impl Iterator<Item = &Write> {
-        let writes = self.unsettled.between(0, u64::MAX).map(|(n, ())| self.unsettled_write(n));
+        let writes = self.unsettled_numbers().map(|n| self.unsettled_write(n));
         writes.filter(move |write| range.contains(write.key.point()))
     }
 

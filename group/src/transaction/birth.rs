@@ -40,12 +40,17 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         members.extend(belongs.map(|member| Member { since: applied, ..member.clone() }));
     }
     members.sort_by_key(|member| member.node);
+    // Of a peer that has begun anew in one of them, the life that the other still had is over.
+    members.reverse();
+    members.dedup_by_key(|member| member.node.peer);
+    members.reverse();
     let last: Vec<_> = finals.iter().map(|last| (last.id, last.epoch, &last.dealings)).collect();
     GroupState {
         ring: finals[0].ring,
         id: name,
         applied,
         epoch,
+        born: epoch,
         range,
         division: divide(range, &members, finals, applied),
         members,

@@ -133,6 +133,30 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert_eq!((state.purged.floor, state.purged.bounds.get(half).is_some()), (3, true));
 }
 
+/// A peer that lost everything was let in by another group, before its own noticed that its life there is over. And the
+/// whole ring may begin anywhere.
+#[test]
+fn a_group_has_one_life_of_each_peer() {
+    let at = Point(1 << 125);
+    let split = Operation::Split { at, first: alloc::vec![node(1), node(5)] };
+    let mut halves = commit(split, &mut [founded()]);
+    halves.iter_mut().for_each(establish);
+    let again = NodeId { incarnation: Incarnation(2), ..node(5) };
+    let newcomer = Member { node: again, ..member(5) };
+    let mut members = halves[1].members.clone();
+    members.push(newcomer);
+    let next = Entry::Next(members);
+    let apply = |state: &mut GroupState, entry| state.apply(state.applied.next(), &entry);
+    apply(&mut halves[1], next);
+    establish(&mut halves[1]);
+    let other = halves[1].reference();
+    apply(&mut halves[0], Entry::Deal(Deal::Neighbour(other)));
+    halves.reverse();
+    let whole = commit(Operation::Merge, &mut halves);
+    assert_eq!(whole[0].nodes(), [node(1), node(2), node(3), node(4), again]);
+    assert_eq!((whole[0].range, whole[0].division[0].start), (KeyRange::new(at, at), at));
+}
+
 /// PITFALLS 32: it was planned for other members.
 #[test]
 fn a_change_of_members_aborts_what_is_coordinated() {

@@ -1,0 +1,72 @@
+//! How a member comes to be in a group that is born of its own (Scatter §4).
+//!
+//! # Invariants
+//! - Whatever this node promised, accepted, granted or was told before stands in the group that owns the place now.
+//! - A node has something of one of the groups at most that another is born of: who belongs to two has been let go of by one
+//!   of them, which then needs nothing of it any more.
+
+use alloc::vec::Vec;
+
+use overlay::{Epoch, NodeId};
+
+use crate::group::{Group, context};
+use crate::message::Outcome;
+use crate::operations::Strays;
+use crate::outbox::Attempt;
+use crate::state::GroupState;
+use crate::time::Now;
+use crate::vouching::Vouching;
+
+impl Group {
+    /// This node's part in a group that came of `parent`'s, in which it has a part as well: everything in the new group's
+    /// range is taken out of the latter. `state`: the new group's first state, or a later one; this node must be in its
+    /// audience. Nothing of it is in the store yet.
+    ///
+    /// # Panics
+    /// If that group is not a later one, of the same ring.
+    pub fn bear(parent: &mut Group, state: GroupState, now: Now, seed: u64) -> Group {
+        assert!(state.epoch > parent.state.epoch, "{:?} comes of {:?}", state.id, parent.state.id);
+        assert_eq!(state.ring, parent.state.ring, "no group moves to another ring");
+        let sealed = Epoch(state.epoch.0 - 1);
+        let range = state.range;
+        let mut born = Group::start(parent.config.clone(), parent.me, state, now, seed, None);
+        born.acceptor = parent.acceptor.heir(range, sealed);
+        born.table = parent.table.take(range);
+        born.preloading = parent.preloading;
+        born.pulse = parent.pulse.clone();
+        born.vouching = parent.vouching.as_ref().map(|_| Vouching::new(now.time));
+        born.acknowledgements = parent.acknowledgements.clone();
+        born.granted_before = parent.granted_before;
+        // What came for primaries of before may have been executed by them.
+        born.strays = Strays::forgotten_up_to(sealed);
+        born.addresses.clone_from(&parent.addresses);
+        born.parting = parent.parting;
+        born.full = parent.full;
+        born.acceptor.persist_all(&mut born.out);
+        born.begin();
+        born
+    }
+
+    /// Others own what was this group's: answers whoever waits here. Nothing is done afterwards but what
+    /// [`Group::poll_output`] still gives.
+    pub fn give_way(&mut self) {
+        for primary in self.primaries.values_mut() {
+            primary.end(&mut context!(self));
+        }
+        self.drop_ended();
+        let waiting: Vec<Attempt> = self.relaxed.drain();
+        waiting.into_iter().for_each(|attempt| self.out.outcome(attempt, Outcome::NotPrimary));
+        self.failed = true;
+    }
+
+    /// The nodes whose word this one needs before it votes: in every configuration that asks it, enough others to make a
+    /// majority with it.
+    pub(crate) fn has_quorums(&self, answered: impl Fn(NodeId) -> bool) -> bool {
+        let asks = |members: &Vec<NodeId>| members.contains(&self.me);
+        let configs = self.state.configs(self.state.range).into_iter().map(|config| config.members);
+        configs.filter(asks).all(|members| {
+            let held = members.iter().filter(|node| **node == self.me || answered(**node)).count();
+            held > members.len() / 2
+        })
+    }
+}
