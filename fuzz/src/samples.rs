@@ -17,8 +17,11 @@ use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
 use group::state::{Config, Entry, GroupState, Member, Settings};
 use group::time::WallMillis;
+use node::whereabouts::{Locate, Located};
 use node::wire::Frame;
-use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
+use overlay::{
+    Contact, Epoch, GroupId, GroupRef, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId,
+};
 
 const NODE: NodeId = NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1 << 40) };
 const EPOCH: Epoch = Epoch(3);
@@ -258,7 +261,22 @@ fn messages() -> Vec<Message> {
 pub fn frames() -> Vec<Frame> {
     let sender = Sender { node: NODE, epoch: EPOCH };
     let within = |message| Frame::Group { ring: RingId(9), group: GroupId(1 << 90), sender, message };
-    let outside = [Frame::Join { ring: Some(RingId(9)), member: member() }, Frame::NotUnderstood { version: 2 }];
+    let group = GroupRef {
+        id: GroupId(5),
+        epoch: Epoch(7),
+        range: KeyRange::new(Point(3), Point(9)),
+        members: vec![Contact { node: NODE, addresses: vec!["/ip4/127.0.0.1/tcp/1".into()] }],
+    };
+    let origin = group.members[0].clone();
+    let locate = Locate { ring: RingId(9), point: Point(4), origin, hops: 3 };
+    let located =
+        Located { ring: RingId(9), point: Point(4), part: group.range, group, ballot: TERM_BALLOT, horizon: 3 };
+    let outside = [
+        Frame::Join { ring: Some(RingId(9)), member: member() },
+        Frame::NotUnderstood { version: 2 },
+        Frame::Locate(locate.into()),
+        Frame::Located(located.into()),
+    ];
     messages().into_iter().map(within).chain(outside).collect()
 }
 

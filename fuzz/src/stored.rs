@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use node::bays::Bays;
 use node::storage::Space;
 use node::{Change, storage};
-use overlay::{Incarnation, Point, RingId};
+use overlay::{Incarnation, KeyRange, Point, RingId};
 
 use crate::samples;
 
@@ -24,7 +25,11 @@ pub fn records() -> Vec<Vec<u8>> {
 
 /// Restores a group from entries, which stand in `bytes` as lengths of one and two bytes with what they announce.
 pub fn meta(bytes: &[u8]) -> bool {
-    let Ok(Some((_, stored))) = Space(None).restore(&entries(bytes), false) else { return false };
+    let entries = entries(bytes);
+    let Ok(Some((_, bays))) = Space(None).restore_life(&entries) else { return false };
+    // Every point has a bay; no map without one is taken.
+    bays.of(Point(0));
+    let Ok(Some(stored)) = Space(None).drawer(0).restore(&entries, false) else { return false };
     if let Some(promises) = &stored.promises {
         // Every point has a promise, or none; no map without one is taken.
         promises.get(Point(0));
@@ -34,8 +39,11 @@ pub fn meta(bytes: &[u8]) -> bool {
 
 pub fn metas() -> Vec<Vec<u8>> {
     let life = storage::Life { ring: RingId(9), incarnation: Incarnation(3) };
-    let mut changes = vec![Space(None).life(&life)];
-    samples::durables().into_iter().for_each(|durable| Space(None).changes(durable, &mut changes));
+    let mut bays = Bays::default();
+    bays.leave(KeyRange::new(Point(5), Point(9)));
+    let mut changes = vec![Space(None).life(&life), Space(None).bays(&bays)];
+    let drawer = Space(None).drawer(0);
+    samples::durables().into_iter().for_each(|durable| drawer.changes(&bays, durable, &mut changes));
     let puts: Vec<(Bytes, Bytes)> = changes
         .into_iter()
         .filter_map(|change| match change {
@@ -44,7 +52,7 @@ pub fn metas() -> Vec<Vec<u8>> {
         })
         .collect();
     // All of it, and as little as makes a group.
-    vec![written(&puts), written(&puts[..2])]
+    vec![written(&puts), written(&puts[..3])]
 }
 
 fn written(entries: &[(Bytes, Bytes)]) -> Vec<u8> {

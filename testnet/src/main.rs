@@ -80,6 +80,9 @@ struct Sim {
     /// Small runs in which members come and go all the time
     #[arg(long, conflicts_with_all = ["hours", "small", "nodes"])]
     members: bool,
+    /// Small runs in which groups split, merge and move their boundaries all the time
+    #[arg(long, conflicts_with_all = ["hours", "small", "nodes", "members"])]
+    ring: bool,
     /// Print what happens
     #[arg(long)]
     trace: bool,
@@ -163,13 +166,16 @@ fn simulate(sim: &Sim) -> ExitCode {
         Some(text) => hash_bytes(text.as_bytes()) >> 16,
         None => sim.seed,
     };
-    let (nodes, hours, small, members) = (sim.nodes, sim.hours, sim.small, sim.members);
+    let (nodes, hours, small, members, ring) = (sim.nodes, sim.hours, sim.small, sim.members, sim.ring);
     let scenario = move |seed| {
         if small {
             return Scenario::small(seed, nodes);
         }
         if members {
             return Scenario::churn(seed);
+        }
+        if ring {
+            return Scenario::ring(seed);
         }
         let mut scenario = Scenario::from_seed_with(seed, nodes);
         if let Some(hours) = hours {
@@ -196,11 +202,8 @@ fn simulate(sim: &Sim) -> ExitCode {
     for (scenario, failure) in &batch.failures {
         println!("\n{}", explain::<Node>(scenario, failure));
         let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
-        let small = match (sim.small, sim.members) {
-            (true, _) => " --small",
-            (_, true) => " --members",
-            _ => "",
-        };
+        let kinds = [(sim.small, " --small"), (sim.members, " --members"), (sim.ring, " --ring")];
+        let small = kinds.into_iter().find(|(chosen, _)| *chosen).map_or("", |(_, name)| name);
         println!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
     }
     if batch.failures.is_empty() {

@@ -1,12 +1,15 @@
 //! A node's frames: what it says, and what is said to it, inside a group and on the way in.
 
+use alloc::boxed::Box;
 use alloc::format;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
 use group::message::{Message, Sender};
 use group::state::GroupState;
-use overlay::{Epoch, Incarnation, NodeId, PeerKey};
+use group::transaction::dealer::Letter;
+use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
 
 use crate::api::{Class, Event, Output};
 use crate::node::Node;
@@ -16,39 +19,26 @@ use crate::wire::{self, Frame, FrameError};
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Node {
-    pub(crate) fn send(&mut self, to: &[NodeId], message: Message, epoch: Epoch) {
-        let Some(group) = &self.group else { return };
-        let class = wire::class_of(&message);
-        let sender = Sender { node: self.me, epoch };
-        let frame = Frame::Group { ring: group.state().ring, group: group.state().id, sender, message };
-        let frame = wire::encode(&frame, self.config.lane);
-        for node in to {
-            self.outputs.push_back(Output::Send { to: node.peer, class, frame: frame.clone() });
-        }
-    }
-
     pub(crate) fn on_frame(&mut self, from: PeerKey, frame: &[u8]) {
-        if self.group.is_some() && !self.entered {
+        if !self.hosts.is_empty() && !self.entered {
             return;
         }
         match wire::decode(frame, self.config.lane) {
             Ok(Frame::Group { ring, group, sender, message }) => {
                 if sender.node.peer != from || self.ring.is_some_and(|mine| mine != ring) {
                     self.frames_dropped += 1;
-                } else if let Some(mine) = &mut self.group {
-                    if mine.state().id == group {
-                        mine.on_message(sender, message);
-                    }
-                } else {
+                } else if self.hosts.is_empty() {
                     match message {
                         Message::State(state) => self.on_invitation(*state),
                         Message::Wait(millis) => self.on_wait(millis),
                         _ => {}
                     }
+                } else {
+                    self.on_group_message(group, sender, message);
                 }
             }
             Ok(Frame::Join { ring, member }) => {
-                let Some(group) = &mut self.group else { return };
+                let Some(group) = self.hosts.home_mut() else { return };
                 if member.node.peer != from || ring.is_some_and(|ring| ring != group.state().ring) {
                     self.frames_dropped += 1;
                     return;
@@ -56,6 +46,8 @@ impl Node {
                 let sender = Sender { node: member.node, epoch: group.state().epoch };
                 group.on_message(sender, Message::Join(member));
             }
+            Ok(Frame::Locate(locate)) => self.on_locate(*locate),
+            Ok(Frame::Located(located)) => self.on_located(*located),
             Ok(Frame::NotUnderstood { version }) => {
                 self.event(Event::Note(format!("{from:?} does not understand frames of version {version}")));
             }
@@ -65,6 +57,53 @@ impl Node {
                 self.outputs.push_back(Output::Send { to: from, class: Class::Control, frame });
             }
             Err(FrameError::Malformed) => self.frames_dropped += 1,
+        }
+    }
+
+    fn on_group_message(&mut self, id: GroupId, sender: Sender, message: Message) {
+        let Some(group) = self.hosts.find_mut(id) else { return self.on_foreign(id, sender, message) };
+        let (born, sought) = (group.state().born, sender.epoch);
+        match message {
+            // As it was before it came to be what it is.
+            Message::AskState if sought > Epoch(0) && sought < born && self.tell_final(id, sought, sender.node) => {}
+            message => self.on_own_message(id, sender, message),
+        }
+    }
+
+    fn on_own_message(&mut self, id: GroupId, sender: Sender, message: Message) {
+        let Some(group) = self.hosts.find_mut(id) else { return };
+        match message {
+            Message::Letter(letter) if !group.state().audience().contains(&sender.node) => self.on_letter(*letter),
+            // Under the same name it is another group: it has another range.
+            Message::State(state) if state.born != group.state().born => self.on_foreign_state(*state),
+            message => group.on_message(sender, message),
+        }
+    }
+
+    /// One group says something to another: to those who were in it, and to what is known to have come of it.
+    pub(crate) fn send_letter(&mut self, letter: Letter) {
+        let to = letter.to.clone();
+        let heirs = self.whereabouts.hints.overlapping(to.range).into_iter().filter(|group| group.epoch > to.epoch);
+        let contacts: Vec<Contact> = to.members.iter().cloned().chain(heirs.flat_map(|group| group.members)).collect();
+        contacts.iter().for_each(|contact| self.reach(contact));
+        let mut nodes: Vec<NodeId> = contacts.iter().map(|contact| contact.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup_by_key(|node| node.peer);
+        // That may have come of the very group that asks.
+        self.on_letter(letter.clone());
+        self.send_as(to.id, &nodes, Message::Letter(Box::new(letter)), to.epoch);
+    }
+
+    /// What another group says: to one that this node has a part in, or to what came of it.
+    pub(crate) fn on_letter(&mut self, letter: Letter) {
+        if !letter.is_sound() {
+            self.frames_dropped += 1;
+            return;
+        }
+        let to = letter.to.id;
+        let answers = |group: &Group| group.state().id == to || group.state().dealings.is_heir_of(to);
+        for group in self.hosts.living_mut().filter(|group| answers(group)) {
+            group.on_letter(letter.clone());
         }
     }
 
@@ -80,7 +119,7 @@ impl Node {
                 let group = Group::join(self.group_config(), self.me, state, self.now, seed);
                 self.enter(group);
                 let addresses = self.addresses.clone();
-                self.with_group(|group| group.set_addresses(addresses));
+                self.each_group(|group| group.set_addresses(addresses.clone()));
             }
             Some(node) if node > self.me => {
                 // It has lived there before, with a later incarnation than its clock gave it now.

@@ -88,7 +88,7 @@ impl Node {
         if self.leaving.is_some() {
             return None;
         }
-        match &self.group {
+        match self.hosts.home() {
             Some(group) => refusal(group.state(), group, force),
             None if self.ring.is_none() => Some(LeaveRefusal::Outside),
             None => None,
@@ -103,9 +103,9 @@ impl Node {
         }
         let force = force || self.leaving == Some(true);
         self.leaving = Some(force);
-        match &mut self.group {
-            Some(group) => group.leave(force),
-            None => self.left(),
+        match self.hosts.is_empty() {
+            false => self.each_group(|group| group.leave(force)),
+            true => self.left(),
         }
         self.tell_leave();
     }
@@ -136,7 +136,7 @@ impl Node {
     /// How far the leave has come, if there is one.
     pub(crate) fn leave_status(&self) -> Option<LeaveStatus> {
         let force = self.leaving?;
-        let state = self.group.as_ref().map(Group::state);
+        let state = self.hosts.home().map(Group::state);
         let step = match state {
             _ if self.leave_step == Some(LeaveStep::Left) => LeaveStep::Left,
             Some(state) => self.step(state, force),

@@ -1,4 +1,4 @@
-//! One whole peer as a value: its group, its clients' sessions, the wire format.
+//! One whole peer as a value: its groups, its clients' sessions, the wire format.
 //!
 //! Inputs are handed in with the time, outputs are pulled ([`Node::handle`], [`Node::poll_output`]); the same compiled
 //! node runs on a real network and in simulation.
@@ -7,14 +7,19 @@
 extern crate alloc;
 
 mod api;
+pub mod bays;
+mod births;
 mod config;
 mod frames;
+mod hosting;
 mod key_use;
 mod leaving;
 mod node;
 mod sessions;
 mod status;
 pub mod storage;
+mod sweep;
+pub mod whereabouts;
 mod window;
 pub mod wire;
 

@@ -1,6 +1,6 @@
-//! The node itself: a group, sessions, and the edge between them and the outside.
+//! The node itself: its groups, sessions, and the edge between them and the outside.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use group::Group;
 use group::ballot::Slot;
 use group::config::GroupConfig;
+use group::dealing::BeginRefusal;
 use group::message::Write;
 use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
@@ -18,14 +19,19 @@ use group::record::Record;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
+use group::transaction::plan::Operation;
 use overlay::{GroupId, Key, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
+use crate::bays::Walk;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
+use crate::hosting::{Hosted, Hosts, Scan};
 use crate::leaving::LeaveStep;
 use crate::sessions::{SessionContext, Sessions};
 use crate::status::{GroupStatus, NodeStatus};
-use crate::storage::{self, Life, Space};
+use crate::storage::{self, DRAWERS, Life, Space, StorageError};
+use crate::sweep::Sweep;
+use crate::whereabouts::Whereabouts;
 
 /// What was chosen, as [`Group::watch`] notes it.
 pub type WatchedChosen = Vec<(Key, Arc<Record>)>;
@@ -39,7 +45,22 @@ pub struct Node {
     pub(crate) ring: Option<RingId>,
     pub(crate) now: Now,
     pub(crate) rng: Rng,
-    pub(crate) group: Option<Group>,
+    pub(crate) hosts: Hosts,
+    /// Groups that say that this node's part in them is over, and why; it left where there is no reason.
+    pub(crate) departed: Vec<(u64, Option<&'static str>)>,
+    /// Some group has ended, or the last state of one has come.
+    pub(crate) birth_wanted: bool,
+    /// Last states of groups that this node has no part in, which something is to be born of.
+    pub(crate) finals: BTreeMap<GroupId, GroupState>,
+    /// Last states of groups that others may still have to know, the oldest first.
+    pub(crate) kept: Vec<GroupState>,
+    /// Groups that others say there are now, which are to take the place of this node's with others that it does not know yet.
+    pub(crate) pending: Vec<GroupState>,
+    finals_due: Time,
+    /// When peers that were late were told of what is here.
+    pub(crate) told: BTreeMap<PeerKey, Time>,
+    pub(crate) sweep: Sweep,
+    pub(crate) whereabouts: Whereabouts,
     sessions: Sessions,
     pub(crate) outputs: VecDeque<Output>,
     connected: BTreeSet<PeerKey>,
@@ -79,7 +100,16 @@ impl Node {
             now,
             sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
-            group: None,
+            hosts: Hosts::default(),
+            departed: Vec::new(),
+            birth_wanted: false,
+            finals: BTreeMap::new(),
+            kept: Vec::new(),
+            pending: Vec::new(),
+            finals_due: now.time,
+            told: BTreeMap::new(),
+            sweep: Sweep::default(),
+            whereabouts: Whereabouts::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
             addresses: Vec::new(),
@@ -101,26 +131,40 @@ impl Node {
     }
 
     fn begin(&mut self, restored: &Restored) {
-        if self.config.durability == Durability::Sync && restored.tail != Tail::Empty {
-            match self.space().restore(&restored.meta, restored.tail == Tail::Sealed) {
-                Err(error) => {
-                    self.over = true;
-                    self.event(Event::Reincarnate(format!("{error}: the store is damaged or of a later version")));
-                }
-                Ok(Some((life, stored))) => {
-                    self.me.incarnation = life.incarnation;
-                    self.ring = Some(life.ring);
-                    let seed = self.rng.draw();
-                    let group = Group::restore(self.group_config(), self.me, stored, self.now, seed);
-                    self.enter(group);
-                }
-                Ok(None) => {}
-            }
+        let is_stored = self.config.durability == Durability::Sync && restored.tail != Tail::Empty;
+        if is_stored && let Err(error) = self.restore(restored) {
+            self.over = true;
+            self.event(Event::Reincarnate(format!("{error}: the store is damaged or of a later version")));
         }
-        if self.group.is_none() && self.config.found && self.ring.is_none() && !self.over {
+        if self.hosts.is_empty() && self.config.found && self.ring.is_none() && !self.over {
             self.found();
         }
         self.tick();
+    }
+
+    /// Takes up what was stored, where there is something.
+    fn restore(&mut self, restored: &Restored) -> Result<(), StorageError> {
+        let Some((life, bays)) = self.space().restore_life(&restored.meta)? else { return Ok(()) };
+        let mut stored = Vec::new();
+        for drawer in 0..DRAWERS {
+            let found = self.space().drawer(drawer).restore(&restored.meta, restored.tail == Tail::Sealed)?;
+            stored.extend(found.map(|found| (drawer, found)));
+        }
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.me.incarnation = life.incarnation;
+        self.hosts.bays = bays;
+        self.kept = self.space().restore_finals(&restored.meta)?;
+        for (drawer, stored) in stored {
+            let seed = self.rng.draw();
+            let group = Group::restore(self.group_config(), self.me, stored, self.now, seed);
+            self.hosts.add_at(drawer, group);
+        }
+        self.settle_ranges(&[]);
+        self.birth_wanted = true;
+        self.in_ring(life.ring);
+        Ok(())
     }
 
     /// A new network, of which this node is the first.
@@ -142,16 +186,24 @@ impl Node {
         self.enter(group);
     }
 
+    /// The node's first group.
     pub(crate) fn enter(&mut self, group: Group) {
         let ring = group.state().ring;
+        if !self.hosts.bays.enter(group.state().range) || self.hosts.add(group).is_none() {
+            return self.damaged("no room is left for another group");
+        }
+        self.in_ring(ring);
+    }
+
+    fn in_ring(&mut self, ring: RingId) {
         self.ring = Some(ring);
         if self.config.durability == Durability::Sync {
-            // Together with the group's own first batch, which is still to come: before that, nothing is promised.
+            // Before the group's own first batch, which is still to come: until then, nothing is promised.
             let life = Life { ring, incarnation: self.me.incarnation };
-            let changes = alloc::vec![self.space().life(&life)];
+            let changes = alloc::vec![self.space().life(&life), self.space().bays(&self.hosts.bays)];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
-        self.group = Some(group);
+        self.hosts.share_memory(self.config.memory_bytes_max);
         if self.config.durability == Durability::Memory || self.config.ring == Some(ring) {
             self.entered = true;
             self.event(Event::InRing(ring));
@@ -167,10 +219,12 @@ impl Node {
                 self.event(Event::InRing(ring));
             }
         }
-        self.with_group(|group| group.on_persisted(token));
+        if self.hosts.on_persisted(token).is_some() {
+            self.go_on_sweeping();
+        }
     }
 
-    fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> Space {
         Space(self.config.lane)
     }
 
@@ -212,27 +266,55 @@ impl Node {
         self.me
     }
 
+    pub(crate) fn is_connected_to(&self, peer: PeerKey) -> bool {
+        self.connected.contains(&peer)
+    }
+
     /// Is somebody there?
     pub fn is_connected(&self) -> bool {
         !self.connected.is_empty()
     }
 
-    /// Its group, for checks.
+    /// The group that it is a member of, for checks.
     pub fn group(&self) -> Option<&Group> {
-        self.group.as_ref()
+        self.hosts.home()
     }
 
-    /// As [`Group::watch`], for checks; nothing while something is on its way to the store.
-    pub fn watch_group(&mut self) -> Option<(&Group, WatchedChosen, WatchedAccepted)> {
+    /// All groups that it has a part in, for checks: those that are over are not among them.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.hosts.living()
+    }
+
+    /// Is this record of the store one that this node holds now, and not left over?
+    pub fn holds(&self, record_key: &[u8]) -> bool {
+        let key = self.space().key_of(record_key);
+        key.is_some_and(|(bay, key)| self.hosts.bays.of(key.point()) == bay && self.hosts.at(key.point()).is_some())
+    }
+
+    /// Has it nothing left over of groups that it has no part in any more, and none that is still to be born?
+    pub fn is_settled(&self) -> bool {
+        self.hosts.bays.leftover().is_none() && !self.awaits_birth()
+    }
+
+    /// As [`Group::begin_transaction`] of its own group.
+    pub fn begin_transaction(&mut self, operation: Operation) -> Result<(), BeginRefusal> {
+        let group = self.hosts.home_mut().ok_or(BeginRefusal::NotLeader(None))?;
+        let rank = group.rank(0);
+        group.begin_transaction(operation, rank)
+    }
+
+    /// As [`Group::watch`], of each of its groups, for checks; nothing while something is on its way to the store.
+    pub fn watch_groups(&mut self, mut see: impl FnMut(&Group, WatchedChosen, WatchedAccepted)) {
         // What is not durable yet may be gone with a crash, and nobody was told of it.
-        let group = self.group.as_mut().filter(|group| group.is_durable())?;
-        let (chosen, accepted) = group.watch();
-        Some((group, chosen, accepted))
+        for group in self.hosts.living_mut().filter(|group| group.is_durable()) {
+            let (chosen, accepted) = group.watch();
+            see(group, chosen, accepted);
+        }
     }
 
     /// As [`Group::stop_epoch`], for tests.
     pub fn stop_epoch(&mut self) {
-        self.with_group(Group::stop_epoch);
+        self.each_group(Group::stop_epoch);
     }
 
     /// Takes one input; `now` never goes backwards. Outputs queue for [`Node::poll_output`]: hand in all that waits,
@@ -249,36 +331,36 @@ impl Node {
             Input::Frame { from, frame } => self.on_frame(from, &frame),
             Input::PeerUp(peer) => {
                 self.connected.insert(peer);
-                if self.group.is_none() {
+                if self.hosts.is_empty() {
                     self.ask_to_join(peer);
                 }
             }
             Input::PeerDown(peer) => {
                 self.connected.remove(&peer);
-                self.with_group(|group| group.on_broken(peer));
+                self.each_group(|group| group.on_broken(peer));
             }
             Input::Request(request) => self.on_request(request),
             Input::Persisted(token) => self.on_persisted(token),
             Input::StoreFailed(why) => {
-                self.with_group(Group::on_store_failed);
+                self.each_group(Group::on_store_failed);
                 self.event(Event::Fatal(why));
             }
-            Input::DiskLow(low) => self.with_group(|group| group.on_disk_low(low)),
-            Input::StoreBehind(behind) => self.with_group(|group| group.on_store_behind(behind)),
+            Input::DiskLow(low) => self.each_group(|group| group.on_disk_low(low)),
+            Input::StoreBehind(behind) => self.each_group(|group| group.on_store_behind(behind)),
             Input::Loaded { record_key, record } => self.on_loaded(&record_key, record.as_deref()),
             Input::Scanned { token, records, done } => self.on_scanned(token, records, done),
             Input::Tick => {}
             Input::Addresses(addresses) => {
                 let addresses = group::nonsense::acceptable(addresses);
                 self.addresses.clone_from(&addresses);
-                self.with_group(|group| group.set_addresses(addresses));
+                self.each_group(|group| group.set_addresses(addresses.clone()));
             }
             Input::Stop => {
                 self.stopping.get_or_insert(now.time);
                 let away = self.config.away;
                 // Who leaves hands over as it is, and need not be waited for.
                 if self.leaving.is_none() {
-                    self.with_group(|group| group.stop_soon(away));
+                    self.each_group(|group| group.stop_soon(away));
                 }
             }
             Input::Leave { force } => self.leave(force),
@@ -288,17 +370,13 @@ impl Node {
         }
     }
 
-    pub(crate) fn with_group(&mut self, act: impl FnOnce(&mut Group)) {
-        if let Some(group) = &mut self.group {
-            act(group);
-        }
+    pub(crate) fn each_group(&mut self, act: impl FnMut(&mut Group)) {
+        self.hosts.living_mut().for_each(act);
     }
 
     fn set_now(&mut self, now: Now) {
         self.now = now;
-        if let Some(group) = &mut self.group {
-            group.set_now(now);
-        }
+        self.hosts.all.iter_mut().for_each(|hosted| hosted.group.set_now(now));
     }
 
     /// The next thing to do, until `None`.
@@ -307,8 +385,12 @@ impl Node {
             if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }
-            let Some(output) = self.group.as_mut().and_then(Group::poll_output) else { break };
-            self.carry(output);
+            let wanted = |hosted: &mut Hosted| Some((hosted.serial, hosted.group.poll_output()?));
+            if let Some((serial, output)) = self.hosts.all.iter_mut().find_map(wanted) {
+                self.carry(serial, output);
+            } else if !self.attend() && !self.flush_whereabouts() {
+                break;
+            }
         }
         // What was told is not put off: this is asked after every batch, and some timeouts count from now.
         let told = if self.wake_at > self.ticked { self.wake_at } else { Time::NEVER };
@@ -325,7 +407,8 @@ impl Node {
         NodeStatus {
             node: self.me,
             ready: self.ready,
-            group: self.group.as_ref().map(GroupStatus::of),
+            group: self.hosts.home().map(GroupStatus::of),
+            groups: self.hosts.living().map(GroupStatus::of).collect(),
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
             answered: self.answered,
@@ -333,48 +416,81 @@ impl Node {
         }
     }
 
-    /// Carries what the group wants done to the outside.
-    fn carry(&mut self, output: GroupOutput) {
+    /// Carries what a group wants done to the outside.
+    pub(crate) fn carry(&mut self, serial: u64, output: GroupOutput) {
+        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
+        let (state, drawer) = (hosted.group.state(), hosted.drawer);
         match output {
-            GroupOutput::Send(to, message, epoch) => self.send(&to, message, epoch),
+            GroupOutput::Send(to, message, epoch) => {
+                let id = state.id;
+                self.send_as(id, &to, message, epoch);
+            }
             GroupOutput::Persist(token, durable) => {
+                let drawer = self.space().drawer(drawer);
                 let mut changes = Vec::with_capacity(durable.len());
                 for change in durable {
-                    self.space().changes(change, &mut changes);
+                    drawer.changes(&self.hosts.bays, change, &mut changes);
                 }
+                let token = self.hosts.name_batch(serial, token);
                 self.outputs.push_back(Output::Persist { token, changes });
             }
             GroupOutput::Load { key, urgent } => {
-                let record_key = self.space().record_key(&key);
+                let record_key = self.space().record_key(self.hosts.bays.of(key.point()), &key);
                 self.outputs.push_back(Output::Load { record_key, urgent });
             }
             GroupOutput::Scan(token, from, bytes_max) => {
-                let from = self.space().scan_start(from.as_ref());
-                self.outputs.push_back(Output::Scan { token, from, bytes_max });
+                let walk = Walk::new(self.hosts.bays.parts(state.range), from, bytes_max);
+                self.scan(Scan { serial, token, walk });
             }
             GroupOutput::Outcome(attempt, outcome) => {
                 self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
             }
-            GroupOutput::Changed => self.on_changed(),
-            GroupOutput::Left => self.left(),
-            // A life that is over has nothing more to give; the wish to leave outlives it.
-            GroupOutput::Over(_) if self.leaving.is_some() => self.left(),
-            GroupOutput::Over(why) => {
-                self.over = true;
-                self.ready = false;
-                self.with_sessions(Sessions::stop);
-                self.event(Event::Reincarnate(why.to_string()));
-            }
-            // One group owns the whole ring: there is nobody to write to, and nothing begins a transaction.
-            GroupOutput::Letter(_) | GroupOutput::Ended => {}
+            GroupOutput::Changed => self.on_changed(serial),
+            GroupOutput::Left => self.departed.push((serial, None)),
+            GroupOutput::Over(why) => self.departed.push((serial, Some(why))),
+            GroupOutput::Letter(letter) => self.send_letter(*letter),
+            GroupOutput::Ended => self.birth_wanted = true,
             GroupOutput::Note(text) => self.event(Event::Note(text.into())),
+        }
+    }
+
+    /// Reads the store for a group, or for the node itself.
+    pub(crate) fn scan(&mut self, scan: Scan) {
+        match scan.walk.next(self.space()) {
+            Some(from) => {
+                let bytes_max = scan.walk.bytes_max;
+                let token = self.hosts.name_scan(scan);
+                self.outputs.push_back(Output::Scan { token, from, bytes_max });
+            }
+            None => self.scanned(scan, Vec::new(), true),
+        }
+    }
+
+    fn scanned(&mut self, scan: Scan, records: Vec<(Key, Bytes)>, done: bool) {
+        if scan.serial == 0 {
+            return self.drop_leftovers(records, done);
+        }
+        let mut decoded = Vec::with_capacity(records.len());
+        for (key, value) in records {
+            match storage::decode_record(&value) {
+                Ok(record) => decoded.push((key, record)),
+                Err(error) => return self.damaged(&error.to_string()),
+            }
+        }
+        if let Some(hosted) = self.hosts.all.iter_mut().find(|hosted| hosted.serial == scan.serial) {
+            hosted.group.on_scanned(scan.token, decoded, done);
         }
     }
 
     pub(crate) fn with_sessions(&mut self, act: impl FnOnce(&mut Sessions, &mut SessionContext<'_>)) {
         let before = self.outputs.len();
-        let mut ctx =
-            SessionContext { now: self.now, group: self.group.as_mut(), outputs: &mut self.outputs, me: self.me };
+        let mut ctx = SessionContext {
+            now: self.now,
+            hosts: &mut self.hosts,
+            whereabouts: &mut self.whereabouts,
+            outputs: &mut self.outputs,
+            me: self.me,
+        };
         act(&mut self.sessions, &mut ctx);
         self.catch_probe(before);
     }
@@ -402,7 +518,7 @@ impl Node {
     }
 
     fn on_request(&mut self, request: Request) {
-        if self.stopping.is_some() && self.group.as_ref().is_none_or(Group::is_idle) {
+        if self.stopping.is_some() && self.hosts.living().all(Group::is_idle) {
             let error = OpError::TryAgain(Refusal::Stopping);
             self.reply(request.id, Err(error));
             return;
@@ -411,42 +527,47 @@ impl Node {
     }
 
     fn on_loaded(&mut self, record_key: &[u8], record: Option<&[u8]>) {
-        let Some(key) = self.space().key_of(record_key) else { return };
+        let Some((bay, key)) = self.space().key_of(record_key) else { return };
+        if self.hosts.bays.of(key.point()) != bay {
+            return; // Asked for by a group that is over.
+        }
         match record.map(storage::decode_record).transpose() {
-            Ok(record) => self.with_group(|group| group.on_loaded(&key, record)),
+            Ok(record) => {
+                if let Some(group) = self.hosts.at_mut(key.point()) {
+                    group.on_loaded(&key, record);
+                }
+            }
             Err(error) => self.damaged(&error.to_string()),
         }
     }
 
-    fn on_scanned(&mut self, token: u64, mut records: Vec<(Bytes, Bytes)>, mut done: bool) {
-        self.space().keep(&mut records, &mut done);
-        let mut decoded = Vec::with_capacity(records.len());
-        for (key, value) in records {
-            match (self.space().key_of(&key), storage::decode_record(&value)) {
-                (Some(key), Ok(record)) => decoded.push((key, record)),
-                _ => return self.damaged("a stored record cannot be read"),
-            }
+    fn on_scanned(&mut self, token: u64, records: Vec<(Bytes, Bytes)>, done: bool) {
+        let Some(mut scan) = self.hosts.take_scan(token) else { return };
+        match scan.walk.page(self.space(), records, done) {
+            Some((records, done)) => self.scanned(scan, records, done),
+            None => self.scan(scan),
         }
-        self.with_group(|group| group.on_scanned(token, decoded, done));
     }
 
     /// Damage is *unknown*, never *empty*: this life ends.
-    fn damaged(&mut self, what: &str) {
-        self.with_group(Group::on_store_failed);
+    pub(crate) fn damaged(&mut self, what: &str) {
+        self.each_group(Group::on_store_failed);
         self.over = true;
         self.ready = false;
         self.with_sessions(Sessions::stop);
         self.event(Event::Reincarnate(what.to_string()));
     }
 
-    /// The group's state changed: others may have to be reached, operations may have to go elsewhere.
-    fn on_changed(&mut self) {
-        let Some(group) = &self.group else { return };
+    /// A group's state changed: others may have to be reached, operations may have to go elsewhere.
+    fn on_changed(&mut self, serial: u64) {
+        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
+        let group = &hosted.group;
         let all = group.state().members.iter().chain(&group.state().learners);
         for member in all.filter(|member| member.node.peer != self.me.peer && !member.addresses.is_empty()) {
             let (peer, addresses) = (member.node.peer, member.addresses.clone());
             self.outputs.push_back(Output::Dial { peer, addresses });
         }
+        self.learn_neighbours(serial);
         self.with_sessions(Sessions::on_division);
         self.tell_leave();
     }
@@ -456,28 +577,53 @@ impl Node {
         if self.over {
             return;
         }
-        self.with_group(Group::tick);
+        self.each_group(Group::tick);
         self.with_sessions(Sessions::tick);
-        if self.group.is_none() && self.now.time >= self.join_due {
+        self.tend_groups();
+        if self.hosts.is_empty() && self.now.time >= self.join_due {
             self.join_due = self.now.time + ASK_AGAIN;
             let connected: Vec<PeerKey> = self.connected.iter().copied().collect();
             for peer in connected {
                 self.ask_to_join(peer);
             }
         }
-        if self.group.is_some() && !self.ready && self.now.time >= self.probe_due {
+        if !self.hosts.is_empty() && !self.ready && self.now.time >= self.probe_due {
             self.probe_due = self.now.time + ASK_AGAIN;
             self.probe();
         }
         self.tell_leave();
         if let Some(since) = self.stopping {
-            let idle = self.group.as_ref().is_none_or(Group::is_idle) && self.sessions.is_empty();
+            let idle = self.hosts.living().all(Group::is_idle) && self.sessions.is_empty();
             if idle || self.now.time.since(since) >= HAND_OVER_MAX {
                 self.over = true;
                 self.with_sessions(Sessions::stop);
                 self.event(Event::Stopped);
             }
         }
+    }
+
+    /// Is a group here over, and not all of what comes of it born?
+    fn awaits_birth(&self) -> bool {
+        let is_over = |hosted: &Hosted| hosted.over.is_some() || hosted.group.state().ended.is_some();
+        !self.pending.is_empty() || self.hosts.all.iter().any(is_over)
+    }
+
+    /// What is due with several groups.
+    fn tend_groups(&mut self) {
+        let hosts = &self.hosts;
+        let is_old = |state: &GroupState| {
+            let older = |group: &Group| group.state().epoch < state.epoch && group.state().range.overlaps(state.range);
+            !hosts.living().any(older)
+        };
+        self.pending.retain(|state| !is_old(state));
+        if self.awaits_birth() && self.now.time >= self.finals_due {
+            self.finals_due = self.now.time + ASK_AGAIN;
+            self.ask_for_finals();
+        }
+        if self.hosts.all.len() > 1 {
+            self.hosts.share_memory(self.config.memory_bytes_max);
+        }
+        self.go_on_sweeping();
     }
 
     /// Asks itself what a client might ask.
@@ -500,14 +646,16 @@ impl Node {
             return Time::NEVER;
         }
         let mut next = self.sessions.next_timeout();
-        match &mut self.group {
-            Some(group) => {
-                next = next.min(group.next_timeout());
-                if !self.ready {
-                    next = next.min(self.probe_due);
-                }
-            }
-            None => next = next.min(self.join_due),
+        for group in self.hosts.living_mut() {
+            next = next.min(group.next_timeout());
+        }
+        next = match (self.hosts.is_empty(), self.ready) {
+            (true, _) => next.min(self.join_due),
+            (false, false) => next.min(self.probe_due),
+            (false, true) => next,
+        };
+        if self.awaits_birth() {
+            next = next.min(self.finals_due);
         }
         if self.stopping.is_some() {
             next = next.min(self.now.time + ASK_AGAIN / 10);

@@ -13,16 +13,17 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::Group;
 use group::ballot::TermBallot;
 use group::message::{Operation, Outcome};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
 use group::record::{LIVE_IDS_MAX, OpId};
 use group::time::{Now, Time};
-use overlay::{Key, NodeId};
+use overlay::{Key, KeyRange, NodeId};
 
 use crate::api::{Output, Request};
+use crate::hosting::Hosts;
 use crate::key_use::KeyUse;
+use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
 
 /// The longest a client waits.
@@ -33,6 +34,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(15);
 const SILENCE_MAX: Duration = Duration::from_millis(600);
 /// Operations of this node's clients at most; more are refused.
 const OPERATIONS_MAX: usize = 1 << 17;
+
+/// Ballots under which attempts are counted, where they are not all of groups here.
+const SERIALS_MAX: usize = 1 << 11;
 
 /// Strays remembered in all, and of one key (a record holds no more ids than that): while there are so many, writes are
 /// refused. To forget one would let it be executed twice.
@@ -96,8 +100,10 @@ pub struct Sessions {
 pub struct SessionContext<'a> {
     /// The time.
     pub now: Now,
-    /// This node's group, once it is in one.
-    pub group: Option<&'a mut Group>,
+    /// This node's groups, once it is in one.
+    pub(crate) hosts: &'a mut Hosts,
+    /// What is known of other groups.
+    pub(crate) whereabouts: &'a mut Whereabouts,
     /// Where answers go.
     pub outputs: &'a mut VecDeque<Output>,
     /// This node.
@@ -140,7 +146,7 @@ impl Sessions {
             None => OpId::Origin { node: ctx.me, run: self.run, sequence },
         };
         let deadline = ctx.now.time + request.patience.min(PATIENCE_MAX);
-        let horizon = ctx.group.as_ref().map_or(0, |group| group.state().horizon);
+        let horizon = ctx.hosts.at(request.key.point()).map_or(0, |group| group.state().horizon);
         let used = self.keys.entry(request.key.clone()).or_default();
         used.live.push(sequence);
         let before = used.follow(request.connection, sequence);
@@ -172,9 +178,13 @@ impl Sessions {
     pub fn on_outcome(&mut self, ctx: &mut SessionContext<'_>, attempt: u64, outcome: Outcome) {
         let Some(sequence) = self.attempts.remove(attempt) else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
-        let is_current = session.current.is_some_and(|(current, _)| current == attempt);
-        if is_current {
+        let current = session.current.filter(|(current, _)| *current == attempt);
+        let is_current = current.is_some();
+        if let Some((_, ballot)) = current {
             session.current = None;
+            if matches!(outcome, Outcome::NotPrimary | Outcome::Unknown) {
+                ctx.whereabouts.forget(session.request.key.point(), ballot);
+            }
         }
         match outcome {
             Outcome::Done(answer) => {
@@ -193,7 +203,20 @@ impl Sessions {
             }
             Outcome::Refused(error) => {
                 session.unresolved.remove(attempt);
+                let point = session.request.key.point();
                 match error {
+                    // What is known of another group's horizon may be old. Nothing was done, and nothing will be: it may
+                    // begin as if it came now.
+                    OpError::TryAgain(Refusal::TooOld)
+                        if session.unresolved.is_empty() && ctx.hosts.at(point).is_none() =>
+                    {
+                        session.horizon = 0;
+                        if let Some((_, ballot)) = current {
+                            ctx.whereabouts.forget(point, ballot);
+                        }
+                        self.retry(sequence, is_current, ctx.now.time);
+                        self.tick(ctx);
+                    }
                     OpError::TryAgain(Refusal::TooOld) | OpError::Limit(_) => {
                         let error = if session.is_unresolved() { OpError::Uncertain } else { error };
                         self.finish(ctx, sequence, Err(error));
@@ -215,17 +238,30 @@ impl Sessions {
 
     /// The division may have changed: what is under way to somebody who has lost the key is tried anew.
     pub fn on_division(&mut self, ctx: &mut SessionContext<'_>) {
-        let Some(group) = &ctx.group else { return };
+        let hosts = &*ctx.hosts;
         let moved = |session: &Session| {
-            let primary = group.primary_of(session.request.key.point());
+            let point = session.request.key.point();
+            let primary = match hosts.at(point) {
+                Some(group) => group.primary_of(point),
+                None => ctx.whereabouts.find(point).map(|owner| owner.ballot),
+            };
             session.current.is_some_and(|(_, ballot)| primary != Some(ballot))
         };
         let moved: Vec<u64> =
             self.sessions.iter().filter(|(_, session)| moved(session)).map(|(sequence, _)| sequence).collect();
-        let horizon = group.state().horizon;
-        // A term that the division does not name any more never comes back.
-        self.serials.retain(|ballot, _| group.state().parts().any(|(_, granted)| granted == *ballot));
-        self.forget_strays(horizon);
+        // A term that no division names any more never comes back.
+        let is_granted =
+            |ballot| hosts.living().any(|group| group.state().parts().any(|(_, granted)| granted == ballot));
+        let is_named = |ballot| is_granted(ballot) || ctx.whereabouts.names(ballot);
+        // Of other groups that may be asked for again, also after it was forgotten.
+        if self.serials.len() > SERIALS_MAX || !hosts.is_partial() {
+            self.serials.retain(|ballot, _| is_named(*ballot));
+        }
+        let horizon = |point| match hosts.at(point) {
+            Some(group) => group.state().horizon,
+            None => ctx.whereabouts.find(point).map_or(0, |owner| owner.horizon),
+        };
+        self.forget_strays(|key| horizon(key.point()));
         for sequence in moved {
             self.retry(sequence, true, ctx.now.time);
         }
@@ -239,7 +275,7 @@ impl Sessions {
             if ctx.now.time >= session.deadline {
                 let error = if session.is_unresolved() {
                     OpError::Uncertain
-                } else if ctx.group.is_none() {
+                } else if ctx.hosts.is_empty() {
                     OpError::TryAgain(Refusal::NotInGroup)
                 } else {
                     OpError::TryAgain(Refusal::NoPrimary)
@@ -247,9 +283,25 @@ impl Sessions {
                 self.finish(ctx, sequence, Err(error));
                 continue;
             }
-            session.current = None;
+            if let Some((_, ballot)) = session.current.take() {
+                // Silence: another may have the key by now.
+                ctx.whereabouts.forget(session.request.key.point(), ballot);
+            }
             self.attempt(ctx, sequence);
         }
+    }
+
+    /// Who owns this is known now.
+    pub(crate) fn on_located(&mut self, ctx: &mut SessionContext<'_>, part: KeyRange) {
+        let waits = |session: &Session| {
+            session.before.is_none() && session.current.is_none() && part.contains(session.request.key.point())
+        };
+        let waiting: Vec<u64> =
+            self.sessions.iter().filter(|(_, session)| waits(session)).map(|(sequence, _)| sequence).collect();
+        for sequence in waiting {
+            self.set_due(sequence, ctx.now.time);
+        }
+        self.tick(ctx);
     }
 
     /// Takes out one that is to be looked at by now.
@@ -324,16 +376,25 @@ impl Sessions {
     /// Sends an operation to whom it belongs now.
     fn attempt(&mut self, ctx: &mut SessionContext<'_>, sequence: u64) {
         let Some(session) = self.sessions.get_mut(sequence) else { return };
-        let Some(group) = ctx.group.as_deref_mut() else {
-            self.set_due(sequence, ctx.now.time + RETRY_AFTER);
-            return;
-        };
+        let point = session.request.key.point();
+        let group = ctx.hosts.at(point);
+        let elsewhere = if group.is_none() { ctx.whereabouts.find(point) } else { None };
+        let horizon = group.map(|group| group.state().horizon).or(elsewhere.map(|owner| owner.horizon));
         if session.horizon == 0 {
-            session.horizon = group.state().horizon;
+            session.horizon = horizon.unwrap_or(0);
         }
-        let relaxed = session.request.mode == ReadMode::Relaxed && session.is_read() && !session.ask_primary;
-        let ballot = if relaxed { None } else { group.primary_of(session.request.key.point()) };
+        // What this node has no part in, it has no old state of either.
+        let relaxed =
+            session.request.mode == ReadMode::Relaxed && session.is_read() && !session.ask_primary && group.is_some();
+        let ballot = match group {
+            _ if relaxed => None,
+            Some(group) => group.primary_of(point),
+            None => elsewhere.map(|owner| owner.ballot),
+        };
         if ballot.is_none() && !relaxed {
+            if group.is_none() {
+                ctx.whereabouts.want(point, ctx.now.time);
+            }
             self.set_due(sequence, ctx.now.time + RETRY_AFTER);
             return;
         }
@@ -367,9 +428,11 @@ impl Sessions {
             session.current = Some((attempt, ballot));
         }
         self.set_silent(sequence, ctx.now.time + SILENCE_MAX);
-        match ballot {
-            Some(ballot) if ballot.node != ctx.me => group.ask(ballot.node, operation),
-            _ => group.operate(ctx.me, operation),
+        match (ctx.hosts.at_mut(point), ballot, elsewhere) {
+            (Some(group), Some(ballot), _) if ballot.node != ctx.me => group.ask(ballot.node, operation),
+            (Some(group), ..) => group.operate(ctx.me, operation),
+            (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation),
+            (None, _, None) => {}
         }
     }
 
@@ -410,12 +473,12 @@ impl Sessions {
         }
     }
 
-    /// Strays of horizons that everyone refuses now cannot be executed any more.
-    fn forget_strays(&mut self, horizon: u64) {
-        while let Some((first, _, _)) = self.strays.first()
-            && first + 2 <= horizon
-        {
-            let (_, sequence, key) = self.strays.pop_first().expect("just seen");
+    /// Strays of horizons that everyone refuses now, where their key is, cannot be executed any more.
+    fn forget_strays(&mut self, horizon: impl Fn(&Key) -> u64) {
+        let over: Vec<_> = self.strays.iter().filter(|(first, _, key)| first + 2 <= horizon(key)).cloned().collect();
+        for stray in over {
+            self.strays.remove(&stray);
+            let (_, sequence, key) = stray;
             if let Some(used) = self.keys.get_mut(&key) {
                 used.stray.remove(&sequence);
                 if used.live.is_empty() && used.stray.is_empty() {
@@ -456,7 +519,14 @@ mod tests {
     fn is_refused(sessions: &mut Sessions, name: &str, op: Op) -> bool {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
-        let mut ctx = SessionContext { now: Now::default(), group: None, outputs: &mut outputs, me };
+        let (mut hosts, mut whereabouts) = (Hosts::default(), Whereabouts::default());
+        let mut ctx = SessionContext {
+            now: Now::default(),
+            hosts: &mut hosts,
+            whereabouts: &mut whereabouts,
+            outputs: &mut outputs,
+            me,
+        };
         let request = Request {
             id: RequestId(1),
             connection: ConnectionId(1),
@@ -481,7 +551,7 @@ mod tests {
         assert!(!is_refused(&mut sessions, "other", Op::Add(1)));
         sessions.strays = (1..=STRAYS_MAX as u64).map(|sequence| (1, sequence, key.clone())).collect();
         assert!(is_refused(&mut sessions, "other", Op::Add(1)));
-        sessions.forget_strays(3);
+        sessions.forget_strays(|_| 3);
         assert!(!is_refused(&mut sessions, "other", Op::Add(1)));
         assert!(!is_refused(&mut sessions, "full", Op::Add(1)));
     }

@@ -91,6 +91,8 @@ pub struct NodeStatus {
     pub ready: bool,
     /// Its group, once it is in one.
     pub group: Option<GroupStatus>,
+    /// All groups that it has a part in: its own, and those that still need what it holds.
+    pub groups: Vec<GroupStatus>,
     /// Client operations under way.
     pub operations: usize,
     /// Frames that made no sense, or came from another ring.

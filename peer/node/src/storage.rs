@@ -1,17 +1,21 @@
-//! What a group remembers, as entries and records of the store.
+//! What a node and its groups remember, as entries and records of the store.
 //!
 //! | entry | value |
 //! | --- | --- |
-//! | `n` | this life: ring and incarnation |
-//! | `s` | the group's state |
-//! | `lp` | the log's promise, with its epoch |
-//! | `la` slot | the log's accepted entry |
-//! | `p` | promises to primaries |
-//! | `ch` term, `cp` term | a committee: what stays, what moves |
-//! | `w` term number record-key | an unsettled write |
+//! | drawer `s` | a group's state |
+//! | drawer `lp` | its log's promise, with its epoch |
+//! | drawer `la` slot | its log's accepted entry |
+//! | drawer `p` | promises to primaries |
+//! | drawer `ch` term, drawer `cp` term | a committee: what stays, what moves |
+//! | drawer `w` term number record-key | an unsettled write |
+//! | `~n` | this life: ring and incarnation |
+//! | `~b` | in which bays records lie ([`Bays`]) |
+//! | `~f` | last states of groups that others may need to know |
 //!
-//! Numbers are big-endian, so entries sort as they should. A record's key is its point (16 bytes) and its name: records
-//! lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with its number ([`Space`]).
+//! A drawer is a byte: each group that a node is in has one of its own, and an empty one is used again. Numbers are
+//! big-endian, so entries sort as they should. A record's key is its bay (a byte), its point (16 bytes) and its name: the
+//! records of a bay lie in ring order. Where several lanes of a peer share a store, all keys of a lane begin with its number
+//! ([`Space`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -31,13 +35,25 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Change;
+use crate::bays::Bays;
 
 /// What stands before a record's key in an unsettled write's, beside the space: tag, term, number.
 const UNSETTLED_PREFIX: usize = 1 + 8 + 8;
+/// What stands before the node's own entries: behind all drawers.
+const OWN: u8 = b'~';
+/// So many groups at most has a node a part in at one time: its own, and those that came of it and need it still.
+pub const DRAWERS: u8 = 32;
 
 /// A node's part of a store: everything, or what begins with the number of its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space(pub Option<u8>);
+
+/// A group's part of it, for small entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawer {
+    space: Space,
+    number: u8,
+}
 
 /// This life of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +83,94 @@ impl Space {
         key
     }
 
+    /// A key without its beginning; `None` if it lies elsewhere.
+    fn within(self, key: &[u8]) -> Option<&[u8]> {
+        match self.0 {
+            None => Some(key),
+            Some(lane) => key.split_first().filter(|(first, _)| **first == lane).map(|(_, rest)| rest),
+        }
+    }
+
+    /// The part of one of its groups.
+    pub fn drawer(self, number: u8) -> Drawer {
+        Drawer { space: self, number }
+    }
+
+    /// A record's key.
+    pub fn record_key(self, bay: u8, key: &Key) -> Bytes {
+        let mut bytes = self.key(1 + 16 + key.name().len());
+        put_key(&mut bytes, bay, key);
+        bytes.into()
+    }
+
+    /// The key of a record, and its bay; `None` if these bytes are none, or lie elsewhere.
+    pub fn key_of(self, record_key: &[u8]) -> Option<(u8, Key)> {
+        key_at(self.within(record_key)?)
+    }
+
+    /// Where a scan of a bay begins, as a record's key.
+    pub fn scan_start(self, bay: u8, from: Bound<&Key>) -> Bytes {
+        match from {
+            Bound::Unbounded => {
+                let mut key = self.key(1);
+                key.push(bay);
+                key.into()
+            }
+            Bound::Included(key) => self.record_key(bay, key),
+            Bound::Excluded(key) => {
+                let mut behind = self.record_key(bay, key).to_vec();
+                behind.push(0);
+                behind.into()
+            }
+        }
+    }
+
+    fn own(self, tag: u8) -> Bytes {
+        let mut key = self.key(2);
+        key.extend_from_slice(&[OWN, tag]);
+        key.into()
+    }
+
+    /// This life's entry.
+    pub fn life(self, life: &Life) -> Change {
+        Change::PutMeta(self.own(b'n'), encode(life))
+    }
+
+    /// The entry of where records lie.
+    pub fn bays(self, bays: &Bays) -> Change {
+        Change::PutMeta(self.own(b'b'), encode(bays))
+    }
+
+    /// The entry of last states that others may need.
+    pub fn finals(self, finals: &[GroupState]) -> Change {
+        Change::PutMeta(self.own(b'f'), encode(&finals))
+    }
+
+    /// The same as they were stored.
+    pub fn restore_finals(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<GroupState>, StorageError> {
+        meta.get(&self.own(b'f')).map_or(Ok(Vec::new()), |finals| decode(finals, "list of last states"))
+    }
+
+    /// This life as it was stored, and where its records lie; `None` where there is none.
+    pub fn restore_life(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Option<(Life, Bays)>, StorageError> {
+        let Some(life) = meta.get(&self.own(b'n')) else { return Ok(None) };
+        let bays = meta.get(&self.own(b'b')).map(|bays| decode(bays, "map of bays")).transpose()?;
+        Ok(Some((decode(life, "identity")?, bays.unwrap_or_default())))
+    }
+}
+
+impl Drawer {
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self.number
+    }
+
+    fn key(self, bytes: usize) -> Vec<u8> {
+        let mut key = self.space.key(1 + bytes);
+        key.push(self.number);
+        key
+    }
+
     fn tagged(self, tag: &[u8]) -> Bytes {
         let mut key = self.key(tag.len());
         key.extend_from_slice(tag);
@@ -80,55 +184,15 @@ impl Space {
         key.into()
     }
 
-    /// A key without its beginning; `None` if it lies elsewhere.
-    fn within(self, key: &[u8]) -> Option<&[u8]> {
-        match self.0 {
-            None => Some(key),
-            Some(lane) => key.split_first().filter(|(first, _)| **first == lane).map(|(_, rest)| rest),
-        }
+    /// Everything in it goes.
+    pub fn clear(self) -> Change {
+        let mut behind = self.space.key(1);
+        behind.push(self.number + 1);
+        Change::DropMeta(self.tagged(b""), behind.into())
     }
 
-    /// A record's key.
-    pub fn record_key(self, key: &Key) -> Bytes {
-        let mut bytes = self.key(16 + key.name().len());
-        put_key(&mut bytes, key);
-        bytes.into()
-    }
-
-    /// The key of a record; `None` if these bytes are none, or lie elsewhere.
-    pub fn key_of(self, record_key: &[u8]) -> Option<Key> {
-        key_at(self.within(record_key)?)
-    }
-
-    /// Where a scan begins, as a record's key.
-    pub fn scan_start(self, from: Bound<&Key>) -> Bytes {
-        match from {
-            Bound::Unbounded => self.key(0).into(),
-            Bound::Included(key) => self.record_key(key),
-            Bound::Excluded(key) => {
-                let mut behind = self.record_key(key).to_vec();
-                behind.push(0);
-                behind.into()
-            }
-        }
-    }
-
-    /// What of a page of the store's records lies here; `done` is what it is for the whole store, and becomes what it is
-    /// here.
-    pub fn keep(self, records: &mut Vec<(Bytes, Bytes)>, done: &mut bool) {
-        if let Some(end) = records.iter().position(|(key, _)| self.within(key).is_none()) {
-            records.truncate(end);
-            *done = true;
-        }
-    }
-
-    /// This life's entry.
-    pub fn life(self, life: &Life) -> Change {
-        Change::PutMeta(self.tagged(b"n"), encode(life))
-    }
-
-    /// The changes that make something remembered.
-    pub fn changes(self, durable: Durable, changes: &mut Vec<Change>) {
+    /// The changes that make something remembered, with records in these bays.
+    pub fn changes(self, bays: &Bays, durable: Durable, changes: &mut Vec<Change>) {
         let last = match durable {
             Durable::State(state) => Change::PutMeta(self.tagged(b"s"), encode(&*state)),
             Durable::LogPromised(epoch, ballot) => Change::PutMeta(self.tagged(b"lp"), encode(&(epoch, ballot))),
@@ -148,16 +212,19 @@ impl Space {
                 changes.push(drop_one(self.numbered(b"cp", ballot.term.0)));
                 drop_one(self.numbered(b"ch", ballot.term.0))
             }
-            Durable::Accepted(write) => Change::PutMeta(self.unsettled_key(&write), encode_record(&write.record)),
+            Durable::Accepted(write) => Change::PutMeta(self.unsettled_key(bays, &write), encode_record(&write.record)),
             Durable::Settle(term, first, last) => {
                 let (from, to) = (self.unsettled_bound(term, first), self.unsettled_bound(term, last + 1));
-                let strip = self.len() + UNSETTLED_PREFIX;
+                let strip = self.space.len() + 1 + UNSETTLED_PREFIX;
                 changes.push(Change::Promote { from: from.clone(), to: to.clone(), strip });
                 Change::DropMeta(from, to)
             }
-            Durable::Void(write) => drop_one(self.unsettled_key(&write)),
-            Durable::Purge(key) => Change::DropRecord(self.record_key(&key)),
-            Durable::Record(write) => Change::PutRecord(self.record_key(&write.key), encode_record(&write.record)),
+            Durable::Void(write) => drop_one(self.unsettled_key(bays, &write)),
+            Durable::Purge(key) => Change::DropRecord(self.space.record_key(bays.of(key.point()), &key)),
+            Durable::Record(write) => {
+                let key = self.space.record_key(bays.of(write.key.point()), &write.key);
+                Change::PutRecord(key, encode_record(&write.record))
+            }
         };
         changes.push(last);
     }
@@ -166,12 +233,12 @@ impl Space {
         self.unsettled(term, n, 0).into()
     }
 
-    fn unsettled_key(self, write: &Write) -> Bytes {
+    fn unsettled_key(self, bays: &Bays, write: &Write) -> Bytes {
         let Number { term, n } = write.record.number;
-        let mut bytes = self.unsettled(term, n, self.len() + 16 + write.key.name().len());
+        let mut bytes = self.unsettled(term, n, self.space.len() + 1 + 16 + write.key.name().len());
         // The whole key of the record that it becomes.
-        bytes.extend(self.0);
-        put_key(&mut bytes, &write.key);
+        bytes.extend(self.space.0);
+        put_key(&mut bytes, bays.of(write.key.point()), &write.key);
         bytes.into()
     }
 
@@ -190,15 +257,17 @@ impl Space {
         tag: &'static [u8],
     ) -> impl Iterator<Item = (&'a [u8], &'a Bytes)> {
         meta.range(self.tagged(tag)..)
-            .map_while(move |(key, value)| Some((self.within(key)?.strip_prefix(tag)?, value)))
+            .map_while(move |(key, value)| {
+                let within = self.space.within(key)?.strip_prefix(&[self.number])?;
+                Some((within.strip_prefix(tag)?, value))
+            })
             .filter(|(_, value)| !value.is_empty())
     }
 
-    /// What was stored of this life and its group; `None` where there is no group yet.
-    pub fn restore(self, meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<(Life, Stored)>, StorageError> {
+    /// What was stored of its group; `None` where it is empty.
+    pub fn restore(self, meta: &BTreeMap<Bytes, Bytes>, sealed: bool) -> Result<Option<Stored>, StorageError> {
         let entry = |tag: &[u8]| meta.get(&self.tagged(tag));
-        let (Some(life), Some(state)) = (entry(b"n"), entry(b"s")) else { return Ok(None) };
-        let life: Life = decode(life, "identity")?;
+        let Some(state) = entry(b"s") else { return Ok(None) };
         let state: GroupState = decode(state, "group state")?;
         let log_promised = match entry(b"lp") {
             None => None,
@@ -227,16 +296,15 @@ impl Space {
         let mut unsettled: BTreeMap<Term, Vec<Write>> = BTreeMap::new();
         for (key, value) in self.entries(meta, b"w") {
             let record = decode_record(value)?;
-            let name = key.get(UNSETTLED_PREFIX - 1..).and_then(|key| self.key_of(key)).ok_or(StorageError("write"))?;
+            let name = key.get(UNSETTLED_PREFIX - 1..).and_then(|key| self.space.key_of(key));
+            let (_, name) = name.ok_or(StorageError("write"))?;
             let known = Number { term: Term(number(key, 0)?), n: number(key, 8)? };
             if record.number != known {
                 return Err(StorageError("write"));
             }
             unsettled.entry(known.term).or_default().push(Write { key: name, record });
         }
-        let stored =
-            Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty: false, sealed };
-        Ok(Some((life, stored)))
+        Ok(Some(Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty: false, sealed }))
     }
 }
 
@@ -250,15 +318,17 @@ pub fn decode_record(bytes: &[u8]) -> Result<Arc<Record>, StorageError> {
     decode(bytes, "record").map(Arc::new)
 }
 
-fn put_key(bytes: &mut Vec<u8>, key: &Key) {
+fn put_key(bytes: &mut Vec<u8>, bay: u8, key: &Key) {
+    bytes.push(bay);
     bytes.extend_from_slice(&key.point().0.to_be_bytes());
     bytes.extend_from_slice(key.name());
 }
 
-fn key_at(bytes: &[u8]) -> Option<Key> {
+fn key_at(bytes: &[u8]) -> Option<(u8, Key)> {
+    let (bay, bytes) = bytes.split_first()?;
     let (point, name) = bytes.split_at_checked(16)?;
     let key = Key::new(name).ok()?;
-    (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some(key)
+    (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some((*bay, key))
 }
 
 fn encode<T: Serialize>(value: &T) -> Bytes {
@@ -302,7 +372,7 @@ mod tests {
     /// What a batch adds to the journal, in bytes.
     fn cost(durable: Durable) -> usize {
         let mut made = Vec::new();
-        Space(None).changes(durable, &mut made);
+        Space(None).drawer(0).changes(&Bays::default(), durable, &mut made);
         let bytes = |change: &Change| match change {
             Change::PutMeta(key, value) => key.len() + value.len(),
             _ => 0,
@@ -310,9 +380,9 @@ mod tests {
         made.iter().map(bytes).sum()
     }
 
-    /// What a lane writes into the store it shares it finds again, and nothing of its neighbours.
+    /// What a group of a lane writes into the store that they share it finds again, and nothing of its neighbours.
     #[test]
-    fn lanes_lie_apart() {
+    fn lanes_and_drawers_lie_apart() {
         let record = |n| {
             let number = Number { term: Term::new(Slot(1), 0), n };
             let version = group::op::Version { generation: 0, timestamp: n };
@@ -327,10 +397,15 @@ mod tests {
             value_bytes_max: 1,
             horizon_ms: 1,
         };
+        let mut bays = Bays::default();
+        bays.leave(KeyRange::FULL);
+        assert!(bays.enter(KeyRange::FULL));
         let mut meta = BTreeMap::new();
-        for lane in [1, 2] {
+        let all = [(1, 0), (1, 1), (2, 1), (2, DRAWERS - 1)];
+        let name = |lane: u8, drawer: u8| u128::from(lane) << 8 | u128::from(drawer);
+        for (lane, drawer) in all {
             let state = GroupState::founded(
-                RingId(u128::from(lane)),
+                RingId(name(lane, drawer)),
                 overlay::GroupId(7),
                 group::state::Member {
                     node: ballot(1).node,
@@ -343,34 +418,42 @@ mod tests {
             );
             let space = Space(Some(lane));
             let life = Life { ring: RingId(u128::from(lane)), incarnation: Incarnation(5) };
-            let mut made = alloc::vec![space.life(&life)];
-            space.changes(Durable::State(alloc::boxed::Box::new(state)), &mut made);
-            space.changes(Durable::Accepted(write(b"k", u64::from(lane))), &mut made);
+            let mut made = alloc::vec![space.life(&life), space.bays(&bays)];
+            let drawer = space.drawer(drawer);
+            drawer.changes(&bays, Durable::State(alloc::boxed::Box::new(state)), &mut made);
+            drawer.changes(&bays, Durable::Accepted(write(b"k", u64::from(lane))), &mut made);
             for change in made {
                 let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
                 meta.insert(key, value);
             }
         }
-        for lane in [1, 2] {
+        for (lane, number) in all {
             let space = Space(Some(lane));
-            let (life, stored) = space.restore(&meta, true).unwrap().expect("it is there");
-            assert_eq!((life.ring, stored.state.ring), (RingId(u128::from(lane)), RingId(u128::from(lane))));
+            let (life, known) = space.restore_life(&meta).unwrap().expect("it is there");
+            assert_eq!((life.ring, &known), (RingId(u128::from(lane)), &bays));
+            let drawer = space.drawer(number);
+            let stored = drawer.restore(&meta, true).unwrap().expect("it is there");
+            assert_eq!(stored.state.ring, RingId(name(lane, number)));
             let unsettled = stored.unsettled.values().flatten().map(|write| write.record.number.n).collect::<Vec<_>>();
             assert_eq!(unsettled, [u64::from(lane)]);
-            // A settled write becomes the record of its own lane.
+            // A settled write becomes the record of its own lane, in its bay.
             let mut settled = Vec::new();
-            space.changes(Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
+            drawer.changes(&bays, Durable::Settle(Term::new(Slot(1), 0), 0, 9), &mut settled);
             let Change::Promote { from, to, strip } = &settled[0] else { panic!("{settled:?}") };
             let promoted: Vec<_> = meta.range(from.clone()..to.clone()).map(|(key, _)| &key[*strip..]).collect();
-            assert_eq!(promoted, [&space.record_key(&Key::new(b"k").unwrap())[..]]);
+            assert_eq!(promoted, [&space.record_key(1, &Key::new(b"k").unwrap())[..]]);
+            // What is cleared takes nothing else along.
+            let Change::DropMeta(from, to) = drawer.clear() else { panic!("it clears nothing") };
+            let mut rest = meta.clone();
+            rest.retain(|key, _| !(from.clone()..to.clone()).contains(key));
+            assert!(drawer.restore(&rest, true).unwrap().is_none());
+            for (lane, other) in all.into_iter().filter(|other| *other != (lane, number)) {
+                assert!(Space(Some(lane)).drawer(other).restore(&rest, true).unwrap().is_some());
+            }
+            assert!(space.restore_life(&rest).unwrap().is_some());
         }
-        assert!(Space(Some(3)).restore(&meta, true).unwrap().is_none());
-        let key = Key::new(b"k").unwrap();
-        let mut page: Vec<_> = [1, 2].map(|lane| (Space(Some(lane)).record_key(&key), Bytes::new())).into();
-        let mut done = false;
-        assert!(Space(Some(2)).scan_start(Bound::Unbounded) > page[0].0);
-        Space(Some(1)).keep(&mut page, &mut done);
-        assert_eq!((page.len(), done, Space(Some(1)).key_of(&page[0].0)), (1, true, Some(key)));
+        assert!(Space(Some(3)).restore_life(&meta).unwrap().is_none());
+        assert!(Space(Some(1)).drawer(2).restore(&meta, true).unwrap().is_none());
     }
 
     /// A committee's progress is written whole with every batch. What members send each other keeps its order, so what
@@ -383,18 +466,18 @@ mod tests {
         let progress =
             |received: &NumberSet| cost(Durable::CommitteeProgress(ballot(5), received.clone(), Some(begin)));
         received.insert_range(begin + 1, begin + 256);
-        assert_eq!(progress(&received), 18, "256 in flight, in order: no more than at rest");
+        assert_eq!(progress(&received), 19, "256 in flight, in order: no more than at rest");
         // Ten messages of eight writes each were lost on the way.
         for lost in 0..10 {
             received.insert_range(begin + 265 + 16 * lost, begin + 272 + 16 * lost);
         }
-        assert_eq!(progress(&received), 18 + 10 * 6);
+        assert_eq!(progress(&received), 19 + 10 * 6);
         let mut shuffled = NumberSet::default();
         shuffled.insert_range(1, begin);
         for n in 0..128 {
             shuffled.insert(begin + 2 + 2 * n);
         }
-        assert_eq!(progress(&shuffled), 19 + 128 * 6, "256 in flight, and every second one is lost");
+        assert_eq!(progress(&shuffled), 20 + 128 * 6, "256 in flight, and every second one is lost");
     }
 
     /// Promises are written whole, but only when one is made: with a takeover, not with a batch.

@@ -4,6 +4,7 @@
 //! Nothing in it is trusted: lengths are checked by the decoder before anything is
 //! allocated for them, and the caller checks the rest.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -13,9 +14,10 @@ use overlay::{GroupId, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
+use crate::whereabouts::{Locate, Located};
 
 /// The version of frames that this node speaks.
-pub const FRAME_VERSION: u8 = 2;
+pub const FRAME_VERSION: u8 = 3;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +45,10 @@ pub enum Frame {
         /// The version it met.
         version: u8,
     },
+    /// Who owns a place?
+    Locate(Box<Locate>),
+    /// That group does.
+    Located(Box<Located>),
 }
 
 /// Why bytes are not a frame.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use overlay::{Epoch, Key, KeyRange, NodeId, Point};
+use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, Point};
 
 use super::observation::Ballot;
 
@@ -12,25 +12,25 @@ const POINTS_MAX: usize = 64;
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub struct Monotone {
-    control: BTreeMap<NodeId, (Epoch, u64, NodeId)>,
-    epochs: BTreeMap<NodeId, Epoch>,
+    control: BTreeMap<(GroupId, NodeId), (Epoch, u64, NodeId)>,
+    epochs: BTreeMap<(GroupId, NodeId), Epoch>,
     promises: BTreeMap<NodeId, BTreeMap<Point, Ballot>>,
     accepted: BTreeMap<(NodeId, Key), Ballot>,
 }
 
 impl Monotone {
     /// A promise for the group's log.
-    pub fn on_control(&mut self, node: NodeId, promise: (Epoch, u64, NodeId)) -> Result<(), String> {
-        let last = self.control.insert(node, promise);
+    pub fn on_control(&mut self, group: GroupId, node: NodeId, promise: (Epoch, u64, NodeId)) -> Result<(), String> {
+        let last = self.control.insert((group, node), promise);
         match last {
             Some(last) if last > promise => Err(format!("{node:?} had promised {last:?}, and now {promise:?}")),
             _ => Ok(()),
         }
     }
 
-    /// The newest epoch of a node.
-    pub fn on_epoch(&mut self, node: NodeId, epoch: Epoch) -> Result<(), String> {
-        match self.epochs.insert(node, epoch) {
+    /// The newest epoch of a node in a group.
+    pub fn on_epoch(&mut self, group: GroupId, node: NodeId, epoch: Epoch) -> Result<(), String> {
+        match self.epochs.insert((group, node), epoch) {
             Some(last) if last > epoch => Err(format!("{node:?} was in {last:?}, and now in {epoch:?}")),
             _ => Ok(()),
         }

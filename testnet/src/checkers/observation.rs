@@ -2,7 +2,7 @@
 
 use group::op::Version;
 use group::time::Time;
-use overlay::{Epoch, Key, KeyRange, NodeId};
+use overlay::{Epoch, GroupId, Key, KeyRange, NodeId};
 
 /// A primary's ballot (§6.1 of the design). Field order is comparison order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +62,8 @@ pub enum Observation {
     },
     /// The group's log: the largest ballot promised, as `(round, node)`.
     ControlPromised {
+        /// Whose.
+        group: GroupId,
         /// Of which epoch.
         epoch: Epoch,
         /// The round.
@@ -80,6 +82,8 @@ pub enum Observation {
     },
     /// A configuration that this node knows to be chosen.
     Config {
+        /// Whose.
+        group: GroupId,
         /// Its epoch.
         epoch: Epoch,
         /// Its members, in order.
@@ -89,10 +93,17 @@ pub enum Observation {
     Member {
         /// Who it is now.
         node: NodeId,
+        /// Its group.
+        group: GroupId,
         /// The newest epoch it is in.
         epoch: Epoch,
         /// Whether it counts in quorums and holds all that it must: losing another may then be survived.
         whole: bool,
+    },
+    /// This node is a member here, or a learner.
+    Holds {
+        /// What its group owns.
+        range: KeyRange,
     },
     /// This node answers clients for the range as its primary.
     Serving {

@@ -45,13 +45,20 @@ pub struct Probes {
     serving: Vec<(KeyRange, u64, usize)>,
     /// Chosen states by machine, as of the last look at everything.
     replicas: Vec<BTreeMap<Key, (Version, u64)>>,
+    /// What the group owns that each machine's node is a member of, as of then.
+    holds: Vec<Option<KeyRange>>,
     sweeping: bool,
 }
 
 impl Probes {
     /// For so many machines.
     pub fn new(hosts: usize) -> Probes {
-        Probes { nodes: vec![None; hosts], replicas: vec![BTreeMap::new(); hosts], ..Probes::default() }
+        Probes {
+            nodes: vec![None; hosts],
+            replicas: vec![BTreeMap::new(); hosts],
+            holds: vec![None; hosts],
+            ..Probes::default()
+        }
     }
 
     /// Something was seen.
@@ -76,21 +83,27 @@ impl Probes {
                 Some(node) => self.monotone.on_promised(node, range, ballot).map_err(|detail| ("I12 only up", detail)),
                 None => Ok(()),
             },
-            Observation::ControlPromised { epoch, round, node: leader } => match node {
+            Observation::ControlPromised { group, epoch, round, node: leader } => match node {
                 Some(node) => {
-                    self.monotone.on_control(node, (epoch, round, leader)).map_err(|detail| ("I12 only up", detail))
+                    let promise = (epoch, round, leader);
+                    self.monotone.on_control(group, node, promise).map_err(|detail| ("I12 only up", detail))
                 }
                 None => Ok(()),
             },
             Observation::ControlChosen { epoch, slot, hash } => {
                 self.one_value.on_slot(epoch, slot, hash).map_err(|detail| ("I1 one value", detail))
             }
-            Observation::Config { epoch, members } => {
-                self.one_configuration.on_config(epoch, &members).map_err(|detail| ("I2 one configuration", detail))
-            }
-            Observation::Member { node, epoch, .. } => {
+            Observation::Config { group, epoch, members } => self
+                .one_configuration
+                .on_config(group, epoch, &members)
+                .map_err(|detail| ("I2 one configuration", detail)),
+            Observation::Member { node, group, epoch, .. } => {
                 self.nodes[seen.host] = Some(node);
-                self.monotone.on_epoch(node, epoch).map_err(|detail| ("I12 only up", detail))
+                self.monotone.on_epoch(group, node, epoch).map_err(|detail| ("I12 only up", detail))
+            }
+            Observation::Holds { range } => {
+                self.holds[seen.host] = Some(range);
+                Ok(())
             }
             Observation::Serving { range, ballot } => {
                 self.last_primary = seen.host;
@@ -143,6 +156,7 @@ impl Probes {
         for replica in &mut self.replicas {
             replica.clear();
         }
+        self.holds.fill(None);
     }
 
     /// Everything was shown.
@@ -162,15 +176,19 @@ impl Probes {
         here.max_by_key(|(_, term, _)| *term).map(|(.., host)| *host)
     }
 
-    /// The first difference between machines' chosen states, as of the last sweep.
+    /// The first difference between the chosen states of machines whose nodes are of one group, as of the last sweep.
     pub fn difference(&self) -> Option<String> {
-        let (first, others) = self.replicas.split_first()?;
-        for (index, other) in others.iter().enumerate() {
-            let keys = first.keys().chain(other.keys());
-            for key in keys {
-                if first.get(key) != other.get(key) {
-                    let (a, b) = (first.get(key), other.get(key));
-                    return Some(format!("{key:?} is {a:?} on 0 and {b:?} on {}", index + 1));
+        let hosts = 0..self.replicas.len();
+        let held = |host: usize, key: &Key| self.holds[host].is_none_or(|range| range.contains(key.point()));
+        for one in hosts.clone() {
+            let range = self.holds[one].unwrap_or(KeyRange::FULL);
+            let first = hosts.clone().find(|other| self.holds[*other].unwrap_or(KeyRange::FULL) == range);
+            let Some(first) = first.filter(|first| *first != one) else { continue };
+            let (mine, theirs) = (&self.replicas[one], &self.replicas[first]);
+            for key in theirs.keys().chain(mine.keys()).filter(|key| held(one, key)) {
+                if mine.get(key) != theirs.get(key) {
+                    let (a, b) = (theirs.get(key), mine.get(key));
+                    return Some(format!("{key:?} is {a:?} on {first} and {b:?} on {one}"));
                 }
             }
         }

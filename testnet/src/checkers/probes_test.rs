@@ -25,7 +25,8 @@ fn broken(shown: &[(usize, Observation)]) -> Option<&'static str> {
     let mut probes = Probes::new(2);
     let clocks = Clocks::new(Time(0), Time(0), 0);
     for host in 0..2 {
-        let member = Observation::Member { node: node(host as u8), epoch: Epoch(1), whole: true };
+        let member =
+            Observation::Member { node: node(host as u8), group: overlay::GroupId(1), epoch: Epoch(1), whole: true };
         assert_eq!(probes.note(&Seen { host, at: Time(0), clocks: &clocks }, member), Ok(()));
     }
     let mut note = |(host, observation): &(usize, Observation)| {
@@ -66,6 +67,7 @@ fn a_slot_has_one_entry() {
 #[test]
 fn an_epoch_has_one_configuration() {
     let config = |epoch, members: &[u8]| Observation::Config {
+        group: overlay::GroupId(1),
         epoch: Epoch(epoch),
         members: members.iter().map(|number| node(*number)).collect(),
     };
@@ -86,7 +88,8 @@ fn promises_only_go_up() {
     assert_eq!(broken(&[(0, promised(KeyRange::FULL, 4)), (0, promised(half(true), 5))]), None);
     assert_eq!(broken(&[(0, promised(half(true), 5)), (0, promised(KeyRange::FULL, 4))]), Some("I12 only up"));
     assert_eq!(broken(&[(0, promised(half(true), 5)), (1, promised(half(true), 4))]), None, "another node's");
-    let control = |round| Observation::ControlPromised { epoch: Epoch(1), round, node: node(1) };
+    let control =
+        |round| Observation::ControlPromised { group: overlay::GroupId(1), epoch: Epoch(1), round, node: node(1) };
     assert_eq!(broken(&[(0, control(2)), (0, control(1))]), Some("I12 only up"));
 }
 

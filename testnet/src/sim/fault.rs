@@ -33,6 +33,8 @@ pub enum Kind {
     Leave(Target),
     /// Some member ends its epoch, whoever leads.
     StopEpoch(Target),
+    /// Whoever leads a group has it become another by a transaction, if it can.
+    Reform(Target, u64),
     /// The process freezes while time passes; what arrives waits.
     Pause(Target),
     /// The machine sleeps: frozen, and its awake clock stands still.
@@ -77,7 +79,12 @@ impl Fault {
     fn stalls(&self) -> bool {
         !matches!(
             self.kind,
-            Kind::Reset(..) | Kind::WallJump(..) | Kind::DiskLow(_) | Kind::StoreFails(..) | Kind::StopEpoch(_)
+            Kind::Reset(..)
+                | Kind::WallJump(..)
+                | Kind::DiskLow(_)
+                | Kind::StoreFails(..)
+                | Kind::StopEpoch(_)
+                | Kind::Reform(..)
         )
     }
 }
@@ -182,6 +189,14 @@ impl Mix {
     pub fn churn(rng: &mut Rng) -> Mix {
         let mut mix = if rng.per_mille(400) { Mix::default() } else { Mix::draw(rng) };
         mix.kinds.extend(CHURN.into_iter().filter(|_| rng.per_mille(700)));
+        mix
+    }
+
+    /// Groups become others all the time; in many runs other things go wrong as well.
+    pub fn reform(rng: &mut Rng) -> Mix {
+        let mut mix = if rng.per_mille(500) { Mix::default() } else { Mix::churn(rng) };
+        let weight = mix.kinds.iter().map(|(_, weight)| weight).sum::<u64>().max(20);
+        mix.kinds.push((|rng, n| Kind::Reform(host(rng, n), rng.below(u64::MAX)), weight));
         mix
     }
 

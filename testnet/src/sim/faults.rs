@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use node::{Durability, Input};
+use overlay::NodeId;
 
 use crate::sim::fault::{Kind, Target};
 use crate::sim::hardware::{Return, State};
@@ -125,6 +126,11 @@ impl<H: Host> World<H> {
                 self.marks.hit("fault: an epoch is stopped");
                 let host = self.resolve(target);
                 self.stop_epoch(host);
+                None
+            }
+            Kind::Reform(target, chance) => {
+                let host = self.resolve(target);
+                self.reform(host, chance);
                 None
             }
             Kind::Pause(target) => self.freeze(self.resolve(target), false),
@@ -252,6 +258,32 @@ impl<H: Host> World<H> {
         }
     }
 
+    /// The first group from that machine on that can.
+    fn reform(&mut self, host: usize, chance: u64) {
+        // A group of two that has lost one of them is lost; and whoever leads may not know yet that it has.
+        let loses_all = |undo: &Undo| matches!(undo, Undo::Restart(_, Return::Empty));
+        let is_down = self.machines.iter().any(|machine| machine.state == State::Down);
+        if self.standing.undo.values().any(loses_all) || (self.scenario.durability == Durability::Memory && is_down) {
+            return;
+        }
+        let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_ref()?.node()).collect();
+        let hosts = self.machines.len();
+        for host in (host..hosts).chain(0..host) {
+            if self.machines[host].state != State::Running {
+                continue;
+            }
+            let Some(mut process) = self.machines[host].host.take() else { continue };
+            let begun = process.reform(chance, &alive);
+            self.obey(host, &mut process);
+            if self.machines[host].state != State::Down {
+                self.machines[host].host = Some(process);
+            }
+            if begun {
+                return self.marks.hit("fault: a group becomes another");
+            }
+        }
+    }
+
     fn freeze(&mut self, host: usize, asleep: bool) -> Option<Undo> {
         self.marks.hit(if asleep { "fault: machine sleeps" } else { "fault: process frozen" });
         let now = self.now;
@@ -362,6 +394,8 @@ impl<H: Host> World<H> {
     /// Whether some group, known to somebody or on its way, would have no quorum for ever without what this one holds.
     fn is_depended_on(&self, host: usize) -> bool {
         let Some(other) = &self.machines[host].host else { return false };
-        self.machines.iter().filter_map(|machine| machine.host.as_ref()).any(|process| process.depends_on(other))
+        let processes = || self.machines.iter().filter_map(|machine| machine.host.as_ref());
+        let alive: Vec<NodeId> = processes().filter_map(H::node).collect();
+        processes().any(|process| process.depends_on(other, &alive))
     }
 }

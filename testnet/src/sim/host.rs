@@ -2,8 +2,24 @@
 
 use group::time::Now;
 use node::{Input, Node, NodeConfig, Output, Restored};
+use overlay::{Epoch, GroupId, KeyRange, NodeId};
 
 use crate::checkers::{Observation, Scope};
+
+/// A group as one of its members knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// Which.
+    pub id: GroupId,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// What it owns.
+    pub range: KeyRange,
+    /// Whose range ends where this one starts.
+    pub before: GroupId,
+    /// Whose range starts where this one ends.
+    pub behind: GroupId,
+}
 
 /// A node, or something that pretends to be one so that the harness itself can be tested.
 pub trait Host: Sized {
@@ -29,16 +45,38 @@ pub trait Host: Sized {
     /// Ends its group's epoch, whoever leads.
     fn stop_epoch(&mut self) {}
 
+    /// Has its group become another by a transaction, if it leads; says whether that has begun. No others live than these.
+    fn reform(&mut self, chance: u64, alive: &[NodeId]) -> bool {
+        let _ = (chance, alive);
+        false
+    }
+
+    /// What it is a member of; an error says what is not at rest.
+    fn owned(&self) -> Result<Vec<Owned>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Whether a record of its store is one that it holds, and not left over.
+    fn holds(&self, record_key: &[u8]) -> bool {
+        let _ = record_key;
+        true
+    }
+
     /// Whether the group survives losing another node now: this one takes part and holds all that it must.
     fn is_whole(&self) -> bool {
         true
     }
 
-    /// Whether the group that this one is in, or the one that may follow it, would be without a quorum for ever if the
-    /// other node lost what it holds.
-    fn depends_on(&self, other: &Self) -> bool {
-        let _ = other;
+    /// Whether a group that this one is in, or one that may follow it, would be without a quorum for ever if the other node
+    /// lost what it holds, where no others live than these.
+    fn depends_on(&self, other: &Self, alive: &[NodeId]) -> bool {
+        let _ = (other, alive);
         false
+    }
+
+    /// Who runs, in this life.
+    fn node(&self) -> Option<NodeId> {
+        None
     }
 }
 
@@ -60,18 +98,34 @@ impl Host for Node {
     }
 
     fn leads(&self) -> bool {
-        self.group().is_some_and(|group| group.log().leads())
+        self.groups().any(|group| group.log().leads())
     }
 
     fn stop_epoch(&mut self) {
         Node::stop_epoch(self);
     }
 
+    fn reform(&mut self, chance: u64, alive: &[NodeId]) -> bool {
+        super::observe::reform(self, chance, alive)
+    }
+
+    fn owned(&self) -> Result<Vec<Owned>, String> {
+        super::observe::owned(self)
+    }
+
+    fn holds(&self, record_key: &[u8]) -> bool {
+        Node::holds(self, record_key)
+    }
+
     fn is_whole(&self) -> bool {
         super::observe::is_whole(self)
     }
 
-    fn depends_on(&self, other: &Node) -> bool {
-        super::observe::depends_on(self, other.id())
+    fn depends_on(&self, other: &Node, alive: &[NodeId]) -> bool {
+        super::observe::depends_on(self, other.id(), alive)
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.id())
     }
 }

@@ -6,10 +6,13 @@ use group::message::Write;
 use group::record::Record;
 use group::state::Entry;
 use group::time::Time;
+use group::transaction::dealings::Deal;
+use group::transaction::plan::{Operation, Plan};
 use node::Node;
-use overlay::{Epoch, Incarnation, Key, NodeId, PeerKey};
+use overlay::{Epoch, GroupRef, Incarnation, Key, NodeId, PeerKey, Point};
 
 use crate::checkers::{Ballot, Observation, Scope};
+use crate::sim::host::Owned;
 
 /// A term names its epoch and its primary, so that alone it orders ballots; records carry no more.
 fn ballot_of(term: group::ballot::Term) -> Ballot {
@@ -53,7 +56,7 @@ fn accepted(write: &Write) -> Observation {
 
 /// A record in a store.
 pub fn stored(record_key: &[u8], record: &[u8]) -> Option<Observation> {
-    let key = node::storage::Space(None).key_of(record_key)?;
+    let (_, key) = node::storage::Space(None).key_of(record_key)?;
     let record = node::storage::decode_record(record).ok()?;
     Some(chosen(&key, &record))
 }
@@ -61,37 +64,47 @@ pub fn stored(record_key: &[u8], record: &[u8]) -> Option<Observation> {
 /// Shows what has changed, or everything.
 pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation)) {
     let me = node.id();
-    if let Some(group) = node.group() {
+    if node.groups().any(|group| group.state().settings.leases) {
+        // Whatever is not held any more was given up.
+        let nobody = TermBallot { epoch: Epoch(0), term: group::ballot::Term(0), node: me };
+        let range = overlay::KeyRange::FULL;
+        show(Observation::LeaseHeld { range, ballot: full(nobody), until: Time(0) });
+    }
+    for group in node.groups() {
         show_primaries(group, show);
         // All nodes here are honest.
         let dropped = usize::try_from(group.dropped().total()).unwrap_or(usize::MAX);
         show(Observation::Queue { name: "messages taken for nonsense", size: dropped, limit: 0 });
     }
-    let Some((group, newly_chosen, newly_accepted)) = node.watch_group() else { return };
-    let state = group.state();
-    show(Observation::Member { node: me, epoch: state.epoch, whole: is_whole_group(group) });
-    for write in &newly_accepted {
-        show(accepted(write));
-    }
-    for (key, record) in &newly_chosen {
-        show(chosen(key, record));
-    }
-    if let Some(ballot) = group.log().promised() {
-        show(Observation::ControlPromised { epoch: state.epoch, round: ballot.round, node: ballot.node });
-    }
-    show(Observation::Config { epoch: state.epoch, members: state.nodes() });
-    if scope == Scope::All {
-        show_all(group, show);
-    }
+    node.watch_groups(|group, newly_chosen, newly_accepted| {
+        let state = group.state();
+        if state.is_member(me) || state.is_learner(me) {
+            show(Observation::Member { node: me, group: state.id, epoch: state.epoch, whole: is_whole_group(group) });
+            show(Observation::Holds { range: state.range });
+        }
+        for write in &newly_accepted {
+            show(accepted(write));
+        }
+        for (key, record) in &newly_chosen {
+            show(chosen(key, record));
+        }
+        let id = state.id;
+        if let Some(ballot) = group.log().promised() {
+            show(Observation::ControlPromised {
+                group: id,
+                epoch: state.epoch,
+                round: ballot.round,
+                node: ballot.node,
+            });
+        }
+        show(Observation::Config { group: id, epoch: state.epoch, members: state.nodes() });
+        if scope == Scope::All {
+            show_all(group, show);
+        }
+    });
 }
 
 fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
-    if group.state().settings.leases {
-        // Whatever is not held any more was given up.
-        let nobody = TermBallot { epoch: Epoch(0), term: group::ballot::Term(0), node: group.me() };
-        let range = overlay::KeyRange::FULL;
-        show(Observation::LeaseHeld { range, ballot: full(nobody), until: Time(0) });
-    }
     for primary in group.primaries() {
         let counts = primary.counts();
         if counts.serving {
@@ -110,7 +123,7 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
 }
 
 fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
-    for (range, promised) in group.acceptor().promises().pieces(overlay::KeyRange::FULL) {
+    for (range, promised) in group.acceptor().promises().pieces(group.state().range) {
         if let Some(ballot) = promised {
             show(Observation::Promised { range, ballot: full(ballot) });
         }
@@ -121,23 +134,40 @@ fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
     let committees = group.acceptor().committees().count();
     show(Observation::Queue { name: "committees", size: committees, limit: 64 });
     let former = group.state().recovery.len();
-    show(Observation::Queue { name: "configurations that recovery asks", size: former, limit: 8 });
+    show(Observation::Queue { name: "configurations that recovery asks", size: former, limit: 18 });
 }
 
 /// Whether the group survives losing another node now: this one takes part and holds all that it must.
 pub fn is_whole(node: &Node) -> bool {
-    node.group().is_some_and(is_whole_group)
+    node.is_settled() && node.groups().count() == 1 && node.groups().all(is_whole_group)
 }
 
-/// Whether this node's group, or one that may follow it, would be without a quorum for ever if `other` lost what it holds.
-pub fn depends_on(node: &Node, other: NodeId) -> bool {
-    let Some(group) = node.group() else { return false };
+/// Whether one of this node's groups, or one that may follow it, would be without a quorum for ever if `other` lost what it
+/// holds, where no others live than these.
+pub fn depends_on(node: &Node, other: NodeId, alive: &[NodeId]) -> bool {
+    node.groups().any(|group| group_depends_on(group, other, alive))
+}
+
+fn group_depends_on(group: &Group, other: NodeId, alive: &[NodeId]) -> bool {
+    let stays = |node: &&NodeId| **node != other && alive.contains(node);
+    let is_lost = |nodes: &Vec<NodeId>| nodes.iter().filter(stays).count() <= nodes.len() / 2;
     // An epoch that was proposed may be chosen by now, and nobody know it.
     let next = group.log().undecided(group.state().applied).into_iter().filter_map(|entry| match entry {
         Entry::Next(members) => Some(members.iter().map(|member| member.node).collect()),
         _ => None,
     });
-    next.chain([group.state().nodes()]).any(|nodes: Vec<NodeId>| nodes.len() <= 2 && nodes.contains(&other))
+    // So it is with what may be born.
+    let dealings = &group.state().dealings;
+    let decided = dealings.decided().iter().map(|decision| &decision.plan);
+    let open = dealings.coordinates().into_iter().chain(dealings.voted()).map(|(_, plan)| plan).chain(decided);
+    let begun = group.log().undecided(group.state().applied).into_iter().filter_map(|entry| match entry {
+        Entry::Deal(Deal::Begin(plan)) => Some(*plan),
+        _ => None,
+    });
+    let plans: Vec<Plan> = open.cloned().chain(begun).collect();
+    let births = plans.iter().flat_map(|plan| &plan.births);
+    let born = births.map(|birth| birth.members.iter().map(|contact| contact.node).collect());
+    next.chain([group.state().nodes()]).chain(born).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
 }
 
 fn is_whole_group(group: &Group) -> bool {
@@ -145,4 +175,55 @@ fn is_whole_group(group: &Group) -> bool {
     let parts: Vec<_> = state.parts().collect();
     let (complete, _) = group.acceptor().progress(state.epoch, &parts);
     state.is_member(group.me()) && !group.is_vouching() && state.recovery.is_empty() && complete.len() == parts.len()
+}
+
+/// Asks a node's group to become another, whichever that is, unless one of its members has begun anew; says whether that has
+/// begun.
+pub fn reform(node: &mut Node, chance: u64, alive: &[NodeId]) -> bool {
+    let Some(group) = node.group().filter(|group| group.log().leads()) else { return false };
+    let state = group.state();
+    let is_gone = |node: &NodeId| alive.iter().any(|other| other.peer == node.peer && other != node);
+    if state.nodes().iter().any(is_gone) {
+        return false;
+    }
+    let point = |chance: u64| Point(state.range.start().0.wrapping_add(u128::from(chance) << 64));
+    let mut at = point(chance);
+    while !state.range.contains(at) || at == state.range.start() {
+        at = Point(state.range.start().0.wrapping_add(at.0.wrapping_sub(state.range.start().0) / 2));
+    }
+    let members = state.nodes();
+    let operation = match chance % 4 {
+        0 | 1 => {
+            let first = 1 + (chance >> 8) as usize % members.len();
+            let turn = (chance >> 16) as usize % members.len();
+            let mut first: Vec<NodeId> = (0..first).map(|n| members[(n + turn) % members.len()]).collect();
+            first.sort_unstable();
+            Operation::Split { at, first }
+        }
+        2 => Operation::Merge,
+        _ => Operation::Repartition { at },
+    };
+    node.begin_transaction(operation).is_ok()
+}
+
+/// What a node is a member of, for looking at the ring as a whole; an error says what is not at rest.
+pub fn owned(node: &Node) -> Result<Vec<Owned>, String> {
+    if !node.is_settled() {
+        return Err(format!("{:?} has something left over, or still to be born", node.id()));
+    }
+    let mut owned = Vec::new();
+    for group in node.groups() {
+        let state = group.state();
+        let (id, dealings) = (state.id, &state.dealings);
+        if !state.is_member(node.id()) || !state.is_settled() {
+            return Err(format!("{:?} is not at rest in {id:?}", node.id()));
+        }
+        if !dealings.is_calm() || !dealings.decided().is_empty() {
+            return Err(format!("{id:?} has a transaction open: {dealings:?}"));
+        }
+        let beside = |link: Option<&GroupRef>| link.map_or(id, |group| group.id);
+        let (before, behind) = (beside(dealings.predecessor()), beside(dealings.successor()));
+        owned.push(Owned { id, epoch: state.epoch, range: state.range, before, behind });
+    }
+    Ok(owned)
 }

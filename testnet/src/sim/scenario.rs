@@ -179,6 +179,20 @@ impl Scenario {
         scenario
     }
 
+    /// A run in which groups split, merge and move their boundaries, while members come and go.
+    pub fn ring(seed: u64) -> Scenario {
+        let mut scenario = Scenario::churn(seed);
+        let mut rng = Rng::new(seed, "ring");
+        scenario.hosts = *rng.pick(&[3, 5, 6, 7, 8]);
+        // Who is told of another group's horizon must have time to come there.
+        scenario.timing.horizon = scenario.timing.horizon.max(Duration::from_secs(1));
+        // And whoever asks in one site for what is in two others must wait for it.
+        scenario.load.patience = scenario.load.patience.max(Duration::from_secs(1));
+        scenario.fault_time = Duration::from_secs(*rng.pick(&[8, 12, 20]));
+        scenario.faults = Mix::reform(&mut rng).plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
+        scenario
+    }
+
     /// A run in which these things alone go wrong.
     pub fn of(seed: u64, hosts: usize, mix: &Mix) -> Scenario {
         let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };

@@ -9,7 +9,7 @@ use overlay::Key;
 use crate::checkers::{Circumstances, Failure, check_history};
 use crate::history::Outcome;
 use crate::sim::fault::{Kind, stalls};
-use crate::sim::host::Host;
+use crate::sim::host::{Host, Owned};
 use crate::sim::world::World;
 
 /// So long nothing is asked before it is asked again.
@@ -47,7 +47,7 @@ impl<H: Host> World<H> {
         loop {
             open = self.read_all(open);
             self.sweep();
-            let difference = self.probes.difference();
+            let difference = self.probes.difference().or_else(|| self.ring_flaw());
             if self.failure.is_some() || (open.is_empty() && difference.is_none()) {
                 return;
             }
@@ -59,6 +59,26 @@ impl<H: Host> World<H> {
             }
             self.run_for(PAUSE);
         }
+    }
+
+    /// What is wrong with the ring as a whole: groups must cover it exactly, know their neighbours, and be at rest.
+    fn ring_flaw(&self) -> Option<String> {
+        let mut groups: Vec<Owned> = Vec::new();
+        for process in (0..self.scenario.hosts).filter_map(|host| self.host(host)) {
+            match process.owned() {
+                Ok(owned) => groups.extend(owned),
+                Err(why) => return Some(why),
+            }
+        }
+        groups.sort_by_key(|group| (group.range.start(), group.id));
+        groups.dedup();
+        for (index, group) in groups.iter().enumerate() {
+            let next = &groups[(index + 1) % groups.len()];
+            if group.range.end() != next.range.start() || group.behind != next.id || next.before != group.id {
+                return Some(format!("behind {group:?} is {next:?}"));
+            }
+        }
+        None
     }
 
     /// Reads keys through machines; those that were not answered.

@@ -340,10 +340,11 @@ impl<H: Host> World<H> {
     }
 
     /// Records that are not in a node's memory are in its store.
-    fn show_store(&mut self, host: usize) {
+    fn show_store(&mut self, host: usize, process: &H) {
         let machine = &self.machines[host];
         let seen = Seen { host, at: self.now, clocks: &machine.clocks };
-        let stored = machine.store.records().filter_map(|(key, record)| crate::sim::observe::stored(key, record));
+        let held = machine.store.records().filter(|(key, _)| process.holds(key));
+        let stored = held.filter_map(|(key, record)| crate::sim::observe::stored(key, record));
         let mut failure = None;
         for observation in stored {
             failure = failure.or(self.probes.note(&seen, observation).err());
@@ -364,7 +365,7 @@ impl<H: Host> World<H> {
         for host in 0..self.machines.len() {
             if let Some(mut process) = self.machines[host].host.take() {
                 self.observe(host, &mut process, Scope::All);
-                self.show_store(host);
+                self.show_store(host, &process);
                 self.machines[host].host = Some(process);
             }
         }

@@ -1,0 +1,228 @@
+//! Where a node's records lie in its store.
+//!
+//! What a node held of a part of the ring that it has nothing to do with any more is dropped, and that takes time. Should it
+//! come to hold that part again meanwhile, it must not meet what it held before: that would look like what it has now. So
+//! records lie in *bays*, and what comes anew goes into one with no leftovers there.
+//!
+//! # Invariants
+//! - A part of the ring that a group here has is in a bay without leftovers at that place.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use bytes::Bytes;
+use overlay::{IntervalMap, Key, KeyRange, Point};
+use serde::{Deserialize, Serialize};
+
+use crate::storage::Space;
+
+/// In which bay the records of each part of the ring lie, and what is left over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bays {
+    at: IntervalMap<u8>,
+    leftovers: Vec<(u8, KeyRange)>,
+}
+
+impl Default for Bays {
+    fn default() -> Bays {
+        Bays { at: IntervalMap::new(0), leftovers: Vec::new() }
+    }
+}
+
+impl Bays {
+    /// The bay of a place.
+    pub fn of(&self, point: Point) -> u8 {
+        *self.at.get(point)
+    }
+
+    /// Nothing in this range is of use any more.
+    pub fn leave(&mut self, range: KeyRange) {
+        for (piece, bay) in self.at.pieces(range) {
+            self.leftovers.push((bay, piece));
+        }
+    }
+
+    /// Something new comes to lie in this range. False where there is no bay without leftovers: then nothing has changed.
+    #[must_use]
+    pub fn enter(&mut self, range: KeyRange) -> bool {
+        let used = |bay: u8| self.leftovers.iter().any(|(of, piece)| *of == bay && piece.overlaps(range));
+        let free = (0..=u8::MAX).find(|bay| !used(*bay));
+        if let Some(bay) = free {
+            self.at.set(range, bay);
+        }
+        free.is_some()
+    }
+
+    /// What is to be dropped next.
+    pub fn leftover(&self) -> Option<(u8, KeyRange)> {
+        self.leftovers.first().copied()
+    }
+
+    /// That is dropped.
+    pub fn swept(&mut self, leftover: (u8, KeyRange)) {
+        self.leftovers.retain(|known| *known != leftover);
+    }
+
+    /// The parts of a range, as they are scanned: in the order of the points.
+    pub fn parts(&self, range: KeyRange) -> VecDeque<(u8, KeyRange)> {
+        let mut parts: Vec<(u8, KeyRange)> =
+            self.at.pieces(range).into_iter().map(|(piece, bay)| (bay, piece)).collect();
+        parts.sort_by_key(|(_, piece)| piece.start());
+        parts.into()
+    }
+}
+
+/// A scan of several parts, one after the other, as if they were one.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    parts: VecDeque<(u8, KeyRange)>,
+    from: Bound<Key>,
+    pub(crate) bytes_max: usize,
+}
+
+impl Walk {
+    /// Of what lies in these parts from there on.
+    pub(crate) fn new(mut parts: VecDeque<(u8, KeyRange)>, from: Bound<Key>, bytes_max: usize) -> Walk {
+        if let Bound::Included(key) | Bound::Excluded(key) = &from {
+            // What ends before it begins.
+            let is_over = |piece: KeyRange| piece.end() != Point(0) && piece.end() <= key.point();
+            while parts.front().is_some_and(|(_, piece)| is_over(*piece)) {
+                parts.pop_front();
+            }
+        }
+        Walk { parts, from, bytes_max }
+    }
+
+    /// Where the store is to be read next; `None` where all is read.
+    pub(crate) fn next(&self, space: Space) -> Option<Bytes> {
+        let (bay, piece) = self.parts.front()?;
+        let first = Key::first_at(piece.start());
+        let from = match &self.from {
+            Bound::Included(key) if *key >= first => Bound::Included(key),
+            Bound::Excluded(key) if *key >= first => Bound::Excluded(key),
+            _ => Bound::Included(&first),
+        };
+        Some(space.scan_start(*bay, from))
+    }
+
+    /// A page of the store, and whether nothing follows it there. What of it belongs here, and whether that is all there is;
+    /// `None` where the walk must go on first.
+    pub(crate) fn page(
+        &mut self,
+        space: Space,
+        records: Vec<(Bytes, Bytes)>,
+        done: bool,
+    ) -> Option<(Vec<(Key, Bytes)>, bool)> {
+        let Some((bay, piece)) = self.parts.front().copied() else { return Some((Vec::new(), true)) };
+        let total = records.len();
+        let here = |(key, value): (Bytes, Bytes)| {
+            let (of, key) = space.key_of(&key)?;
+            (of == bay && piece.contains(key.point())).then_some((key, value))
+        };
+        let kept: Vec<(Key, Bytes)> = records.into_iter().map_while(here).collect();
+        if done || kept.len() < total {
+            self.parts.pop_front();
+        }
+        match kept.is_empty() && !self.parts.is_empty() && (done || total > 0) {
+            true => None,
+            false => Some((kept, self.parts.is_empty())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::*;
+
+    const SPACE: Space = Space(Some(3));
+
+    fn range(start: u128, end: u128) -> KeyRange {
+        KeyRange::new(Point(start << 120), Point(end << 120))
+    }
+
+    /// A store with these keys in each of these bays, and in other lanes.
+    fn store(bays: &[u8], keys: &[Key]) -> BTreeMap<Bytes, Bytes> {
+        let each = |space: Space| {
+            let all = bays.iter().flat_map(move |bay| keys.iter().map(move |key| (*bay, key)));
+            all.map(move |(bay, key)| (space.record_key(bay, key), Bytes::copy_from_slice(&[bay])))
+        };
+        [Space(Some(2)), SPACE, Space(Some(4))].into_iter().flat_map(each).collect()
+    }
+
+    fn walk(store: &BTreeMap<Bytes, Bytes>, bays: &Bays, of: KeyRange, page: usize) -> Vec<(Key, Bytes)> {
+        let (mut found, mut from) = (Vec::new(), Bound::Unbounded);
+        loop {
+            let mut walk = Walk::new(bays.parts(of), from, 1);
+            let (kept, done) = loop {
+                let Some(at) = walk.next(SPACE) else { return found };
+                let mut behind = store.range(at..);
+                let records: Vec<_> = behind.by_ref().take(page).map(|(k, v)| (k.clone(), v.clone())).collect();
+                if let Some(page) = walk.page(SPACE, records, behind.next().is_none()) {
+                    break page;
+                }
+            };
+            let Some((last, _)) = kept.last() else {
+                assert!(done, "nothing is known of what follows an empty page");
+                return found;
+            };
+            from = Bound::Excluded(last.clone());
+            found.extend(kept);
+            if done {
+                return found;
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_finds_what_lies_in_each_place_and_nothing_else() {
+        let keys: Vec<Key> = (0..200).map(|n| Key::new(alloc::format!("key {n}").as_bytes()).unwrap()).collect();
+        let store = store(&[0, 1, 2], &keys);
+        let mut bays = Bays::default();
+        bays.leave(range(10, 120));
+        assert!(bays.enter(range(30, 60)));
+        bays.leave(range(40, 50));
+        assert!(bays.enter(range(45, 70)) && bays.enter(range(100, 0)));
+        for of in [KeyRange::FULL, range(20, 65), range(200, 33), range(44, 46), range(7, 7)] {
+            let expected = |key: &&Key| of.contains(key.point());
+            let mut expected: Vec<(Key, Bytes)> = keys
+                .iter()
+                .filter(expected)
+                .map(|k| (k.clone(), Bytes::copy_from_slice(&[bays.of(k.point())])))
+                .collect();
+            expected.sort();
+            for page in [1, 2, 7, 1000] {
+                assert_eq!(walk(&store, &bays, of, page), expected, "{of:?}, pages of {page}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_anew_lies_where_nothing_is_left_over() {
+        let mut bays = Bays::default();
+        assert!(bays.enter(range(0, 10)));
+        assert_eq!(bays.of(range(5, 6).start()), 0);
+        bays.leave(range(0, 10));
+        assert!(bays.enter(range(8, 20)));
+        assert_eq!((bays.of(range(9, 10).start()), bays.of(range(15, 16).start())), (1, 1));
+        bays.leave(range(8, 20));
+        assert!(bays.enter(range(8, 9)));
+        assert_eq!(bays.of(range(8, 9).start()), 2);
+        while let Some(leftover) = bays.leftover() {
+            bays.swept(leftover);
+        }
+        assert!(bays.enter(range(0, 20)));
+        assert_eq!(bays.of(range(8, 9).start()), 0);
+        // There is an end to it.
+        for _ in 0..255 {
+            bays.leave(range(0, 20));
+            assert!(bays.enter(range(0, 20)));
+        }
+        bays.leave(range(0, 20));
+        let before = bays.clone();
+        assert!(!bays.enter(range(19, 21)));
+        assert_eq!(bays, before);
+    }
+}

@@ -1,0 +1,409 @@
+//! How a node comes to be in the groups that are born of its own, and lets go of those that are over (Scatter §4).
+//!
+//! Whoever knows the last states of all groups that a transaction touched works out by itself what is born. Who is late is
+//! told what there is now by whoever is in it, and cuts what it has to fit.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use group::Group;
+use group::message::{ClientMessage, Message, Outcome, Sender};
+use group::state::GroupState;
+use group::transaction::TransactionId;
+use group::transaction::birth::births;
+use overlay::{Epoch, GroupId, IntervalMap, KeyRange, NodeId, PeerKey};
+
+use crate::api::{Event, Output};
+use crate::config::Durability;
+use crate::hosting::Hosted;
+use crate::node::Node;
+use crate::sessions::Sessions;
+use crate::wire::{self, Frame};
+
+/// Last states of others' groups that are kept until what comes of them is born.
+const FINALS_MAX: usize = 16;
+/// Groups that are known to be there in part of what is this node's, until the rest is known.
+const PENDING_MAX: usize = 16;
+/// Peers of whom it is remembered when they were told of what is here.
+const TOLD_MAX: usize = 1024;
+
+impl Node {
+    /// Sees to what is over, and to what comes of it. True if there was something.
+    pub(crate) fn attend(&mut self) -> bool {
+        let departed = core::mem::take(&mut self.departed);
+        let mut busy = !departed.is_empty();
+        for (serial, why) in departed {
+            self.depart(serial, why);
+        }
+        while self.birth_wanted && self.give_birth() {
+            busy = true;
+        }
+        self.birth_wanted = false;
+        busy
+    }
+
+    /// One birth, where all is known that it needs.
+    fn give_birth(&mut self) -> bool {
+        let ended: Vec<_> = self.hosts.all.iter().filter_map(|hosted| hosted.group.state().ending()).collect();
+        for (id, plan) in ended {
+            let finals: Vec<&GroupState> =
+                plan.touched().filter_map(|party| self.last_state(party.group.id, id)).collect();
+            if finals.len() < plan.touched().count() {
+                continue;
+            }
+            let born = births(id, plan, &finals, self.config.defects);
+            let touched: Vec<GroupId> = finals.iter().map(|last| last.id).collect();
+            let kept: Vec<GroupState> = finals.into_iter().cloned().collect();
+            self.keep_finals(kept);
+            for state in born {
+                self.take_part(state);
+            }
+            // What of it this node is not in is not its affair any more.
+            self.let_go(|group| touched.contains(&group.state().id) && group.state().ended == Some(id));
+            touched.iter().for_each(|group| drop(self.finals.remove(group)));
+            return true;
+        }
+        false
+    }
+
+    /// Others may still need these, and nobody else have them.
+    fn keep_finals(&mut self, finals: Vec<GroupState>) {
+        // A group that was alone is known by whoever was in it.
+        if finals.len() < 2 {
+            return;
+        }
+        self.kept.retain(|known| finals.iter().all(|last| last.id != known.id));
+        self.kept.extend(finals);
+        let excess = self.kept.len().saturating_sub(FINALS_MAX);
+        self.kept.drain(..excess);
+        if self.config.durability == Durability::Sync {
+            let changes = alloc::vec![self.space().finals(&self.kept)];
+            let token = self.hosts.name_batch(0, 0);
+            self.outputs.push_back(Output::Persist { token, changes });
+        }
+    }
+
+    /// Somebody asks for a group as it was in that epoch: its last state, if that is kept.
+    pub(crate) fn tell_final(&mut self, of: GroupId, epoch: Epoch, node: NodeId) -> bool {
+        let last = self.kept.iter().find(|last| last.id == of && last.epoch >= epoch).cloned();
+        let is_kept = last.is_some();
+        if let Some(last) = last {
+            let epoch = last.epoch;
+            self.send_as(of, &[node], Message::State(Box::new(last)), epoch);
+        }
+        is_kept
+    }
+
+    /// The state with which this group ended in that transaction, if it is known.
+    fn last_state(&self, group: GroupId, id: TransactionId) -> Option<&GroupState> {
+        let here = self.hosts.all.iter().map(|hosted| hosted.group.state());
+        here.chain(self.finals.values()).find(|state| state.id == group && state.ended == Some(id))
+    }
+
+    /// Somebody told of a group that this node has no part in. Is that its affair?
+    pub(crate) fn on_foreign_state(&mut self, state: GroupState) {
+        if !state.is_sound() {
+            self.frames_dropped += 1;
+            return;
+        }
+        if state.ended.is_some() {
+            let wanted = |hosted: &Hosted| {
+                let plan = hosted.group.state().ending().filter(|(id, _)| Some(*id) == state.ended);
+                plan.is_some_and(|(_, plan)| plan.party(state.id).is_some())
+            };
+            // What others still have to end with is kept for when this node's own group has.
+            let is_near = self.hosts.living().any(|group| {
+                let dealings = &group.state().dealings;
+                dealings.voted().chain(dealings.coordinates()).any(|(id, _)| Some(id) == state.ended)
+            });
+            if (is_near || self.hosts.all.iter().any(wanted)) && self.finals.len() < FINALS_MAX {
+                self.finals.insert(state.id, state);
+                self.birth_wanted = true;
+            }
+            return;
+        }
+        let older = |group: &Group| group.state().epoch < state.epoch && group.state().range.overlaps(state.range);
+        let newer = |group: &Group| group.state().epoch >= state.epoch && group.state().range.overlaps(state.range);
+        if self.hosts.living().any(newer) {
+            return;
+        }
+        // Two groups may have noted that it wanted in; it is in one.
+        if !self.hosts.all.iter().any(|hosted| older(&hosted.group)) {
+            if state.is_learner(self.me) {
+                self.send_as(state.id, &state.nodes(), Message::Declined, state.epoch);
+            }
+            return;
+        }
+        self.pending.retain(|known| !known.range.overlaps(state.range) || known.epoch > state.epoch);
+        if self.pending.len() < PENDING_MAX {
+            self.pending.push(state);
+        }
+        self.follow_pending();
+    }
+
+    /// Goes over to what others say there is now, once that takes the place of all that is here: who knew half of it would
+    /// never learn the rest.
+    fn follow_pending(&mut self) {
+        let is_whole = |state: &GroupState| {
+            let older = self.hosts.all.iter().map(|hosted| hosted.group.state());
+            let mut older = older.filter(|older| older.epoch < state.epoch && older.range.overlaps(state.range));
+            older.all(|older| {
+                let mut rest = self.hosts.rest(older.range, older.epoch);
+                for known in self.pending.iter().filter(|known| known.epoch > older.epoch) {
+                    rest = rest.into_iter().flat_map(|piece| without(piece, Some(known.range))).collect();
+                }
+                rest.is_empty()
+            })
+        };
+        let (ready, rest) = self.pending.iter().cloned().partition(is_whole);
+        self.pending = rest;
+        let ready: Vec<GroupState> = ready;
+        for state in ready {
+            let (range, epoch) = (state.range, state.epoch);
+            if state.audience().contains(&self.me) {
+                self.take_part(state);
+            } else {
+                self.give_up(range, epoch);
+            }
+        }
+    }
+
+    /// Begins a part in this group, with what there is of it here.
+    fn take_part(&mut self, state: GroupState) {
+        let newer = |group: &Group| group.state().epoch >= state.epoch && group.state().range.overlaps(state.range);
+        if !state.audience().contains(&self.me) || self.hosts.living().any(newer) {
+            return;
+        }
+        let (range, epoch) = (state.range, state.epoch);
+        let mut parents: Vec<usize> = (0..self.hosts.all.len())
+            .filter(|index| self.hosts.all[*index].group.state().range.overlaps(range))
+            .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
+            .collect();
+        // It is needed in one of them at most: that which has it as a member.
+        parents.sort_by_key(|index| !self.hosts.all[*index].group.state().is_member(self.me));
+        let mut bays = self.hosts.bays.clone();
+        let inherited = parents.first().map(|index| self.hosts.all[*index].group.state().range);
+        for piece in without(range, inherited) {
+            if !bays.enter(piece) {
+                return self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
+            }
+        }
+        let seed = self.rng.draw();
+        for index in parents.iter().copied() {
+            self.silence(index);
+        }
+        let group = match parents.first() {
+            Some(index) => Group::bear(&mut self.hosts.all[*index].group, state, self.now, seed),
+            None => Group::join(self.group_config(), self.me, state, self.now, seed),
+        };
+        if bays != self.hosts.bays {
+            self.hosts.bays = bays;
+            self.persist_bays();
+        }
+        let id = group.state().id;
+        if self.hosts.add(group).is_none() {
+            return self.damaged("it has a part in too many groups");
+        }
+        self.event(Event::Note(alloc::format!("has a part in {id:?} from now on")));
+        self.settle_ranges(&[]);
+        self.hosts.share_memory(self.config.memory_bytes_max);
+        self.with_sessions(Sessions::on_division);
+    }
+
+    /// The last words of a group that is over.
+    fn silence(&mut self, index: usize) {
+        let serial = self.hosts.all[index].serial;
+        self.hosts.all[index].group.give_way();
+        while let Some(output) = self.hosts.all[index].group.poll_output() {
+            self.carry(serial, output);
+        }
+    }
+
+    /// Others own this range since that epoch, and need nothing of this node.
+    fn give_up(&mut self, range: KeyRange, epoch: Epoch) {
+        for hosted in &mut self.hosts.all {
+            let state = hosted.group.state();
+            if state.epoch < epoch && state.range.overlaps(range) && hosted.over.is_none() {
+                hosted.over = Some(alloc::vec![state.range]);
+                hosted.group.give_way();
+            }
+        }
+        self.settle_ranges(&[range]);
+    }
+
+    /// Of groups whose ranges overlap, the later owns the place. Who has nothing left is let go of; `elsewhere` others are
+    /// known to own.
+    pub(crate) fn settle_ranges(&mut self, elsewhere: &[KeyRange]) {
+        for index in 0..self.hosts.all.len() {
+            let state = self.hosts.all[index].group.state();
+            let mut rest = self.hosts.rest(state.range, state.epoch);
+            if let Some(known) = &self.hosts.all[index].over {
+                rest = rest.into_iter().flat_map(|piece| meet(piece, known)).collect();
+            }
+            for range in elsewhere.iter().filter(|_| self.hosts.all[index].over.is_some()) {
+                rest = rest.into_iter().flat_map(|piece| without(piece, Some(*range))).collect();
+            }
+            let later = |group: &Group| group.state().epoch > state.epoch && group.state().range.overlaps(state.range);
+            if self.hosts.all[index].over.is_some() || self.hosts.living().any(later) {
+                if self.hosts.all[index].over.is_none() {
+                    self.hosts.all[index].group.give_way();
+                }
+                self.hosts.all[index].over = Some(rest);
+            }
+        }
+        self.let_go_hosted(|hosted| hosted.over.as_ref().is_some_and(Vec::is_empty));
+    }
+
+    fn let_go(&mut self, is_over: impl Fn(&Group) -> bool) {
+        self.let_go_hosted(|hosted| is_over(&hosted.group));
+    }
+
+    /// Drops all that this node has of some groups, but for what others here own.
+    fn let_go_hosted(&mut self, is_over: impl Fn(&Hosted) -> bool) {
+        let mut changes = Vec::new();
+        while let Some(index) = self.hosts.all.iter().position(&is_over) {
+            self.silence(index);
+            let gone = self.hosts.all.remove(index);
+            if self.config.durability == Durability::Sync {
+                for piece in self.hosts.rest(gone.group.state().range, Epoch(0)) {
+                    self.hosts.bays.leave(piece);
+                }
+            }
+            changes.push(self.space().drawer(gone.drawer).clear());
+        }
+        if changes.is_empty() {
+            return;
+        }
+        if self.config.durability == Durability::Sync {
+            changes.push(self.space().bays(&self.hosts.bays));
+            let token = self.hosts.name_batch(0, 0);
+            self.outputs.push_back(Output::Persist { token, changes });
+        }
+        self.hosts.share_memory(self.config.memory_bytes_max);
+        if self.hosts.is_empty() && !self.over {
+            self.join_due = self.now.time;
+        }
+    }
+
+    /// A group says that it needs this node no more, or that the node's part in it has come to an end.
+    fn depart(&mut self, serial: u64, why: Option<&'static str>) {
+        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
+        let is_needed = hosted.group.state().audience().contains(&self.me);
+        let others = self.hosts.all.len() > 1;
+        if others && !is_needed {
+            return self.let_go_hosted(|hosted| hosted.serial == serial);
+        }
+        match why {
+            None => self.left(),
+            // A life that is over has nothing more to give; the wish to leave outlives it.
+            Some(_) if self.leaving.is_some() => self.left(),
+            Some(why) => {
+                self.over = true;
+                self.ready = false;
+                self.with_sessions(Sessions::stop);
+                self.event(Event::Reincarnate(why.to_string()));
+            }
+        }
+    }
+
+    /// Asks for the last states of other groups that births wait for, and whoever was in this node's own group for what came
+    /// of it.
+    pub(crate) fn ask_for_finals(&mut self) {
+        let mut asked: Vec<(GroupId, Epoch, Vec<NodeId>)> = Vec::new();
+        for hosted in &self.hosts.all {
+            let state = hosted.group.state();
+            let others = state.nodes().into_iter().filter(|node| *node != self.me).collect();
+            match state.ending() {
+                Some((id, plan)) => {
+                    for party in plan.touched().filter(|party| self.last_state(party.group.id, id).is_none()) {
+                        asked.push((party.group.id, party.group.epoch, party.group.nodes().collect()));
+                    }
+                    asked.push((state.id, state.epoch, others));
+                }
+                None if hosted.over.is_some() || self.is_pending(state) => asked.push((state.id, state.epoch, others)),
+                None => {}
+            }
+        }
+        for (group, epoch, nodes) in asked {
+            self.send_as(group, &nodes, Message::AskState, epoch);
+        }
+    }
+
+    /// Is something known that takes its place in part?
+    fn is_pending(&self, state: &GroupState) -> bool {
+        self.pending.iter().any(|known| known.epoch > state.epoch && known.range.overlaps(state.range))
+    }
+
+    /// Something was said to a group that this node has no part in: who is late is told what there is now.
+    pub(crate) fn on_foreign(&mut self, to: GroupId, sender: Sender, message: Message) {
+        match message {
+            Message::State(state) => self.on_foreign_state(*state),
+            Message::Letter(letter) => self.on_letter(*letter),
+            Message::Client(message) => {
+                message.outcomes.into_iter().for_each(|(attempt, outcome)| {
+                    self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
+                });
+                let unknown: Vec<_> =
+                    message.operations.iter().map(|operation| (operation.attempt, Outcome::Unknown)).collect();
+                if !unknown.is_empty() {
+                    let message = ClientMessage { operations: Vec::new(), outcomes: unknown };
+                    self.send_as(to, &[sender.node], Message::Client(message), Epoch(0));
+                }
+            }
+            Message::Wait(_) | Message::Vouch(_) | Message::Declined => {}
+            Message::AskState if self.tell_final(to, sender.epoch, sender.node) => {}
+            _ => self.tell_heirs(to, sender.node),
+        }
+    }
+
+    fn tell_heirs(&mut self, of: GroupId, node: NodeId) {
+        let last = self.told.get(&node.peer).copied();
+        let soon = self.config.timing.heartbeat / 10;
+        if last.is_some_and(|last| self.now.time.since(last) < soon) {
+            return;
+        }
+        if self.told.len() >= TOLD_MAX {
+            self.told.clear();
+        }
+        self.told.insert(node.peer, self.now.time);
+        let heirs: Vec<GroupState> = self.hosts.heirs_of(of).map(|group| group.state().clone()).collect();
+        for state in heirs {
+            let (id, epoch) = (state.id, state.epoch);
+            self.send_as(id, &[node], Message::State(Box::new(state)), epoch);
+        }
+    }
+
+    /// Says something as one of a group, whether this node has a part in it or not.
+    pub(crate) fn send_as(&mut self, group: GroupId, to: &[NodeId], message: Message, epoch: Epoch) {
+        let Some(ring) = self.ring else { return };
+        let class = wire::class_of(&message);
+        let sender = Sender { node: self.me, epoch };
+        let frame = wire::encode(&Frame::Group { ring, group, sender, message }, self.config.lane);
+        let me: PeerKey = self.me.peer;
+        for node in to.iter().filter(|node| node.peer != me) {
+            self.outputs.push_back(Output::Send { to: node.peer, class, frame: frame.clone() });
+        }
+    }
+
+    pub(crate) fn persist_bays(&mut self) {
+        if self.config.durability == Durability::Sync {
+            let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
+            let token = self.hosts.name_batch(0, 0);
+            self.outputs.push_back(Output::Persist { token, changes });
+        }
+    }
+}
+
+/// What of a range lies outside another.
+fn without(range: KeyRange, other: Option<KeyRange>) -> Vec<KeyRange> {
+    let mut rest = IntervalMap::new(false);
+    rest.set(range, true);
+    other.into_iter().for_each(|other| rest.set(other, false));
+    rest.pieces(range).into_iter().filter(|(_, left)| *left).map(|(piece, _)| piece).collect()
+}
+
+/// What of a range lies in these.
+fn meet(range: KeyRange, these: &[KeyRange]) -> Vec<KeyRange> {
+    these.iter().flat_map(|other| range.intersection(*other)).flatten().collect()
+}

@@ -1,0 +1,63 @@
+//! Dropping, little by little, records that this node has nothing to do with any more.
+
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use bytes::Bytes;
+use overlay::{Key, KeyRange};
+
+use crate::api::{Change, Output};
+use crate::bays::Walk;
+use crate::hosting::Scan;
+use crate::node::Node;
+
+/// How much is read in one go, in bytes.
+const PAGE_BYTES: usize = 256 << 10;
+
+/// How far it has come.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    /// What is being dropped, and where the next page begins.
+    part: Option<((u8, KeyRange), Bound<Key>)>,
+    /// The store has not answered yet.
+    waits: bool,
+}
+
+impl Node {
+    /// Reads the next page, unless one is on its way.
+    pub(crate) fn go_on_sweeping(&mut self) {
+        if self.sweep.waits || self.over {
+            return;
+        }
+        if self.sweep.part.is_none() {
+            self.sweep.part = self.hosts.bays.leftover().map(|part| (part, Bound::Unbounded));
+        }
+        let Some((part, from)) = self.sweep.part.clone() else { return };
+        self.sweep.waits = true;
+        let walk = Walk::new([part].into(), from, PAGE_BYTES);
+        self.scan(Scan { serial: 0, token: 0, walk });
+    }
+
+    /// A page came: all of it goes.
+    pub(crate) fn drop_leftovers(&mut self, records: Vec<(Key, Bytes)>, done: bool) {
+        self.sweep.waits = false;
+        let Some((part, from)) = &mut self.sweep.part else { return };
+        let part @ (bay, _) = *part;
+        if let Some((last, _)) = records.last() {
+            *from = Bound::Excluded(last.clone());
+        }
+        let space = self.space();
+        let mut changes: Vec<Change> =
+            records.iter().map(|(key, _)| Change::DropRecord(space.record_key(bay, key))).collect();
+        if done {
+            self.sweep.part = None;
+            self.hosts.bays.swept(part);
+            changes.push(space.bays(&self.hosts.bays));
+        }
+        if changes.is_empty() {
+            return;
+        }
+        let token = self.hosts.name_batch(0, 1);
+        self.outputs.push_back(Output::Persist { token, changes });
+    }
+}

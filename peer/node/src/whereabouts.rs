@@ -1,0 +1,235 @@
+//! Where keys are that no group here owns (§4 of the design; Scatter §3.2, §7.2).
+//!
+//! A question goes from peer to peer, each time nearer to the key, until it comes to one whose group owns that; who asked is
+//! answered directly, and remembers it. So all but the first operation on a part of the ring go straight to its primary,
+//! which executes them under its ballot or not at all: what is remembered may be old, and costs time then.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::ballot::TermBallot;
+use group::message::{ClientMessage, Message, Operation};
+use group::time::Time;
+use overlay::{Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, Point, RingId, next_hop};
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Class, Output};
+use crate::node::Node;
+use crate::sessions::Sessions;
+use crate::wire::{self, Frame};
+
+/// A question comes to its end after so many hops, wherever it is.
+const HOPS_MAX: u8 = 32;
+/// Before the same is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(150);
+/// Questions under way at one time.
+const ASKED_MAX: usize = 256;
+/// Parts of the ring whose primaries are remembered.
+const KNOWN_MAX: usize = 1 << 12;
+
+/// Who owns this place?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Locate {
+    /// The ring.
+    pub ring: RingId,
+    /// The place.
+    pub point: Point,
+    /// Who is to be answered.
+    pub origin: Contact,
+    /// So many peers have passed it on.
+    pub hops: u8,
+}
+
+/// Who owns a place, and who is primary of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Located {
+    /// The ring.
+    pub ring: RingId,
+    /// The place that was asked for.
+    pub point: Point,
+    /// The group that owns it.
+    pub group: GroupRef,
+    /// The sub-range that it lies in.
+    pub part: KeyRange,
+    /// The ballot under which an operation is executed there.
+    pub ballot: TermBallot,
+    /// The group's horizon.
+    pub horizon: u64,
+}
+
+/// What an operation on a key must know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) group: GroupId,
+    pub(crate) part: KeyRange,
+    pub(crate) ballot: TermBallot,
+    pub(crate) horizon: u64,
+}
+
+/// All that is remembered of other groups.
+#[derive(Debug)]
+pub(crate) struct Whereabouts {
+    pub(crate) hints: Hints,
+    /// By the start of each part; no two of them overlap.
+    known: BTreeMap<Point, Owner>,
+    asked: BTreeMap<Point, Time>,
+    /// To be asked with this batch.
+    wanted: BTreeSet<Point>,
+    /// To be sent with this batch.
+    operations: BTreeMap<(GroupId, NodeId), Vec<Operation>>,
+}
+
+impl Default for Whereabouts {
+    fn default() -> Whereabouts {
+        Whereabouts {
+            hints: Hints::new(Point(0), HINTS_BYTES_MAX),
+            known: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            operations: BTreeMap::new(),
+        }
+    }
+}
+
+impl Whereabouts {
+    /// Who is primary of this place, as far as is known.
+    pub(crate) fn find(&self, point: Point) -> Option<Owner> {
+        let before = self.known.range(..=point).next_back().or_else(|| self.known.last_key_value());
+        before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point))
+    }
+
+    /// Somebody wants to know who owns this place.
+    pub(crate) fn want(&mut self, point: Point, now: Time) {
+        self.asked.retain(|_, asked| now.since(*asked) < ASK_AGAIN);
+        if self.asked.len() < ASKED_MAX && !self.asked.contains_key(&point) {
+            self.asked.insert(point, now);
+            self.wanted.insert(point);
+        }
+    }
+
+    /// This has turned out to be wrong, or is silent.
+    pub(crate) fn forget(&mut self, point: Point, ballot: TermBallot) {
+        if let Some(owner) = self.find(point).filter(|owner| owner.ballot == ballot) {
+            self.known.remove(&owner.part.start());
+        }
+    }
+
+    /// Does it name this ballot?
+    pub(crate) fn names(&self, ballot: TermBallot) -> bool {
+        self.known.values().any(|owner| owner.ballot == ballot)
+    }
+
+    /// An operation for the primary of another group.
+    pub(crate) fn ask(&mut self, owner: &Owner, operation: Operation) {
+        self.operations.entry((owner.group, owner.ballot.node)).or_default().push(operation);
+    }
+
+    /// False where something newer is known, or nobody asked.
+    fn learn(&mut self, located: &Located) -> bool {
+        let Located { point, ref group, part, ballot, horizon, .. } = *located;
+        if self.asked.remove(&point).is_none() || !part.contains(point) {
+            return false;
+        }
+        self.hints.learn(group);
+        let overlapping: Vec<Owner> = self.known.values().filter(|owner| owner.part.overlaps(part)).copied().collect();
+        if overlapping.iter().any(|owner| owner.ballot > ballot) {
+            return false;
+        }
+        self.known.retain(|_, owner| !owner.part.overlaps(part));
+        if self.known.len() >= KNOWN_MAX {
+            self.known.pop_first();
+        }
+        self.known.insert(part.start(), Owner { group: group.id, part, ballot, horizon });
+        true
+    }
+}
+
+impl Node {
+    /// Sends what operations elsewhere need. True if there was something.
+    pub(crate) fn flush_whereabouts(&mut self) -> bool {
+        let wanted = core::mem::take(&mut self.whereabouts.wanted);
+        let operations = core::mem::take(&mut self.whereabouts.operations);
+        let busy = !wanted.is_empty() || !operations.is_empty();
+        let Some(ring) = self.ring else { return busy };
+        for point in wanted {
+            let origin = Contact { node: self.me, addresses: self.addresses.clone() };
+            self.pass_on(Locate { ring, point, origin, hops: 0 });
+        }
+        for ((group, primary), operations) in operations {
+            let message = ClientMessage { operations, outcomes: Vec::new() };
+            self.send_as(group, &[primary], Message::Client(message), Epoch(0));
+        }
+        busy
+    }
+
+    /// Somebody asks.
+    pub(crate) fn on_locate(&mut self, locate: Locate) {
+        let Locate { ring, point, ref origin, hops } = locate;
+        if self.ring != Some(ring) || hops >= HOPS_MAX || !group::nonsense::are_addresses(&origin.addresses) {
+            self.frames_dropped += 1;
+            return;
+        }
+        match self.hosts.at(point).filter(|group| group.state().ended.is_none()) {
+            None => self.pass_on(Locate { hops: hops + 1, ..locate }),
+            Some(group) => {
+                let state = group.state();
+                let part = state.parts().find(|(part, _)| part.contains(point));
+                let Some((part, ballot)) = part else { return };
+                let located = Located { ring, point, group: state.reference(), part, ballot, horizon: state.horizon };
+                let frame = wire::encode(&Frame::Located(located.into()), self.config.lane);
+                self.reach(origin);
+                self.outputs.push_back(Output::Send { to: origin.node.peer, class: Class::Control, frame });
+            }
+        }
+    }
+
+    /// To somebody who is nearer to it.
+    fn pass_on(&mut self, locate: Locate) {
+        let Some(home) = self.hosts.home() else { return };
+        let (own, dealings) = (home.state().reference(), &home.state().dealings);
+        let beside: Vec<GroupRef> = dealings.predecessor().into_iter().chain(dealings.successor()).cloned().collect();
+        self.whereabouts.hints.set_here(own.range.start());
+        let Some(next) = next_hop(locate.point, &own, beside, &mut self.whereabouts.hints) else { return };
+        let others: Vec<&Contact> = next.members.iter().filter(|contact| contact.node.peer != self.me.peer).collect();
+        if others.is_empty() {
+            return;
+        }
+        let contact = others[self.rng.below(others.len() as u64) as usize].clone();
+        let frame = wire::encode(&Frame::Locate(locate.into()), self.config.lane);
+        self.reach(&contact);
+        self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
+    }
+
+    /// The answer.
+    pub(crate) fn on_located(&mut self, located: Located) {
+        let Located { ring, ref group, part, ballot, .. } = located;
+        if self.ring != Some(ring) || !group::nonsense::is_reference(group) || !group.range.contains_range(part) {
+            self.frames_dropped += 1;
+            return;
+        }
+        if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned() {
+            self.reach(&primary);
+        }
+        if self.whereabouts.learn(&located) {
+            self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part));
+        }
+    }
+
+    /// Remembers the groups beside those here.
+    pub(crate) fn learn_neighbours(&mut self, serial: u64) {
+        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
+        let dealings = &hosted.group.state().dealings;
+        for beside in dealings.predecessor().into_iter().chain(dealings.successor()) {
+            self.whereabouts.hints.learn(beside);
+        }
+    }
+
+    /// It will be told something.
+    pub(crate) fn reach(&mut self, contact: &Contact) {
+        let (peer, addresses) = (contact.node.peer, contact.addresses.clone());
+        if peer != self.me.peer && !addresses.is_empty() && !self.is_connected_to(peer) {
+            self.outputs.push_back(Output::Dial { peer, addresses });
+        }
+    }
+}
