@@ -152,8 +152,8 @@ fn committee_messages() -> Vec<CommitteeMessage> {
         C::AskBase { ballot },
         C::Confirm { ballot, attempt: 6, lease: true, chosen: Some(5) },
         C::Confirmed { ballot, attempt: 6 },
-        C::AskRecord { ballot, key: key("k") },
-        C::RecordIs { ballot, key: key("k"), record: Some(Arc::new(records().remove(0))) },
+        C::AskRecord { ballot, key: key("k"), attempt: 3 },
+        C::RecordIs { ballot, key: key("k"), attempt: 3, record: Some(Arc::new(records().remove(0))) },
         C::AskSince { ballot, piece, since: NUMBER, attempt: 9 },
         C::Since(Since { ballot, piece, since: NUMBER, attempt: 9, writes: writes(), up_to: Some(NUMBER), done: true }),
         C::AskCompare(Box::new(AskCompare {

@@ -304,6 +304,8 @@ pub enum CommitteeMessage {
         ballot: TermBallot,
         /// The key.
         key: Key,
+        /// Which attempt to read it; echoed.
+        attempt: u64,
     },
     /// The chosen record, as the sender has it.
     RecordIs {
@@ -311,6 +313,8 @@ pub enum CommitteeMessage {
         ballot: TermBallot,
         /// The key.
         key: Key,
+        /// As asked.
+        attempt: u64,
         /// `None`: none.
         record: Option<Arc<Record>>,
     },

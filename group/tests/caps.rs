@@ -85,7 +85,7 @@ fn questions_for_records_that_wait_for_the_store() {
     let term = ballot(5, 1);
     bench.serve(term, &[]);
     for number in 0..5000 {
-        bench.hear(1, CommitteeMessage::AskRecord { ballot: term, key: key(&format!("k{number}")) });
+        bench.hear(1, CommitteeMessage::AskRecord { ballot: term, key: key(&format!("k{number}")), attempt: 1 });
     }
     assert_eq!(bench.dropped.of(Nonsense::NoRoom), 5000 - 4096);
     bench.said.clear();
@@ -94,7 +94,7 @@ fn questions_for_records_that_wait_for_the_store() {
         acceptor.on_loaded(ctx, table, &key("k7"));
     });
     assert!(matches!(&bench.said[..], [(_, CommitteeMessage::RecordIs { record: None, .. })]), "{:?}", bench.said);
-    bench.hear(1, CommitteeMessage::AskRecord { ballot: term, key: key("k4999") });
+    bench.hear(1, CommitteeMessage::AskRecord { ballot: term, key: key("k4999"), attempt: 1 });
     assert_eq!(bench.dropped.of(Nonsense::NoRoom), 5000 - 4096);
 }
 

@@ -7,6 +7,8 @@ use core::time::Duration;
 use bench::{Bench, ballot, key, node, nothing_newer, write};
 use group::ballot::{Number, Slot, Term};
 use group::message::{AskCompare, CommitteeMessage, Compared, Since};
+use group::state::Config;
+use overlay::{Epoch, KeyRange};
 
 /// It holds one term's first three writes, and missed the next three; a second term has begun, whose primary is node 3.
 fn away() -> Bench {
@@ -124,4 +126,43 @@ fn copying_waits_for_a_store_that_is_behind_but_not_for_ever() {
     assert_eq!(next(&mut bench, "b", false), 500);
     assert_eq!(next(&mut bench, "c", true), 0);
     assert_eq!(next(&mut bench, "d", false), 0, "it answered before the store was behind again");
+}
+
+/// Two configurations are asked: this group's, of which nobody holds everything yet, and the one that it comes from. When the
+/// latter is asked no more, others here hold everything: what they lacked before says nothing of that.
+#[test]
+fn what_others_lacked_is_forgotten_when_fewer_are_asked() {
+    let mut bench = Bench::new(node(2), 3);
+    let former = Config { epoch: Epoch(0), members: (4..=6).map(node).collect(), open: vec![KeyRange::FULL] };
+    bench.state.recovery = vec![former];
+    let term = ballot(7, 3);
+    bench.serve(term, &[(Term::new(Slot(5), 0), 6)]);
+    bench.said.clear();
+    bench.tick();
+    let incomplete = |bench: &mut Bench| {
+        let (from, ask) = bench.asked_compare();
+        let answer = Compared { complete: false, ..nothing_newer(term, ask.piece) };
+        bench.compared(from, answer);
+        from
+    };
+    let mut asked = vec![incomplete(&mut bench)];
+    while !(asked.contains(&1) && asked.contains(&3)) {
+        asked.push(incomplete(&mut bench));
+        assert!(
+            !bench.acceptor.committee(term).unwrap().missing().is_empty(),
+            "two of the former three are to be asked"
+        );
+    }
+    bench.state.recovery.clear();
+    incomplete(&mut bench);
+    assert!(!bench.acceptor.committee(term).unwrap().missing().is_empty(), "what they lacked they may have now");
+    for _ in 0..20 {
+        bench.now.time = bench.now.time + bench.config.timing.resend;
+        bench.tick();
+        let (from, ask) = bench.asked_compare();
+        if bench.acceptor.committee(term).unwrap().missing().is_empty() || [1, 3].contains(&from) {
+            bench.compared(from, nothing_newer(term, ask.piece));
+        }
+    }
+    assert!(bench.acceptor.committee(term).unwrap().missing().is_empty(), "who holds everything now says so");
 }

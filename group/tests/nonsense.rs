@@ -71,7 +71,7 @@ fn nobody_proposes_under_the_ballot_of_another() {
         CommitteeMessage::Accept { ballot: theirs, chosen: None, writes: vec![write(theirs, 1, "k", "v")] },
         CommitteeMessage::Base { ballot: theirs, base: base(&[], 0), chosen: Some(0) },
         CommitteeMessage::Confirm { ballot: theirs, attempt, lease, chosen: None },
-        CommitteeMessage::AskRecord { ballot: theirs, key: key("k") },
+        CommitteeMessage::AskRecord { ballot: theirs, key: key("k"), attempt: 1 },
     ];
     for message in messages {
         expect(Nonsense::NotItsBallot, committee(message));

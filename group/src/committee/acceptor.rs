@@ -30,6 +30,9 @@ pub(super) const ASKED_MAX: usize = 1 << 12;
 pub(super) const COMMITTEES_MAX: usize = 1 << 10;
 const INTERVALS_MAX: usize = 1 << 12;
 
+/// Who asked for a record, as primary of which ballot, in which attempt.
+pub(super) type Asker = (NodeId, TermBallot, u64);
+
 /// One node's acceptor in all committees.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
@@ -43,7 +46,7 @@ pub struct Acceptor {
     pub(super) catch_up: CatchUp,
     pub(super) asked_bases: AskedBases,
     /// Keys whose record was asked for by a primary and is being loaded.
-    pub(super) asked: BTreeSet<(Key, NodeId, TermBallot)>,
+    pub(super) asked: BTreeSet<(Key, Asker)>,
 }
 
 impl Acceptor {
@@ -139,7 +142,9 @@ impl Acceptor {
             CommitteeMessage::Confirm { ballot, attempt, lease, chosen } => {
                 self.on_confirm(ctx, table, from, ballot, attempt, lease, chosen);
             }
-            CommitteeMessage::AskRecord { ballot, key } => self.on_ask_record(ctx, table, from, ballot, key),
+            CommitteeMessage::AskRecord { ballot, key, attempt } => {
+                self.on_ask_record(ctx, table, (from, ballot, attempt), key);
+            }
             CommitteeMessage::AskSince { ballot, piece, since, attempt } => {
                 let answer = Since { ballot, piece, since, attempt, writes: Vec::new(), up_to: None, done: false };
                 self.on_ask_since(ctx, from, answer);

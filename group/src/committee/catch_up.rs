@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use core::time::Duration;
 
-use overlay::{Key, KeyRange, NodeId, Point};
+use overlay::{Epoch, Key, KeyRange, NodeId, Point};
 
 use super::acceptor::Acceptor;
 use super::job::{CatchUpStatus, Found, Job, Stage, Then, Throttle};
@@ -143,6 +143,7 @@ impl Acceptor {
         job.too_short.clear();
         job.compared.clear();
         job.pass.forget();
+        job.asks = asked_configs(ctx, piece);
         job.source = ballot.node;
         if ballot.node == ctx.me {
             self.turn(ctx, ballot);
@@ -362,6 +363,14 @@ impl Acceptor {
             return ctx.dropped.note(Nonsense::NoRoom);
         }
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        let asks = asked_configs(ctx, answer.piece);
+        if job.asks != asks && !(complete && job.all_complete) {
+            // What others lacked then was with those who are asked no more: it is with others now.
+            (job.asks, job.attempt, job.stage) = (asks, ctx.rng.draw(), Stage::Compare(None));
+            job.compared.clear();
+            job.pass.restart();
+            return self.ask(ctx, table, ballot);
+        }
         if answer.after.is_none() {
             job.answered.clear();
             job.all_complete = true;
@@ -511,6 +520,14 @@ impl CatchUp {
 /// for: whoever reads half of it has a key that is gone, and no comparison tells it so.
 fn is_before_purge(ctx: &Context<'_>, piece: KeyRange, since: Number) -> bool {
     ctx.state.purged.bounds.pieces(piece).iter().any(|(_, purged)| purged.is_some_and(|(_, bound)| since < bound))
+}
+
+/// Configurations whose majorities together hold everything.
+pub(super) type Asks = Vec<(Epoch, Vec<NodeId>)>;
+
+/// Those that recovery asks in this range now.
+pub(super) fn asked_configs(ctx: &Context<'_>, range: KeyRange) -> Asks {
+    ctx.state.configs(range).into_iter().map(|config| (config.epoch, config.members)).collect()
 }
 
 /// Together with this node, do these make a quorum of every configuration that recovery asks in this range?

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use overlay::{Key, KeyRange, NodeId};
 
+use super::catch_up::Asks;
 use crate::ballot::{Number, TermBallot};
 use crate::context::Context;
 use crate::message::{Compared, Write};
@@ -97,6 +98,8 @@ pub(super) struct Job {
     pub(super) too_short: BTreeSet<NodeId>,
     /// Sources that were compared with to the end of the current piece and were not complete.
     pub(super) compared: BTreeSet<NodeId>,
+    /// Whose majorities, as it was when the comparison began, would hold everything.
+    pub(super) asks: Asks,
     /// Who answered since the comparison of the piece began, and whether all of them were complete.
     pub(super) answered: BTreeSet<NodeId>,
     pub(super) all_complete: bool,
@@ -127,6 +130,7 @@ impl Job {
             mark: None,
             too_short: BTreeSet::new(),
             compared: BTreeSet::new(),
+            asks: Asks::new(),
             answered: BTreeSet::new(),
             all_complete: true,
             pass: Pass::default(),

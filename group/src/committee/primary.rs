@@ -233,7 +233,9 @@ impl Primary {
             CommitteeMessage::BaseAccepted { .. } => self.on_base_accepted(ctx, local, from),
             CommitteeMessage::AskBase { .. } => self.send_base(ctx, &[from]),
             CommitteeMessage::Confirmed { attempt, .. } => self.on_confirmed(ctx, from, attempt),
-            CommitteeMessage::RecordIs { key, record, .. } => self.on_record_is(ctx, local, from, key, record),
+            CommitteeMessage::RecordIs { key, attempt, record, .. } => {
+                self.on_record_is(ctx, local, (from, attempt), key, record);
+            }
             _ => {}
         }
     }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use overlay::{Key, KeyRange, NodeId};
 
-use super::catch_up::covers_quorums;
+use super::catch_up::{Asks, asked_configs, covers_quorums};
 use super::leases::holders_length;
 use super::primary::{Local, Primary};
 use crate::config::Defect;
@@ -53,11 +53,28 @@ pub(super) struct Reads {
 /// A key's record being asked of quorums.
 #[derive(Clone, Debug)]
 pub(super) struct QuorumRead {
+    /// Its name: what was said to another is no answer to this one.
+    attempt: u64,
+    /// Whose majorities must answer.
+    asks: Asks,
     asked: Time,
     answers: BTreeMap<NodeId, Option<Arc<Record>>>,
 }
 
+impl QuorumRead {
+    fn new(ctx: &Context<'_>, key: &Key, attempt: u64) -> QuorumRead {
+        let asks = asked_configs(ctx, KeyRange::at(key.point()));
+        QuorumRead { attempt, asks, asked: ctx.now.time, answers: BTreeMap::new() }
+    }
+}
+
 impl Reads {
+    /// A name for an attempt, used for no other under this ballot.
+    fn name_attempt(&mut self) -> u64 {
+        self.next_attempt += 1;
+        self.next_attempt
+    }
+
     /// A read is answered once the ballot is confirmed by a round that is sent after this.
     pub(super) fn register(&mut self, attempt: Attempt, outcome: Outcome) {
         self.registered.push((attempt, outcome));
@@ -107,8 +124,7 @@ impl Primary {
     }
 
     fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, Outcome)>, lease: bool) {
-        self.reads.next_attempt += 1;
-        let attempt = self.reads.next_attempt;
+        let attempt = self.reads.name_attempt();
         let round =
             Round { attempt, sent: ctx.now.time, sent_awake: ctx.now.awake, lease, votes: BTreeSet::new(), reads };
         self.reads.rounds.push_back(round);
@@ -198,7 +214,8 @@ impl Primary {
             return true;
         }
         if !self.quorum_reads.contains_key(key) {
-            let read = QuorumRead { asked: ctx.now.time, answers: BTreeMap::new() };
+            let attempt = self.reads.name_attempt();
+            let read = QuorumRead::new(ctx, key, attempt);
             self.quorum_reads.insert(key.clone(), read);
             self.ask_record(ctx, key);
         }
@@ -211,7 +228,7 @@ impl Primary {
             ctx.state.configs(KeyRange::at(key.point())).into_iter().flat_map(|config| config.members).collect();
         let to: Vec<NodeId> =
             nodes.into_iter().filter(|node| *node != ctx.me && !read.answers.contains_key(node)).collect();
-        let message = CommitteeMessage::AskRecord { ballot: self.ballot, key: key.clone() };
+        let message = CommitteeMessage::AskRecord { ballot: self.ballot, key: key.clone(), attempt: read.attempt };
         ctx.out.send(&to, Message::Committee(message));
     }
 
@@ -219,11 +236,16 @@ impl Primary {
         &mut self,
         ctx: &mut Context<'_>,
         local: &mut Local<'_>,
-        from: NodeId,
+        (from, attempt): (NodeId, u64),
         key: Key,
         record: Option<Arc<Record>>,
     ) {
-        let Some(read) = self.quorum_reads.get_mut(&key) else { return };
+        let Some(read) = self.quorum_reads.get_mut(&key).filter(|read| read.attempt == attempt) else { return };
+        if read.asks != asked_configs(ctx, KeyRange::at(key.point())) {
+            // Who is asked no more may have been the only one to hold it, when others said that they did not.
+            *read = QuorumRead::new(ctx, &key, self.reads.name_attempt());
+            return self.ask_record(ctx, &key);
+        }
         read.answers.insert(from, record);
         let answered: BTreeSet<NodeId> = read.answers.keys().copied().collect();
         if !covers_quorums(ctx, KeyRange::at(key.point()), &answered) {

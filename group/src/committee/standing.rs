@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use overlay::{Epoch, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
-use super::acceptor::{ASKED_MAX, Acceptor, COMMITTEES_MAX, refused};
+use super::acceptor::{ASKED_MAX, Acceptor, Asker, COMMITTEES_MAX, refused};
 use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::context::Context;
@@ -104,14 +104,8 @@ impl Acceptor {
     }
 
     /// A quorum read: only who has accepted the reader's base knows which of its own records stand.
-    pub(super) fn on_ask_record(
-        &mut self,
-        ctx: &mut Context<'_>,
-        table: &mut Table,
-        from: NodeId,
-        ballot: TermBallot,
-        key: Key,
-    ) {
+    pub(super) fn on_ask_record(&mut self, ctx: &mut Context<'_>, table: &mut Table, asker: Asker, key: Key) {
+        let (from, ballot, attempt) = asker;
         let Some(committee) = self.committees.get(&ballot) else {
             self.asked_bases.ask(ctx, from, ballot);
             return;
@@ -126,26 +120,26 @@ impl Acceptor {
         }
         match table.get(&key, true, ctx.out) {
             Lookup::Known(record) => {
-                let message = CommitteeMessage::RecordIs { ballot, key, record };
+                let message = CommitteeMessage::RecordIs { ballot, key, attempt, record };
                 // What it rests on may not be durable yet.
                 ctx.out.send_after(&[from], Message::Committee(message));
             }
             // It will ask again.
             Lookup::Loading if self.asked.len() >= ASKED_MAX => ctx.dropped.note(Nonsense::NoRoom),
             Lookup::Loading => {
-                self.asked.insert((key, from, ballot));
+                self.asked.insert((key, asker));
             }
         }
     }
 
     /// A record was loaded: answers who asked for it.
     pub fn on_loaded(&mut self, ctx: &mut Context<'_>, table: &mut Table, key: &Key) {
-        let first = |(asked, ..): &(Key, NodeId, TermBallot)| asked == key;
+        let first = |(asked, _): &(Key, Asker)| asked == key;
         let asked: Vec<_> = self.asked.iter().filter(|asked| first(asked)).cloned().collect();
         for asked in asked {
             self.asked.remove(&asked);
-            let (key, from, ballot) = asked;
-            self.on_ask_record(ctx, table, from, ballot, key);
+            let (key, asker) = asked;
+            self.on_ask_record(ctx, table, asker, key);
         }
         self.install_deferred(ctx, table);
     }
