@@ -255,6 +255,10 @@ impl<K: Placed, V> PointMap<K, V> {
         let shelf = &mut self.shelves[at];
         shelf.prefixes.append(&mut behind.prefixes);
         shelf.entries.append(&mut behind.entries);
+        // What little there was may have come to lie beside little.
+        if shelf.len() <= SHELF_MIN {
+            self.join(at);
+        }
     }
 }
 
@@ -355,6 +359,24 @@ mod tests {
         assert!(behind.is_some());
         assert_eq!(find(Bound::Excluded(&last)), behind);
         assert_eq!(find(Bound::Included(&emptied[0])), behind);
+    }
+
+    /// A shelf that is put together with an empty one may still be as small as the one before it.
+    #[test]
+    fn small_shelves_do_not_stay_beside_each_other() {
+        let mut map = PointMap::new();
+        let (mut shelves, mut firsts, mut next) = (Vec::new(), Vec::new(), 0);
+        for len in [SHELF_MIN, SHELF_MIN + 1, 0, SHELF_JOINED_MAX] {
+            firsts.push(next);
+            let keys = || next..next + len as u64;
+            let entries = keys().map(|n| (Numbered(n, 0), 0)).collect();
+            shelves.push(Shelf { prefixes: keys().collect(), entries });
+            (next, map.len) = (next + len as u64 + 1, map.len + len);
+        }
+        (map.shelves, map.firsts) = (shelves, firsts);
+        check_form(&map);
+        map.remove(&Numbered(SHELF_MIN as u64 + 1, 0));
+        check_form(&map);
     }
 
     proptest! {
