@@ -122,6 +122,9 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
     }
 }
 
+/// Sub-ranges of one division, at most: four for each of the machines that there are in runs of this kind.
+const PARTS_SEEN_MAX: usize = 4 * 8;
+
 fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
     for (range, promised) in group.acceptor().promises().pieces(group.state().range) {
         if let Some(ballot) = promised {
@@ -132,8 +135,10 @@ fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
         show(chosen(key, record));
     }
     let committees = group.acceptor().committees().count();
-    show(Observation::Queue { name: "committees", size: committees, limit: 64 });
     let former = group.state().recovery.len();
+    // A division of this epoch and the one that it takes over from, and one of each epoch that is still asked.
+    let limit = (2 + former) * PARTS_SEEN_MAX;
+    show(Observation::Queue { name: "committees", size: committees, limit });
     show(Observation::Queue { name: "configurations that recovery asks", size: former, limit: 18 });
 }
 
