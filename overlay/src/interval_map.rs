@@ -123,6 +123,15 @@ impl<V: Clone + PartialEq> IntervalMap<V> {
     }
 }
 
+impl KeyRange {
+    /// What of this arc lies in none of these, in ring order from its start; no part runs across point zero.
+    pub fn without(self, others: impl IntoIterator<Item = KeyRange>) -> Vec<KeyRange> {
+        let mut left = IntervalMap::new(true);
+        others.into_iter().for_each(|other| left.set(other, false));
+        left.pieces(self).into_iter().filter(|(_, left)| *left).map(|(piece, _)| piece).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

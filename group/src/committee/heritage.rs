@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use overlay::{Epoch, IntervalMap, KeyRange};
+use overlay::{Epoch, KeyRange};
 
 use super::acceptor::Acceptor;
 use super::standing::seal_of;
@@ -52,11 +52,7 @@ impl Committee {
         let elsewhere: Vec<u64> = self.unsettled_numbers().filter(elsewhere).collect();
         elsewhere.into_iter().for_each(|n| heir.give_away(n));
         // Of that nothing can be relied on any more, should it come back one day.
-        let mut missing = IntervalMap::new(false);
-        missing.set(self.range(), true);
-        missing.set(range, false);
-        let missing = missing.pieces(self.range()).into_iter().filter(|(_, gone)| *gone).map(|(piece, _)| piece);
-        heir.lack(missing);
+        heir.lack(self.range().without([range]));
         heir
     }
 

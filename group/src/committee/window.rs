@@ -199,7 +199,7 @@ impl Committee {
     }
 
     /// These pieces are not held here.
-    pub(super) fn lack(&mut self, pieces: impl Iterator<Item = KeyRange>) {
+    pub(super) fn lack(&mut self, pieces: Vec<KeyRange>) {
         self.head.missing.extend(pieces);
     }
 

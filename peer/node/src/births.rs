@@ -4,7 +4,6 @@
 //! told what there is now by whoever is in it, and cuts what it has to fit.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use group::Group;
@@ -12,9 +11,9 @@ use group::message::{ClientMessage, Message, Outcome, Sender};
 use group::state::GroupState;
 use group::transaction::TransactionId;
 use group::transaction::birth::births;
-use overlay::{Epoch, GroupId, IntervalMap, KeyRange, NodeId, PeerKey};
+use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey};
 
-use crate::api::{Event, Output};
+use crate::api::{Change, Event, Output};
 use crate::config::Durability;
 use crate::hosting::Hosted;
 use crate::node::Node;
@@ -77,11 +76,8 @@ impl Node {
         self.kept.extend(finals);
         let excess = self.kept.len().saturating_sub(FINALS_MAX);
         self.kept.drain(..excess);
-        if self.config.durability == Durability::Sync {
-            let changes = alloc::vec![self.space().finals(&self.kept)];
-            let token = self.hosts.name_batch(0, 0);
-            self.outputs.push_back(Output::Persist { token, changes });
-        }
+        let changes = alloc::vec![self.space().finals(&self.kept)];
+        self.persist_own(changes);
     }
 
     /// Somebody asks for a group as it was in that epoch: its last state, if that is kept.
@@ -151,7 +147,7 @@ impl Node {
             older.all(|older| {
                 let mut rest = self.hosts.rest(older.range, older.epoch);
                 for known in self.pending.iter().filter(|known| known.epoch > older.epoch) {
-                    rest = rest.into_iter().flat_map(|piece| without(piece, Some(known.range))).collect();
+                    rest = rest.into_iter().flat_map(|piece| piece.without([known.range])).collect();
                 }
                 rest.is_empty()
             })
@@ -184,7 +180,7 @@ impl Node {
         parents.sort_by_key(|index| !self.hosts.all[*index].group.state().is_member(self.me));
         let mut bays = self.hosts.bays.clone();
         let inherited = parents.first().map(|index| self.hosts.all[*index].group.state().range);
-        for piece in without(range, inherited) {
+        for piece in range.without(inherited) {
             if !bays.enter(piece) {
                 return self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
             }
@@ -242,7 +238,7 @@ impl Node {
                 rest = rest.into_iter().flat_map(|piece| meet(piece, known)).collect();
             }
             for range in elsewhere.iter().filter(|_| self.hosts.all[index].over.is_some()) {
-                rest = rest.into_iter().flat_map(|piece| without(piece, Some(*range))).collect();
+                rest = rest.into_iter().flat_map(|piece| piece.without([*range])).collect();
             }
             let later = |group: &Group| group.state().epoch > state.epoch && group.state().range.overlaps(state.range);
             if self.hosts.all[index].over.is_some() || self.hosts.living().any(later) {
@@ -275,11 +271,8 @@ impl Node {
         if changes.is_empty() {
             return;
         }
-        if self.config.durability == Durability::Sync {
-            changes.push(self.space().bays(&self.hosts.bays));
-            let token = self.hosts.name_batch(0, 0);
-            self.outputs.push_back(Output::Persist { token, changes });
-        }
+        changes.push(self.space().bays(&self.hosts.bays));
+        self.persist_own(changes);
         self.hosts.share_memory(self.config.memory_bytes_max);
         if self.hosts.is_empty() && !self.over {
             self.join_due = self.now.time;
@@ -298,12 +291,7 @@ impl Node {
             None => self.left(),
             // A life that is over has nothing more to give; the wish to leave outlives it.
             Some(_) if self.leaving.is_some() => self.left(),
-            Some(why) => {
-                self.over = true;
-                self.ready = false;
-                self.with_sessions(Sessions::stop);
-                self.event(Event::Reincarnate(why.to_string()));
-            }
+            Some(why) => self.end_life(why),
         }
     }
 
@@ -387,20 +375,17 @@ impl Node {
     }
 
     pub(crate) fn persist_bays(&mut self) {
+        let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
+        self.persist_own(changes);
+    }
+
+    /// Makes changes of the node's own durable, where anything is.
+    pub(crate) fn persist_own(&mut self, changes: Vec<Change>) {
         if self.config.durability == Durability::Sync {
-            let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
             let token = self.hosts.name_batch(0, 0);
             self.outputs.push_back(Output::Persist { token, changes });
         }
     }
-}
-
-/// What of a range lies outside another.
-fn without(range: KeyRange, other: Option<KeyRange>) -> Vec<KeyRange> {
-    let mut rest = IntervalMap::new(false);
-    rest.set(range, true);
-    other.into_iter().for_each(|other| rest.set(other, false));
-    rest.pieces(range).into_iter().filter(|(_, left)| *left).map(|(piece, _)| piece).collect()
 }
 
 /// What of a range lies in these.

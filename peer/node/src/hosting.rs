@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use group::Group;
-use overlay::{Epoch, GroupId, IntervalMap, KeyRange, Point};
+use overlay::{Epoch, GroupId, KeyRange, Point};
 
 use crate::bays::{Bays, Walk};
 use crate::storage::DRAWERS;
@@ -142,12 +142,8 @@ impl Hosts {
 
     /// What of this range no group here owns that is later than `epoch`.
     pub(crate) fn rest(&self, range: KeyRange, epoch: Epoch) -> Vec<KeyRange> {
-        let mut rest = IntervalMap::new(false);
-        rest.set(range, true);
-        for group in self.living().filter(|group| group.state().epoch > epoch) {
-            rest.set(group.state().range, false);
-        }
-        rest.pieces(range).into_iter().filter(|(_, left)| *left).map(|(piece, _)| piece).collect()
+        let later = self.living().filter(|group| group.state().epoch > epoch);
+        range.without(later.map(|group| group.state().range))
     }
 
     /// Divides the memory for records among those that have some.

@@ -552,10 +552,15 @@ impl Node {
     /// Damage is *unknown*, never *empty*: this life ends.
     pub(crate) fn damaged(&mut self, what: &str) {
         self.each_group(Group::on_store_failed);
+        self.end_life(what);
+    }
+
+    /// It begins anew, as another.
+    pub(crate) fn end_life(&mut self, why: &str) {
         self.over = true;
         self.ready = false;
         self.with_sessions(Sessions::stop);
-        self.event(Event::Reincarnate(what.to_string()));
+        self.event(Event::Reincarnate(why.to_string()));
     }
 
     /// A group's state changed: others may have to be reached, operations may have to go elsewhere.

@@ -160,11 +160,6 @@ impl Space {
 }
 
 impl Drawer {
-    /// Its number.
-    pub fn number(self) -> u8 {
-        self.number
-    }
-
     fn key(self, bytes: usize) -> Vec<u8> {
         let mut key = self.space.key(1 + bytes);
         key.push(self.number);

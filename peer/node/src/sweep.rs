@@ -6,7 +6,7 @@ use core::ops::Bound;
 use bytes::Bytes;
 use overlay::{Key, KeyRange};
 
-use crate::api::{Change, Output};
+use crate::api::Change;
 use crate::bays::Walk;
 use crate::hosting::Scan;
 use crate::node::Node;
@@ -57,7 +57,6 @@ impl Node {
         if changes.is_empty() {
             return;
         }
-        let token = self.hosts.name_batch(0, 1);
-        self.outputs.push_back(Output::Persist { token, changes });
+        self.persist_own(changes);
     }
 }

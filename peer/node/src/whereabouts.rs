@@ -132,8 +132,7 @@ impl Whereabouts {
             return false;
         }
         self.hints.learn(group);
-        let overlapping: Vec<Owner> = self.known.values().filter(|owner| owner.part.overlaps(part)).copied().collect();
-        if overlapping.iter().any(|owner| owner.ballot > ballot) {
+        if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot) {
             return false;
         }
         self.known.retain(|_, owner| !owner.part.overlaps(part));
