@@ -1,8 +1,12 @@
 //! Decisions only: pure functions from what was observed to an optional proposal (Scatter §6, Harmony §7).
 //!
-//! The mechanism never decides and these never act; the node carries a proposal across.
+//! The mechanism never decides and these never act; the node carries a proposal across. For each decision there is a trait;
+//! whoever wants another policy implements it.
 #![no_std]
 
 extern crate alloc;
 
 pub mod division;
+pub mod halves;
+pub mod joining;
+pub mod size;

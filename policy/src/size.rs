@@ -1,0 +1,111 @@
+//! When a group splits, merges with its successor, or trades members with it (Scatter §6, Harmony §7.1).
+
+/// What a group knows of its own size and of its successor's, in members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Its own.
+    pub own: usize,
+    /// Its successor's; `None` where it is alone on the ring.
+    pub successor: Option<usize>,
+    /// A group of fewer should not be.
+    pub min: usize,
+    /// Nor one of more.
+    pub max: usize,
+}
+
+/// What should become of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resize {
+    /// Two groups.
+    Split,
+    /// One with its successor.
+    Merge,
+    /// So many of its members should go to its successor.
+    Give(usize),
+    /// So many members of its successor should come to it.
+    Take(usize),
+}
+
+/// Decides about a group's size.
+pub trait Sizing: Sync {
+    /// What should be done about it. Quiet on its own output, unless [`can_flap`].
+    fn propose(&self, sizes: &Sizes) -> Option<Resize>;
+}
+
+/// Would groups of these limits split and merge again and again? The halves of a group that is too large must not be too
+/// small.
+pub fn can_flap(min: usize, max: usize) -> bool {
+    max + 1 < 2 * min
+}
+
+/// A group with more members than the maximum splits. Of two neighbours of which one has fewer than the minimum comes one group,
+/// or, where that would be too large, two of equal size.
+///
+/// Each group looks only behind itself, and is looked at by the group before it: so every pair of neighbours is looked at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Thresholds;
+
+impl Sizing for Thresholds {
+    fn propose(&self, sizes: &Sizes) -> Option<Resize> {
+        let Sizes { own, successor, min, max } = *sizes;
+        if own > max {
+            return Some(Resize::Split);
+        }
+        let successor = successor.filter(|other| own < min || *other < min)?;
+        if own + successor <= max {
+            return Some(Resize::Merge);
+        }
+        match (own.abs_diff(successor) / 2, own < successor) {
+            (0, _) => None,
+            (count, true) => Some(Resize::Take(count)),
+            (count, false) => Some(Resize::Give(count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn propose(own: usize, successor: Option<usize>) -> Option<Resize> {
+        Thresholds.propose(&Sizes { own, successor, min: 5, max: 12 })
+    }
+
+    #[test]
+    fn by_the_thresholds() {
+        assert_eq!(propose(12, None), None);
+        assert_eq!(propose(13, Some(1)), Some(Resize::Split));
+        assert_eq!(propose(1, None), None, "there is nobody to merge with");
+        assert_eq!(propose(5, Some(5)), None);
+        assert_eq!(propose(4, Some(8)), Some(Resize::Merge));
+        assert_eq!(propose(8, Some(4)), Some(Resize::Merge));
+        assert_eq!(propose(4, Some(9)), Some(Resize::Take(2)));
+        assert_eq!(propose(12, Some(3)), Some(Resize::Give(4)));
+    }
+
+    /// What it leads to it leaves alone, whatever the sizes were.
+    #[test]
+    fn quiet_on_its_own_output() {
+        for (min, max) in [(5, 12), (3, 5), (2, 3), (1, 1), (6, 11)] {
+            assert!(!can_flap(min, max));
+            let next = |own, successor| Thresholds.propose(&Sizes { own, successor, min, max });
+            for own in 1..=2 * max {
+                for successor in 1..=max {
+                    let after = match next(own, Some(successor)) {
+                        None => continue,
+                        Some(Resize::Split) => (own.div_ceil(2), Some(own / 2)),
+                        Some(Resize::Merge) => (own + successor, None),
+                        Some(Resize::Give(count)) => (own - count, Some(successor + count)),
+                        Some(Resize::Take(count)) => (own + count, Some(successor - count)),
+                    };
+                    assert_eq!(
+                        next(after.0, after.1),
+                        None,
+                        "{own} and {successor} become {after:?}, of {min} to {max}"
+                    );
+                }
+            }
+        }
+        assert!(can_flap(8, 12), "the papers' own");
+    }
+}
