@@ -17,8 +17,11 @@ use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
 use group::state::{Config, Entry, GroupState, Member, Settings};
 use group::time::WallMillis;
-use node::whereabouts::{Locate, Located};
+use node::seeking::{Sample, Sampled};
+use node::whereabouts::{Locate, Located, Wanted};
 use node::wire::Frame;
+use node::wishes::Wished;
+use node::{Granted, Wish};
 use overlay::{
     Contact, Epoch, GroupId, GroupRef, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId,
 };
@@ -88,6 +91,8 @@ fn state() -> GroupState {
         lease_ms: 2000,
         drift_per_mille: 10,
         value_bytes_max: 1 << 16,
+        members_min: 5,
+        members_max: 12,
         horizon_ms: 60_000,
     };
     let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
@@ -268,7 +273,12 @@ pub fn frames() -> Vec<Frame> {
         members: vec![Contact { node: NODE, addresses: vec!["/ip4/127.0.0.1/tcp/1".into()] }],
     };
     let origin = group.members[0].clone();
-    let locate = Locate { ring: RingId(9), point: Point(4), origin, hops: 3 };
+    let sample = Sample { ring: None, origin: origin.clone() };
+    let sampled =
+        Sampled { ring: RingId(9), point: Point(4), group: group.clone(), clusters: vec!["a".into()], own: false };
+    let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };
+    let wished = Wished { ring: RingId(9), group: GroupId(5), number: 1, wish };
+    let locate = Locate { ring: RingId(9), point: Point(4), origin, wanted: Wanted::Sample, hops: 3 };
     let located =
         Located { ring: RingId(9), point: Point(4), part: group.range, group, ballot: TERM_BALLOT, horizon: 3 };
     let outside = [
@@ -276,6 +286,11 @@ pub fn frames() -> Vec<Frame> {
         Frame::NotUnderstood { version: 2 },
         Frame::Locate(locate.into()),
         Frame::Located(located.into()),
+        Frame::Sample(sample.into()),
+        Frame::Sampled(sampled.into()),
+        Frame::Wished(wished.into()),
+        Frame::Granted { ring: RingId(9), number: 1, granted: Granted::Done(vec![GroupId(6)]) },
+        Frame::Granted { ring: RingId(9), number: 2, granted: Granted::Refused("no".into()) },
     ];
     messages().into_iter().map(within).chain(outside).collect()
 }

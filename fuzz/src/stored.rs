@@ -6,7 +6,7 @@ use bytes::Bytes;
 use node::bays::Bays;
 use node::storage::Space;
 use node::{Change, storage};
-use overlay::{Incarnation, KeyRange, Point, RingId};
+use overlay::{Epoch, Incarnation, KeyRange, Point, RingId};
 
 use crate::samples;
 
@@ -38,7 +38,7 @@ pub fn meta(bytes: &[u8]) -> bool {
 }
 
 pub fn metas() -> Vec<Vec<u8>> {
-    let life = storage::Life { ring: RingId(9), incarnation: Incarnation(3) };
+    let life = storage::Life { ring: RingId(9), incarnation: Incarnation(3), voted: Epoch(2) };
     let mut bays = Bays::default();
     bays.leave(KeyRange::new(Point(5), Point(9)));
     let mut changes = vec![Space(None).life(&life), Space(None).bays(&bays)];

@@ -19,7 +19,7 @@ use crate::time::Time;
 use crate::transaction::TransactionId;
 use crate::transaction::dealer::{Dealer, Letter, Word};
 use crate::transaction::dealings::{Deal, Own};
-use crate::transaction::plan::{Operation, Plan, Rank, Refusal, View};
+use crate::transaction::plan::{Birth, Operation, Plan, Rank, Refusal, View};
 
 /// Addresses of a member that other groups are told.
 const ADDRESSES_TOLD: usize = 4;
@@ -122,7 +122,18 @@ impl Group {
             }
             _ => Some(self.dealing.dealer.view_of(&view.successor).ok_or(BeginRefusal::NeighbourUnknown)?),
         };
-        let plan = Plan::new(operation, &view, other, rank).map_err(BeginRefusal::Nonsense)?;
+        let plan = match Plan::new(operation, &view, other, rank) {
+            Ok(plan) => plan,
+            Err(Refusal::Stale) => {
+                self.dealing.dealer.look_again();
+                return Err(BeginRefusal::NeighbourUnknown);
+            }
+            Err(why) => return Err(BeginRefusal::Nonsense(why)),
+        };
+        let is_large = |birth: &Birth| birth.members.len() > self.state.settings.members_max as usize;
+        if plan.operation == Operation::Merge && plan.births.iter().any(is_large) {
+            return Err(BeginRefusal::Nonsense(Refusal::TooLarge));
+        }
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow(
                 "too few of those that one group would have are heard of and hold everything; try again",
@@ -143,7 +154,7 @@ impl Group {
     }
 
     /// Has whatever is to be born a majority of those members of this group that it gets, here, now and with everything?
-    /// What is born of the dead stays dead (§6.5 of the design).
+    /// What is born of the dead stays dead (§6.5 of the design). Each group answers for its own.
     fn are_able(&self, plan: &Plan) -> bool {
         let (hears, members) = (self.hears(), self.state.nodes());
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
@@ -154,6 +165,12 @@ impl Group {
                 birth.members.iter().map(|contact| contact.node).filter(|node| members.contains(node)).collect();
             own.is_empty() || own.iter().filter(|node| is_able(node)).count() > own.len() / 2
         })
+    }
+
+    /// Do both neighbours know this group as it is? `None`: only the leader can tell.
+    pub fn is_known_to_neighbours(&self) -> Option<bool> {
+        let leads = self.log.leads() && self.dealing.leads == self.log.leads_under();
+        leads.then(|| self.dealing.dealer.is_known(&self.own(), &self.state.dealings))
     }
 
     /// Group time, for the rank of what is begun now.
@@ -173,7 +190,10 @@ impl Group {
             }
         } else if self.log.leads() {
             self.follow_leadership();
-            self.answer(letter);
+            // Whoever asks does so again: these may be heard of by then, or the coordinator gives up.
+            if !matches!(&letter.word, Word::Prepare(_, plan) if !self.are_able(plan)) {
+                self.answer(letter);
+            }
             self.do_duties();
         } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
             self.out.send(&[leader], Message::Letter(Box::new(letter)));

@@ -69,7 +69,20 @@ impl Group {
         told.extend(then.iter().copied().filter(|node| !now.contains(node)));
         told.retain(|node| *node != self.me);
         if !told.is_empty() {
-            self.out.send(&told, Message::State(Box::new(self.state.clone())));
+            self.tell_state(&told);
+        }
+    }
+
+    /// Tells others the state. It rests on a quorum's log, whatever this node has on disk; but who is not needed any more
+    /// forgets what it knew of this node, which would ask it for that after a crash: so it is not told until this one is sure
+    /// to know that, too.
+    fn tell_state(&mut self, to: &[NodeId]) {
+        let audience = self.state.audience();
+        let is_let_go = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
+        let (let_go, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_let_go);
+        self.out.send(&others, Message::State(Box::new(self.state.clone())));
+        if !let_go.is_empty() {
+            self.out.send_after(&let_go, Message::State(Box::new(self.state.clone())));
         }
     }
 
@@ -161,9 +174,7 @@ impl Group {
         if self.sent_state.len() > 1024 {
             self.sent_state.clear();
         }
-        // The state rests on a quorum's log, whatever this node has on disk.
-        let state = Message::State(Box::new(self.state.clone()));
-        self.out.send(&[to], state);
+        self.tell_state(&[to]);
     }
 
     /// Something is chosen that this node's log does not hold.

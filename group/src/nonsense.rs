@@ -272,7 +272,7 @@ impl Letter {
     pub fn is_sound(&self) -> bool {
         let word = match &self.word {
             Word::Prepare(_, plan) => is_plan(plan),
-            Word::Push(view) => view.is_sound(),
+            Word::Push(view, _) => view.is_sound(),
             Word::Vote(..) | Word::Decision(..) | Word::End(_) | Word::Question(_) | Word::Known(_) => true,
         };
         word && is_reference(&self.by) && is_reference(&self.to)

@@ -24,6 +24,13 @@ impl Rng {
         if bound == 0 { 0 } else { self.draw() % bound }
     }
 
+    /// Puts these in another order, each as likely.
+    pub fn shuffle<T>(&mut self, all: &mut [T]) {
+        for index in (1..all.len()).rev() {
+            all.swap(index, self.below(index as u64 + 1) as usize);
+        }
+    }
+
     /// A duration below `bound`.
     pub fn duration_below(&mut self, bound: core::time::Duration) -> core::time::Duration {
         let nanos = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);

@@ -63,6 +63,10 @@ pub struct Settings {
     pub drift_per_mille: u32,
     /// The longest value, in bytes.
     pub value_bytes_max: u32,
+    /// A group of fewer members is too small.
+    pub members_min: u32,
+    /// A group of more members is too large.
+    pub members_max: u32,
     /// How often operations' horizon is raised, in milliseconds. Ids live at least so long.
     pub horizon_ms: u64,
 }
@@ -533,6 +537,8 @@ mod tests {
             lease_ms: 1000,
             drift_per_mille: 10,
             value_bytes_max: 100,
+            members_min: 5,
+            members_max: 12,
             horizon_ms: 1000,
         };
         GroupState::founded(RingId(1), GroupId(2), member(1, 1), settings)

@@ -330,7 +330,7 @@ fn name(word: &Word) -> &'static str {
         Word::Decision(_, false) => "abort",
         Word::End(_) => "end",
         Word::Question(_) => "question",
-        Word::Push(_) => "push",
+        Word::Push(..) => "push",
         Word::Known(_) => "known",
     }
 }

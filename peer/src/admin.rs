@@ -1,6 +1,8 @@
 //! What administrators ask of a running peer.
 
-use node::LeaveRefusal;
+use node::{Granted, LeaveRefusal, Survey, Wish};
+use overlay::{GroupId, Key, Point};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use crate::status::LeavingStatus;
@@ -12,6 +14,22 @@ pub trait Admin: Send + Sync + 'static {
     ///
     /// Must not block.
     fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>>;
+
+    /// Has a group become another: one answer from each lane, of which one at most has the group. Decided after 10 s at the
+    /// latest.
+    ///
+    /// Must not block.
+    fn wish(&self, group: GroupId, wish: Wish) -> UnboundedReceiver<Granted>;
+
+    /// Who owns the ring of this lane from that place on (else from this peer's group on), as the owners say: so many groups.
+    ///
+    /// Must not block.
+    fn survey(&self, lane: u8, from: Option<Point>, count: usize) -> oneshot::Receiver<Survey>;
+
+    /// Who owns a key.
+    ///
+    /// Must not block.
+    fn locate(&self, key: &Key) -> oneshot::Receiver<Survey>;
 }
 
 /// Why a leave was not begun. The text is for the person who asked.

@@ -86,6 +86,15 @@ pub struct GroupStatus {
     pub leader: Option<String>,
     /// Who is primary for which part of the range.
     pub primaries: Vec<PrimaryStatus>,
+    /// What this peer is to it: `member`, `learner`, or `former` where it only holds what others still need.
+    #[serde(default)]
+    pub part: String,
+    /// Transactions with other groups that are open, or not known to all who take part.
+    #[serde(default)]
+    pub transactions: Vec<TransactionStatus>,
+    /// Both neighbours know it as it is: only its leader can tell.
+    #[serde(default)]
+    pub links_fresh: Option<bool>,
     /// The group before it on the ring, by id.
     pub predecessor: Option<String>,
     /// The group behind it on the ring, by id.
@@ -99,6 +108,55 @@ pub struct GroupStatus {
     /// Messages of members that were dropped since the start, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
+}
+
+/// A transaction between groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransactionStatus {
+    /// `split`, `merge`, `repartition` or `migrate`.
+    pub operation: String,
+    /// Who coordinates it: a group's id.
+    pub coordinator: String,
+    /// The slot of the coordinator's log in which it began.
+    pub slot: u64,
+    /// Who takes part beside the coordinator: ids of groups.
+    pub participants: Vec<String>,
+    /// `waits for votes`, `waits for the outcome`, `is committed`.
+    pub step: String,
+    /// Boundaries that it locks in this group: nothing else changes there until it is decided.
+    pub locks: Vec<String>,
+}
+
+/// The ring, as its owners say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ring {
+    /// All of it is there: each group begins where the one before it ends.
+    pub whole: bool,
+    /// In ring order.
+    pub groups: Vec<Located>,
+}
+
+/// Who owns a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Located {
+    /// The place: 32 hex digits.
+    pub point: String,
+    /// The group that owns it.
+    pub group: String,
+    /// As of which epoch.
+    pub epoch: u64,
+    /// What that group owns.
+    pub range: RangeStatus,
+    /// Its members.
+    pub members: Vec<String>,
+    /// Who is primary of the place.
+    pub primary: String,
+}
+
+impl From<KeyRange> for RangeStatus {
+    fn from(range: KeyRange) -> RangeStatus {
+        RangeStatus { start: range.start().to_string(), end: range.end().to_string() }
+    }
 }
 
 /// An arc of the ring. `start == end` is the whole ring.
@@ -199,6 +257,11 @@ pub struct Location {
 pub trait StatusSource: Send + Sync + 'static {
     /// Everything.
     fn status(&self) -> Status;
+
+    /// All groups that the peer has a part in: also those that only need what it holds.
+    fn groups(&self) -> Vec<GroupStatus> {
+        self.status().groups
+    }
 
     /// Whether a client operation sent now will be answered.
     fn readiness(&self) -> Readiness;

@@ -22,3 +22,23 @@ fn whatever_becomes_of_groups_it_is_one_store() {
 fn what_others_lacked_before_is_not_taken_for_all_there_is() {
     expect_well::<Node>(&Scenario::ring(1_018));
 }
+
+/// A group voted for what another one coordinated, which was aborted, and all of that one's members had become others before
+/// the group asked: nobody whom it knew could say what came of it.
+#[test]
+fn who_voted_finds_the_coordinator_wherever_it_is() {
+    expect_well::<Node>(&Scenario::ring(24_259));
+}
+
+/// A member had a state from before its epoch was established in its store, and asked somebody who had been let go of since.
+#[test]
+fn nobody_waits_after_a_crash_for_who_was_let_go_of() {
+    expect_well::<Node>(&Scenario::ring(30_587));
+}
+
+/// A group that keeps its name ended twice while one of its members was away, which learned of one part of what there is now
+/// from those who had been in it, and of the other part from nobody.
+#[test]
+fn who_is_late_learns_of_all_that_took_the_place_of_its_group() {
+    expect_well::<Node>(&Scenario::ring(31_990));
+}

@@ -120,7 +120,8 @@ fn purged(range: KeyRange, finals: &[&GroupState]) -> Purged {
     }
     Purged {
         bounds,
-        horizon: finals.iter().map(|last| last.purged.horizon).min().unwrap_or(0),
+        // What this covers some have let go of already: so do all. As old operations are refused everywhere from now on.
+        horizon: finals.iter().map(|last| last.purged.horizon).max().unwrap_or(0),
         floor: finals.iter().map(|last| last.purged.floor).max().unwrap_or(0),
     }
 }

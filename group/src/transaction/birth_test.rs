@@ -30,6 +30,8 @@ fn founded() -> GroupState {
         lease_ms: 1000,
         drift_per_mille: 10,
         value_bytes_max: 100,
+        members_min: 5,
+        members_max: 12,
         horizon_ms: 1000,
     };
     let mut state = GroupState::founded(RingId(1), GroupId(7), member(1), settings);
@@ -123,6 +125,12 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert_eq!(traded[1].nodes(), [node(4), node(5)]);
     traded.iter_mut().for_each(establish);
 
+    // What some of one group have dropped by then the others of it drop, whatever the other group has let go of.
+    let purge = Entry::Purge { epoch: traded[1].epoch, bounds: Vec::new(), floor: 0 };
+    for entry in [Entry::Horizon(5), purge] {
+        let slot = traded[1].applied.next();
+        traded[1].apply(slot, &entry);
+    }
     let whole = commit(Operation::Merge, &mut traded);
     assert_eq!(whole.len(), 1);
     let state = &whole[0];
@@ -131,6 +139,7 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert_eq!((dealings.predecessor(), dealings.successor()), (None, None));
     assert!(halves.iter().all(|half| dealings.is_heir_of(half.id)) && dealings.is_heir_of(GroupId(7)));
     assert_eq!((state.purged.floor, state.purged.bounds.get(half).is_some()), (3, true));
+    assert_eq!((state.purged.horizon, state.horizon), (5, 5));
 }
 
 /// A peer that lost everything was let in by another group, before its own noticed that its life there is over. And the

@@ -39,10 +39,17 @@ pub enum Word {
     End(TransactionId),
     /// Whoever voted, and waits, asks for the outcome.
     Question(TransactionId),
-    /// What the group that says this is, with its neighbours.
-    Push(Box<View>),
+    /// What the group that says this is, with its neighbours; and whether it wants to know the same of the other one.
+    Push(Box<View>, bool),
     /// The other one is known as of this epoch.
     Known(Epoch),
+}
+
+impl Word {
+    /// Is it repeated until it is answered, however long that takes?
+    pub fn is_said_again(&self) -> bool {
+        matches!(self, Word::Decision(_, true) | Word::Question(_) | Word::Push(..))
+    }
 }
 
 /// A word, from whom and to whom.
@@ -69,6 +76,13 @@ struct Beside {
     view: Option<View>,
     /// When it was told last.
     told: Option<Time>,
+}
+
+impl Beside {
+    /// Has it said, since this leader leads, what it is now, and who its own neighbours are?
+    fn is_seen(&self, link: &GroupRef) -> bool {
+        self.view.as_ref().is_some_and(|view| view.own.id == link.id && view.own.epoch >= link.epoch)
+    }
 }
 
 /// A leader's part in transactions.
@@ -112,6 +126,11 @@ impl Dealer {
         views.filter(|view| view.own.id == link.id && view.own.epoch >= link.epoch).max_by_key(|view| view.own.epoch)
     }
 
+    /// What the neighbours said of themselves may be old: they are asked anew.
+    pub fn look_again(&mut self) {
+        self.beside.iter_mut().for_each(|beside| beside.view = None);
+    }
+
     /// Do both neighbours know this group as it is now?
     pub fn is_known(&self, own: &Own, dealings: &Dealings) -> bool {
         let known = |link: Option<&GroupRef>| {
@@ -143,7 +162,7 @@ impl Dealer {
             },
             Word::End(id) => self.want(Deal::Ended(id, from)),
             Word::Question(id) => self.on_question(own, me, dealings, &by, id),
-            Word::Push(view) => self.on_push(own, me, dealings, *view),
+            Word::Push(view, asks) => self.on_push(own, me, dealings, *view, asks),
             Word::Known(epoch) => {
                 for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                     beside.knows = beside.knows.max(Some(epoch));
@@ -222,7 +241,7 @@ impl Dealer {
         }
     }
 
-    fn on_push(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, view: View) {
+    fn on_push(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, view: View, asks: bool) {
         let links = [dealings.predecessor(), dealings.successor()];
         for (link, beside) in links.into_iter().zip(&mut self.beside) {
             let Some(link) = link.filter(|link| link.id == view.own.id) else { continue };
@@ -235,6 +254,10 @@ impl Dealer {
         }
         let is_link = |link: &&GroupRef| link.id == view.own.id;
         let Some(link) = links.into_iter().flatten().find(is_link) else { return };
+        if asks {
+            let mine = dealings.view(me);
+            self.say(own.id, me, &view.own, Word::Push(Box::new(mine), false));
+        }
         if link.epoch < view.own.epoch || link.epoch == view.own.epoch && *link != view.own {
             self.want(Deal::Neighbour(view.own));
         } else if link.epoch == view.own.epoch {
@@ -259,7 +282,8 @@ impl Dealer {
             dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |asked| *asked + OUTCOME_PATIENCE));
         let told = self.told.values().map(|told| again(Some(told)));
         let links = [dealings.predecessor(), dealings.successor()].into_iter().zip(&self.beside);
-        let unknown = links.filter(|(link, beside)| link.is_some() && beside.knows < Some(own.epoch));
+        let lacks = |link: &GroupRef, beside: &Beside| beside.knows < Some(own.epoch) || !beside.is_seen(link);
+        let unknown = links.filter(|(link, beside)| link.is_some_and(|link| lacks(link, beside)));
         let pushes = unknown.map(|(_, beside)| again(beside.told.as_ref()));
         coordinates.into_iter().chain(waits).chain(told).chain(pushes).min().unwrap_or(Time::NEVER)
     }
@@ -267,8 +291,9 @@ impl Dealer {
     fn coordinate(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
         let open = dealings.coordinates();
         if let Some((over, plan)) = self.open.take_if(|(known, _)| open.is_none_or(|(id, _)| id != *known)) {
-            // Whoever misses this will ask.
+            // Whoever misses this will ask. What it was planned from may be why: it is asked for anew.
             if dealings.outcome(own, over) == Some(false) {
+                self.look_again();
                 for party in plan.asked() {
                     self.say(own.id, me, &party.group, Word::Decision(over, false));
                 }
@@ -327,11 +352,12 @@ impl Dealer {
             }
             let due = beside.told.is_none_or(|told| now.since(told) >= SAID_AGAIN);
             if let Some(link) = link
-                && beside.knows < Some(me.epoch)
+                && (beside.knows < Some(me.epoch) || !beside.is_seen(link))
                 && due
             {
+                let asks = !beside.is_seen(link);
                 beside.told = Some(now);
-                self.say(me.id, me, link, Word::Push(Box::new(view.clone())));
+                self.say(me.id, me, link, Word::Push(Box::new(view.clone()), asks));
             }
         }
     }

@@ -141,6 +141,8 @@ pub enum Refusal {
     NoMember,
     /// Nothing would change.
     Nothing,
+    /// What would come of it has more members than a group should.
+    TooLarge,
 }
 
 impl fmt::Display for Refusal {
@@ -152,6 +154,7 @@ impl fmt::Display for Refusal {
             Refusal::Alone => "there is only one group",
             Refusal::NoMember => "who is to move is no member of the group that it is to leave",
             Refusal::Nothing => "nothing would change",
+            Refusal::TooLarge => "the two groups together have more members than the network's --max-group",
         })
     }
 }

@@ -48,6 +48,8 @@ impl Bench {
             lease_ms: 1000,
             drift_per_mille: 10,
             value_bytes_max: 1000,
+            members_min: 5,
+            members_max: 12,
             horizon_ms: 60_000,
         };
         let member = |peer| Member {

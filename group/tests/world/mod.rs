@@ -130,6 +130,8 @@ impl World {
             lease_ms: 60,
             drift_per_mille: rules.drift,
             value_bytes_max: 1_000,
+            members_min: 5,
+            members_max: 12,
             horizon_ms: 60,
         };
         let mut state = GroupState::founded(RingId(1), GroupId(1), member(node(0)), settings);

@@ -7,8 +7,11 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, ReadMode};
 use group::time::Time;
-use overlay::{Key, PeerKey, RingId};
+use overlay::{GroupId, Key, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
+
+use crate::survey::Survey;
+use crate::wishes::{Granted, Wish};
 
 /// A client connection of this peer; ids are never used again while the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +97,25 @@ pub enum Input {
     Addresses(Vec<String>),
     /// Stop politely: hand primaries over, then [`Event::Stopped`].
     Stop,
+    /// Somebody wants a group to become another; answered by exactly one [`Output::Granted`], after 10 s at the latest.
+    Wish {
+        /// Chosen by the driver, never used again while the process lives.
+        number: u64,
+        /// Which group; this peer must have a part in it.
+        group: GroupId,
+        /// What it should do.
+        wish: Wish,
+    },
+    /// Somebody wants to know who owns the ring; answered by exactly one [`Output::Surveyed`]. Each group on the way is
+    /// waited for 2 s at most.
+    Survey {
+        /// Chosen by the driver, never used again while the process lives.
+        number: u64,
+        /// Where to begin; else at the start of this node's group.
+        from: Option<Point>,
+        /// Groups wanted; fewer where the ring has fewer.
+        count: usize,
+    },
     /// Leave the group for good, then [`Event::Left`]. It goes on serving until others have everything that it has.
     Leave {
         /// Also where fewer than three members remain.
@@ -168,6 +190,20 @@ pub enum Output {
         id: RequestId,
         /// What came of it.
         result: Result<Answer, OpError>,
+    },
+    /// What came of [`Input::Wish`].
+    Granted {
+        /// As asked.
+        number: u64,
+        /// What came of it.
+        granted: Granted,
+    },
+    /// The answer to [`Input::Survey`].
+    Surveyed {
+        /// As asked.
+        number: u64,
+        /// Who owns what.
+        survey: Survey,
     },
     /// Call [`Input::Tick`] then; replaces the time said before.
     WakeAt(Time),

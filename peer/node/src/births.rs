@@ -11,7 +11,7 @@ use group::message::{ClientMessage, Message, Outcome, Sender};
 use group::state::GroupState;
 use group::transaction::TransactionId;
 use group::transaction::birth::births;
-use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey};
+use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
 
 use crate::api::{Change, Event, Output};
 use crate::config::Durability;
@@ -124,12 +124,17 @@ impl Node {
         if self.hosts.living().any(newer) {
             return;
         }
-        // Two groups may have noted that it wanted in; it is in one.
         if !self.hosts.all.iter().any(|hosted| older(&hosted.group)) {
-            if state.is_learner(self.me) {
+            if self.has_moved_to(&state) {
+                self.take_part(state);
+            } else if state.is_learner(self.me) {
+                // Two groups may have noted that it wanted in; it is in one.
                 self.send_as(state.id, &state.nodes(), Message::Declined, state.epoch);
             }
             return;
+        }
+        if self.pending.is_empty() {
+            self.pending_since = self.now.time;
         }
         self.pending.retain(|known| !known.range.overlaps(state.range) || known.epoch > state.epoch);
         if self.pending.len() < PENDING_MAX {
@@ -138,9 +143,15 @@ impl Node {
         self.follow_pending();
     }
 
+    /// Did a migration make this node a member of that group, which has nothing of what is here? It must have been born after
+    /// all groups that this node has let go of: of one that it voted in it does not know any more what it promised.
+    fn has_moved_to(&self, state: &GroupState) -> bool {
+        state.is_member(self.me) && state.born > self.voted
+    }
+
     /// Goes over to what others say there is now, once that takes the place of all that is here: who knew half of it would
     /// never learn the rest.
-    fn follow_pending(&mut self) {
+    pub(crate) fn follow_pending(&mut self) {
         let is_whole = |state: &GroupState| {
             let older = self.hosts.all.iter().map(|hosted| hosted.group.state());
             let mut older = older.filter(|older| older.epoch < state.epoch && older.range.overlaps(state.range));
@@ -152,9 +163,16 @@ impl Node {
                 rest.is_empty()
             })
         };
-        let (ready, rest) = self.pending.iter().cloned().partition(is_whole);
+        let (ready, rest): (Vec<GroupState>, Vec<GroupState>) = self.pending.iter().cloned().partition(is_whole);
+        // A member that is in none of what comes may have been moved elsewhere: the last states tell, which it asks for.
+        let here = || self.hosts.living().map(Group::state).filter(|state| state.is_member(self.me));
+        let stays = here().any(|state| !is_superseded(&ready, state));
+        let goes = here().count() > 0 && !stays && !ready.iter().any(|state| state.is_member(self.me));
+        let patience = self.config.timing.heartbeat * self.config.timing.missed_max;
+        if goes && self.now.time.since(self.pending_since) < patience {
+            return;
+        }
         self.pending = rest;
-        let ready: Vec<GroupState> = ready;
         for state in ready {
             let (range, epoch) = (state.range, state.epoch);
             if state.audience().contains(&self.me) {
@@ -209,8 +227,13 @@ impl Node {
 
     /// The last words of a group that is over.
     fn silence(&mut self, index: usize) {
-        let serial = self.hosts.all[index].serial;
         self.hosts.all[index].group.give_way();
+        self.hear_out(index);
+    }
+
+    /// Carries all that a group wants done.
+    fn hear_out(&mut self, index: usize) {
+        let serial = self.hosts.all[index].serial;
         while let Some(output) = self.hosts.all[index].group.poll_output() {
             self.carry(serial, output);
         }
@@ -258,9 +281,14 @@ impl Node {
     /// Drops all that this node has of some groups, but for what others here own.
     fn let_go_hosted(&mut self, is_over: impl Fn(&Hosted) -> bool) {
         let mut changes = Vec::new();
+        if self.hosts.all.iter().any(&is_over) {
+            // What came of it must be in the store before it is gone from there: a crash may come between the two.
+            (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
+        }
         while let Some(index) = self.hosts.all.iter().position(&is_over) {
             self.silence(index);
             let gone = self.hosts.all.remove(index);
+            self.voted = self.voted.max(gone.group.state().epoch);
             if self.config.durability == Durability::Sync {
                 for piece in self.hosts.rest(gone.group.state().range, Epoch(0)) {
                     self.hosts.bays.leave(piece);
@@ -272,10 +300,12 @@ impl Node {
             return;
         }
         changes.push(self.space().bays(&self.hosts.bays));
+        changes.extend(self.ring.map(|ring| self.space().life(&self.life(ring))));
         self.persist_own(changes);
         self.hosts.share_memory(self.config.memory_bytes_max);
         if self.hosts.is_empty() && !self.over {
-            self.join_due = self.now.time;
+            // Whoever has voted somewhere, and remembers nothing of it, enters another group as somebody else.
+            self.part_from("no group here needs it any more");
         }
     }
 
@@ -289,9 +319,15 @@ impl Node {
         }
         match why {
             None => self.left(),
-            // A life that is over has nothing more to give; the wish to leave outlives it.
-            Some(_) if self.leaving.is_some() => self.left(),
-            Some(why) => self.end_life(why),
+            Some(why) => self.part_from(why),
+        }
+    }
+
+    /// A life that is over has nothing more to give; the wish to leave outlives it.
+    fn part_from(&mut self, why: &str) {
+        match self.leaving {
+            Some(_) => self.left(),
+            None => self.end_life(why),
         }
     }
 
@@ -312,6 +348,18 @@ impl Node {
                 None if hosted.over.is_some() || self.is_pending(state) => asked.push((state.id, state.epoch, others)),
                 None => {}
             }
+        }
+        // Whoever was here may know of a part alone; what lies beside that knows the rest.
+        let is_lacking = |beside: &&GroupRef| {
+            let older = |hosted: &Hosted| {
+                let state = hosted.group.state();
+                state.epoch < beside.epoch && state.range.overlaps(beside.range)
+            };
+            self.hosts.all.iter().any(older) && !self.pending.iter().any(|known| known.id == beside.id)
+        };
+        for known in &self.pending {
+            let beside = known.dealings.predecessor().into_iter().chain(known.dealings.successor());
+            asked.extend(beside.filter(is_lacking).map(|beside| (beside.id, Epoch(0), beside.nodes().collect())));
         }
         for (group, epoch, nodes) in asked {
             self.send_as(group, &nodes, Message::AskState, epoch);
@@ -341,20 +389,34 @@ impl Node {
             }
             Message::Wait(_) | Message::Vouch(_) | Message::Declined => {}
             Message::AskState if self.tell_final(to, sender.epoch, sender.node) => {}
+            // It is thought to be a member, and may be one by now.
+            Message::Heartbeat(_) | Message::Log(_) if self.hosts.heirs_of(to).next().is_none() => {
+                if self.may_tell(sender.node) {
+                    self.send_as(to, &[sender.node], Message::AskState, Epoch(0));
+                }
+            }
             _ => self.tell_heirs(to, sender.node),
         }
     }
 
-    fn tell_heirs(&mut self, of: GroupId, node: NodeId) {
+    /// Not with every message that somebody sends who is late.
+    fn may_tell(&mut self, node: NodeId) -> bool {
         let last = self.told.get(&node.peer).copied();
         let soon = self.config.timing.heartbeat / 10;
         if last.is_some_and(|last| self.now.time.since(last) < soon) {
-            return;
+            return false;
         }
         if self.told.len() >= TOLD_MAX {
             self.told.clear();
         }
         self.told.insert(node.peer, self.now.time);
+        true
+    }
+
+    fn tell_heirs(&mut self, of: GroupId, node: NodeId) {
+        if !self.may_tell(node) {
+            return;
+        }
         let heirs: Vec<GroupState> = self.hosts.heirs_of(of).map(|group| group.state().clone()).collect();
         for state in heirs {
             let (id, epoch) = (state.id, state.epoch);
@@ -386,6 +448,11 @@ impl Node {
             self.outputs.push_back(Output::Persist { token, changes });
         }
     }
+}
+
+/// Does one of these take the place of that one?
+fn is_superseded(these: &[GroupState], state: &GroupState) -> bool {
+    these.iter().any(|other| other.epoch > state.epoch && other.range.overlaps(state.range))
 }
 
 /// What of a range lies in these.

@@ -2,11 +2,15 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
 use group::config::Defects;
 use overlay::{Incarnation, PeerKey, RingId};
+use policy::halves::{Alike, Halving};
+use policy::joining::{Joining, Resilience};
+use policy::size::{Sizing, Thresholds};
 
 /// What an acknowledgement rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct Timing {
     pub drift_per_mille: u32,
     /// Silence for so long has a member put out, where it did not say that it would be away. Default 10 s.
     pub exclude_after: Duration,
+    /// For so long a group has the wrong size before it becomes another. Default 10 s.
+    pub resize_after: Duration,
     /// How often tombstones that nobody needs are let go of. Default 5 minutes.
     pub purge_every: Duration,
     /// How often the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
@@ -45,9 +51,33 @@ impl Default for Timing {
             lease: Duration::from_secs(1),
             drift_per_mille: 10,
             exclude_after: Duration::from_secs(10),
+            resize_after: Duration::from_secs(10),
             purge_every: Duration::from_secs(300),
             horizon: Duration::from_secs(60),
         }
+    }
+}
+
+/// How a node decides what it may decide.
+#[derive(Clone, Copy)]
+pub struct Policies {
+    /// When a group splits, merges, or trades members.
+    pub sizing: &'static dyn Sizing,
+    /// Who goes where then.
+    pub halving: &'static dyn Halving,
+    /// Which group a newcomer asks.
+    pub joining: &'static dyn Joining,
+}
+
+impl Default for Policies {
+    fn default() -> Policies {
+        Policies { sizing: &Thresholds, halving: &Alike, joining: &Resilience }
+    }
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Policies")
     }
 }
 
@@ -70,6 +100,13 @@ pub struct NodeConfig {
     pub coarse: bool,
     /// Leased instead of confirmed reads; only a founder's word counts.
     pub leases: bool,
+    /// A group of fewer members merges with a neighbour, or takes some of its; only a founder's word counts. Default 5.
+    pub members_min: u32,
+    /// A group of more members splits; only a founder's word counts. Default 12. Not so few that halves of what is too large
+    /// are too small ([`policy::size::can_flap`]).
+    pub members_max: u32,
+    /// How it decides what is left to it.
+    pub policies: Policies,
     /// Where this peer stands, for diversity.
     pub cluster: String,
     /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
@@ -104,6 +141,9 @@ impl NodeConfig {
             durability: Durability::Sync,
             coarse: false,
             leases: false,
+            members_min: 5,
+            members_max: 12,
+            policies: Policies::default(),
             cluster: String::new(),
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,

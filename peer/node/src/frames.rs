@@ -17,6 +17,8 @@ use crate::wire::{self, Frame, FrameError};
 
 /// Longer than this nobody who wants in waits before it asks again, whatever it was told.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// In so many places of what a group owned is looked for who owns that now: it may have become several.
+const PLACES: u32 = 1 << 16;
 
 impl Node {
     pub(crate) fn on_frame(&mut self, from: PeerKey, frame: &[u8]) {
@@ -30,7 +32,7 @@ impl Node {
                 } else if self.hosts.is_empty() {
                     match message {
                         Message::State(state) => self.on_invitation(*state),
-                        Message::Wait(millis) => self.on_wait(millis),
+                        Message::Wait(millis) => self.on_wait(group, millis),
                         _ => {}
                     }
                 } else {
@@ -48,6 +50,10 @@ impl Node {
             }
             Ok(Frame::Locate(locate)) => self.on_locate(*locate),
             Ok(Frame::Located(located)) => self.on_located(*located),
+            Ok(Frame::Sample(sample)) => self.on_sample(from, *sample),
+            Ok(Frame::Sampled(sampled)) => self.on_sampled(*sampled),
+            Ok(Frame::Wished(wished)) => self.on_wished(from, *wished),
+            Ok(Frame::Granted { ring, number, granted }) => self.on_granted(ring, number, granted),
             Ok(Frame::NotUnderstood { version }) => {
                 self.event(Event::Note(format!("{from:?} does not understand frames of version {version}")));
             }
@@ -89,6 +95,11 @@ impl Node {
         let mut nodes: Vec<NodeId> = contacts.iter().map(|contact| contact.node).collect();
         nodes.sort_unstable();
         nodes.dedup_by_key(|node| node.peer);
+        if letter.word.is_said_again() {
+            // All who were in it then may be gone: who owns what it owned is known when this is said again.
+            let cut = self.rng.below(u64::from(PLACES)) as u32;
+            self.whereabouts.want(to.range.cut_at(cut, PLACES), self.now.time);
+        }
         // That may have come of the very group that asks.
         self.on_letter(letter.clone());
         self.send_as(to.id, &nodes, Message::Letter(Box::new(letter)), to.epoch);
@@ -131,7 +142,8 @@ impl Node {
     }
 
     /// A group has noted that this node wants in, or has no room to note it.
-    fn on_wait(&mut self, millis: u64) {
+    fn on_wait(&mut self, group: GroupId, millis: u64) {
+        self.on_noted(group);
         let wait = Duration::from_millis(millis).min(WAIT_MAX);
         self.join_due = self.join_due.max(self.now.time + wait);
     }

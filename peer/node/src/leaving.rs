@@ -178,106 +178,15 @@ fn refusal(state: &GroupState, group: &Group, force: bool) -> Option<LeaveRefusa
 
 #[cfg(test)]
 mod tests {
-    use alloc::collections::VecDeque;
     use alloc::vec::Vec;
-    use core::time::Duration;
 
-    use bytes::Bytes;
     use group::time::{Now, Time, WallMillis};
-    use overlay::{Incarnation, PeerKey, RingId};
+    use overlay::{Incarnation, RingId};
 
     use super::*;
     use crate::api::{Input, Output};
     use crate::config::{Durability, NodeConfig, Restored};
-
-    /// Nodes in memory with a network that takes no time and loses nothing, but for what goes to who is cut off.
-    struct Net {
-        nodes: Vec<Node>,
-        events: Vec<Vec<Event>>,
-        cut: Vec<bool>,
-        now: Now,
-    }
-
-    fn key(index: usize) -> PeerKey {
-        PeerKey([index as u8 + 1; 32])
-    }
-
-    impl Net {
-        fn of(count: usize) -> Net {
-            let time = Time(1_000_000_000);
-            let now = Now { time, awake: time, wall: WallMillis(1_000) };
-            let mut net = Net { nodes: Vec::new(), events: Vec::new(), cut: Vec::new(), now };
-            for index in 0..count {
-                let mut config = NodeConfig::new(key(index), Incarnation(1));
-                config.durability = Durability::Memory;
-                config.found = index == 0;
-                net.nodes.push(Node::new(config, index as u64, now, Restored::empty()));
-                net.events.push(Vec::new());
-                net.cut.push(false);
-                for other in 0..index {
-                    net.nodes[index].handle(now, Input::PeerUp(key(other)));
-                }
-                let until = index + 1;
-                net.run_until(|net| {
-                    net.nodes.iter().all(|node| {
-                        let state = node.group().map(Group::state);
-                        state.is_some_and(|state| state.members.len() == until && state.recovery.is_empty())
-                    })
-                });
-            }
-            net
-        }
-
-        fn run_until(&mut self, done: impl Fn(&Net) -> bool) {
-            for _ in 0..6_000 {
-                if done(self) {
-                    return;
-                }
-                let step = Duration::from_millis(10);
-                let time = self.now.time + step;
-                self.now = Now { time, awake: time, wall: WallMillis(self.now.wall.0 + 10) };
-                for index in 0..self.nodes.len() {
-                    self.nodes[index].handle(self.now, Input::Tick);
-                }
-                self.settle();
-            }
-            let steps: Vec<_> = self.nodes.iter().map(|node| node.status().leaving).collect();
-            panic!("it does not come to that: {steps:?}");
-        }
-
-        fn settle(&mut self) {
-            let mut frames: VecDeque<(usize, PeerKey, Bytes)> = VecDeque::new();
-            loop {
-                for index in 0..self.nodes.len() {
-                    while let Some(output) = self.nodes[index].poll_output() {
-                        match output {
-                            Output::Send { to, frame, .. } => frames.push_back((index, to, frame)),
-                            Output::Event(event) => self.events[index].push(event),
-                            _ => {}
-                        }
-                    }
-                }
-                let Some((from, to, frame)) = frames.pop_front() else { return };
-                let to = (0..self.nodes.len()).find(|index| key(*index) == to);
-                if let Some(to) = to.filter(|to| !self.cut[*to] && !self.cut[from]) {
-                    self.nodes[to].handle(self.now, Input::Frame { from: key(from), frame });
-                }
-            }
-        }
-
-        fn leave(&mut self, index: usize, force: bool) {
-            self.nodes[index].handle(self.now, Input::Leave { force });
-            self.settle();
-        }
-
-        fn has_left(&self, index: usize) -> bool {
-            self.events[index].contains(&Event::Left)
-        }
-
-        fn step(&self, index: usize) -> Option<LeaveStep> {
-            self.nodes[index].status().leaving.map(|leaving| leaving.step)
-        }
-    }
+    use crate::small_net::{Net, key};
 
     #[test]
     fn one_of_four_leaves_step_by_step_and_three_stay() {

@@ -15,16 +15,25 @@ mod hosting;
 mod key_use;
 mod leaving;
 mod node;
+pub mod seeking;
 mod sessions;
+mod sizing;
+#[cfg(test)]
+mod small_net;
 mod status;
 pub mod storage;
+mod survey;
 mod sweep;
 pub mod whereabouts;
 mod window;
 pub mod wire;
+pub mod wishes;
 
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
-pub use config::{Durability, NodeConfig, Restored, Tail, Timing};
+pub use config::{Durability, NodeConfig, Policies, Restored, Tail, Timing};
 pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
 pub use node::Node;
-pub use status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus};
+pub use policy::size::can_flap;
+pub use status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, TransactionStatus, TransactionStep};
+pub use survey::Survey;
+pub use wishes::{Granted, Wish};

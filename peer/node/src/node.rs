@@ -20,18 +20,22 @@ use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
 use group::transaction::plan::Operation;
-use overlay::{GroupId, Key, NodeId, PeerKey, RingId};
+use overlay::{Epoch, GroupId, Key, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::bays::Walk;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::hosting::{Hosted, Hosts, Scan};
 use crate::leaving::LeaveStep;
+use crate::seeking::Seeking;
 use crate::sessions::{SessionContext, Sessions};
+use crate::sizing::SizeWatch;
 use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, DRAWERS, Life, Space, StorageError};
+use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
 use crate::whereabouts::Whereabouts;
+use crate::wishes::{Granted, Wishes};
 
 /// What was chosen, as [`Group::watch`] notes it.
 pub type WatchedChosen = Vec<(Key, Arc<Record>)>;
@@ -46,6 +50,8 @@ pub struct Node {
     pub(crate) now: Now,
     pub(crate) rng: Rng,
     pub(crate) hosts: Hosts,
+    /// It had a part in groups that it has let go of, up to this epoch, and remembers nothing of what it said there.
+    pub(crate) voted: Epoch,
     /// Groups that say that this node's part in them is over, and why; it left where there is no reason.
     pub(crate) departed: Vec<(u64, Option<&'static str>)>,
     /// Some group has ended, or the last state of one has come.
@@ -56,11 +62,17 @@ pub struct Node {
     pub(crate) kept: Vec<GroupState>,
     /// Groups that others say there are now, which are to take the place of this node's with others that it does not know yet.
     pub(crate) pending: Vec<GroupState>,
+    /// Since when there are some.
+    pub(crate) pending_since: Time,
     finals_due: Time,
     /// When peers that were late were told of what is here.
     pub(crate) told: BTreeMap<PeerKey, Time>,
     pub(crate) sweep: Sweep,
     pub(crate) whereabouts: Whereabouts,
+    pub(crate) surveys: Vec<Walking>,
+    pub(crate) wishes: Wishes,
+    pub(crate) size_watch: SizeWatch,
+    pub(crate) seeking: Seeking,
     sessions: Sessions,
     pub(crate) outputs: VecDeque<Output>,
     connected: BTreeSet<PeerKey>,
@@ -101,15 +113,21 @@ impl Node {
             sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
             hosts: Hosts::default(),
+            voted: Epoch(0),
             departed: Vec::new(),
             birth_wanted: false,
             finals: BTreeMap::new(),
             kept: Vec::new(),
             pending: Vec::new(),
+            pending_since: now.time,
             finals_due: now.time,
             told: BTreeMap::new(),
             sweep: Sweep::default(),
             whereabouts: Whereabouts::default(),
+            surveys: Vec::new(),
+            wishes: Wishes::default(),
+            size_watch: SizeWatch::default(),
+            seeking: Seeking::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
             addresses: Vec::new(),
@@ -153,7 +171,7 @@ impl Node {
         if stored.is_empty() {
             return Ok(());
         }
-        self.me.incarnation = life.incarnation;
+        (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
         self.hosts.bays = bays;
         self.kept = self.space().restore_finals(&restored.meta)?;
         for (drawer, stored) in stored {
@@ -178,6 +196,8 @@ impl Node {
             lease_ms: timing.lease.as_millis() as u64,
             drift_per_mille: timing.drift_per_mille,
             value_bytes_max: self.config.value_bytes_max as u32,
+            members_min: self.config.members_min,
+            members_max: self.config.members_max,
             horizon_ms: timing.horizon.as_millis() as u64,
         };
         let state = GroupState::founded(ring, id, self.member(), settings);
@@ -195,12 +215,15 @@ impl Node {
         self.in_ring(ring);
     }
 
+    pub(crate) fn life(&self, ring: RingId) -> Life {
+        Life { ring, incarnation: self.me.incarnation, voted: self.voted }
+    }
+
     fn in_ring(&mut self, ring: RingId) {
         self.ring = Some(ring);
         if self.config.durability == Durability::Sync {
             // Before the group's own first batch, which is still to come: until then, nothing is promised.
-            let life = Life { ring, incarnation: self.me.incarnation };
-            let changes = alloc::vec![self.space().life(&life), self.space().bays(&self.hosts.bays)];
+            let changes = alloc::vec![self.space().life(&self.life(ring)), self.space().bays(&self.hosts.bays)];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
         self.hosts.share_memory(self.config.memory_bytes_max);
@@ -270,6 +293,15 @@ impl Node {
         self.connected.contains(&peer)
     }
 
+    pub(crate) fn connected_peers(&self) -> Vec<PeerKey> {
+        self.connected.iter().copied().collect()
+    }
+
+    /// Does it lead its group?
+    fn leads(&self) -> bool {
+        self.hosts.home().is_some_and(|group| group.log().leads())
+    }
+
     /// Is somebody there?
     pub fn is_connected(&self) -> bool {
         !self.connected.is_empty()
@@ -322,8 +354,15 @@ impl Node {
     pub fn handle(&mut self, now: Now, input: Input) {
         self.set_now(now);
         if self.over {
-            if let Input::Request(request) = input {
-                self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
+            match input {
+                Input::Request(request) => self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup))),
+                Input::Wish { number, .. } => {
+                    self.outputs.push_back(Output::Granted { number, granted: Granted::NotHere });
+                }
+                Input::Survey { number, .. } => {
+                    self.outputs.push_back(Output::Surveyed { number, survey: Survey::default() });
+                }
+                _ => {}
             }
             return;
         }
@@ -332,7 +371,7 @@ impl Node {
             Input::PeerUp(peer) => {
                 self.connected.insert(peer);
                 if self.hosts.is_empty() {
-                    self.ask_to_join(peer);
+                    self.ask_for_sample(peer);
                 }
             }
             Input::PeerDown(peer) => {
@@ -363,6 +402,8 @@ impl Node {
                     self.each_group(|group| group.stop_soon(away));
                 }
             }
+            Input::Wish { number, group, wish } => self.on_wish(number, group, wish),
+            Input::Survey { number, from, count } => self.survey(number, from, count),
             Input::Leave { force } => self.leave(force),
         }
         if self.now.time >= self.wake_at {
@@ -449,7 +490,10 @@ impl Node {
             GroupOutput::Left => self.departed.push((serial, None)),
             GroupOutput::Over(why) => self.departed.push((serial, Some(why))),
             GroupOutput::Letter(letter) => self.send_letter(*letter),
-            GroupOutput::Ended => self.birth_wanted = true,
+            GroupOutput::Ended => {
+                self.birth_wanted = true;
+                self.follow_wishes();
+            }
             GroupOutput::Note(text) => self.event(Event::Note(text.into())),
         }
     }
@@ -573,6 +617,7 @@ impl Node {
             self.outputs.push_back(Output::Dial { peer, addresses });
         }
         self.learn_neighbours(serial);
+        self.follow_wishes();
         self.with_sessions(Sessions::on_division);
         self.tell_leave();
     }
@@ -585,13 +630,10 @@ impl Node {
         self.each_group(Group::tick);
         self.with_sessions(Sessions::tick);
         self.tend_groups();
-        if self.hosts.is_empty() && self.now.time >= self.join_due {
-            self.join_due = self.now.time + ASK_AGAIN;
-            let connected: Vec<PeerKey> = self.connected.iter().copied().collect();
-            for peer in connected {
-                self.ask_to_join(peer);
-            }
-        }
+        self.seek();
+        self.go_on_surveying();
+        self.follow_wishes();
+        self.watch_size();
         if !self.hosts.is_empty() && !self.ready && self.now.time >= self.probe_due {
             self.probe_due = self.now.time + ASK_AGAIN;
             self.probe();
@@ -624,6 +666,7 @@ impl Node {
         if self.awaits_birth() && self.now.time >= self.finals_due {
             self.finals_due = self.now.time + ASK_AGAIN;
             self.ask_for_finals();
+            self.follow_pending();
         }
         if self.hosts.all.len() > 1 {
             self.hosts.share_memory(self.config.memory_bytes_max);
@@ -661,6 +704,10 @@ impl Node {
         };
         if self.awaits_birth() {
             next = next.min(self.finals_due);
+        }
+        next = next.min(self.surveys_due()).min(self.wishes_due());
+        if self.leads() {
+            next = next.min(self.size_due());
         }
         if self.stopping.is_some() {
             next = next.min(self.now.time + ASK_AGAIN / 10);

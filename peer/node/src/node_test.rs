@@ -6,9 +6,10 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, Read, ReadMode};
 use group::time::{Now, Time, WallMillis};
-use overlay::{Incarnation, Key, PeerKey};
+use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;
+use crate::api::Change;
 
 fn at(time: Time) -> Now {
     Now { time, awake: time, wall: WallMillis(time.since(Time(0)).as_millis() as u64) }
@@ -19,10 +20,11 @@ fn node(found: bool, now: Time) -> Node {
 }
 
 fn node_that_is(durability: Durability, found: bool, now: Time) -> Node {
-    let mut config = NodeConfig::new(PeerKey([1; 32]), Incarnation(1));
-    config.durability = durability;
-    config.found = found;
-    Node::new(config, 7, at(now), Restored::empty())
+    Node::new(config(1, durability, found), 7, at(now), Restored::empty())
+}
+
+fn config(peer: u8, durability: Durability, found: bool) -> NodeConfig {
+    NodeConfig { durability, found, ..NodeConfig::new(PeerKey([peer; 32]), Incarnation(1)) }
 }
 
 fn request(id: u64, op: Op) -> Input {
@@ -115,4 +117,89 @@ fn what_was_never_begun_certainly_did_nothing() {
     node.handle(at(now), Input::Tick);
     let never = Err(OpError::TryAgain(Refusal::NoPrimary));
     assert_eq!(pull(&mut node, now, false), [(RequestId(1), Err(OpError::Uncertain)), (RequestId(2), never)]);
+}
+
+/// Two nodes that hear each other at once, and all that each of them had its store write.
+struct Pair {
+    now: Time,
+    nodes: [Node; 2],
+    written: [Vec<Vec<Change>>; 2],
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let now = Time(1_000_000_000);
+        let of = |peer: u8| Node::new(config(peer, Durability::Sync, peer == 1), 7, at(now), Restored::empty());
+        let mut pair = Pair { now, nodes: [of(1), of(2)], written: Default::default() };
+        pair.nodes[0].handle(at(now), Input::PeerUp(PeerKey([2; 32])));
+        pair.nodes[1].handle(at(now), Input::PeerUp(PeerKey([1; 32])));
+        pair
+    }
+
+    /// A millisecond goes by.
+    fn turn(&mut self) {
+        self.now = self.now + Duration::from_millis(1);
+        let now = at(self.now);
+        for one in 0..2 {
+            self.nodes[one].handle(now, Input::Tick);
+            while let Some(output) = self.nodes[one].poll_output() {
+                let from = self.nodes[one].id().peer;
+                match output {
+                    Output::Send { frame, .. } => self.nodes[1 - one].handle(now, Input::Frame { from, frame }),
+                    Output::Persist { token, changes } => {
+                        self.written[one].push(changes);
+                        self.nodes[one].handle(now, Input::Persisted(token));
+                    }
+                    Output::Load { record_key, .. } => {
+                        self.nodes[one].handle(now, Input::Loaded { record_key, record: None });
+                    }
+                    Output::Scan { token, .. } => {
+                        self.nodes[one].handle(now, Input::Scanned { token, records: Vec::new(), done: true });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// In how many groups a node is that finds so many batches after a crash.
+    fn groups_after(&self, one: usize, batches: usize) -> usize {
+        let mut meta = BTreeMap::new();
+        for change in self.written[one][..batches].iter().flatten() {
+            match change {
+                Change::PutMeta(key, value) => drop(meta.insert(key.clone(), value.clone())),
+                Change::DropMeta(from, to) => meta.retain(|key, _| !(from..to).contains(&key)),
+                _ => {}
+            }
+        }
+        let restored = Restored { meta, tail: Tail::Unsealed };
+        Node::new(config(1 + one as u8, Durability::Sync, false), 8, at(self.now), restored).groups().count()
+    }
+}
+
+/// Groups are born of a group: whatever of that a crash leaves in the store, the node is in one or the other after it.
+#[test]
+fn a_crash_amid_a_birth_leaves_nobody_outside() {
+    let mut pair = Pair::new();
+    let first = alloc::vec![pair.nodes[0].id()];
+    let split = Operation::Split { at: Point(1 << 127), first };
+    let is_of_two = |node: &Node| node.group().is_some_and(|group| group.state().members.len() == 2);
+    let mut begun = false;
+    for _ in 0..20_000 {
+        let has_both = pair.nodes.iter().all(is_of_two);
+        begun |= has_both && pair.nodes.iter_mut().any(|node| node.begin_transaction(split.clone()).is_ok());
+        pair.turn();
+        let is_half =
+            |node: &Node| node.groups().count() == 1 && !node.hosts.living().any(|g| g.state().range.is_full());
+        if begun && pair.nodes.iter().all(is_half) {
+            break;
+        }
+    }
+    assert!(begun && pair.nodes.iter().all(|node| node.groups().count() == 1), "it has become two groups");
+    for one in 0..2 {
+        let all = pair.written[one].len();
+        let enters = (0..all).find(|batches| pair.groups_after(one, *batches) > 0).expect("it came in");
+        let outside: Vec<usize> = (enters..=all).filter(|batches| pair.groups_after(one, *batches) == 0).collect();
+        assert!(outside.is_empty(), "node {one} is in no group after these of {all} batches: {outside:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use group::Group;
 use group::ballot::{Slot, Term};
@@ -9,7 +10,9 @@ use group::committee::CatchUpStatus;
 use group::nonsense::Dropped;
 use group::state::Member;
 use group::time::WallMillis;
-use overlay::{Epoch, GroupId, KeyRange, NodeId, RingId};
+use group::transaction::TransactionId;
+use group::transaction::plan::Plan;
+use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, Point, RingId};
 
 use crate::leaving::LeaveStatus;
 
@@ -43,6 +46,42 @@ pub struct PrimaryStatus {
     pub serving: bool,
 }
 
+/// A transaction that a group has open, or that others may still have to learn of.
+#[derive(Clone, Debug)]
+pub struct TransactionStatus {
+    /// What it does.
+    pub operation: &'static str,
+    /// Which.
+    pub id: TransactionId,
+    /// Who coordinates it, then all others who take part.
+    pub parties: Vec<GroupId>,
+    /// How far it has come, as this group knows.
+    pub step: TransactionStep,
+    /// The boundaries that it locks here; none any more once it is decided.
+    pub locks: Vec<Point>,
+}
+
+/// How far a transaction has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStep {
+    /// This group has begun it, and waits for votes.
+    Begun,
+    /// This group voted for it, and waits for the outcome.
+    Voted,
+    /// It is committed; not all who take part are known to know.
+    Committed,
+}
+
+impl fmt::Display for TransactionStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TransactionStep::Begun => "waits for votes",
+            TransactionStep::Voted => "waits for the outcome",
+            TransactionStep::Committed => "is committed",
+        })
+    }
+}
+
 /// The group that a node is in.
 #[derive(Clone, Debug)]
 pub struct GroupStatus {
@@ -62,6 +101,16 @@ pub struct GroupStatus {
     pub leader: Option<NodeId>,
     /// Who is primary of what.
     pub primaries: Vec<PrimaryStatus>,
+    /// This node is a member or learner; otherwise it only holds what others still need.
+    pub belongs: bool,
+    /// The group before it on the ring; itself where it is alone.
+    pub predecessor: GroupRef,
+    /// The group behind it.
+    pub successor: GroupRef,
+    /// Both neighbours know it as it is now; only the leader can tell.
+    pub known: Option<bool>,
+    /// Transactions with others.
+    pub transactions: Vec<TransactionStatus>,
     /// A quorum of this epoch holds everything.
     pub established: bool,
     /// Records in memory, tombstones included; all of them if `whole`.
@@ -124,6 +173,7 @@ impl GroupStatus {
             term: ballot.term,
             serving: group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()),
         });
+        let view = state.view();
         GroupStatus {
             ring: state.ring,
             id: state.id,
@@ -133,6 +183,11 @@ impl GroupStatus {
             members,
             leader: group.leader(),
             primaries: primaries.collect(),
+            belongs: state.is_member(group.me()) || state.is_learner(group.me()),
+            predecessor: view.predecessor,
+            successor: view.successor,
+            known: group.is_known_to_neighbours(),
+            transactions: transactions(group),
             established: state.recovery.is_empty(),
             records: group.table().len(),
             bytes: group.table().bytes(),
@@ -144,6 +199,21 @@ impl GroupStatus {
             dropped: group.dropped(),
         }
     }
+}
+
+fn transactions(group: &Group) -> Vec<TransactionStatus> {
+    let (range, dealings) = (group.state().range, &group.state().dealings);
+    let of = |(id, plan): (TransactionId, &Plan), step| TransactionStatus {
+        operation: plan.operation.name(),
+        id,
+        parties: plan.parties.iter().map(|party| party.group.id).collect(),
+        step,
+        locks: if step == TransactionStep::Committed { Vec::new() } else { plan.boundaries_of(range) },
+    };
+    let begun = dealings.coordinates().map(|open| of(open, TransactionStep::Begun));
+    let voted = dealings.voted().map(|open| of(open, TransactionStep::Voted));
+    let decided = dealings.decided().iter().map(|known| of((known.id, &known.plan), TransactionStep::Committed));
+    begun.into_iter().chain(voted).chain(decided).collect()
 }
 
 /// Of how many sub-ranges this node holds everything.

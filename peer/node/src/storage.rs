@@ -62,6 +62,8 @@ pub struct Life {
     pub ring: RingId,
     /// Its incarnation.
     pub incarnation: Incarnation,
+    /// It had a part in groups that it has let go of, up to this epoch.
+    pub voted: Epoch,
 }
 
 /// What is stored cannot be understood: it is damaged, or of a later version.
@@ -390,6 +392,8 @@ mod tests {
             lease_ms: 1,
             drift_per_mille: 1,
             value_bytes_max: 1,
+            members_min: 5,
+            members_max: 12,
             horizon_ms: 1,
         };
         let mut bays = Bays::default();
@@ -412,7 +416,7 @@ mod tests {
                 settings.clone(),
             );
             let space = Space(Some(lane));
-            let life = Life { ring: RingId(u128::from(lane)), incarnation: Incarnation(5) };
+            let life = Life { ring: RingId(u128::from(lane)), incarnation: Incarnation(5), voted: Epoch(0) };
             let mut made = alloc::vec![space.life(&life), space.bays(&bays)];
             let drawer = space.drawer(drawer);
             drawer.changes(&bays, Durable::State(alloc::boxed::Box::new(state)), &mut made);

@@ -8,6 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use group::Group;
 use group::ballot::TermBallot;
 use group::message::{ClientMessage, Message, Operation};
 use group::time::Time;
@@ -37,8 +38,19 @@ pub struct Locate {
     pub point: Point,
     /// Who is to be answered.
     pub origin: Contact,
+    /// What that one wants to know.
+    pub wanted: Wanted,
     /// So many peers have passed it on.
     pub hops: u8,
+}
+
+/// What is to be told of whoever owns a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wanted {
+    /// Who that is, and who is primary there: [`Located`].
+    Owner,
+    /// What a newcomer should know before it joins: [`crate::seeking::Sampled`].
+    Sample,
 }
 
 /// Who owns a place, and who is primary of it.
@@ -153,7 +165,7 @@ impl Node {
         let Some(ring) = self.ring else { return busy };
         for point in wanted {
             let origin = Contact { node: self.me, addresses: self.addresses.clone() };
-            self.pass_on(Locate { ring, point, origin, hops: 0 });
+            self.pass_on(Locate { ring, point, origin, wanted: Wanted::Owner, hops: 0 });
         }
         for ((group, primary), operations) in operations {
             let message = ClientMessage { operations, outcomes: Vec::new() };
@@ -164,27 +176,38 @@ impl Node {
 
     /// Somebody asks.
     pub(crate) fn on_locate(&mut self, locate: Locate) {
-        let Locate { ring, point, ref origin, hops } = locate;
+        let Locate { ring, point, ref origin, wanted, hops } = locate;
         if self.ring != Some(ring) || hops >= HOPS_MAX || !group::nonsense::are_addresses(&origin.addresses) {
             self.frames_dropped += 1;
             return;
         }
-        match self.hosts.at(point).filter(|group| group.state().ended.is_none()) {
-            None => self.pass_on(Locate { hops: hops + 1, ..locate }),
-            Some(group) => {
-                let state = group.state();
-                let part = state.parts().find(|(part, _)| part.contains(point));
-                let Some((part, ballot)) = part else { return };
-                let located = Located { ring, point, group: state.reference(), part, ballot, horizon: state.horizon };
-                let frame = wire::encode(&Frame::Located(located.into()), self.config.lane);
-                self.reach(origin);
-                self.outputs.push_back(Output::Send { to: origin.node.peer, class: Class::Control, frame });
-            }
-        }
+        let Some(located) = self.locate_here(point) else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
+        let frame = match wanted {
+            Wanted::Owner => Frame::Located(located.into()),
+            Wanted::Sample => match self.sampled(point) {
+                Some(sampled) => Frame::Sampled(sampled.into()),
+                None => return,
+            },
+        };
+        self.tell(origin, &frame);
+    }
+
+    /// Who owns this place, where a group here does.
+    pub(crate) fn locate_here(&self, point: Point) -> Option<Located> {
+        let state = self.hosts.at(point).map(Group::state).filter(|state| state.ended.is_none())?;
+        let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
+        Some(Located { ring: state.ring, point, group: state.reference(), part, ballot, horizon: state.horizon })
+    }
+
+    /// Says something to somebody who is perhaps not connected.
+    pub(crate) fn tell(&mut self, contact: &Contact, frame: &Frame) {
+        let frame = wire::encode(frame, self.config.lane);
+        self.reach(contact);
+        self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
     }
 
     /// To somebody who is nearer to it.
-    fn pass_on(&mut self, locate: Locate) {
+    pub(crate) fn pass_on(&mut self, locate: Locate) {
         let Some(home) = self.hosts.home() else { return };
         let (own, dealings) = (home.state().reference(), &home.state().dealings);
         let beside: Vec<GroupRef> = dealings.predecessor().into_iter().chain(dealings.successor()).cloned().collect();
@@ -195,9 +218,7 @@ impl Node {
             return;
         }
         let contact = others[self.rng.below(others.len() as u64) as usize].clone();
-        let frame = wire::encode(&Frame::Locate(locate.into()), self.config.lane);
-        self.reach(&contact);
-        self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
+        self.tell(&contact, &Frame::Locate(locate.into()));
     }
 
     /// The answer.
@@ -213,6 +234,7 @@ impl Node {
         if self.whereabouts.learn(&located) {
             self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part));
         }
+        self.on_surveyed(&located);
     }
 
     /// Remembers the groups beside those here.

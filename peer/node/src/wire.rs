@@ -14,10 +14,12 @@ use overlay::{GroupId, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
+use crate::seeking::{Sample, Sampled};
 use crate::whereabouts::{Locate, Located};
+use crate::wishes::{Granted, Wished};
 
 /// The version of frames that this node speaks.
-pub const FRAME_VERSION: u8 = 3;
+pub const FRAME_VERSION: u8 = 4;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +51,21 @@ pub enum Frame {
     Locate(Box<Locate>),
     /// That group does.
     Located(Box<Located>),
+    /// A newcomer wants to know of groups.
+    Sample(Box<Sample>),
+    /// There is this one.
+    Sampled(Box<Sampled>),
+    /// An operation is asked for by hand.
+    Wished(Box<Wished>),
+    /// What came of it.
+    Granted {
+        /// The ring.
+        ring: RingId,
+        /// Its name at whoever was asked.
+        number: u64,
+        /// What came of it.
+        granted: Granted,
+    },
 }
 
 /// Why bytes are not a frame.

@@ -129,7 +129,7 @@ impl Trio {
             }
             Output::WakeAt(at) => own.wake_at = at,
             Output::Event(Event::Reincarnate(why) | Event::Fatal(why)) => panic!("{why}"),
-            Output::Dial { .. } | Output::Event(_) => {}
+            Output::Dial { .. } | Output::Event(_) | Output::Granted { .. } | Output::Surveyed { .. } => {}
         }
     }
 

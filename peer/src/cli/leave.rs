@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::exit::{Exit, fail};
 use super::web::NoAnswer;
-use super::{print, web};
+use super::{print, token, web};
 use crate::config::Format;
 use crate::status::{LeavingStatus, Status};
 
@@ -72,15 +72,9 @@ pub fn leave(args: &LeaveArgs) -> ExitCode {
 /// Asks for it: who it is that leaves, and its first step.
 fn begin(args: &LeaveArgs) -> Result<(String, LeavingStatus), Ending> {
     let http = &args.http;
-    let token =
-        match &args.admin_token_file {
-            None => None,
-            Some(path) => Some(std::fs::read(path).map_err(|error| {
-                Ending::new(Exit::Usage, format!("cannot read the token {}: {error}", path.display()))
-            })?),
-        };
+    let token = token(args.admin_token_file.as_ref()).map_err(|why| Ending::new(Exit::Usage, why))?;
     let body = json!({ "force": args.force }).to_string();
-    let answer = web::post(http, "/v1/leave", token.as_deref().map(<[u8]>::trim_ascii), body.as_bytes());
+    let answer = web::post(http, "/v1/leave", token.as_deref(), body.as_bytes());
     let answer = answer.map_err(|why| match why {
         NoAnswer::Unreachable(error) => {
             Ending::new(Exit::Unreachable, format!("cannot reach a peer at {http}: {error}"))

@@ -4,6 +4,8 @@ mod bench;
 mod client;
 mod data;
 mod exit;
+mod group;
+mod groups;
 mod json;
 mod leave;
 mod run;
@@ -52,6 +54,27 @@ enum Command {
     Append(data::AppendArgs),
     /// What a peer knows about itself and its groups
     Status(status::StatusArgs),
+    /// All groups that a peer has a part in, with their open transactions and locks
+    #[command(after_help = "Exit codes: 0 done; 1 the peer has a part in none; 2 usage; 3 cannot reach the peer.")]
+    Groups(groups::LookArgs),
+    /// Which group owns what of the ring, as the groups themselves say now
+    #[command(
+        after_help = "Exit codes: 0 the groups cover the ring exactly; 1 some of it did not answer; 2 usage; 3 cannot \
+        reach the peer."
+    )]
+    Ring(groups::RingArgs),
+    /// Where a key lives
+    #[command(after_help = "Exit codes: 0 done; 1 nobody who owns it answers; 2 usage; 3 cannot reach the peer.")]
+    Where(groups::WhereArgs),
+    /// Have a group split, merge, move its boundary, or trade members
+    ///
+    /// Groups do so by themselves where their size calls for it (--min-group, --max-group); this is for whoever knows better.
+    /// Clients notice a short pause at most.
+    #[command(
+        after_help = "Exit codes: 0 it is done; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; 5 the \
+        outcome is not known; 6 nothing was done, try again."
+    )]
+    Group(group::GroupArgs),
     /// Have a peer leave its network for good, and wait until it has
     ///
     /// The others take over what it is primary of, go on without it, and hold everything that it holds before it goes.
@@ -150,6 +173,10 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         Command::Incr(args) => data::incr(args),
         Command::Append(args) => data::append(args),
         Command::Status(args) => status::status(&args),
+        Command::Groups(args) => groups::groups(&args),
+        Command::Ring(args) => groups::ring(&args),
+        Command::Where(args) => groups::locate(&args),
+        Command::Group(args) => group::group(args),
         Command::Leave(args) => leave::leave(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => {
@@ -178,6 +205,13 @@ fn manual() -> std::io::Result<Vec<u8>> {
         man.render_options_section(&mut page)?;
     }
     Ok(page)
+}
+
+/// The administrators' token in this file, if there is one; or what to say.
+fn token(file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, String> {
+    let Some(path) = file else { return Ok(None) };
+    let token = std::fs::read(path).map_err(|error| format!("cannot read the token {}: {error}", path.display()))?;
+    Ok(Some(token.trim_ascii().to_vec()))
 }
 
 /// Prints to stdout. Whoever reads it may have seen enough: that is no failure.

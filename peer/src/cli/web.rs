@@ -5,6 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// What groups have to agree on is decided within 10 s.
+const PATIENT_TIMEOUT: Duration = Duration::from_secs(15);
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
 /// What a peer answered.
@@ -35,12 +37,28 @@ impl From<NoAnswer> for io::Error {
 
 /// The status code and the body.
 pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
-    let Answer { code, body } = exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"")?;
+    let Answer { code, body } =
+        exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", TIMEOUT)?;
     Ok((code, body))
 }
 
 /// Asks for a change, in the name of whoever holds the token, if one is given.
 pub fn post(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<Answer, NoAnswer> {
+    post_within(address, path, token, body, TIMEOUT)
+}
+
+/// As [`post`], for what takes its time.
+pub fn post_patiently(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Result<Answer, NoAnswer> {
+    post_within(address, path, token, body, PATIENT_TIMEOUT)
+}
+
+fn post_within(
+    address: &str,
+    path: &str,
+    token: Option<&[u8]>,
+    body: &[u8],
+    timeout: Duration,
+) -> Result<Answer, NoAnswer> {
     let mut head = format!(
         "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
         body.len()
@@ -50,12 +68,12 @@ pub fn post(address: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> Res
         let token: String = String::from_utf8_lossy(token).chars().filter(|c| !c.is_control()).collect();
         head.push_str(&format!("Authorization: Bearer {token}\r\n"));
     }
-    exchange(address, &head, body)
+    exchange(address, &head, body, timeout)
 }
 
 /// `head` is in version 1.0: that asks for a body without chunks, and for the end of the connection behind it.
-fn exchange(address: &str, head: &str, body: &[u8]) -> Result<Answer, NoAnswer> {
-    let stream = connect(address).map_err(NoAnswer::Unreachable)?;
+fn exchange(address: &str, head: &str, body: &[u8], timeout: Duration) -> Result<Answer, NoAnswer> {
+    let stream = connect(address, timeout).map_err(NoAnswer::Unreachable)?;
     ask(stream, head, body).map_err(NoAnswer::Lost)
 }
 
@@ -69,12 +87,12 @@ fn ask(mut stream: TcpStream, head: &str, body: &[u8]) -> io::Result<Answer> {
     parse(answer).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"))
 }
 
-fn connect(address: &str) -> io::Result<TcpStream> {
+fn connect(address: &str, timeout: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
     for candidate in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&candidate, TIMEOUT) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(TIMEOUT))?;
+                stream.set_read_timeout(Some(timeout))?;
                 stream.set_write_timeout(Some(TIMEOUT))?;
                 return Ok(stream);
             }

@@ -304,13 +304,13 @@ fn group_sizes(min: u32, max: u32) -> Result<(), ConfigError> {
     if min == 0 {
         return Err(ConfigError("--min-group is at least 1".into()));
     }
-    let split = u64::from(max) + 1;
-    let half = split / 2;
-    if half <= u64::from(min) {
+    if node::can_flap(min as usize, max as usize) {
         return Err(ConfigError(format!(
-            "--min-group {min} with --max-group {max} can flap: a group of {split} splits into halves of which one has \
-             {half}, and with one member less that merges again; --max-group has to be at least {}",
-            2 * u64::from(min) + 1,
+            "--min-group {min} with --max-group {max} can flap: a group of {} splits into halves of which one has {}, and \
+             that merges again; --max-group has to be at least {}",
+            u64::from(max) + 1,
+            (u64::from(max) + 1) / 2,
+            2 * u64::from(min) - 1,
         )));
     }
     Ok(())

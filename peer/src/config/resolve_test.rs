@@ -183,10 +183,10 @@ fn an_open_endpoint_needs_a_secret() {
 
 #[test]
 fn groups_that_flap_are_refused() {
-    for (min, max) in [("5", "12"), ("5", "11"), ("1", "3"), ("3", "7")] {
+    for (min, max) in [("5", "12"), ("5", "9"), ("1", "1"), ("3", "5")] {
         resolve(sources(&["--min-group", min, "--max-group", max])).unwrap();
     }
-    for (min, max) in [("5", "10"), ("8", "12"), ("1", "2"), ("0", "12"), ("4294967295", "4294967295")] {
+    for (min, max) in [("5", "8"), ("8", "12"), ("2", "2"), ("0", "12"), ("4294967295", "4294967295")] {
         let said = error(sources(&["--min-group", min, "--max-group", max]));
         assert!(said.contains("--min-group"), "{said}");
     }

@@ -1,8 +1,11 @@
-//! The endpoint for people and monitoring: health, metrics, status; and what administrators ask for (`leave`).
+//! The endpoint for people and monitoring: health, metrics, status, groups and the ring; and what administrators ask for
+//! (`leave`, and operations of groups).
 //!
 //! Whatever is asked with `GET` changes nothing, and is open to whoever can connect; by default only this machine can.
 //! What changes something is asked with `POST`, and needs the administrators' token where there is one.
 
+mod authority;
+mod groups;
 mod leave;
 mod listener;
 mod metrics;
@@ -46,6 +49,10 @@ pub async fn serve(listener: TcpListener, served: Served, mut stop: watch::Recei
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
+        .route("/v1/groups", get(groups::groups))
+        .route("/v1/ring", get(groups::ring))
+        .route("/v1/where", get(groups::locate))
+        .route("/v1/groups/{group}/{operation}", post(groups::wish))
         .route("/v1/leave", post(leave::leave))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
         .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })

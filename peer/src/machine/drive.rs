@@ -2,13 +2,16 @@
 //!
 //! One thread, one wake-up for a drained batch, no lock or task for an operation (§8 of the design).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
 use group::time::{Now, Time};
-use node::{Event, Input, Node, NodeStatus, Output};
+use node::{Event, Granted, Input, Node, NodeStatus, Output, Survey};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use super::clocks::Clocks;
 use super::mailbox::{Ask, Mailbox};
@@ -71,6 +74,23 @@ pub struct Drive {
     pub words: Sender<Word>,
     /// Network events that came before the loop began.
     pub early: Vec<NetEvent>,
+    /// Who waits for the node's answers.
+    pub askers: Askers,
+}
+
+/// Who waits for answers that take the node some time.
+#[derive(Default)]
+pub struct Askers {
+    last: u64,
+    wishes: HashMap<u64, UnboundedSender<Granted>>,
+    surveys: HashMap<u64, oneshot::Sender<Survey>>,
+}
+
+impl Askers {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
 }
 
 impl Drive {
@@ -133,6 +153,16 @@ impl Drive {
                         let _ = asker.send(self.node.status().leaving);
                         pictured = Time(0);
                     }
+                    Ask::Wish(group, wish, asker) => {
+                        let number = self.askers.next();
+                        self.askers.wishes.insert(number, asker);
+                        self.node.handle(now, Input::Wish { number, group, wish });
+                    }
+                    Ask::Survey(from, count, asker) => {
+                        let number = self.askers.next();
+                        self.askers.surveys.insert(number, asker);
+                        self.node.handle(now, Input::Survey { number, from, count });
+                    }
                     Ask::Halt => return self.end(End::Halted),
                 }
             }
@@ -147,12 +177,16 @@ impl Drive {
             }
             if now.time.since(pictured) >= PICTURE_EVERY {
                 pictured = now.time;
-                self.showcase.set(self.lane, self.node.status(), now.wall.0 / 1000);
+                self.picture();
                 if let Err(why) = self.memo.with(Memo::save) {
                     tracing::warn!("{why}");
                 }
             }
         }
+    }
+
+    fn picture(&self) {
+        self.showcase.set(self.lane, self.node.status(), self.clocks.now().wall.0 / 1000);
     }
 
     fn on_net_event(&mut self, now: Now, event: NetEvent) -> usize {
@@ -186,6 +220,15 @@ impl Drive {
                 },
                 Output::Reply { id, result } => self.replies.push(id, result),
                 Output::WakeAt(at) => *wake_at = at,
+                // Who asked may have gone.
+                Output::Granted { number, granted } => {
+                    // Whoever is told that something has changed may look at once.
+                    self.picture();
+                    let _ = self.askers.wishes.remove(&number).map(|asker| asker.send(granted));
+                }
+                Output::Surveyed { number, survey } => {
+                    let _ = self.askers.surveys.remove(&number).map(|asker| asker.send(survey));
+                }
                 Output::Dial { peer, addresses } => {
                     self.memo.with(|memo| memo.learn(peer, &addresses));
                     self.net.dial(peer, &addresses);

@@ -10,7 +10,7 @@ use overlay::{Incarnation, RingId};
 use tokio::sync::mpsc;
 
 use super::clocks::Clocks;
-use super::drive::{Drive, End};
+use super::drive::{Askers, Drive, End};
 use super::mailbox::Mailbox;
 use super::memo::{Memo, SharedMemo};
 use super::memory::Shares;
@@ -86,6 +86,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
             showcase: showcase.clone(),
             words: words.clone(),
             early: std::mem::take(&mut early),
+            askers: Askers::default(),
         };
         start_loop(drive).map_err(|error| format!("cannot start a loop: {error}"))?;
     }
@@ -126,6 +127,8 @@ fn node_config(
         },
         coarse: config.coarse,
         leases: config.leases,
+        members_min: config.min_group,
+        members_max: config.max_group,
         cluster: config.cluster.clone(),
         memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,

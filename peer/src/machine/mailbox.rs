@@ -6,7 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use group::op::Refusal;
-use node::{LeaveRefusal, LeaveStatus, Request};
+use node::{Granted, LeaveRefusal, LeaveStatus, Request, Survey, Wish};
+use overlay::{GroupId, Point};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use crate::resp::{Backend, Rejected};
 use crate::store::StoreEvent;
@@ -18,6 +21,10 @@ pub enum Ask {
     MayLeave(bool, Sender<Option<LeaveRefusal>>),
     /// Leave, and perhaps insist: what that waits for now.
     Leave(bool, Sender<Option<LeaveStatus>>),
+    /// Have a group become another.
+    Wish(GroupId, Wish, UnboundedSender<Granted>),
+    /// Walk along the ring, from there on to so many groups.
+    Survey(Option<Point>, usize, oneshot::Sender<Survey>),
     /// End at once: another lane has.
     Halt,
 }

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use group::nonsense::Nonsense;
-use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus};
-use overlay::KeyRange;
+use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, TransactionStatus as NodeTransaction};
+use overlay::NodeId;
 
 use crate::net::peer_id_of;
 use crate::status::{
     Check, GroupStatus, LeavingStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource,
-    TransferStatus,
+    TransactionStatus, TransferStatus,
 };
 
 /// The last pictures of a peer's nodes, one for each lane, and what does not change.
@@ -59,20 +59,20 @@ impl Showcase {
 impl StatusSource for Showcase {
     fn status(&self) -> Status {
         let pictures = self.pictures();
-        let groups = pictures.iter().enumerate().filter_map(|(lane, picture)| {
-            let picture = picture.as_ref()?;
-            let status = group_status(picture.node.group.as_ref()?, picture.ops_per_s, picture.wall_s);
-            Some(GroupStatus { lane: (pictures.len() > 1).then_some(lane as u8), ..status })
-        });
+        let own = |picture: &Picture| picture.node.group.clone().into_iter().collect();
         Status {
             peer_id: self.peer_id.clone(),
             network: self.network.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs(),
             durability: self.durability.clone(),
-            groups: groups.collect(),
+            groups: groups_of(&pictures, own),
             leaving: leaving_of(pictures.iter().flatten().filter_map(|picture| picture.node.leaving)),
         }
+    }
+
+    fn groups(&self) -> Vec<GroupStatus> {
+        groups_of(&self.pictures(), |picture| picture.node.groups.clone())
     }
 
     fn readiness(&self) -> Readiness {
@@ -89,6 +89,18 @@ impl StatusSource for Showcase {
         }
         Readiness { ready: checks.iter().all(|check| check.ok), checks }
     }
+}
+
+/// Some groups of each lane.
+fn groups_of(pictures: &[Option<Picture>], which: impl Fn(&Picture) -> Vec<NodeGroup>) -> Vec<GroupStatus> {
+    let mut all = Vec::new();
+    for (lane, picture) in pictures.iter().enumerate() {
+        let Some(picture) = picture else { continue };
+        let lane = (pictures.len() > 1).then_some(lane as u8);
+        let status = |group| group_status(group, picture.node.node, picture.ops_per_s, picture.wall_s);
+        all.extend(which(picture).iter().map(|group| GroupStatus { lane, ..status(group) }));
+    }
+    all
 }
 
 /// What has to hold of a node that serves.
@@ -138,11 +150,19 @@ pub fn leaving_of(lanes: impl Iterator<Item = LeaveStatus> + Clone) -> Option<Le
     })
 }
 
-fn range_status(range: KeyRange) -> RangeStatus {
-    RangeStatus { start: range.start().to_string(), end: range.end().to_string() }
+fn transaction_status(transaction: &NodeTransaction) -> TransactionStatus {
+    let mut parties = transaction.parties.iter().map(ToString::to_string);
+    TransactionStatus {
+        operation: transaction.operation.into(),
+        coordinator: parties.next().unwrap_or_default(),
+        slot: transaction.id.slot.0,
+        participants: parties.collect(),
+        step: transaction.step.to_string(),
+        locks: transaction.locks.iter().map(ToString::to_string).collect(),
+    }
 }
 
-fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
+fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> GroupStatus {
     let members = group.members.iter().map(|member| {
         let joined_unix_s = member.joined.0 / 1000;
         let role = match () {
@@ -161,11 +181,11 @@ fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
         }
     });
     let primaries = group.primaries.iter().map(|primary| {
-        let RangeStatus { start, end } = range_status(primary.range);
+        let RangeStatus { start, end } = primary.range.into();
         PrimaryStatus { start, end, peer_id: name(&primary.node.peer) }
     });
     let transfers = group.catching_up.iter().map(|transfer| {
-        let RangeStatus { start, end } = range_status(transfer.range);
+        let RangeStatus { start, end } = transfer.range.into();
         TransferStatus {
             start,
             end,
@@ -177,6 +197,12 @@ fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
             done_percent: u64::from(transfer.done_per_mille / 10),
         }
     });
+    let voters = group.members.iter().filter(|member| member.votes);
+    let part = match group.belongs {
+        false => "former",
+        true if voters.clone().any(|member| member.node == me) => "member",
+        true => "learner",
+    };
     GroupStatus {
         lane: None,
         complete: group.complete as u64,
@@ -186,14 +212,17 @@ fn group_status(group: &NodeGroup, ops_per_s: f64, wall_s: u64) -> GroupStatus {
         id: group.id.to_string(),
         epoch: group.epoch.0,
         term: group.primaries.iter().map(|primary| primary.term.slot().0).max().unwrap_or(0),
-        range: range_status(group.range),
+        range: group.range.into(),
         members: members.collect(),
         established: group.established,
         leader: group.leader.map(|leader| name(&leader.peer)),
         primaries: primaries.collect(),
-        // A ring of one group: it is its own neighbour.
-        predecessor: Some(group.id.to_string()),
-        successor: Some(group.id.to_string()),
+        part: part.into(),
+        transactions: group.transactions.iter().map(transaction_status).collect(),
+        links_fresh: group.known,
+        // On a ring of one group it is its own neighbour.
+        predecessor: Some(group.predecessor.id.to_string()),
+        successor: Some(group.successor.id.to_string()),
         keys: group.records as u64,
         bytes: group.bytes as u64,
         ops_per_s,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use node::{Event, LeaveRefusal, LeaveStatus, NodeStatus, Request};
+use node::{Event, Granted, LeaveRefusal, LeaveStatus, NodeStatus, Request, Survey, Wish};
+use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
 
 use super::clocks::Clocks;
@@ -78,6 +79,25 @@ impl Admin for Lanes {
         // Where nobody listens any more the asker is dropped, which says so.
         let _ = self.words.send(Word::Leave(force, asker));
         answer
+    }
+
+    fn wish(&self, group: GroupId, wish: Wish) -> mpsc::UnboundedReceiver<Granted> {
+        let (asker, answers) = mpsc::unbounded_channel();
+        self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::Wish(group, wish.clone(), asker.clone())));
+        answers
+    }
+
+    fn survey(&self, lane: u8, from: Option<Point>, count: usize) -> oneshot::Receiver<Survey> {
+        let (asker, answer) = oneshot::channel();
+        if let Some(mailbox) = self.mailboxes.get(usize::from(lane)) {
+            mailbox.ask(Ask::Survey(from, count, asker));
+        }
+        answer
+    }
+
+    fn locate(&self, key: &Key) -> oneshot::Receiver<Survey> {
+        let lane = key.lane(self.mailboxes.len());
+        self.survey(lane as u8, Some(key.point()), 1)
     }
 }
 

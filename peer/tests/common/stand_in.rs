@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use node::{Event, LeaveRefusal};
+use node::{Event, Granted, LeaveRefusal, Survey, Wish};
+use overlay::{GroupId, Key, Point};
 use peer::admin::{Admin, LeaveError};
 use peer::config::{Config, Entry};
 use peer::daemon::{Peer, Seat};
 use peer::status::{LeavingStatus, Readiness, Status, StatusSource};
-use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 fn main() -> ExitCode {
     peer::cli::main(launch)
@@ -51,6 +53,22 @@ impl Admin for Leaver {
             events.send(Event::Left).expect("the daemon listens");
         });
         answer
+    }
+
+    fn wish(&self, _: GroupId, _: Wish) -> UnboundedReceiver<Granted> {
+        let (asker, answers) = unbounded_channel();
+        asker.send(Granted::NotHere).expect("it is waited for");
+        answers
+    }
+
+    fn survey(&self, _: u8, _: Option<Point>, _: usize) -> oneshot::Receiver<Survey> {
+        let (asker, answer) = oneshot::channel();
+        asker.send(Survey::default()).expect("it is waited for");
+        answer
+    }
+
+    fn locate(&self, _: &Key) -> oneshot::Receiver<Survey> {
+        self.survey(0, None, 1)
     }
 }
 

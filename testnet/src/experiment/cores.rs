@@ -180,6 +180,8 @@ fn founded(coarse: bool) -> GroupState {
         lease_ms: 1000,
         drift_per_mille: 10,
         value_bytes_max: 1 << 16,
+        members_min: 5,
+        members_max: 12,
         horizon_ms: 600_000,
     };
     let member = |machine| Member {

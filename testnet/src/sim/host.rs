@@ -56,6 +56,11 @@ pub trait Host: Sized {
         Ok(Vec::new())
     }
 
+    /// What it is, in a few lines for a person who looks into a failure.
+    fn describe(&self) -> String {
+        String::new()
+    }
+
     /// Whether a record of its store is one that it holds, and not left over.
     fn holds(&self, record_key: &[u8]) -> bool {
         let _ = record_key;
@@ -111,6 +116,10 @@ impl Host for Node {
 
     fn owned(&self) -> Result<Vec<Owned>, String> {
         super::observe::owned(self)
+    }
+
+    fn describe(&self) -> String {
+        super::observe::describe(self)
     }
 
     fn holds(&self, record_key: &[u8]) -> bool {

@@ -70,6 +70,8 @@ impl<H: Host> World<H> {
                     Err(detail) => self.fail("one answer to each request", detail),
                 }
             }
+            // Nobody asks for them here.
+            Output::Granted { .. } | Output::Surveyed { .. } => {}
             Output::WakeAt(local) => self.wake_at(host, local),
             Output::Dial { peer, addresses } => {
                 if let Some(&index) = self.peers.get(&peer) {

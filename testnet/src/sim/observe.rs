@@ -197,7 +197,14 @@ pub fn reform(node: &mut Node, chance: u64, alive: &[NodeId]) -> bool {
         at = Point(state.range.start().0.wrapping_add(at.0.wrapping_sub(state.range.start().0) / 2));
     }
     let members = state.nodes();
-    let operation = match chance % 4 {
+    let successor: Vec<NodeId> = state.dealings.successor().map(|other| other.nodes().collect()).unwrap_or_default();
+    // Some of each, and never all.
+    let some = |all: &[NodeId], chance: u64| -> Vec<NodeId> {
+        let count = chance as usize % all.len().max(1);
+        let turn = (chance >> 8) as usize;
+        (0..count).map(|n| all[(n + turn) % all.len()]).collect()
+    };
+    let operation = match chance % 5 {
         0 | 1 => {
             let first = 1 + (chance >> 8) as usize % members.len();
             let turn = (chance >> 16) as usize % members.len();
@@ -206,9 +213,45 @@ pub fn reform(node: &mut Node, chance: u64, alive: &[NodeId]) -> bool {
             Operation::Split { at, first }
         }
         2 => Operation::Merge,
+        3 => Operation::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
         _ => Operation::Repartition { at },
     };
     node.begin_transaction(operation).is_ok()
+}
+
+/// The groups that a node has a part in, a line each.
+pub fn describe(node: &Node) -> String {
+    let mut text = format!("{:?}, settled {}\n", node.id(), node.is_settled());
+    for group in node.groups() {
+        let state = group.state();
+        let parts: Vec<_> = state.parts().collect();
+        let (complete, _) = group.acceptor().progress(state.epoch, &parts);
+        let recovery = state.recovery.iter().map(|config| (config.epoch.0, &config.members, &config.open));
+        let recovery: Vec<_> = recovery.collect();
+        let serving = group.primaries().filter(|primary| primary.is_serving()).count();
+        text.push_str(&format!(
+            "    {:?} epoch {} born {} range {:?} applied {} leader {:?} vouching {} sealed {} complete {} of {} serving \
+             {serving}\n        members {:?} learners {:?} recovery {recovery:?}\n        coordinates {:?} voted {:?} \
+             decided {:?} ended {:?}\n",
+            state.id,
+            state.epoch.0,
+            state.born.0,
+            state.range,
+            state.applied.0,
+            group.leader(),
+            group.is_vouching(),
+            group.acceptor().has_sealed(state.epoch),
+            complete.len(),
+            parts.len(),
+            state.nodes(),
+            state.learners.iter().map(|learner| learner.node).collect::<Vec<_>>(),
+            state.dealings.coordinates().map(|(id, plan)| (id, plan.operation.name())),
+            state.dealings.voted().map(|(id, plan)| (id, plan.operation.name())).collect::<Vec<_>>(),
+            state.dealings.decided().iter().map(|known| (known.id, &known.unconfirmed)).collect::<Vec<_>>(),
+            state.ended,
+        ));
+    }
+    text
 }
 
 /// What a node is a member of, for looking at the ring as a whole; an error says what is not at rest.

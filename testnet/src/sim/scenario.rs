@@ -43,6 +43,8 @@ pub struct Scenario {
     pub notices_lost: u32,
     /// What clients do.
     pub load: Load,
+    /// Members that a group should have, at least and at most.
+    pub members: (u32, u32),
     /// Limit of a node's memory, in bytes.
     pub memory_bytes_max: usize,
     /// The longest value, in bytes.
@@ -83,6 +85,7 @@ impl Scenario {
             keepalive: Some(Duration::from_secs(10)),
             notices_lost: 0,
             load: Load::default(),
+            members: (5, 12),
             memory_bytes_max: 64 << 20,
             value_bytes_max: 64 << 10,
             message_bytes_max: 256 << 10,
@@ -184,6 +187,10 @@ impl Scenario {
         let mut scenario = Scenario::churn(seed);
         let mut rng = Rng::new(seed, "ring");
         scenario.hosts = *rng.pick(&[3, 5, 6, 7, 8]);
+        // Groups stay as they are made, or become what they should be.
+        let mut sizes = Rng::new(seed, "sizes");
+        scenario.members = *sizes.pick(&[(1, 1_000), (1, 1_000), (2, 3), (2, 4), (3, 5)]);
+        scenario.timing.resize_after = Duration::from_millis(*sizes.pick(&[200, 500, 2_000]));
         // Who is told of another group's horizon must have time to come there.
         scenario.timing.horizon = scenario.timing.horizon.max(Duration::from_secs(1));
         // And whoever asks in one site for what is in two others must wait for it.

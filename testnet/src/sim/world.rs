@@ -438,6 +438,8 @@ impl<H: Host> World<H> {
             durability: scenario.durability,
             leases: scenario.leases,
             coarse: scenario.coarse,
+            members_min: scenario.members.0,
+            members_max: scenario.members.1,
             memory_bytes_max: scenario.memory_bytes_max,
             value_bytes_max: scenario.value_bytes_max,
             message_bytes_max: scenario.message_bytes_max,

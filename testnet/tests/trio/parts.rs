@@ -50,6 +50,8 @@ pub fn state(division: u64, primary: usize) -> GroupState {
         lease_ms: 1_000,
         drift_per_mille: 10,
         value_bytes_max: 1_000,
+        members_min: 5,
+        members_max: 12,
         horizon_ms: 60_000,
     };
     let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);

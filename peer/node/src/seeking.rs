@@ -1,0 +1,196 @@
+//! How a node finds a group to join: it has some sampled, and asks the one where its policy would have it (Scatter §6.1).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::state::GroupState;
+use group::time::Time;
+use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId};
+use policy::joining::Sampled as View;
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Class, Output};
+use crate::node::Node;
+use crate::whereabouts::{Locate, Wanted};
+use crate::wire::{self, Frame};
+
+/// Groups that are sampled: at random places, so large arcs count for more (Scatter §6.1 has k = 4).
+pub(crate) const SAMPLES: u8 = 4;
+/// So long answers are waited for; then the choice is among what there is.
+const SAMPLE_PATIENCE: Duration = Duration::from_millis(400);
+/// How often a newcomer asks.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// A group's name for a place is no longer, in bytes.
+const CLUSTER_MAX: usize = 256;
+/// Peers that are asked for a sample at a time.
+const ASKED_MAX: usize = 3;
+/// A group that has noted that this node wants in is asked so often before others are.
+const TURNS_MAX: u8 = 8;
+
+/// A newcomer wants to know of groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The ring that it belongs to, if it knows.
+    pub ring: Option<RingId>,
+    /// Itself.
+    pub origin: Contact,
+}
+
+/// A group, as a newcomer should know it before it joins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// The ring.
+    pub ring: RingId,
+    /// The place that was sampled: each answer counts once.
+    pub point: Point,
+    /// The group.
+    pub group: GroupRef,
+    /// Where its members stand.
+    pub clusters: Vec<String>,
+    /// The group has a place for the newcomer, which was in it before.
+    pub own: bool,
+}
+
+/// A newcomer's search.
+#[derive(Debug, Default)]
+pub(crate) struct Seeking {
+    sampled: Vec<Sampled>,
+    /// When the choice is made, while answers come in.
+    until: Option<Time>,
+    /// The group that was asked last, and whom to ask there.
+    chosen: Option<(GroupId, Vec<Contact>)>,
+    /// That group has noted it, since it was asked.
+    noted: bool,
+    turns: u8,
+}
+
+impl Node {
+    /// A node without a group does what is due about that.
+    pub(crate) fn seek(&mut self) {
+        if !self.hosts.is_empty() || self.now.time < self.join_due {
+            return;
+        }
+        if let Some((_, contacts)) = self.seeking.chosen.clone()
+            && core::mem::take(&mut self.seeking.noted)
+            && self.seeking.turns < TURNS_MAX
+        {
+            // It has not forgotten.
+            self.seeking.turns += 1;
+            self.ask_group(&contacts);
+        } else if self.seeking.until.is_some() {
+            self.choose();
+        } else {
+            let mut connected = self.connected_peers();
+            self.rng.shuffle(&mut connected);
+            connected.into_iter().take(ASKED_MAX).for_each(|peer| self.ask_for_sample(peer));
+            self.join_due = self.now.time + ASK_AGAIN;
+        }
+    }
+
+    /// Asks a peer what groups there are.
+    pub(crate) fn ask_for_sample(&mut self, peer: PeerKey) {
+        let origin = Contact { node: self.me, addresses: self.addresses.clone() };
+        let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
+        let frame = wire::encode(&frame, self.config.lane);
+        self.outputs.push_back(Output::Send { to: peer, class: Class::Control, frame });
+        if self.seeking.until.is_none() {
+            self.seeking.sampled.clear();
+            self.seeking.until = Some(self.now.time + SAMPLE_PATIENCE);
+        }
+        self.join_due = self.join_due.min(self.now.time + SAMPLE_PATIENCE);
+    }
+
+    /// A newcomer asks.
+    pub(crate) fn on_sample(&mut self, from: PeerKey, sample: Sample) {
+        let Sample { ring, origin } = sample;
+        let Some((own, point)) = self.hosts.home().map(|group| (group.state().ring, group.state().range.start()))
+        else {
+            return;
+        };
+        let known = ring.is_none_or(|ring| ring == own);
+        if !known || origin.node.peer != from || !group::nonsense::are_addresses(&origin.addresses) {
+            self.frames_dropped += 1;
+            return;
+        }
+        let here = self.hosts.home().filter(|group| group.state().last_life(from).is_some());
+        if here.is_some()
+            && let Some(sampled) = self.sampled(point)
+        {
+            return self.tell(&origin, &Frame::Sampled(Sampled { own: true, ..sampled }.into()));
+        }
+        for _ in 0..SAMPLES {
+            let point = Point(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
+            let locate = Locate { ring: own, point, origin: origin.clone(), wanted: Wanted::Sample, hops: 0 };
+            self.on_locate(locate);
+        }
+    }
+
+    /// What a newcomer should know of the group at this place, where that is here.
+    pub(crate) fn sampled(&self, point: Point) -> Option<Sampled> {
+        let state: &GroupState = self.hosts.at(point)?.state();
+        let clusters = state.members.iter().map(|member| member.cluster.clone()).collect();
+        Some(Sampled { ring: state.ring, point, group: state.reference(), clusters, own: false })
+    }
+
+    /// An answer.
+    pub(crate) fn on_sampled(&mut self, sampled: Sampled) {
+        let wrong = self.ring.is_some_and(|ring| ring != sampled.ring)
+            || !group::nonsense::is_reference(&sampled.group)
+            || sampled.clusters.len() > sampled.group.members.len()
+            || sampled.clusters.iter().any(|cluster| cluster.len() > CLUSTER_MAX);
+        if wrong {
+            self.frames_dropped += 1;
+            return;
+        }
+        let known = |known: &Sampled| known.point == sampled.point && known.ring == sampled.ring;
+        if self.seeking.until.is_none() || self.seeking.sampled.iter().any(known) {
+            return;
+        }
+        let own = sampled.own;
+        self.seeking.sampled.push(sampled);
+        if own || self.seeking.sampled.len() >= usize::from(SAMPLES) {
+            self.choose();
+        }
+    }
+
+    fn choose(&mut self) {
+        let sampled = core::mem::take(&mut self.seeking.sampled);
+        self.seeking = Seeking::default();
+        self.join_due = self.now.time + ASK_AGAIN;
+        let cluster = &self.config.cluster;
+        let views: Vec<View> = sampled
+            .iter()
+            .map(|group| View {
+                members: group.group.members.len(),
+                alike: group.clusters.iter().filter(|other| *other == cluster).count(),
+            })
+            .collect();
+        let own = sampled.iter().position(|group| group.own);
+        match own
+            .or_else(|| self.config.policies.joining.choose(&views))
+            .and_then(|index| sampled.into_iter().nth(index))
+        {
+            Some(Sampled { group, .. }) => {
+                self.ask_group(&group.members);
+                self.seeking.chosen = Some((group.id, group.members));
+            }
+            // Nobody has answered: whoever is there may let it in.
+            None => self.connected_peers().into_iter().for_each(|peer| self.ask_to_join(peer)),
+        }
+    }
+
+    fn ask_group(&mut self, members: &[Contact]) {
+        self.join_due = self.now.time + ASK_AGAIN;
+        let me = self.me.peer;
+        for contact in members.iter().filter(|contact| contact.node.peer != me) {
+            self.reach(contact);
+            self.ask_to_join(contact.node.peer);
+        }
+    }
+
+    /// The group has noted that this node wants in.
+    pub(crate) fn on_noted(&mut self, group: GroupId) {
+        self.seeking.noted |= self.seeking.chosen.as_ref().is_some_and(|(chosen, _)| *chosen == group);
+    }
+}

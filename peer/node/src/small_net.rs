@@ -1,0 +1,150 @@
+//! Several nodes in memory, for tests of what they do together.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+use group::Group;
+use group::time::{Now, Time, WallMillis};
+use overlay::{GroupId, Incarnation, PeerKey, Point};
+
+use crate::api::{Event, Input, Output};
+use crate::config::{Durability, NodeConfig, Restored};
+use crate::leaving::LeaveStep;
+use crate::node::Node;
+use crate::survey::Survey;
+use crate::wishes::{Granted, Wish};
+
+/// Nodes in memory with a network that takes no time and loses nothing, but for what goes to who is cut off.
+pub(crate) struct Net {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) events: Vec<Vec<Event>>,
+    pub(crate) cut: Vec<bool>,
+    pub(crate) now: Now,
+    pub(crate) granted: Vec<(u64, Granted)>,
+    pub(crate) surveyed: Vec<Survey>,
+}
+
+pub(crate) fn key(index: usize) -> PeerKey {
+    PeerKey([index as u8 + 1; 32])
+}
+
+impl Net {
+    pub(crate) fn of(count: usize) -> Net {
+        Net::with(count, |config| config)
+    }
+
+    /// With these settings.
+    pub(crate) fn with(count: usize, settle: impl Fn(NodeConfig) -> NodeConfig) -> Net {
+        let time = Time(1_000_000_000);
+        let now = Now { time, awake: time, wall: WallMillis(1_000) };
+        let mut net = Net {
+            nodes: Vec::new(),
+            events: Vec::new(),
+            cut: Vec::new(),
+            now,
+            granted: Vec::new(),
+            surveyed: Vec::new(),
+        };
+        for index in 0..count {
+            net.add(&settle);
+            if net.nodes.iter().any(|node| node.groups().count() > 1) {
+                break;
+            }
+            let until = index + 1;
+            net.run_until(|net| {
+                net.nodes.iter().all(|node| {
+                    let state = node.group().map(Group::state);
+                    state.is_some_and(|state| state.members.len() == until && state.recovery.is_empty())
+                })
+            });
+        }
+        net
+    }
+
+    /// One more, connected to all.
+    pub(crate) fn add(&mut self, settle: impl Fn(NodeConfig) -> NodeConfig) {
+        let index = self.nodes.len();
+        let mut config = settle(NodeConfig::new(key(index), Incarnation(1)));
+        config.durability = Durability::Memory;
+        config.found = index == 0;
+        self.nodes.push(Node::new(config, index as u64, self.now, Restored::empty()));
+        self.events.push(Vec::new());
+        self.cut.push(false);
+        for other in 0..index {
+            self.nodes[index].handle(self.now, Input::PeerUp(key(other)));
+        }
+    }
+
+    /// What comes of a wish.
+    pub(crate) fn wish(&mut self, index: usize, group: GroupId, wish: Wish) -> Granted {
+        let number = self.granted.len() as u64;
+        self.nodes[index].handle(self.now, Input::Wish { number, group, wish });
+        self.settle();
+        self.run_until(|net| net.granted.len() as u64 > number);
+        let (told, granted) = self.granted[number as usize].clone();
+        assert_eq!(told, number);
+        granted
+    }
+
+    /// Who owns what, as this node finds out.
+    pub(crate) fn survey(&mut self, index: usize, from: Option<Point>, count: usize) -> Survey {
+        self.nodes[index].handle(self.now, Input::Survey { number: 0, from, count });
+        self.settle();
+        self.run_until(|net| !net.surveyed.is_empty());
+        self.surveyed.remove(0)
+    }
+
+    pub(crate) fn run_until(&mut self, done: impl Fn(&Net) -> bool) {
+        for _ in 0..6_000 {
+            if done(self) {
+                return;
+            }
+            let step = Duration::from_millis(10);
+            let time = self.now.time + step;
+            self.now = Now { time, awake: time, wall: WallMillis(self.now.wall.0 + 10) };
+            for index in 0..self.nodes.len() {
+                self.nodes[index].handle(self.now, Input::Tick);
+            }
+            self.settle();
+        }
+        let steps: Vec<_> = self.nodes.iter().map(|node| node.status().leaving).collect();
+        panic!("it does not come to that: {steps:?}");
+    }
+
+    pub(crate) fn settle(&mut self) {
+        let mut frames: VecDeque<(usize, PeerKey, Bytes)> = VecDeque::new();
+        loop {
+            for index in 0..self.nodes.len() {
+                while let Some(output) = self.nodes[index].poll_output() {
+                    match output {
+                        Output::Send { to, frame, .. } => frames.push_back((index, to, frame)),
+                        Output::Event(event) => self.events[index].push(event),
+                        Output::Granted { number, granted } => self.granted.push((number, granted)),
+                        Output::Surveyed { survey, .. } => self.surveyed.push(survey),
+                        _ => {}
+                    }
+                }
+            }
+            let Some((from, to, frame)) = frames.pop_front() else { return };
+            let to = (0..self.nodes.len()).find(|index| key(*index) == to);
+            if let Some(to) = to.filter(|to| !self.cut[*to] && !self.cut[from]) {
+                self.nodes[to].handle(self.now, Input::Frame { from: key(from), frame });
+            }
+        }
+    }
+
+    pub(crate) fn leave(&mut self, index: usize, force: bool) {
+        self.nodes[index].handle(self.now, Input::Leave { force });
+        self.settle();
+    }
+
+    pub(crate) fn has_left(&self, index: usize) -> bool {
+        self.events[index].contains(&Event::Left)
+    }
+
+    pub(crate) fn step(&self, index: usize) -> Option<LeaveStep> {
+        self.nodes[index].status().leaving.map(|leaving| leaving.step)
+    }
+}

@@ -1,0 +1,441 @@
+//! Operations that somebody asks for by hand: what is left open the group's leader decides by its policies.
+//!
+//! Any peer that has a part in the group may be asked; it passes the wish on to the leader, and is told what came of it.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use group::Group;
+use group::dealing::BeginRefusal;
+use group::state::GroupState;
+use group::time::Time;
+use group::transaction::TransactionId;
+use group::transaction::plan::{Operation, Plan};
+use overlay::{GroupId, NodeId, PeerKey, Point, RingId};
+use policy::halves::{Halving, MemberView};
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Class, Output};
+use crate::node::Node;
+use crate::wire::{self, Frame};
+
+/// Whoever asked is told so long after it asked at the latest.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What stands against it now may be gone soon: so long it is tried, so often.
+const TRIED_FOR: Duration = Duration::from_secs(3);
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+/// Wishes that wait for an end, at a leader or at whoever was asked; more are refused.
+const WISHES_MAX: usize = 64;
+/// What is said of a refusal is no longer, in bytes.
+const WORDS_MAX: usize = 400;
+/// Members that a wish names, at most.
+const NAMED_MAX: usize = 256;
+
+/// What is wanted of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wish {
+    /// To become two.
+    Split {
+        /// Where the second begins; else in the middle.
+        at: Option<Point>,
+        /// Who belongs to the first; where nobody is named, halves that are alike.
+        first: Vec<PeerKey>,
+    },
+    /// To become one with its successor.
+    Merge,
+    /// To end there, where its successor begins from then on.
+    Repartition {
+        /// The new boundary.
+        at: Point,
+    },
+    /// To give members to its successor, and to take some of it.
+    Migrate {
+        /// Who goes.
+        to: Vec<PeerKey>,
+        /// Who comes.
+        from: Vec<PeerKey>,
+    },
+}
+
+/// What came of a wish.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Granted {
+    /// It is done: these groups came of it.
+    Done(Vec<GroupId>),
+    /// It cannot be, or not now; nothing has changed.
+    Refused(String),
+    /// It was begun and given up: somebody who takes part refused, or was silent. Nothing has changed.
+    Aborted,
+    /// The leader fell silent, or is none any more: it may be done or not.
+    Unknown,
+    /// This peer has no part in such a group.
+    NotHere,
+}
+
+impl fmt::Display for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Granted::Done(_) => f.write_str("done"),
+            Granted::Refused(why) => f.write_str(why),
+            Granted::Aborted => f.write_str(
+                "a group that takes part refused, or was silent: nothing has changed; try again when it has settled",
+            ),
+            Granted::Unknown => {
+                f.write_str("the group's leader fell silent: it may be done or not; look at the group to see")
+            }
+            Granted::NotHere => f.write_str("this peer has no part in such a group: ask one of its members"),
+        }
+    }
+}
+
+/// A wish on its way to the leader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wished {
+    /// The ring.
+    pub ring: RingId,
+    /// Of which group.
+    pub group: GroupId,
+    /// Its name at whoever was asked.
+    pub number: u64,
+    /// What.
+    pub wish: Wish,
+}
+
+/// All wishes that wait for an end.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    /// Of this peer's users: until when they wait.
+    own: Vec<(u64, Time)>,
+    /// Of whoever asked, where this node leads.
+    taken: Vec<Taken>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    /// Whoever asked; `None` for this node itself.
+    asker: Option<PeerKey>,
+    number: u64,
+    group: GroupId,
+    wish: Wish,
+    /// Once it is begun.
+    operation: Option<Operation>,
+    /// Once that is chosen.
+    id: Option<TransactionId>,
+    try_until: Time,
+    until: Time,
+}
+
+impl Node {
+    /// Somebody asks this peer; answered by exactly one [`Output::Granted`].
+    pub(crate) fn on_wish(&mut self, number: u64, group: GroupId, wish: Wish) {
+        let until = self.now.time + PATIENCE;
+        let Some(ring) = self.ring else { return self.granted(number, Granted::NotHere) };
+        if self.wishes.own.len() >= WISHES_MAX {
+            return self.granted(number, Granted::Refused("too much is asked at once".into()));
+        }
+        let Some(hosted) = self.hosts.find_mut(group) else { return self.granted(number, Granted::NotHere) };
+        let leader = hosted.log().leader();
+        match leader {
+            _ if hosted.log().leads() => self.take_wish(None, number, group, wish),
+            Some(leader) if leader != self.me => {
+                self.wishes.own.push((number, until));
+                let frame = Frame::Wished(Wished { ring, group, number, wish }.into());
+                self.say_to(leader.peer, &frame);
+            }
+            _ => {
+                let why = BeginRefusal::NotLeader(None).to_string();
+                self.granted(number, Granted::Refused(why));
+            }
+        }
+    }
+
+    /// Another peer was asked, and thinks that this one leads the group.
+    pub(crate) fn on_wished(&mut self, from: PeerKey, wished: Wished) {
+        let Wished { ring, group, number, wish } = wished;
+        let is_near = |group: &Group| group.state().audience().iter().any(|node| node.peer == from);
+        if self.ring != Some(ring) || !self.hosts.find_mut(group).is_some_and(|group| is_near(group)) {
+            self.frames_dropped += 1;
+            return;
+        }
+        self.take_wish(Some(from), number, group, wish);
+    }
+
+    fn take_wish(&mut self, asker: Option<PeerKey>, number: u64, group: GroupId, wish: Wish) {
+        if self.wishes.taken.len() >= WISHES_MAX {
+            return self.answer_wish(asker, number, Granted::Refused("too much is asked at once".into()));
+        }
+        let (try_until, until) = (self.now.time + TRIED_FOR, self.now.time + PATIENCE);
+        let taken = Taken { asker, number, group, wish, operation: None, id: None, try_until, until };
+        self.wishes.taken.push(taken);
+        self.follow_wishes();
+    }
+
+    fn answer_wish(&mut self, asker: Option<PeerKey>, number: u64, granted: Granted) {
+        match (asker, self.ring) {
+            (Some(peer), Some(ring)) => self.say_to(peer, &Frame::Granted { ring, number, granted }),
+            _ => self.granted(number, granted),
+        }
+    }
+
+    /// What came of a wish that was passed on.
+    pub(crate) fn on_granted(&mut self, ring: RingId, number: u64, granted: Granted) {
+        let is_short = match &granted {
+            Granted::Refused(why) => why.len() <= WORDS_MAX,
+            Granted::Done(groups) => groups.len() <= 2,
+            _ => true,
+        };
+        let known = self.wishes.own.iter().position(|(own, _)| *own == number);
+        match known.filter(|_| self.ring == Some(ring) && is_short) {
+            None => self.frames_dropped += 1,
+            Some(index) => {
+                self.wishes.own.remove(index);
+                self.granted(number, granted);
+            }
+        }
+    }
+
+    /// Looks how far the transactions of a group are that were wished for.
+    pub(crate) fn follow_wishes(&mut self) {
+        let now = self.now.time;
+        let mut index = 0;
+        while index < self.wishes.taken.len() {
+            let taken = &mut self.wishes.taken[index];
+            let outcome = match self.hosts.all.iter_mut().find(|hosted| hosted.group.state().id == taken.group) {
+                None => Some(Granted::Unknown),
+                Some(hosted) if taken.operation.is_some() => taken.follow(&hosted.group),
+                Some(hosted) => taken.begin(&mut hosted.group, self.config.policies.halving, now),
+            };
+            match outcome.or_else(|| (now >= taken.until).then_some(Granted::Unknown)) {
+                None => index += 1,
+                Some(granted) => {
+                    let Taken { asker, number, .. } = self.wishes.taken.remove(index);
+                    self.answer_wish(asker, number, granted);
+                }
+            }
+        }
+        while let Some(index) = self.wishes.own.iter().position(|(_, until)| *until <= now) {
+            let (number, _) = self.wishes.own.remove(index);
+            self.granted(number, Granted::Unknown);
+        }
+    }
+
+    /// When something is due with wishes.
+    pub(crate) fn wishes_due(&self) -> Time {
+        let soon = self.now.time + TRY_AGAIN;
+        let taken = self.wishes.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
+        taken.chain(self.wishes.own.iter().map(|(_, until)| *until)).min().unwrap_or(Time::NEVER)
+    }
+
+    fn granted(&mut self, number: u64, granted: Granted) {
+        self.outputs.push_back(Output::Granted { number, granted });
+    }
+
+    fn say_to(&mut self, to: PeerKey, frame: &Frame) {
+        let frame = wire::encode(frame, self.config.lane);
+        self.outputs.push_back(Output::Send { to, class: Class::Control, frame });
+    }
+}
+
+impl Taken {
+    /// Begins it, if it can be; `None` where that is so, or may be soon.
+    fn begin(&mut self, group: &mut Group, halving: &dyn Halving, now: Time) -> Option<Granted> {
+        let operation = match operation(group, &self.wish, halving) {
+            Ok(operation) => operation,
+            Err(why) => return Some(Granted::Refused(why)),
+        };
+        let rank = group.rank(0);
+        match group.begin_transaction(operation.clone(), rank) {
+            Ok(()) => self.operation = Some(operation),
+            Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {}
+            Err(why) => return Some(Granted::Refused(why.to_string())),
+        }
+        None
+    }
+
+    /// What came of it, as this group's state shows; `None` while it is open.
+    fn follow(&mut self, group: &Group) -> Option<Granted> {
+        let state = group.state();
+        if let Some((id, plan)) = state.ending() {
+            let is_ours = self.id.map_or(self.is_of(plan), |known| known == id);
+            let born = plan.births.iter().map(|birth| plan.id_of(id, birth)).collect();
+            return Some(if is_ours { Granted::Done(born) } else { Granted::Aborted });
+        }
+        match (self.id, state.dealings.coordinates()) {
+            (Some(id), Some((open, _))) if open == id => None,
+            (Some(_), _) => Some(Granted::Aborted),
+            (None, Some((id, plan))) if self.is_of(plan) => {
+                self.id = Some(id);
+                None
+            }
+            // Who leads no more does not know what becomes of what it proposed.
+            (None, _) => (!group.log().leads()).then_some(Granted::Unknown),
+        }
+    }
+
+    fn is_of(&self, plan: &Plan) -> bool {
+        self.operation.as_ref() == Some(&plan.operation)
+    }
+}
+
+/// The members of a group, for a policy.
+pub(crate) fn member_views<'a>(group: &Group, state: &'a GroupState) -> Vec<MemberView<'a>> {
+    let hears = group.hears();
+    let view = |member: &'a group::state::Member| MemberView {
+        node: member.node,
+        cluster: &member.cluster,
+        joined_ms: member.joined.0,
+        able: member.node == group.me() || hears.contains(&member.node),
+    };
+    state.members.iter().map(view).collect()
+}
+
+/// The operation that is meant.
+fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operation, String> {
+    let state = group.state();
+    let members = || state.members.iter().map(|member| member.node);
+    let named = |peers: &[PeerKey], nodes: &[NodeId]| -> Result<Vec<NodeId>, String> {
+        if peers.len() > NAMED_MAX {
+            return Err("too many members are named".into());
+        }
+        let find = |peer: &PeerKey| nodes.iter().find(|node| node.peer == *peer).copied();
+        peers.iter().map(|peer| find(peer).ok_or_else(|| alloc::format!("{peer:?} is no member there"))).collect()
+    };
+    Ok(match wish {
+        Wish::Split { at, first } => {
+            let first = match first.is_empty() {
+                true => halving.first_half(&member_views(group, state)),
+                false => named(first, &members().collect::<Vec<_>>())?,
+            };
+            Operation::Split { at: at.unwrap_or_else(|| state.range.cut_at(1, 2)), first }
+        }
+        Wish::Merge => Operation::Merge,
+        Wish::Repartition { at } => Operation::Repartition { at: *at },
+        Wish::Migrate { to, from } => {
+            let theirs: Vec<NodeId> =
+                state.dealings.successor().map(|group| group.nodes().collect()).unwrap_or_default();
+            Operation::Migrate { to: named(to, &members().collect::<Vec<_>>())?, from: named(from, &theirs)? }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use overlay::KeyRange;
+
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::small_net::{Net, key};
+
+    fn group_of(net: &Net, index: usize) -> GroupId {
+        net.nodes[index].group().expect("it is in one").state().id
+    }
+
+    fn follower(net: &Net) -> usize {
+        net.nodes.iter().position(|node| node.group().is_some_and(|group| !group.log().leads())).expect("one leads")
+    }
+
+    fn whole(net: &mut Net, index: usize) -> Vec<KeyRange> {
+        let survey = net.survey(index, None, 100);
+        assert!(survey.whole, "{survey:?}");
+        survey.groups.iter().map(|located| located.group.range).collect()
+    }
+
+    /// Waits until each node is settled in one group, and all can tell who owns what.
+    fn settle(net: &mut Net) {
+        net.run_until(|net| {
+            net.nodes.iter().all(|node| {
+                let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+                node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
+            })
+        });
+    }
+
+    #[test]
+    fn a_group_is_split_moved_and_merged_by_hand() {
+        let mut net = Net::of(4);
+        let (asked, id) = (follower(&net), group_of(&net, 0));
+        let Granted::Done(born) = net.wish(asked, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
+            panic!("nothing stands against it");
+        };
+        settle(&mut net);
+        assert_eq!(born, [group_of(&net, 0), group_of(&net, 2)]);
+        for index in 0..4 {
+            assert_eq!(whole(&mut net, index).len(), 2);
+        }
+        let at = Point(1 << 126);
+        let found = net.survey(3, Some(at), 1);
+        assert_eq!((found.whole, found.groups[0].group.id, found.groups[0].point), (true, born[0], at));
+        assert!(matches!(net.wish(0, born[0], Wish::Repartition { at }), Granted::Done(_)));
+        settle(&mut net);
+        assert!(whole(&mut net, 2).contains(&KeyRange::new(Point(0), at)));
+        let swap = Wish::Migrate { to: vec![key(1)], from: vec![key(2)] };
+        assert!(matches!(net.wish(1, born[0], swap), Granted::Done(_)));
+        settle(&mut net);
+        assert_eq!((group_of(&net, 2), group_of(&net, 1)), (born[0], born[1]));
+        assert!(matches!(net.wish(3, born[1], Wish::Merge), Granted::Done(_)));
+        settle(&mut net);
+        assert_eq!(whole(&mut net, 1), [KeyRange::FULL.start()].map(|_| whole(&mut net, 0)[0]));
+        assert_eq!(group_of(&net, 0), group_of(&net, 3));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_changes_nothing() {
+        let mut net = Net::with(3, |config| NodeConfig { members_min: 1, members_max: 3, ..config });
+        let id = group_of(&net, 0);
+        let before = net.nodes[0].group().unwrap().state().clone();
+        let refused = |granted: Granted, words: &str| match granted {
+            Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+            other => panic!("{other:?}"),
+        };
+        for index in [0, 1, 2] {
+            refused(net.wish(index, id, Wish::Merge), "only one group");
+            refused(net.wish(index, id, Wish::Split { at: Some(Point(0)), first: Vec::new() }), "strictly within");
+            let stranger = Wish::Split { at: None, first: vec![key(9)] };
+            refused(net.wish(index, id, stranger), "no member");
+            refused(net.wish(index, id, Wish::Split { at: None, first: (0..3).map(key).collect() }), "no members");
+            assert_eq!(net.wish(index, GroupId(7), Wish::Merge), Granted::NotHere);
+        }
+        assert_eq!(*net.nodes[0].group().unwrap().state(), before);
+        // Two that are too many together stay apart.
+        assert!(matches!(net.wish(0, id, Wish::Split { at: None, first: vec![key(0)] }), Granted::Done(_)));
+        settle(&mut net);
+        net.add(|config| NodeConfig { members_min: 1, members_max: 3, ..config });
+        net.run_until(|net| net.nodes[3].group().is_some_and(|group| group.state().is_member(net.nodes[3].id())));
+        settle(&mut net);
+        assert_eq!(group_of(&net, 3), group_of(&net, 0), "where there are fewest");
+        refused(net.wish(0, group_of(&net, 0), Wish::Merge), "--max-group");
+    }
+
+    /// Nobody asks: groups become what they should be.
+    #[test]
+    fn groups_of_the_wrong_size_become_others() {
+        let sizes = |config| NodeConfig { members_min: 2, members_max: 3, ..config };
+        let mut net = Net::with(4, sizes);
+        net.run_until(|net| {
+            net.nodes.iter().all(|node| node.group().is_some_and(|group| group.state().members.len() == 2))
+        });
+        settle(&mut net);
+        assert_eq!(whole(&mut net, 0).len(), 2);
+        // One leaves: the one that is left takes part with the others.
+        net.leave(0, true);
+        net.run_until(|net| net.has_left(0));
+        net.cut[0] = true;
+        net.run_until(|net| (1..4).all(|index| net.nodes[index].group().is_some_and(|g| g.state().members.len() == 3)));
+        assert_eq!(whole(&mut net, 1), whole(&mut net, 2));
+        assert_eq!(whole(&mut net, 3).len(), 1);
+    }
+
+    /// Whoever led does not answer any more.
+    #[test]
+    fn a_silent_leader_is_told_of() {
+        let mut net = Net::of(3);
+        let (asked, id) = (follower(&net), group_of(&net, 0));
+        let leader = net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).unwrap();
+        net.cut[leader] = true;
+        assert_eq!(net.wish(asked, id, Wish::Merge), Granted::Unknown);
+    }
+}

@@ -1,0 +1,172 @@
+//! `scatter groups`, `scatter ring`, `scatter where`: what a peer knows of groups, and what their owners say.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use overlay::{KeyRange, Point};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::exit::{Exit, fail};
+use super::{print, web};
+use crate::config::Format;
+use crate::status::{GroupStatus, Located, RangeStatus, Ring};
+
+/// How to ask for something to look at.
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    /// A peer's address for status
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", default_value = "127.0.0.1:6480")]
+    pub http: String,
+    /// How to print it
+    #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Arguments of `scatter ring`.
+#[derive(Debug, Args)]
+pub struct RingArgs {
+    /// Of which lane, where peers have several: each has a ring of its own
+    #[arg(long, default_value_t = 0)]
+    lane: u8,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+/// Arguments of `scatter where`.
+#[derive(Debug, Args)]
+pub struct WhereArgs {
+    /// The key
+    key: OsString,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+/// The body of `/v1/groups`.
+#[derive(Debug, Deserialize)]
+pub struct Groups {
+    /// In no order.
+    pub groups: Vec<GroupStatus>,
+}
+
+/// `scatter groups`: 1 where the peer has a part in none.
+pub fn groups(args: &LookArgs) -> ExitCode {
+    look(args, "/v1/groups", |groups: &Groups| {
+        let mut text = String::new();
+        groups.groups.iter().for_each(|group| describe(group, &mut text));
+        (text, !groups.groups.is_empty())
+    })
+}
+
+/// `scatter ring`: 1 where not all of it is there.
+pub fn ring(args: &RingArgs) -> ExitCode {
+    look(&args.look, &format!("/v1/ring?lane={}", args.lane), |ring: &Ring| {
+        let mut text = String::new();
+        let _ = writeln!(text, "{:32}  {:32}  {:>7}  {:32}  {:>6}  members", "start", "end", "share", "group", "epoch");
+        for Located { group, epoch, range, members, .. } in &ring.groups {
+            let RangeStatus { start, end } = range;
+            let _ = writeln!(text, "{start}  {end}  {:>6.2}%  {group}  {epoch:>6}  {}", share(range), members.len());
+        }
+        let count = ring.groups.len();
+        let _ = match ring.whole {
+            true => writeln!(text, "{count} groups cover the ring exactly"),
+            false => writeln!(text, "{count} groups; the rest did not answer, or the ring is changing: ask again"),
+        };
+        (text, ring.whole)
+    })
+}
+
+/// `scatter where KEY`
+pub fn locate(args: &WhereArgs) -> ExitCode {
+    look(&args.look, &format!("/v1/where?key={}", percent_encoded(args.key.as_bytes())), |located: &Located| {
+        let mut text = String::new();
+        let _ = writeln!(text, "point      {}", located.point);
+        let _ = writeln!(text, "group      {}, epoch {}", located.group, located.epoch);
+        let _ = writeln!(text, "range      {} to {}", located.range.start, located.range.end);
+        let _ = writeln!(text, "primary    {}", located.primary);
+        located.members.iter().for_each(|member| text.push_str(&format!("member     {member}\n")));
+        (text, true)
+    })
+}
+
+/// Asks, and prints what is answered: as it came, or as `describe` has it for a person, which also says whether all is well.
+fn look<T: DeserializeOwned>(args: &LookArgs, path: &str, describe: impl Fn(&T) -> (String, bool)) -> ExitCode {
+    let (code, body) = match web::get(&args.http, path) {
+        Ok(answer) => answer,
+        Err(error) => return fail(Exit::Unreachable, &format!("cannot reach a peer at {}: {error}", args.http)),
+    };
+    if code != 200 {
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        let why = said["error"].as_str().map_or_else(|| format!("{} answered {code}", args.http), str::to_owned);
+        return fail(if code == 503 { Exit::No } else { Exit::Refused }, &why);
+    }
+    let Ok(answer) = serde_json::from_slice::<T>(&body) else {
+        return fail(Exit::Refused, &format!("{} is no peer that this program knows", args.http));
+    };
+    let (text, well) = describe(&answer);
+    match args.output {
+        Format::Text => print(text.as_bytes()),
+        Format::Json => print(&[&body[..], b"\n"].concat()),
+    };
+    if well { Exit::Done.into() } else { Exit::No.into() }
+}
+
+fn describe(group: &GroupStatus, text: &mut String) {
+    let lane = group.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
+    let _ = writeln!(text, "group {}, epoch {}, {} here{lane}", group.id, group.epoch, group.part);
+    let _ = writeln!(text, "  range       {} to {} ({:.2} %)", group.range.start, group.range.end, share(&group.range));
+    let leader = group.leader.as_deref().unwrap_or("not known");
+    let established = if group.established { "" } else { "; no majority holds everything yet" };
+    let _ = writeln!(text, "  members     {}, led by {leader}{established}", group.members.len());
+    let fresh = match group.links_fresh {
+        Some(true) => "; both know it as it is",
+        Some(false) => "; not both know it as it is yet",
+        None => "",
+    };
+    let known = |id: &Option<String>| id.clone().unwrap_or_default();
+    let _ = writeln!(text, "  neighbours  {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
+    for open in &group.transactions {
+        let _ = writeln!(text, "  {:10}  by {}, slot {}: {}", open.operation, open.coordinator, open.slot, open.step);
+        open.locks.iter().for_each(|lock| text.push_str(&format!("              locks {lock}\n")));
+    }
+}
+
+/// Of the whole ring, in percent; nothing where the text is none.
+fn share(range: &RangeStatus) -> f64 {
+    let point = |text: &str| u128::from_str_radix(text, 16).ok().map(Point);
+    let Some((start, end)) = point(&range.start).zip(point(&range.end)) else { return 0.0 };
+    KeyRange::new(start, end).length().map_or(100.0, |length| length as f64 / 2f64.powi(128) * 100.0)
+}
+
+/// As URLs have it.
+pub fn percent_encoded(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(char::from(*byte)),
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_the_ring() {
+        let range = |start: &str, end: &str| RangeStatus { start: start.repeat(32), end: end.repeat(32) };
+        assert_eq!(share(&range("0", "0")), 100.0);
+        assert_eq!(share(&RangeStatus { start: "0".into(), end: format!("4{}", "0".repeat(31)) }), 25.0);
+        assert_eq!(share(&range("x", "0")), 0.0);
+    }
+
+    #[test]
+    fn any_key_fits_into_a_url() {
+        assert_eq!(percent_encoded(b"a b/\xff"), "a%20b%2F%FF");
+    }
+}

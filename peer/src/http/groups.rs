@@ -1,0 +1,249 @@
+//! `/v1/groups`, `/v1/ring`, `/v1/where`, and what administrators ask of groups.
+
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{Request, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use node::{Granted, Wish};
+use overlay::{GroupId, Key, PeerKey, Point};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::authority::admit;
+use super::{Served, problem};
+use crate::net::{peer_id_of, peer_key_of};
+use crate::status::{Located, Ring};
+
+/// Groups that a walk along the ring meets at most; a larger ring is shown in part.
+const RING_MAX: usize = 4096;
+
+/// `GET /v1/groups`: all groups that this peer has a part in.
+pub async fn groups(State(served): State<Served>) -> Response {
+    answer(StatusCode::OK, &json!({ "peer_id": served.status.status().peer_id, "groups": served.status.groups() }))
+}
+
+/// `GET /v1/ring`: who owns what, as the owners say now. With `?lane=N`, the ring of that lane.
+pub async fn ring(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
+    let Ok(lane) = parameter(query.as_deref(), "lane").unwrap_or("0").parse() else {
+        return problem(StatusCode::BAD_REQUEST, "a lane is a number, from 0");
+    };
+    match served.admin.survey(lane, None, RING_MAX).await {
+        Ok(survey) => {
+            let groups: Vec<Located> = survey.groups.iter().map(Located::of).collect();
+            let whole = survey.whole && groups.len() < RING_MAX;
+            answer(StatusCode::OK, &Ring { whole, groups })
+        }
+        Err(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "this peer is stopping, or has no such lane"),
+    }
+}
+
+/// `GET /v1/where?key=…`: the key is percent-encoded bytes.
+pub async fn locate(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
+    // Decoded here: a key need not be UTF-8.
+    let Some(raw) = parameter(query.as_deref(), "key") else {
+        return problem(StatusCode::BAD_REQUEST, "say which key: /v1/where?key=KEY, percent-encoded");
+    };
+    let Some(key) = percent_decoded(raw).and_then(|bytes| Key::new(&bytes).ok()) else {
+        return problem(StatusCode::BAD_REQUEST, "a key is at most 1 KiB, percent-encoded");
+    };
+    match served.admin.locate(&key).await {
+        Ok(survey) => match survey.groups.first() {
+            Some(located) => answer(StatusCode::OK, &Located::of(located)),
+            None => problem(StatusCode::SERVICE_UNAVAILABLE, "nobody who owns this key answers"),
+        },
+        Err(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "this peer is stopping"),
+    }
+}
+
+/// What may be said of an operation; which of it is needed depends on the operation.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Details {
+    /// A boundary: 32 hex digits.
+    at: Option<String>,
+    /// Peer ids of those who go to the first half.
+    first: Vec<String>,
+    /// Peer ids of those who go.
+    to: Vec<String>,
+    /// Peer ids of those who come.
+    from: Vec<String>,
+}
+
+/// `POST /v1/groups/ID/OPERATION`: answered when it is decided.
+pub async fn wish(
+    State(served): State<Served>,
+    Path((group, operation)): Path<(String, String)>,
+    request: Request<Body>,
+) -> Response {
+    let body = match admit(&served, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let wish = match details(&body).and_then(|details| meant(&operation, details)) {
+        Ok(Some(wish)) => wish,
+        Ok(None) => return problem(StatusCode::NOT_FOUND, "no such page"),
+        Err(why) => return problem(StatusCode::BAD_REQUEST, &why),
+    };
+    let Some(group) = hex(&group).map(GroupId) else {
+        return problem(StatusCode::BAD_REQUEST, "a group's id is 32 hex digits, as /v1/groups has it");
+    };
+    let mut answers = served.admin.wish(group, wish);
+    let mut granted = None;
+    // One from each lane, of which at most one has such a group.
+    while let Some(other) = answers.recv().await {
+        if granted.is_none() || granted == Some(Granted::NotHere) {
+            granted = Some(other);
+        }
+    }
+    match granted {
+        Some(Granted::Done(groups)) => {
+            let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+            answer(StatusCode::OK, &json!({ "outcome": "done", "groups": groups }))
+        }
+        Some(other) => {
+            let (code, outcome) = match other {
+                Granted::NotHere => (StatusCode::NOT_FOUND, "not_here"),
+                Granted::Unknown => (StatusCode::GATEWAY_TIMEOUT, "unknown"),
+                Granted::Aborted => (StatusCode::CONFLICT, "aborted"),
+                _ => (StatusCode::CONFLICT, "refused"),
+            };
+            answer(code, &json!({ "error": other.to_string(), "outcome": outcome }))
+        }
+        None => problem(StatusCode::CONFLICT, "this peer is stopping"),
+    }
+}
+
+fn details(body: &[u8]) -> Result<Details, String> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Details::default());
+    }
+    let object = serde_json::from_slice::<Map<String, Value>>(body);
+    let details = object.and_then(|object| serde_json::from_value(Value::Object(object)));
+    details.map_err(|error| format!("the body is nothing, or JSON like {{\"at\": \"8000…\"}}: {error}"))
+}
+
+/// The operation of this name; `None` where there is none.
+fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
+    let Details { at, first, to, from } = details;
+    let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
+    let at = at.transpose()?;
+    let (first, to, from) = (peers(first)?, peers(to)?, peers(from)?);
+    let only = |takes: [bool; 4]| {
+        let given = [at.is_some(), !first.is_empty(), !to.is_empty(), !from.is_empty()];
+        let names = ["at", "first", "to", "from"];
+        let superfluous = given.iter().zip(takes).position(|(given, takes)| *given && !takes);
+        superfluous.map_or(Ok(()), |index| Err(format!("{operation} takes no \"{}\"", names[index])))
+    };
+    Ok(Some(match operation {
+        "split" => {
+            only([true, true, false, false])?;
+            Wish::Split { at, first }
+        }
+        "merge" => {
+            only([false; 4])?;
+            Wish::Merge
+        }
+        "repartition" => {
+            only([true, false, false, false])?;
+            Wish::Repartition { at: at.ok_or("say where the boundary is to be: {\"at\": \"32 hex digits\"}")? }
+        }
+        "migrate" => {
+            only([false, false, true, true])?;
+            if to.is_empty() && from.is_empty() {
+                return Err("say who goes and who comes: {\"to\": [PEER_ID…], \"from\": [PEER_ID…]}".into());
+            }
+            Wish::Migrate { to, from }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn peers(ids: Vec<String>) -> Result<Vec<PeerKey>, String> {
+    let known = |id: &String| id.parse().ok().and_then(|id| peer_key_of(&id)).ok_or(format!("{id} is no peer id"));
+    ids.iter().map(known).collect()
+}
+
+/// 32 hex digits.
+fn hex(text: &str) -> Option<u128> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|_| is_hex)
+}
+
+/// A part of the query, as it is written.
+fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    query?.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        bytes.push(match byte {
+            b'%' => {
+                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+                rest = &rest[2..];
+                u8::from_str_radix(digits, 16).ok()?
+            }
+            b'+' => b' ',
+            byte => *byte,
+        });
+    }
+    Some(bytes)
+}
+
+fn answer(code: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_vec(body) {
+        Ok(body) => (code, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written"),
+    }
+}
+
+impl Located {
+    /// As it is told outside.
+    pub fn of(located: &node::whereabouts::Located) -> Located {
+        let name = |peer: &PeerKey| peer_id_of(peer).to_string();
+        Located {
+            point: located.point.to_string(),
+            group: located.group.id.to_string(),
+            epoch: located.group.epoch.0,
+            range: located.group.range.into(),
+            members: located.group.nodes().map(|node| name(&node.peer)).collect(),
+            primary: name(&located.ballot.node.peer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_groups() {
+        let at = "8".repeat(32);
+        let of = |operation, body: &str| details(body.as_bytes()).and_then(|details| meant(operation, details));
+        assert_eq!(of("merge", ""), Ok(Some(Wish::Merge)));
+        assert_eq!(of("split", "{}"), Ok(Some(Wish::Split { at: None, first: Vec::new() })));
+        let point = Point(u128::from_str_radix(&at, 16).unwrap());
+        assert_eq!(of("repartition", &format!("{{\"at\":\"{at}\"}}")), Ok(Some(Wish::Repartition { at: point })));
+        assert_eq!(of("explode", ""), Ok(None));
+        for (operation, body) in [
+            ("repartition", ""),
+            ("repartition", "{\"at\":\"88\"}"),
+            ("repartition", "{\"at\":\"+8888888888888888888888888888888\"}"),
+            ("merge", "{\"at\":\"88888888888888888888888888888888\"}"),
+            ("migrate", "{}"),
+            ("migrate", "{\"to\":[\"me\"]}"),
+            ("split", "[]"),
+            ("split", "{\"where\":1}"),
+        ] {
+            assert!(of(operation, body).is_err(), "{operation} {body}");
+        }
+    }
+
+    #[test]
+    fn keys_are_bytes() {
+        assert_eq!(percent_decoded("a%00%ff+b"), Some(vec![b'a', 0, 0xff, b' ', b'b']));
+        assert_eq!((percent_decoded("%f"), percent_decoded("%zz")), (None, None));
+    }
+}
