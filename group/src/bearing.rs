@@ -35,7 +35,9 @@ impl Group {
         born.preloading = parent.preloading;
         born.pulse = parent.pulse.clone();
         born.vouching = parent.vouching.as_ref().map(|_| Vouching::new(now.time));
-        born.acknowledgements = parent.acknowledgements.clone();
+        // Who was in another group meanwhile has let go of what it had here: it comes with nothing, and is asked for nothing.
+        let was_here = |node| parent.state.is_member(node) || parent.state.is_learner(node);
+        born.acknowledgements = parent.acknowledgements.of(was_here);
         born.granted_before = parent.granted_before;
         // What came for primaries of before may have been executed by them.
         born.strays = Strays::forgotten_up_to(sealed);

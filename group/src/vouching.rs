@@ -97,6 +97,12 @@ impl Acknowledgements {
         }
     }
 
+    /// What these have acknowledged.
+    pub fn of(&self, is_wanted: impl Fn(NodeId) -> bool) -> Acknowledgements {
+        let wanted = self.by_node.iter().filter(|(node, _)| is_wanted(**node));
+        Acknowledgements { by_node: wanted.map(|(node, known)| (*node, known.clone())).collect() }
+    }
+
     /// Forgets who is gone, beyond some that may still ask: a node that is told nothing vouches for itself, but only in
     /// an epoch that is over for the others.
     pub fn keep(&mut self, audience: &[NodeId]) {

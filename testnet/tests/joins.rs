@@ -23,7 +23,8 @@ fn many_join_at_once_and_then_all_is_quiet() {
     let options = Options {
         daemons: FOUNDERS,
         memory: true,
-        flags: ["--max-memory", "64MiB", "--max-disk", "64MiB"].map(str::to_owned).into(),
+        // One group, however many it has.
+        flags: ["--max-memory", "64MiB", "--max-disk", "64MiB", "--max-group", "100"].map(str::to_owned).into(),
         program: is_long().then(|| fast_program().to_owned()),
         ..Options::default()
     };
