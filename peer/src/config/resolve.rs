@@ -309,7 +309,7 @@ fn group_sizes(min: u32, max: u32) -> Result<(), ConfigError> {
             "--min-group {min} with --max-group {max} can flap: a group of {} splits into halves of which one has {}, and \
              that merges again; --max-group has to be at least {}",
             u64::from(max) + 1,
-            (u64::from(max) + 1) / 2,
+            u64::from(max).div_ceil(2),
             2 * u64::from(min) - 1,
         )));
     }
