@@ -42,3 +42,23 @@ fn nobody_waits_after_a_crash_for_who_was_let_go_of() {
 fn who_is_late_learns_of_all_that_took_the_place_of_its_group() {
     expect_well::<Node>(&Scenario::ring(31_990));
 }
+
+/// A member was moved to another group while it did not hear of it: its own group needed it no more, and it gave up before the
+/// other one had told it.
+#[test]
+fn who_is_moved_while_it_is_late_comes_to_its_group() {
+    [24, 58, 40_309].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));
+}
+
+/// A group that was too small asked for a member that was dead, and could decide nothing any more once it had it.
+#[test]
+fn the_dead_are_not_moved() {
+    expect_well::<Node>(&Scenario::ring(40_267));
+}
+
+/// Whoever was moved to a group crashed, and was asked for what it had acknowledged to those members long before, in a group
+/// that had let go of it since.
+#[test]
+fn who_is_moved_is_asked_for_nothing_from_before() {
+    [50_237, 50_290, 50_590].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));
+}
