@@ -10,13 +10,11 @@ use axum::response::Response;
 use super::{Served, problem};
 use crate::resp::Password;
 
-/// A wish is a handful of words, and the names of members at most.
-const BODY_BYTES_MAX: usize = 16 << 10;
 /// How long the body may take to come.
 const BODY_MAX: Duration = Duration::from_secs(5);
 
-/// The body of a request for a change, or what to answer to who may not ask for it.
-pub async fn admit(served: &Served, request: Request<Body>) -> Result<Vec<u8>, Response> {
+/// The body of a request for a change, of at most so many bytes; or what to answer to who may not ask for it.
+pub async fn admit(served: &Served, request: Request<Body>, bytes_max: usize) -> Result<Vec<u8>, Response> {
     let (parts, body) = request.into_parts();
     if let Err((code, why)) = may(served.token.as_ref(), &parts.headers) {
         let mut refusal = problem(code, why);
@@ -25,9 +23,12 @@ pub async fn admit(served: &Served, request: Request<Body>) -> Result<Vec<u8>, R
         }
         return Err(refusal);
     }
-    match tokio::time::timeout(BODY_MAX, to_bytes(body, BODY_BYTES_MAX)).await {
+    match tokio::time::timeout(BODY_MAX, to_bytes(body, bytes_max)).await {
         Ok(Ok(body)) => Ok(body.into()),
-        Ok(Err(_)) => Err(problem(StatusCode::PAYLOAD_TOO_LARGE, "a body has at most 16384 bytes, and comes whole")),
+        Ok(Err(_)) => Err(problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("a body has at most {bytes_max} bytes, and comes whole"),
+        )),
         Err(_) => Err(problem(StatusCode::REQUEST_TIMEOUT, "the body does not come")),
     }
 }

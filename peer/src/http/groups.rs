@@ -14,6 +14,8 @@ use super::{Served, problem};
 use crate::net::{peer_id_of, peer_key_of};
 use crate::status::{Located, Ring};
 
+/// What is asked is a handful of words, and the names of members at most.
+const BODY_BYTES_MAX: usize = 16 << 10;
 /// Groups that a walk along the ring meets at most; a larger ring is shown in part.
 const RING_MAX: usize = 4096;
 
@@ -75,7 +77,7 @@ pub async fn wish(
     Path((group, operation)): Path<(String, String)>,
     request: Request<Body>,
 ) -> Response {
-    let body = match admit(&served, request).await {
+    let body = match admit(&served, request, BODY_BYTES_MAX).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };

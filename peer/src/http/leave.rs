@@ -11,6 +11,9 @@ use super::authority::admit;
 use super::{Served, problem};
 use crate::admin::LeaveError;
 
+/// A request for this is a handful of bytes.
+const BODY_BYTES_MAX: usize = 1024;
+
 /// What may be asked: all of it may be left out.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -21,7 +24,7 @@ struct Wish {
 
 /// 202 where it has begun; `/v1/status` tells how it goes on.
 pub async fn leave(State(served): State<Served>, request: Request<Body>) -> Response {
-    let body = match admit(&served, request).await {
+    let body = match admit(&served, request, BODY_BYTES_MAX).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
