@@ -157,6 +157,8 @@ pub enum Defect {
     OneVote,
     /// What comes of a group does not tell on what that had committed.
     NotInherited,
+    /// Those who would be in what is born need not have said anything since it was planned.
+    Unheard,
 }
 
 /// A set of [`Defect`]s.

@@ -4,13 +4,14 @@
 //! each member tells what was decided, and the last state, until what comes of it has begun.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use overlay::{Contact, GroupRef, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
-use crate::config::Defects;
+use crate::config::{Defect, Defects};
 use crate::group::{Group, context};
 use crate::message::Message;
 use crate::outbox::GroupOutput;
@@ -32,6 +33,10 @@ pub(crate) struct Dealing {
     dealer: Dealer,
     /// The leadership that the dealer's notes belong to.
     leads: Option<Ballot>,
+    /// What had been applied when this leader saw what is open for the first time: who has applied as much has lived since.
+    seen: BTreeMap<TransactionId, Slot>,
+    /// Votes that are not said yet.
+    held: Vec<Letter>,
     /// When this member, since the group ended, tells others of it next.
     tell_end: Option<Time>,
 }
@@ -161,10 +166,54 @@ impl Group {
         let is_able =
             |node: &NodeId| (*node == self.me || hears.contains(node)) && self.duties.is_complete(*node, &terms);
         plan.births.iter().all(|birth| {
-            let own: Vec<NodeId> =
-                birth.members.iter().map(|contact| contact.node).filter(|node| members.contains(node)).collect();
+            let own = own_members(birth, &members);
             own.is_empty() || own.iter().filter(|node| is_able(node)).count() > own.len() / 2
         })
+    }
+
+    /// Has a majority of those members of this group that each of the born gets said that they know of it? Whoever died just
+    /// before it began may still have been heard of then; who dies after that is missed by a group that has others.
+    fn is_acknowledged(&self, id: TransactionId, plan: &Plan) -> bool {
+        if self.config.defects.has(Defect::Unheard) {
+            return true;
+        }
+        let Some(slot) = self.dealing.seen.get(&id) else { return false };
+        let members = self.state.nodes();
+        plan.births.iter().map(|birth| own_members(birth, &members)).all(|own| {
+            let knows = |node: &&NodeId| **node == self.me || self.duties.knows(**node, *slot);
+            // All of them chose it.
+            own.is_empty() || own.len() == members.len() || own.iter().filter(knows).count() > own.len() / 2
+        })
+    }
+
+    /// May this be chosen now? What is committed may not be before those who go to what is born are known to live.
+    fn is_due(&self, deal: &Deal) -> bool {
+        match (deal, self.state.dealings.coordinates()) {
+            (Deal::Outcome(id, true), Some((open, plan))) if *id == open => self.is_acknowledged(open, plan),
+            _ => true,
+        }
+    }
+
+    /// And may this be said?
+    fn is_sure(&self, letter: &Letter) -> bool {
+        match letter.word {
+            Word::Vote(id, true) => {
+                let mut voted = self.state.dealings.voted();
+                voted.find(|(open, _)| *open == id).is_none_or(|(_, plan)| self.is_acknowledged(id, plan))
+            }
+            _ => true,
+        }
+    }
+
+    /// Notes when what is open was seen for the first time.
+    fn see_open(&mut self) {
+        let Group { state, dealing, .. } = self;
+        let open = || state.dealings.coordinates().into_iter().chain(state.dealings.voted()).map(|(id, _)| id);
+        dealing.seen.retain(|id, _| open().any(|open| open == *id));
+        dealing.held.retain(|letter| matches!(letter.word, Word::Vote(id, _) if open().any(|open| open == id)));
+        for id in open() {
+            dealing.seen.entry(id).or_insert(state.applied);
+        }
     }
 
     /// Do both neighbours know this group as it is? `None`: only the leader can tell.
@@ -212,6 +261,8 @@ impl Group {
         if self.dealing.leads != leads {
             self.dealing.leads = leads;
             self.dealing.dealer = Dealer::default();
+            self.dealing.seen.clear();
+            self.dealing.held.clear();
         }
     }
 
@@ -243,12 +294,27 @@ impl Group {
     pub(crate) fn deal(&mut self) -> Option<Entry> {
         self.follow_leadership();
         let own = self.own();
-        self.dealing.dealer.take_wanted(&own, &self.state.dealings).map(Entry::Deal)
+        self.see_open();
+        let mut dealer = core::mem::take(&mut self.dealing.dealer);
+        let wanted = dealer.take_wanted(&own, &self.state.dealings, |deal| self.is_due(deal));
+        self.dealing.dealer = dealer;
+        if !self.dealing.held.is_empty() {
+            self.post();
+        }
+        wanted.map(Entry::Deal)
     }
 
+    /// Sends what is to be said; a vote only once it is sure.
     fn post(&mut self) {
-        for letter in self.dealing.dealer.take_letters() {
-            self.out.push(GroupOutput::Letter(Box::new(letter)));
+        self.see_open();
+        let mut letters = core::mem::take(&mut self.dealing.held);
+        letters.extend(self.dealing.dealer.take_letters());
+        for letter in letters {
+            if self.is_sure(&letter) {
+                self.out.push(GroupOutput::Letter(Box::new(letter)));
+            } else if !self.dealing.held.contains(&letter) {
+                self.dealing.held.push(letter);
+            }
         }
     }
 
@@ -283,4 +349,9 @@ impl Group {
             self.out.send(&others, Message::State(Box::new(self.state.clone())));
         }
     }
+}
+
+/// Those of a group's members that what is born gets.
+fn own_members(birth: &Birth, members: &[NodeId]) -> Vec<NodeId> {
+    birth.members.iter().map(|contact| contact.node).filter(|node| members.contains(node)).collect()
 }

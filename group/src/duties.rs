@@ -24,6 +24,8 @@ pub struct Duties {
     told: Vec<Term>,
     /// The terms that it speaks of are others now.
     granted_anew: bool,
+    /// What it has applied is waited for.
+    awaited: bool,
     progress: BTreeMap<NodeId, Progress>,
     /// Up to which numbers learners are to hold what is written while they copy.
     goals: BTreeMap<(NodeId, Term), u64>,
@@ -42,6 +44,7 @@ impl Duties {
         Duties {
             told: Vec::new(),
             granted_anew: true,
+            awaited: false,
             progress: BTreeMap::new(),
             goals: BTreeMap::new(),
             doors: Doors::default(),
@@ -66,6 +69,11 @@ impl Duties {
         self.granted_anew = true;
         self.changed = now;
         self.goals.clear();
+    }
+
+    /// Something was applied that others must know to be.
+    pub(crate) fn on_awaited(&mut self) {
+        self.awaited = true;
     }
 
     /// When there may be something to do next.
@@ -155,15 +163,16 @@ impl Group {
     /// Says how far this node has come, where that has changed: newcomers and epochs wait for it.
     pub(crate) fn tell_progress(&mut self) {
         let changed = self.acceptor.take_completeness_changed();
-        if self.vouching.is_some() || !(changed || self.duties.granted_anew) {
+        if self.vouching.is_some() || !(changed || self.duties.granted_anew || self.duties.awaited) {
             return;
         }
         if changed {
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
         }
         self.duties.granted_anew = false;
+        let awaited = core::mem::take(&mut self.duties.awaited);
         let progress = self.progress();
-        if self.duties.told != progress.complete {
+        if self.duties.told != progress.complete || awaited {
             self.send_progress(progress);
         }
     }

@@ -36,6 +36,7 @@ impl Group {
         }
         if dealt {
             // Others wait for what comes of it.
+            self.duties.on_awaited();
             self.tick_dealings();
             self.do_duties();
         }

@@ -93,7 +93,7 @@ fn all_members_come_to_one_last_state() {
 #[test]
 fn who_was_away_learns_that_it_is_over() {
     let (mut world, leader) = led(5, 2);
-    let away = (leader + 1) % 5;
+    let away = last_but(&world, leader);
     let others: Vec<usize> = (0..5).filter(|index| *index != away).collect();
     begin(&mut world, leader);
     world.run(400, &others);
@@ -101,6 +101,37 @@ fn who_was_away_learns_that_it_is_over() {
     assert_eq!(world.group(away).state().ended, None);
     world.run(3_000, &[0, 1, 2, 3, 4]);
     check_end(&world, &[0, 1, 2, 3, 4]);
+}
+
+/// One of the two that one half would have is dead, and nobody has missed it yet.
+#[test]
+fn who_died_just_now_goes_nowhere() {
+    let (mut world, leader) = led(5, 7);
+    let leads = world.peers[leader].node;
+    let dead = (0..5).find(|index| *index != leader && in_first_half(&world, *index)).expect("two are");
+    world.crash(dead);
+    let others: Vec<usize> = (0..5).filter(|index| *index != dead).collect();
+    assert!(world.group(leader).hears().contains(&world.peers[dead].node), "nobody knows");
+    begin(&mut world, leader);
+    world.run(8_000, &others);
+    assert_eq!(world.wrong, None);
+    let state = world.group(leader).state();
+    assert!(state.ended.is_none() && state.dealings.is_calm() && state.is_member(leads), "{state:?}");
+    let tried = world.free_leader().expect("one leads");
+    let operation = split(world.group(tried).state());
+    world.act(tried, |group| group.begin_transaction(operation, group.rank(1)).expect("without it, it can be done"));
+    world.run(1_000, &others);
+    check_end(&world, &others);
+}
+
+/// One that the half with most members gets, and does not lead.
+fn last_but(world: &World, leader: usize) -> usize {
+    (0..5).find(|index| *index != leader && !in_first_half(world, *index)).expect("three are")
+}
+
+fn in_first_half(world: &World, index: usize) -> bool {
+    let Operation::Split { first, .. } = split(world.group(index).state()) else { unreachable!() };
+    first.contains(&world.peers[index].node)
 }
 
 #[test]
@@ -177,11 +208,17 @@ fn the_end_is_sealed_before_it_is_chosen() {
     world.net.clear();
     begin(&mut world, leader);
     let others: Vec<usize> = (0..3).filter(|index| *index != leader).collect();
-    let is_log = |message: &Message| matches!(message, Message::Log(_));
-    for index in [others[0], leader, others[0]] {
-        let packets =
-            if index == leader { world.take(others[0], leader, is_log) } else { world.take(leader, index, is_log) };
-        packets.into_iter().for_each(|packet| world.deliver(packet));
+    let is_of_log = |message: &Message| matches!(message, Message::Log(_) | Message::Progress(_));
+    let proposed = |world: &World| {
+        let group = world.group(others[0]);
+        group.log().undecided(group.state().applied).iter().any(|entry| matches!(entry, Entry::Deal(Deal::Outcome(..))))
+    };
+    for turn in 0..40 {
+        let (from, to) = [(leader, others[0]), (others[0], leader), (leader, others[1]), (others[1], leader)][turn % 4];
+        world.take(from, to, is_of_log).into_iter().for_each(|packet| world.deliver(packet));
+        if proposed(&world) {
+            break;
+        }
     }
     let state = world.group(others[0]).state();
     let last = world.group(others[0]).log().undecided(state.applied);

@@ -149,7 +149,7 @@ impl World {
                 break;
             }
             sim.dealer.tick(&sim.own, &me, &sim.dealings, now);
-            let Some(deal) = sim.dealer.take_wanted(&sim.own, &sim.dealings) else { break };
+            let Some(deal) = sim.dealer.take_wanted(&sim.own, &sim.dealings, |_| true) else { break };
             let voted = sim.dealings.coordinates().map(|(open, plan)| (open, plan.clone()));
             sim.apply(&deal);
             self.trace.push(format!("{:?} {id:?}: {deal}", now));

@@ -109,14 +109,11 @@ impl Dealer {
         core::mem::take(&mut self.letters)
     }
 
-    /// What is to be chosen next, if it is still of use.
-    pub fn take_wanted(&mut self, own: &Own, dealings: &Dealings) -> Option<Deal> {
-        while let Some(deal) = self.wanted.pop_front() {
-            if is_of_use(own, dealings, &deal) {
-                return Some(deal);
-            }
-        }
-        None
+    /// What is to be chosen next, if it is still of use, and not too early.
+    pub fn take_wanted(&mut self, own: &Own, dealings: &Dealings, is_due: impl Fn(&Deal) -> bool) -> Option<Deal> {
+        self.wanted.retain(|deal| is_of_use(own, dealings, deal));
+        let first = self.wanted.iter().position(is_due)?;
+        self.wanted.remove(first)
     }
 
     /// A neighbour, as it said itself, with its own neighbours: what a plan for both of them is made from. `None` until it has
