@@ -131,6 +131,8 @@ pub struct GroupState {
     /// The epoch in which it began as what it is: it has had its name and range since. Under the same name and another
     /// range it is another group.
     pub born: Epoch,
+    /// The slot of its first state as what it is. Whoever came with that has this slot as [`Member::since`].
+    pub born_at: Slot,
     /// The arc it owns.
     pub range: KeyRange,
     /// Who votes, ordered by node.
@@ -241,6 +243,7 @@ impl GroupState {
             applied,
             epoch: Epoch(1),
             born: Epoch(1),
+            born_at: applied,
             range: KeyRange::FULL,
             members: alloc::vec![founder],
             learners: Vec::new(),
@@ -272,6 +275,7 @@ impl GroupState {
             && self.recovery.iter().all(|config| config.open.len() <= 4 * Term::PARTS_MAX)
             && self.epoch.0 < u64::MAX
             && self.born <= self.epoch
+            && self.born_at <= self.applied
             && self.horizon < u64::MAX / 2
             && self.members.iter().all(|member| member.since <= self.applied)
             && self.purged.bounds.len() <= 4 * Term::PARTS_MAX

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use overlay::{GroupId, IntervalMap, KeyRange, NodeId};
+use overlay::{IntervalMap, KeyRange, NodeId};
 
 use super::TransactionId;
 use super::dealings::Dealings;
@@ -34,11 +34,18 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch));
     let applied = finals.iter().map(|last| last.applied).max().unwrap_or_default().next();
     let name = plan.id_of(id, birth);
-    let mut members: Vec<Member> = Vec::new();
+    let (mut members, mut learners): (Vec<Member>, Vec<Member>) = (Vec::new(), Vec::new());
     for last in finals {
-        let belongs = last.members.iter().filter(|member| goes_to(id, plan, last.id, member.node) == index);
-        members.extend(belongs.map(|member| Member { since: applied, ..member.clone() }));
+        let belongs = last.members.iter().filter(|member| goes_to(id, plan, last, member.node) == index);
+        let belongs = belongs.map(|member| Member { since: applied, ..member.clone() });
+        match birth.name {
+            // Who comes from elsewhere holds nothing of what this group owns, and may have died just now: it votes as soon as
+            // it has caught up, like all who come.
+            BirthName::Kept(kept) if kept != last.id => learners.extend(belongs),
+            _ => members.extend(belongs),
+        }
     }
+    learners.sort_by_key(|learner| learner.node);
     members.sort_by_key(|member| member.node);
     // Of a peer that has begun anew in one of them, the life that the other still had is over.
     members.reverse();
@@ -51,10 +58,11 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         applied,
         epoch,
         born: epoch,
+        born_at: applied,
         range,
         division: divide(range, &members, finals, applied),
         members,
-        learners: Vec::new(),
+        learners,
         recovery: recovery(range, finals),
         horizon: finals.iter().map(|last| last.horizon).max().unwrap_or(0),
         purged: purged(range, finals),
@@ -66,8 +74,16 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
 
 /// Which of those that are born a member of a group belongs to: as was planned; who came after that belongs to what goes on
 /// under the group's name, or has its start.
-fn goes_to(id: TransactionId, plan: &Plan, group: GroupId, node: NodeId) -> usize {
-    let planned = |birth: &Birth| birth.members.iter().any(|contact| contact.node == node);
+fn goes_to(id: TransactionId, plan: &Plan, last: &GroupState, node: NodeId) -> usize {
+    let group = last.id;
+    let lists = |birth: &Birth, node: NodeId| birth.members.iter().any(|contact| contact.node == node);
+    let kept = plan.births.iter().position(|birth| birth.name == BirthName::Kept(group));
+    let stays =
+        |node: NodeId| plan.births.iter().position(|birth| lists(birth, node)).is_none_or(|at| Some(at) == kept);
+    if let Some(kept) = kept.filter(|_| !last.members.iter().any(|member| stays(member.node))) {
+        return kept; // Whoever was to stay has gone: nobody leaves what goes on.
+    }
+    let planned = |birth: &Birth| lists(birth, node);
     let named = |birth: &Birth| birth.name == BirthName::Kept(group);
     let start = plan.party(group).map(|party| party.group.range.start());
     let at_start = |birth: &Birth| start.is_some_and(|start| birth.range.contains(start));

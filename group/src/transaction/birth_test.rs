@@ -47,6 +47,15 @@ fn founded() -> GroupState {
 
 /// The transaction goes through: the coordinator comes first.
 fn commit(operation: Operation, groups: &mut [GroupState]) -> Vec<GroupState> {
+    commit_after(operation, groups, |_| {})
+}
+
+/// The same, where something happens before participants learn it.
+fn commit_after(
+    operation: Operation,
+    groups: &mut [GroupState],
+    meanwhile: impl FnOnce(&mut [GroupState]),
+) -> Vec<GroupState> {
     let views: Vec<View> = groups.iter().map(GroupState::view).collect();
     let plan = Plan::new(operation, &views[0], views.get(1), Rank::new(0, WallMillis(0))).expect("it can be done");
     let deal = |state: &mut GroupState, deal| state.apply(state.applied.next(), &Entry::Deal(deal));
@@ -57,6 +66,7 @@ fn commit(operation: Operation, groups: &mut [GroupState]) -> Vec<GroupState> {
         assert_eq!(state.dealings.vote(id), Some(true));
     }
     deal(&mut groups[0], Deal::Outcome(id, true));
+    meanwhile(&mut groups[1..]);
     groups[1..].iter_mut().for_each(|state| deal(state, Deal::Ending(id)));
     assert!(
         groups.iter().all(|state| state.ended == Some(id) && state.ending() == Some((id, &plan)) && state.is_sound())
@@ -121,9 +131,22 @@ fn first_states_are_sound_and_the_same_to_all() {
 
     let migrate = Operation::Migrate { to: alloc::vec![node(5)], from: alloc::vec![node(2), node(3)] };
     let mut traded = commit(migrate, &mut moved);
-    assert_eq!(traded[0].nodes(), [node(1), node(2), node(3)]);
-    assert_eq!(traded[1].nodes(), [node(4), node(5)]);
-    traded.iter_mut().for_each(establish);
+    let came = |state: &GroupState| state.learners.iter().map(|learner| learner.node).collect::<Vec<_>>();
+    assert_eq!((traded[0].nodes(), came(&traded[0])), (alloc::vec![node(1)], alloc::vec![node(2), node(3)]));
+    assert_eq!((traded[1].nodes(), came(&traded[1])), (alloc::vec![node(4)], alloc::vec![node(5)]));
+    assert!(traded[0].learners.iter().all(|learner| learner.since == traded[0].born_at));
+    for state in &mut traded {
+        establish(state);
+        let members = state.members.iter().chain(&state.learners).cloned().collect();
+        let next = state.applied.next();
+        state.apply(next, &Entry::Next(members));
+        establish(state);
+    }
+    let second = traded[1].reference();
+    let hear = |state: &mut GroupState, other| state.apply(state.applied.next(), &Entry::Deal(Deal::Neighbour(other)));
+    hear(&mut traded[0], second);
+    let first = traded[0].reference();
+    hear(&mut traded[1], first);
 
     // What some of one group have dropped by then the others of it drop, whatever the other group has let go of.
     let purge = Entry::Purge { epoch: traded[1].epoch, bounds: Vec::new(), floor: 0 };
@@ -140,6 +163,22 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert!(halves.iter().all(|half| dealings.is_heir_of(half.id)) && dealings.is_heir_of(GroupId(7)));
     assert_eq!((state.purged.floor, state.purged.bounds.get(half).is_some()), (3, true));
     assert_eq!((state.purged.horizon, state.horizon), (5, 5));
+}
+
+/// Whoever was to stay leaves after the vote: those who are left do not go, or nobody would be there.
+#[test]
+fn nobody_leaves_a_group_that_would_be_empty() {
+    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(2), node(3)] };
+    let mut halves = commit(split, &mut [founded()]);
+    halves.iter_mut().for_each(establish);
+    let migrate = Operation::Migrate { to: Vec::new(), from: alloc::vec![node(5)] };
+    let traded = commit_after(migrate, &mut halves, |participants| {
+        let rest = alloc::vec![member(5)];
+        let next = participants[0].applied.next();
+        participants[0].apply(next, &Entry::Next(rest));
+    });
+    assert_eq!((traded[0].members.len(), traded[0].learners.len()), (3, 0));
+    assert_eq!(traded[1].nodes(), [node(5)]);
 }
 
 /// A peer that lost everything was let in by another group, before its own noticed that its life there is over. And the

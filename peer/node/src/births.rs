@@ -143,10 +143,13 @@ impl Node {
         self.follow_pending();
     }
 
-    /// Did a migration make this node a member of that group, which has nothing of what is here? It must have been born after
-    /// all groups that this node has let go of: of one that it voted in it does not know any more what it promised.
+    /// Did a migration move this node to that group, which has nothing of what is here? It must have been born after all groups
+    /// that this node has let go of: of one that it voted in it does not know any more what it promised. Who only asked to be let
+    /// in there came later than it was born.
     fn has_moved_to(&self, state: &GroupState) -> bool {
-        state.is_member(self.me) && state.born > self.voted
+        let mut learners = state.learners.iter();
+        let moved = learners.any(|learner| learner.node == self.me && learner.since == state.born_at);
+        (moved || state.is_member(self.me)) && state.born > self.voted
     }
 
     /// Goes over to what others say there is now, once that takes the place of all that is here: who knew half of it would
@@ -167,7 +170,8 @@ impl Node {
         // A member that is in none of what comes may have been moved elsewhere: the last states tell, which it asks for.
         let here = || self.hosts.living().map(Group::state).filter(|state| state.is_member(self.me));
         let stays = here().any(|state| !is_superseded(&ready, state));
-        let goes = here().count() > 0 && !stays && !ready.iter().any(|state| state.is_member(self.me));
+        let has_place = |state: &GroupState| state.is_member(self.me) || state.is_learner(self.me);
+        let goes = here().count() > 0 && !stays && !ready.iter().any(has_place);
         let patience = self.config.timing.heartbeat * self.config.timing.missed_max;
         if goes && self.now.time.since(self.pending_since) < patience {
             return;
@@ -209,7 +213,13 @@ impl Node {
         }
         let group = match parents.first() {
             Some(index) => Group::bear(&mut self.hosts.all[*index].group, state, self.now, seed),
-            None => Group::join(self.group_config(), self.me, state, self.now, seed),
+            None => {
+                let mut group = Group::join(self.group_config(), self.me, state, self.now, seed);
+                // What it has been asked goes for wherever it comes to be.
+                group.set_addresses(self.addresses.clone());
+                self.leaving.into_iter().for_each(|force| group.leave(force));
+                group
+            }
         };
         if bays != self.hosts.bays {
             self.hosts.bays = bays;

@@ -68,8 +68,10 @@ impl Node {
     fn resize(&self, group: &Group) -> Option<Resize> {
         let state = group.state();
         let (min, max) = (state.settings.members_min as usize, state.settings.members_max as usize);
+        // Those who are on their way in count.
+        let own = state.members.len() + state.learners.len();
         let successor = state.dealings.successor().map(|other| other.members.len());
-        self.config.policies.sizing.propose(&Sizes { own: state.members.len(), successor, min, max })
+        self.config.policies.sizing.propose(&Sizes { own, successor, min, max })
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
