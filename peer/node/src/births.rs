@@ -4,6 +4,7 @@
 //! told what there is now by whoever is in it, and cuts what it has to fit.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use group::Group;
@@ -119,12 +120,14 @@ impl Node {
             }
             return;
         }
-        let older = |group: &Group| group.state().epoch < state.epoch && group.state().range.overlaps(state.range);
-        let newer = |group: &Group| group.state().epoch >= state.epoch && group.state().range.overlaps(state.range);
-        if self.hosts.living().any(newer) {
+        if self.knows_later(&state) {
             return;
         }
-        if !self.hosts.all.iter().any(|hosted| older(&hosted.group)) {
+        let older = |hosted: &Hosted| {
+            let known = hosted.group.state();
+            known.epoch < state.epoch && known.range.overlaps(state.range)
+        };
+        if !self.hosts.all.iter().any(older) {
             if self.has_moved_to(&state) {
                 self.take_part(state);
             } else if state.is_learner(self.me) {
@@ -150,6 +153,11 @@ impl Node {
         let mut learners = state.learners.iter();
         let moved = learners.any(|learner| learner.node == self.me && learner.since == state.born_at);
         (moved || state.is_member(self.me)) && state.born > self.voted
+    }
+
+    /// Is this, or what took its place, here already?
+    fn knows_later(&self, state: &GroupState) -> bool {
+        self.hosts.living().any(|group| group.state().epoch >= state.epoch && is_alike(group.state(), state))
     }
 
     /// Goes over to what others say there is now, once that takes the place of all that is here: who knew half of it would
@@ -189,8 +197,7 @@ impl Node {
 
     /// Begins a part in this group, with what there is of it here.
     fn take_part(&mut self, state: GroupState) {
-        let newer = |group: &Group| group.state().epoch >= state.epoch && group.state().range.overlaps(state.range);
-        if !state.audience().contains(&self.me) || self.hosts.living().any(newer) {
+        if !state.audience().contains(&self.me) || self.knows_later(&state) {
             return;
         }
         let (range, epoch) = (state.range, state.epoch);
@@ -261,7 +268,7 @@ impl Node {
         self.settle_ranges(&[range]);
     }
 
-    /// Of groups whose ranges overlap, the later owns the place. Who has nothing left is let go of; `elsewhere` others are
+    /// Of groups whose ranges overlap, or that have one name, the later is there. Who has nothing left is let go of; `elsewhere` others are
     /// known to own.
     pub(crate) fn settle_ranges(&mut self, elsewhere: &[KeyRange]) {
         for index in 0..self.hosts.all.len() {
@@ -273,7 +280,7 @@ impl Node {
             for range in elsewhere.iter().filter(|_| self.hosts.all[index].over.is_some()) {
                 rest = rest.into_iter().flat_map(|piece| piece.without([*range])).collect();
             }
-            let later = |group: &Group| group.state().epoch > state.epoch && group.state().range.overlaps(state.range);
+            let later = |group: &Group| group.state().epoch > state.epoch && is_alike(group.state(), state);
             if self.hosts.all[index].over.is_some() || self.hosts.living().any(later) {
                 if self.hosts.all[index].over.is_none() {
                     self.hosts.all[index].group.give_way();
@@ -367,10 +374,14 @@ impl Node {
             };
             self.hosts.all.iter().any(older) && !self.pending.iter().any(|known| known.id == beside.id)
         };
-        for known in &self.pending {
+        for known in self.pending.iter().chain(self.hosts.living().map(Group::state)) {
             let beside = known.dealings.predecessor().into_iter().chain(known.dealings.successor());
             asked.extend(beside.filter(is_lacking).map(|beside| (beside.id, Epoch(0), beside.nodes().collect())));
         }
+        let rests = self.hosts.all.iter().filter_map(|hosted| hosted.over.as_ref()).flatten();
+        let known = rests.flat_map(|rest| self.whereabouts.hints.overlapping(*rest));
+        let known: BTreeMap<GroupId, GroupRef> = known.map(|group| (group.id, group)).collect();
+        asked.extend(known.values().filter(is_lacking).map(|group| (group.id, Epoch(0), group.nodes().collect())));
         for (group, epoch, nodes) in asked {
             self.send_as(group, &nodes, Message::AskState, epoch);
         }
@@ -458,6 +469,12 @@ impl Node {
             self.outputs.push_back(Output::Persist { token, changes });
         }
     }
+}
+
+/// Do two groups have a place or a name in common, so that the later of them is there instead of the other? What goes on under
+/// its name may come to own nothing of what it owned once.
+fn is_alike(one: &GroupState, other: &GroupState) -> bool {
+    one.id == other.id || one.range.overlaps(other.range)
 }
 
 /// Does one of these take the place of that one?
