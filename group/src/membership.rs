@@ -230,7 +230,7 @@ impl Group {
     }
 
     /// Members that leave, and whether they insist.
-    pub(crate) fn leaving(&self) -> Vec<(NodeId, bool)> {
+    pub fn leaving(&self) -> Vec<(NodeId, bool)> {
         let of = |node: NodeId| {
             let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
             match if node == self.me { Some(self.parting) } else { told } {

@@ -86,3 +86,9 @@ fn what_is_on_its_way_to_be_a_member_of_two_is_not_lost() {
     let report = expect_well::<Node>(&Scenario::churn(205_933_225_421_308));
     assert!(report.marks.count("fault: left out, the group could not survive it") > 0);
 }
+
+/// The one who was to come in place of another that left a group of two had just lost everything, which nobody knew yet.
+#[test]
+fn who_is_about_to_be_a_member_of_two_is_not_lost() {
+    expect_well::<Node>(&Scenario::churn(204_784_819_613_622));
+}

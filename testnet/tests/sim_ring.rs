@@ -1,8 +1,9 @@
 //! Groups split, merge and move their boundaries, under clients and faults: it stays one store, and the ring closes again.
 
+use group::config::Defect;
 use node::Node;
 use testnet::sim::Scenario;
-use testnet::sim::harness::{expect_well, for_each_seed};
+use testnet::sim::harness::{expect_well, for_each_seed, is_found};
 
 #[test]
 fn whatever_becomes_of_groups_it_is_one_store() {
@@ -61,4 +62,23 @@ fn the_dead_are_not_moved() {
 #[test]
 fn who_is_moved_is_asked_for_nothing_from_before() {
     [50_237, 50_290, 50_590].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));
+}
+
+/// A group split, or was given a member, and one of the two that one of the born was to have had been dead for moments.
+#[test]
+fn nothing_is_born_of_those_who_died_just_now() {
+    [62_400, 108_703_954_918_040].into_iter().for_each(|seed| drop(expect_well::<Node>(&Scenario::ring(seed))));
+}
+
+/// The same, where nobody waits for a word of those who would go.
+#[test]
+fn born_of_the_dead() {
+    is_found(Defect::Unheard, &["I16 live"], 1_000, Scenario::ring);
+}
+
+/// A group's boundaries moved, one after the other, until it had nothing of what it owned when one of its members crashed, which
+/// came back in what it was and in what it is.
+#[test]
+fn a_group_that_has_moved_on_is_one_group() {
+    expect_well::<Node>(&Scenario::ring(108_703_954_918_432));
 }

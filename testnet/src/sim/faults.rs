@@ -260,20 +260,13 @@ impl<H: Host> World<H> {
 
     /// The first group from that machine on that can.
     fn reform(&mut self, host: usize, chance: u64) {
-        // A group of two that has lost one of them is lost; and whoever leads may not know yet that it has.
-        let loses_all = |undo: &Undo| matches!(undo, Undo::Restart(_, Return::Empty));
-        let is_down = self.machines.iter().any(|machine| machine.state == State::Down);
-        if self.standing.undo.values().any(loses_all) || (self.scenario.durability == Durability::Memory && is_down) {
-            return;
-        }
-        let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_ref()?.node()).collect();
         let hosts = self.machines.len();
         for host in (host..hosts).chain(0..host) {
             if self.machines[host].state != State::Running {
                 continue;
             }
             let Some(mut process) = self.machines[host].host.take() else { continue };
-            let begun = process.reform(chance, &alive);
+            let begun = process.reform(chance);
             self.obey(host, &mut process);
             if self.machines[host].state != State::Down {
                 self.machines[host].host = Some(process);

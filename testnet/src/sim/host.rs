@@ -45,9 +45,9 @@ pub trait Host: Sized {
     /// Ends its group's epoch, whoever leads.
     fn stop_epoch(&mut self) {}
 
-    /// Has its group become another by a transaction, if it leads; says whether that has begun. No others live than these.
-    fn reform(&mut self, chance: u64, alive: &[NodeId]) -> bool {
-        let _ = (chance, alive);
+    /// Has its group become another by a transaction, if it leads; says whether that has begun.
+    fn reform(&mut self, chance: u64) -> bool {
+        let _ = chance;
         false
     }
 
@@ -110,8 +110,8 @@ impl Host for Node {
         Node::stop_epoch(self);
     }
 
-    fn reform(&mut self, chance: u64, alive: &[NodeId]) -> bool {
-        super::observe::reform(self, chance, alive)
+    fn reform(&mut self, chance: u64) -> bool {
+        super::observe::reform(self, chance)
     }
 
     fn owned(&self) -> Result<Vec<Owned>, String> {

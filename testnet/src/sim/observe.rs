@@ -2,6 +2,7 @@
 
 use group::Group;
 use group::ballot::TermBallot;
+use group::membership::MEMBERS_MIN;
 use group::message::Write;
 use group::record::Record;
 use group::state::Entry;
@@ -172,7 +173,25 @@ fn group_depends_on(group: &Group, other: NodeId, alive: &[NodeId]) -> bool {
     let plans: Vec<Plan> = open.cloned().chain(begun).collect();
     let births = plans.iter().flat_map(|plan| &plan.births);
     let born = births.map(|birth| birth.members.iter().map(|contact| contact.node).collect());
-    next.chain([group.state().nodes()]).chain(born).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
+    let states = [group.state().nodes(), without_leaving(group, other)];
+    next.chain(states).chain(born).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
+}
+
+/// Who may be the members any moment now: `other` comes if it is a learner, who leaves goes. Whoever leads cannot know yet that
+/// `other` is lost.
+fn without_leaving(group: &Group, other: NodeId) -> Vec<NodeId> {
+    let mut nodes = group.state().nodes();
+    let least = nodes.len().min(MEMBERS_MIN);
+    if group.state().is_learner(other) {
+        nodes.retain(|member| member.peer != other.peer);
+        nodes.push(other);
+    }
+    for (node, force) in group.leaving() {
+        if nodes.len() > least || force && nodes.len() > 1 {
+            nodes.retain(|member| *member != node);
+        }
+    }
+    nodes
 }
 
 fn is_whole_group(group: &Group) -> bool {
@@ -182,15 +201,10 @@ fn is_whole_group(group: &Group) -> bool {
     state.is_member(group.me()) && !group.is_vouching() && state.recovery.is_empty() && complete.len() == parts.len()
 }
 
-/// Asks a node's group to become another, whichever that is, unless one of its members has begun anew; says whether that has
-/// begun.
-pub fn reform(node: &mut Node, chance: u64, alive: &[NodeId]) -> bool {
+/// Asks a node's group to become another, whichever that is; says whether that has begun.
+pub fn reform(node: &mut Node, chance: u64) -> bool {
     let Some(group) = node.group().filter(|group| group.log().leads()) else { return false };
     let state = group.state();
-    let is_gone = |node: &NodeId| alive.iter().any(|other| other.peer == node.peer && other != node);
-    if state.nodes().iter().any(is_gone) {
-        return false;
-    }
     let point = |chance: u64| Point(state.range.start().0.wrapping_add(u128::from(chance) << 64));
     let mut at = point(chance);
     while !state.range.contains(at) || at == state.range.start() {

@@ -52,10 +52,6 @@ impl<H: Host> World<H> {
                 return;
             }
             if self.now() >= end {
-                for host in 0..self.scenario.hosts {
-                    let text = self.host(host).map_or("down".to_owned(), Host::describe);
-                    self.trace.note(self.now, &[host as u64], &[], || format!("{host} is {text}"));
-                }
                 let count = open.len();
                 let first = open.first();
                 return self

@@ -198,9 +198,13 @@ impl<H: Host> World<H> {
         true
     }
 
-    /// Notes that something must not be so.
+    /// Notes that something must not be so, and what each machine is then.
     pub(super) fn fail(&mut self, property: &'static str, detail: String) {
         if self.failure.is_none() {
+            for host in 0..self.scenario.hosts {
+                let text = self.host(host).map_or("down".to_owned(), Host::describe);
+                self.trace.note(self.now, &[host as u64], &[], || format!("{host} is {text}"));
+            }
             self.failure = Some(Failure { property, detail, at: self.now });
         }
     }
