@@ -241,9 +241,13 @@ impl Group {
         self.state.nodes().into_iter().filter_map(of).collect()
     }
 
-    /// Lets newcomers in, all that there is room for at once.
+    /// Lets newcomers in, all that there is room for at once: a crowd at the door of one group should find two, and not make it
+    /// one of hundreds before it has split.
     pub(crate) fn admit(&mut self) -> Option<Entry> {
-        let room = LEARNERS_MAX.saturating_sub(self.state.learners.len());
+        // A group that splits has room again.
+        let (all, max) =
+            (self.state.members.len() + self.state.learners.len(), self.state.settings.members_max as usize);
+        let room = LEARNERS_MAX.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
         let mut coming: Vec<Member> = Vec::new();
         while coming.len() < room
             && let Some((mut joiner, asked)) = self.duties.doors.joiners.pop_front()

@@ -134,7 +134,15 @@ fn gaps_in_what_was_received() {
 /// A network of one member that many would join at once.
 #[test]
 fn learners() {
-    let bench = Bench::new(node(1), 1);
+    assert_eq!(crowd(12), group::membership::LEARNERS_MAX);
+    // Where twice as many as a group should have are there already, it has to split first.
+    assert_eq!(crowd(3), 5);
+}
+
+/// How many of a hundred that keep asking a group of one lets in, where none of them gets any further.
+fn crowd(members_max: u32) -> usize {
+    let mut bench = Bench::new(node(1), 1);
+    bench.state.settings.members_max = members_max;
     let mut group = Group::found(bench.config.clone(), node(1), bench.state.clone(), bench.now, 1);
     let mut now = bench.now;
     for turn in 0..400_u32 {
@@ -154,8 +162,8 @@ fn learners() {
             }
         }
     }
-    assert_eq!(group.state().learners.len(), group::membership::LEARNERS_MAX);
     assert!(group.state().applied > Slot(2));
+    group.state().learners.len()
 }
 
 /// What is said of leases again stands for what was said before.
