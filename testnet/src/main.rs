@@ -81,7 +81,7 @@ struct Sim {
     #[arg(long, conflicts_with_all = ["hours", "small", "nodes"])]
     members: bool,
     /// Small runs in which groups split, merge and move their boundaries all the time
-    #[arg(long, conflicts_with_all = ["hours", "small", "nodes", "members"])]
+    #[arg(long, conflicts_with_all = ["hours", "small", "members"])]
     ring: bool,
     /// Print what happens
     #[arg(long)]
@@ -175,7 +175,7 @@ fn simulate(sim: &Sim) -> ExitCode {
             return Scenario::churn(seed);
         }
         if ring {
-            return Scenario::ring(seed);
+            return nodes.map_or_else(|| Scenario::ring(seed), |nodes| Scenario::wide_ring(seed, nodes));
         }
         let mut scenario = Scenario::from_seed_with(seed, nodes);
         if let Some(hours) = hours {

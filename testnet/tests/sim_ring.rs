@@ -17,6 +17,14 @@ fn whatever_becomes_of_groups_it_is_one_store() {
     assert!(begun > 10, "hardly anything happens: {begun}");
 }
 
+/// A crowd comes to one peer, and becomes a ring of groups of three to five by itself.
+#[test]
+fn rings_of_sixty_peers_are_one_store() {
+    for_each_seed("--test sim_ring", 3, |seed| {
+        expect_well::<Node>(&Scenario::wide_ring(seed, 60));
+    });
+}
+
 /// Members of a group copied a part that came from another group, and had told each other what they lacked, when a majority of
 /// them held everything and the other group was asked no more: one took what it had been told before for all there is.
 #[test]

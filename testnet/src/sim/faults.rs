@@ -379,7 +379,7 @@ impl<H: Host> World<H> {
                     && !machine.doomed
                     && machine.ready
                     && !machine.store.has_failed()
-                    && machine.host.as_ref().is_some_and(H::is_whole)
+                    && machine.host.as_deref().is_some_and(H::is_whole)
                     && (0..n).all(|to| to == other || to == host || !self.network.is_blocked(other, to))
             })
     }
@@ -387,7 +387,7 @@ impl<H: Host> World<H> {
     /// Whether some group, known to somebody or on its way, would have no quorum for ever without what this one holds.
     fn is_depended_on(&self, host: usize) -> bool {
         let Some(other) = &self.machines[host].host else { return false };
-        let processes = || self.machines.iter().filter_map(|machine| machine.host.as_ref());
+        let processes = || self.machines.iter().filter_map(|machine| machine.host.as_deref());
         let alive: Vec<NodeId> = processes().filter_map(H::node).collect();
         processes().any(|process| process.depends_on(other, &alive))
     }

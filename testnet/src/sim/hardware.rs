@@ -24,7 +24,7 @@ pub enum State {
 /// One machine.
 pub(super) struct Machine<H> {
     pub key: PeerKey,
-    pub host: Option<H>,
+    pub host: Option<Box<H>>,
     pub state: State,
     /// How often its process was started.
     pub life: u32,

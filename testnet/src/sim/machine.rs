@@ -212,7 +212,7 @@ impl<H: Host> World<H> {
         process.handle(now, Input::Addresses(vec![address_of(host)]));
         self.obey(host, &mut process);
         if self.machines[host].state != State::Down {
-            self.machines[host].host = Some(process);
+            self.machines[host].host = Some(Box::new(process));
             self.on_join(host, life);
         }
     }

@@ -200,6 +200,18 @@ impl Scenario {
         scenario
     }
 
+    /// The same with so many machines: groups of three to five members come to be by themselves, and others are asked for.
+    pub fn wide_ring(seed: u64, hosts: usize) -> Scenario {
+        let mut scenario = Scenario::ring(seed);
+        let mut rng = Rng::new(seed, "wide ring");
+        scenario.hosts = hosts;
+        scenario.members = (3, 5);
+        scenario.timing.resize_after = Duration::from_millis(500);
+        scenario.fault_time = Duration::from_secs(30);
+        scenario.faults = Mix::reform(&mut rng).plan_at(&mut rng, hosts, scenario.fault_time, &Pace::QUICK);
+        scenario
+    }
+
     /// A run in which these things alone go wrong.
     pub fn of(seed: u64, hosts: usize, mix: &Mix) -> Scenario {
         let mut scenario = Scenario { hosts, ..Scenario::calm(seed) };

@@ -13,6 +13,8 @@ use crate::sim::host::{Host, Owned};
 use crate::sim::world::World;
 
 /// So long nothing is asked before it is asked again.
+/// So many are asked for one key at the same time, at most.
+const ASKED_MAX: usize = 64;
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl<H: Host> World<H> {
@@ -36,10 +38,11 @@ impl<H: Host> World<H> {
         }
         let keys: BTreeSet<Key> = self.history().operations.iter().map(|operation| operation.key.clone()).collect();
         let mut open: Vec<(usize, Key)> = Vec::new();
+        let stride = self.scenario.hosts.div_ceil(ASKED_MAX);
         for (index, key) in keys.into_iter().enumerate() {
-            // Each key once, and some through everybody.
+            // Each key once, and some through everybody, or as many as can be told apart.
             for host in 0..self.scenario.hosts {
-                if index % self.scenario.hosts == host || index < 3 {
+                if index % self.scenario.hosts == host || index < 3 && host % stride == index % stride {
                     open.push((host, key.clone()));
                 }
             }

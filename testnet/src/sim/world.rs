@@ -147,7 +147,7 @@ impl<H: Host> World<H> {
 
     /// A machine's process, if it runs or is frozen.
     pub fn host(&self, host: usize) -> Option<&H> {
-        self.machines[host].host.as_ref()
+        self.machines[host].host.as_deref()
     }
 
     /// A machine's store.
@@ -360,7 +360,7 @@ impl<H: Host> World<H> {
 
     /// A machine's process, if it runs.
     pub fn process(&self, host: usize) -> Option<&H> {
-        self.machines[host].host.as_ref()
+        self.machines[host].host.as_deref()
     }
 
     /// Looks at everything.
