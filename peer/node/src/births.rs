@@ -56,6 +56,8 @@ impl Node {
             let touched: Vec<GroupId> = finals.iter().map(|last| last.id).collect();
             let kept: Vec<GroupState> = finals.into_iter().cloned().collect();
             self.keep_finals(kept);
+            // Whoever asks here for what others own now need not be asked who they are.
+            born.iter().for_each(|state| self.whereabouts.note_parts(state));
             for state in born {
                 self.take_part(state);
             }
@@ -306,6 +308,9 @@ impl Node {
             self.silence(index);
             let gone = self.hosts.all.remove(index);
             self.voted = self.voted.max(gone.group.state().epoch);
+            if gone.over.is_none() && gone.group.state().ended.is_none() {
+                self.whereabouts.note_parts(gone.group.state());
+            }
             if self.config.durability == Durability::Sync {
                 for piece in self.hosts.rest(gone.group.state().range, Epoch(0)) {
                     self.hosts.bays.leave(piece);

@@ -11,6 +11,7 @@ use core::time::Duration;
 use group::Group;
 use group::ballot::TermBallot;
 use group::message::{ClientMessage, Message, Operation};
+use group::state::GroupState;
 use group::time::Time;
 use overlay::{Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, Point, RingId, next_hop};
 use serde::{Deserialize, Serialize};
@@ -144,6 +145,20 @@ impl Whereabouts {
             return false;
         }
         self.hints.learn(group);
+        self.note(part, Owner { group: group.id, part, ballot, horizon })
+    }
+
+    /// This node knows what a group is that it has no part in, or soon will have none: it need not ask who owns what.
+    pub(crate) fn note_parts(&mut self, state: &GroupState) {
+        self.hints.learn(&state.reference());
+        for (part, ballot) in state.parts() {
+            self.note(part, Owner { group: state.id, part, ballot, horizon: state.horizon });
+        }
+    }
+
+    /// False where something newer is known.
+    fn note(&mut self, part: KeyRange, owner: Owner) -> bool {
+        let ballot = owner.ballot;
         if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot) {
             return false;
         }
@@ -151,7 +166,7 @@ impl Whereabouts {
         if self.known.len() >= KNOWN_MAX {
             self.known.pop_first();
         }
-        self.known.insert(part.start(), Owner { group: group.id, part, ballot, horizon });
+        self.known.insert(part.start(), owner);
         true
     }
 }
