@@ -6,24 +6,19 @@
 //! cargo bench -p testnet --bench one_group [-- [--keys N] [--kills N] [--only load|start|gap|away|replace] [--max-bandwidth B]]
 //! ```
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testnet::live::{Cluster, Connection, Options, Reply};
+use testnet::live::{Cluster, Connection, FILL_VALUE_BYTES, Options, Spread, fill, is_ok};
 
-const VALUE_BYTES: usize = 100;
 /// Keys that the load is spread over.
 const LOAD_KEYS: u64 = 100_000;
 /// Clients, requests that each has under way, requests in all.
 const LOADS: [(u32, u32, u64); 3] = [(1, 1, 5_000), (16, 1, 60_000), (16, 16, 400_000)];
-/// Keys are stored in so many requests at a time, and no longer than this.
-const FILL_PIPELINE: u64 = 500;
-const FILL_MAX: Duration = Duration::from_secs(90);
 /// In so long what was written is brought into the tables behind the journals.
 const REST: Duration = Duration::from_secs(45);
 /// Writers on the range of a primary that is killed, how often each writes, and how long after the kill.
@@ -93,7 +88,7 @@ fn load(cluster: &Cluster) {
         return;
     }
     fill(&endpoints(cluster), LOAD_KEYS);
-    println!("load: {VALUE_BYTES}-byte values, {LOAD_KEYS} keys, three daemons, through one of them");
+    println!("load: {FILL_VALUE_BYTES}-byte values, {LOAD_KEYS} keys, three daemons, through one of them");
     println!("{:>6} {:>10} {:>10} {:>10} {:>10} {:>10}", "", "in flight", "ops/s", "p50 ms", "p99 ms", "CPU us/op");
     for test in ["set", "get"] {
         for (clients, pipeline, requests) in LOADS {
@@ -120,7 +115,7 @@ fn redis_benchmark(at: SocketAddr, test: &str, clients: u32, pipeline: u32, requ
     let output = Command::new("redis-benchmark")
         .args(["-h", "127.0.0.1", "-p", &at.port().to_string(), "-t", test, "--csv"])
         .args(["-c", &numbers[0], "-P", &numbers[1], "-n", &numbers[2]])
-        .args(["-d", &VALUE_BYTES.to_string(), "-r", &LOAD_KEYS.to_string()])
+        .args(["-d", &FILL_VALUE_BYTES.to_string(), "-r", &LOAD_KEYS.to_string()])
         .output()
         .expect("redis-benchmark runs");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -141,53 +136,12 @@ fn endpoints(cluster: &Cluster) -> Vec<SocketAddr> {
     cluster.daemons.iter().map(|daemon| daemon.resp).collect()
 }
 
-/// Stores keys, named as `redis-benchmark` names them, through all peers at once. Says how many there are when the time
-/// for it is over.
-fn fill(endpoints: &[SocketAddr], keys: u64) -> u64 {
-    let (next, filled, until) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now() + FILL_MAX);
-    thread::scope(|scope| {
-        for at in endpoints {
-            scope.spawn(|| {
-                let mut connection = Connection::open(*at, PATIENCE).expect("it serves");
-                while Instant::now() < until {
-                    let first = next.fetch_add(FILL_PIPELINE, Ordering::Relaxed);
-                    if first >= keys {
-                        break;
-                    }
-                    let batch = first..(first + FILL_PIPELINE).min(keys);
-                    filled.fetch_add(fill_batch(&mut connection, batch), Ordering::Relaxed);
-                }
-            });
-        }
-    });
-    filled.into_inner()
-}
-
-/// Stores these, again where it was told to try again.
-fn fill_batch(connection: &mut Connection, batch: std::ops::Range<u64>) -> u64 {
-    let value = "x".repeat(VALUE_BYTES);
-    let mut left: Vec<u64> = batch.clone().collect();
-    while !left.is_empty() {
-        let mut bytes = String::new();
-        for key in &left {
-            bytes.push_str(&format!("*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n${VALUE_BYTES}\r\n{value}\r\n"));
-        }
-        connection.write_raw(bytes.as_bytes()).expect("it serves");
-        left.retain(|_| !is_ok(&connection.receive().expect("it answers")));
-    }
-    batch.end - batch.start
-}
-
-fn is_ok(reply: &Reply) -> bool {
-    matches!(reply, Reply::Simple(text) if text == "OK")
-}
-
 /// How long it takes from starting a daemon that was killed to its `ready`.
 fn starts(cluster: &mut Cluster, keys: u64) {
     let since = Instant::now();
     let keys = fill(&endpoints(cluster), keys);
     let seconds = since.elapsed().as_secs_f64();
-    println!("start: {keys} keys with {VALUE_BYTES}-byte values, stored in {seconds:.1} s");
+    println!("start: {keys} keys with {FILL_VALUE_BYTES}-byte values, stored in {seconds:.1} s");
     for index in 0..cluster.daemons.len() {
         cluster.kill(index);
         let since = Instant::now();
@@ -332,28 +286,6 @@ fn paced(at: &[SocketAddr], goes_on: impl Fn() -> bool + Sync, rate: Option<f64>
         }
     });
     took.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// How long clients waited.
-struct Spread {
-    p50: Duration,
-    p99: Duration,
-    most: Duration,
-}
-
-impl Spread {
-    fn of(mut took: Vec<Duration>) -> Spread {
-        took.sort_unstable();
-        let at = |per_cent: usize| took.get(took.len() * per_cent / 100).copied().unwrap_or_default();
-        Spread { p50: at(50), p99: at(99), most: took.last().copied().unwrap_or_default() }
-    }
-}
-
-impl fmt::Display for Spread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        write!(f, "p50 {:.1} ms, p99 {:.1} ms, at most {:.0} ms", ms(self.p50), ms(self.p99), ms(self.most))
-    }
 }
 
 /// For how long no write to a primary's range succeeds when that primary is killed.

@@ -7,6 +7,7 @@
 mod cluster;
 mod daemon;
 mod load;
+mod measure;
 mod namespace;
 mod resp;
 mod translate;
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub use cluster::{Cluster, Options};
 pub use daemon::{Daemon, Leave, Signal, View, fast_program, free_port, program};
 pub use load::{Habits, Keys, Load, Recorder};
+pub use measure::{FILL_VALUE_BYTES, Spread, fill, is_ok};
 pub use namespace::{Endpoint, Namespace, Site};
 pub use resp::{Connection, Reply};
 pub use wires::{Wires, between, one_way};
