@@ -7,7 +7,7 @@ use overlay::NodeId;
 
 use crate::ballot::TermBallot;
 use crate::group::{Group, context};
-use crate::message::{Message, Parting};
+use crate::message::{Message, Parting, Sender};
 use crate::outbox::{Durable, GroupOutput};
 use crate::state::{Entry, GroupState};
 use crate::time::Time;
@@ -40,6 +40,11 @@ impl Group {
             self.tick_dealings();
             self.do_duties();
         }
+    }
+
+    /// What came for later epochs: of what goes on under this group's name, where the group has ended.
+    pub fn take_early(&mut self) -> Vec<(Sender, Message)> {
+        core::mem::take(&mut self.early)
     }
 
     /// What came before this node knew of its epoch.

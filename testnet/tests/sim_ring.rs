@@ -1,9 +1,14 @@
 //! Groups split, merge and move their boundaries, under clients and faults: it stays one store, and the ring closes again.
 
+use std::time::Duration;
+
 use group::config::Defect;
+use group::time::Time;
 use node::Node;
-use testnet::sim::Scenario;
+use testnet::rng::Rng;
+use testnet::sim::fault::{Fault, Kind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found};
+use testnet::sim::{Latency, Load, Scenario};
 
 #[test]
 fn whatever_becomes_of_groups_it_is_one_store() {
@@ -89,4 +94,45 @@ fn born_of_the_dead() {
 #[test]
 fn a_group_that_has_moved_on_is_one_group() {
     expect_well::<Node>(&Scenario::ring(108_703_954_918_432));
+}
+
+/// Nothing goes wrong, and a group becomes another every half second: clients wait for the hand-over itself, and no operation
+/// fails. Nobody has to be asked again, though some begin their part in what is born before others do.
+#[test]
+fn clients_hardly_notice_what_becomes_of_groups() {
+    let (mut begun, mut waited) = (0, Vec::new());
+    for seed in 0..10 {
+        let mut rng = Rng::new(seed, "becoming");
+        let faults = (6..60).map(|n| {
+            let kind = Kind::Reform(Target::Host(rng.below(6) as usize), rng.below(u64::MAX));
+            Fault { at: Duration::from_millis(500) * n, kind, lasts: Duration::from_millis(5) }
+        });
+        let scenario = Scenario {
+            hosts: 6,
+            members: (1, 1_000),
+            latency: Latency::Uniform(Duration::from_micros(150), Duration::from_micros(150)),
+            faults: faults.collect(),
+            fault_time: Duration::from_secs(30),
+            load: Load { operations_max: u64::MAX, ..Load::default() },
+            ..Scenario::calm(seed)
+        };
+        let report = expect_well::<Node>(&scenario);
+        begun += report.marks.count("fault: a group becomes another");
+        for operation in report.history.operations.iter().filter(|asked| asked.invoked.time > Time(3_000_000_000)) {
+            let completed = operation.completed.expect("it is answered");
+            waited.push(completed.time.since(operation.invoked.time));
+        }
+    }
+    waited.sort_unstable();
+    let per_mille = |n: usize| waited[(waited.len() - 1) * n / 1000];
+    println!(
+        "{begun} times; {} operations: median {:?}, p99 {:?}, p999 {:?}, at most {:?}",
+        waited.len(),
+        per_mille(500),
+        per_mille(990),
+        per_mille(999),
+        per_mille(1000)
+    );
+    assert!(begun > 100, "hardly anything happens: {begun}");
+    assert!(per_mille(1000) < Duration::from_millis(50), "somebody waited for {:?}", per_mille(1000));
 }

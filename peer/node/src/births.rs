@@ -25,6 +25,8 @@ use crate::wire::{self, Frame};
 const FINALS_MAX: usize = 16;
 /// Groups that are known to be there in part of what is this node's, until the rest is known.
 const PENDING_MAX: usize = 16;
+/// First words of groups that are not born here yet.
+const EARLY_MAX: usize = 64;
 /// Peers of whom it is remembered when they were told of what is here.
 const TOLD_MAX: usize = 1024;
 
@@ -239,7 +241,15 @@ impl Node {
             return self.damaged("it has a part in too many groups");
         }
         self.event(Event::Note(alloc::format!("has a part in {id:?} from now on")));
+        let same = self.hosts.all.iter_mut().filter(|hosted| hosted.group.state().id == id);
+        let mut early: Vec<(Sender, Message)> = same.flat_map(|hosted| hosted.group.take_early()).collect();
+        early.extend(
+            self.early.extract_if(.., |(group, ..)| *group == id).map(|(_, sender, message)| (sender, message)),
+        );
         self.settle_ranges(&[]);
+        for (sender, message) in early {
+            self.on_own_message(id, sender, message);
+        }
         self.hosts.share_memory(self.config.memory_bytes_max);
         self.with_sessions(Sessions::on_division);
     }
@@ -399,6 +409,10 @@ impl Node {
 
     /// Something was said to a group that this node has no part in: who is late is told what there is now.
     pub(crate) fn on_foreign(&mut self, to: GroupId, sender: Sender, message: Message) {
+        if message.begins_epoch() && self.expects_birth() && self.early.len() < EARLY_MAX {
+            // Others can be faster: unheard, it would be said again much later.
+            self.early.push((to, sender, message.clone()));
+        }
         match message {
             Message::State(state) => self.on_foreign_state(*state),
             Message::Letter(letter) => self.on_letter(*letter),

@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    fn on_own_message(&mut self, id: GroupId, sender: Sender, message: Message) {
+    pub(crate) fn on_own_message(&mut self, id: GroupId, sender: Sender, message: Message) {
         let Some(group) = self.hosts.find_mut(id) else { return };
         match message {
             Message::Letter(letter) if !group.state().audience().contains(&sender.node) => self.on_letter(*letter),

@@ -12,7 +12,7 @@ use group::Group;
 use group::ballot::Slot;
 use group::config::GroupConfig;
 use group::dealing::BeginRefusal;
-use group::message::Write;
+use group::message::{Message, Sender, Write};
 use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::record::Record;
@@ -67,6 +67,8 @@ pub struct Node {
     finals_due: Time,
     /// When peers that were late were told of what is here.
     pub(crate) told: BTreeMap<PeerKey, Time>,
+    /// First words of groups that others began their parts in before this node did.
+    pub(crate) early: Vec<(GroupId, Sender, Message)>,
     pub(crate) sweep: Sweep,
     pub(crate) whereabouts: Whereabouts,
     pub(crate) surveys: Vec<Walking>,
@@ -122,6 +124,7 @@ impl Node {
             pending_since: now.time,
             finals_due: now.time,
             told: BTreeMap::new(),
+            early: Vec::new(),
             sweep: Sweep::default(),
             whereabouts: Whereabouts::default(),
             surveys: Vec::new(),
@@ -649,6 +652,11 @@ impl Node {
         }
     }
 
+    /// May something be born soon that this node will have a part in?
+    pub(crate) fn expects_birth(&self) -> bool {
+        self.awaits_birth() || self.hosts.living().any(|group| !group.state().dealings.is_calm())
+    }
+
     /// Is a group here over, and not all of what comes of it born?
     fn awaits_birth(&self) -> bool {
         let is_over = |hosted: &Hosted| hosted.over.is_some() || hosted.group.state().ended.is_some();
@@ -667,6 +675,9 @@ impl Node {
             self.finals_due = self.now.time + ASK_AGAIN;
             self.ask_for_finals();
             self.follow_pending();
+        }
+        if !self.expects_birth() {
+            self.early.clear();
         }
         if self.hosts.all.len() > 1 {
             self.hosts.share_memory(self.config.memory_bytes_max);

@@ -54,8 +54,11 @@ struct Session {
     current: Option<(u64, TermBallot)>,
     /// Attempts whose effect is not known, in order.
     unresolved: Few,
-    /// An attempt found nothing to change while another was under way.
-    unchanged: Option<Answer>,
+    /// The latest primary of which it is not known whether it executed an attempt, and which has said that it will not any
+    /// more.
+    unknown: Option<TermBallot>,
+    /// An attempt found nothing to change while another was under way, under this ballot.
+    unchanged: Option<(Answer, TermBallot)>,
     /// A relaxed read was refused by this node itself: ask the primary.
     ask_primary: bool,
     /// When it is looked at next, and where that is noted.
@@ -84,8 +87,8 @@ pub struct Sessions {
     next_sequence: u64,
     next_attempt: u64,
     sessions: Window<Box<Session>>,
-    /// Whose they are.
-    attempts: Window<u64>,
+    /// Whose they are, and under which ballots they were made.
+    attempts: Window<(u64, Option<TermBallot>)>,
     keys: BTreeMap<Key, KeyUse>,
     serials: BTreeMap<TermBallot, u64>,
     due: BTreeSet<(Time, u64)>,
@@ -160,6 +163,7 @@ impl Sessions {
             deadline,
             current: None,
             unresolved: Few::default(),
+            unknown: None,
             unchanged: None,
             ask_primary: false,
             due: Time::NEVER,
@@ -176,7 +180,7 @@ impl Sessions {
 
     /// An attempt came to something.
     pub fn on_outcome(&mut self, ctx: &mut SessionContext<'_>, attempt: u64, outcome: Outcome) {
-        let Some(sequence) = self.attempts.remove(attempt) else { return };
+        let Some((sequence, ballot)) = self.attempts.remove(attempt) else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let current = session.current.filter(|(current, _)| *current == attempt);
         let is_current = current.is_some();
@@ -193,9 +197,10 @@ impl Sessions {
             }
             Outcome::Unchanged(answer) => {
                 session.unresolved.remove(attempt);
-                if session.is_unresolved() {
+                let open = |ballot| session.may_yet_execute(&self.attempts, ballot);
+                if let Some(ballot) = ballot.filter(|ballot| open(*ballot)) {
                     // Another attempt may find something to change, or has: its word counts.
-                    session.unchanged = Some(answer);
+                    session.unchanged = Some((answer, ballot));
                     self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
                 } else {
                     self.finish(ctx, sequence, Ok(answer));
@@ -226,13 +231,17 @@ impl Sessions {
             }
             Outcome::NotPrimary => {
                 session.unresolved.remove(attempt);
-                if let Some(answer) = session.unchanged.clone().filter(|_| !session.is_unresolved()) {
+                let open = |ballot| session.may_yet_execute(&self.attempts, ballot);
+                if let Some((answer, _)) = session.unchanged.clone().filter(|(_, ballot)| !open(*ballot)) {
                     return self.finish(ctx, sequence, Ok(answer));
                 }
                 session.ask_primary = true;
                 self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
             }
-            Outcome::Unknown => self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER),
+            Outcome::Unknown => {
+                session.unknown = session.unknown.max(ballot);
+                self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
+            }
         }
     }
 
@@ -422,7 +431,7 @@ impl Sessions {
             op: session.request.op.clone(),
             mode: if relaxed { ReadMode::Relaxed } else { ReadMode::Linearizable },
         };
-        self.attempts.push(attempt, sequence);
+        self.attempts.push(attempt, (sequence, ballot));
         session.unresolved.push(attempt);
         if let Some(ballot) = ballot {
             session.current = Some((attempt, ballot));
@@ -499,6 +508,17 @@ impl Session {
 
     fn is_read(&self) -> bool {
         matches!(self.request.op, Op::Read(_))
+    }
+
+    /// May an attempt change something yet, or have done so unseen, where the primary of this ballot found neither this operation
+    /// executed nor anything to change? Not if all were made under earlier ballots: when it began to serve it knew what those had
+    /// chosen, and they choose nothing any more.
+    fn may_yet_execute(&self, attempts: &Window<(u64, Option<TermBallot>)>, ballot: TermBallot) -> bool {
+        let is_over = |attempt| match attempts.get(attempt) {
+            Some((_, made_under)) => made_under.is_some_and(|made_under| made_under < ballot),
+            None => self.unknown < Some(ballot),
+        };
+        !self.is_read() && !self.unresolved.iter().all(is_over)
     }
 
     /// May an attempt have changed something, or do so yet?
