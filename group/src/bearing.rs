@@ -2,13 +2,15 @@
 //!
 //! # Invariants
 //! - Whatever this node promised, accepted, granted or was told before stands in the group that owns the place now.
+//! - What may have been deleted, without a trace, while this node was away does not come along.
 //! - A node has something of one of the groups at most that another is born of: who belongs to two has been let go of by one
 //!   of them, which then needs nothing of it any more.
 
 use alloc::vec::Vec;
 
-use overlay::{Epoch, NodeId};
+use overlay::{Epoch, KeyRange, NodeId};
 
+use crate::config::Defect;
 use crate::group::{Group, context};
 use crate::message::Outcome;
 use crate::operations::Strays;
@@ -20,7 +22,7 @@ use crate::vouching::Vouching;
 impl Group {
     /// This node's part in a group that came of `parent`'s, in which it has a part as well: everything in the new group's
     /// range is taken out of the latter. `state`: the new group's first state, or a later one; this node must be in its
-    /// audience. Nothing of it is in the store yet.
+    /// audience. Nothing of it is in the store yet, and no record in the [`Group::forgotten`] parts.
     ///
     /// # Panics
     /// If that group is not a later one, of the same ring.
@@ -30,8 +32,10 @@ impl Group {
         let sealed = Epoch(state.epoch.0 - 1);
         let range = state.range;
         let mut born = Group::start(parent.config.clone(), parent.me, state, now, seed, None);
-        born.acceptor = parent.acceptor.heir(range, sealed);
+        let forgotten = parent.forgotten(&born.state);
+        born.acceptor = parent.acceptor.heir(range, sealed, &forgotten);
         born.table = parent.table.take(range);
+        forgotten.into_iter().for_each(|piece| drop(born.table.take(piece)));
         born.preloading = parent.preloading;
         born.pulse = parent.pulse.clone();
         born.vouching = parent.vouching.as_ref().map(|_| Vouching::new(now.time));
@@ -47,6 +51,14 @@ impl Group {
         born.acceptor.persist_all(&mut born.out);
         born.begin();
         born
+    }
+
+    /// Where what this node holds is of no use to a group that came of its own: tombstones were let go of there without it.
+    pub fn forgotten(&self, born: &GroupState) -> Vec<KeyRange> {
+        if self.config.defects.has(Defect::Undying) {
+            return Vec::new();
+        }
+        born.purged_after(self.state.epoch)
     }
 
     /// Others own what was this group's: answers whoever waits here. Nothing is done afterwards but what

@@ -159,6 +159,8 @@ pub enum Defect {
     NotInherited,
     /// Those who would be in what is born need not have said anything since it was planned.
     Unheard,
+    /// Whoever was away while tombstones were let go of takes along what it held before.
+    Undying,
 }
 
 /// A set of [`Defect`]s.

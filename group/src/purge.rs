@@ -17,7 +17,7 @@ use crate::config::Defect;
 use crate::group::Group;
 use crate::outbox::{Durable, GroupOutput};
 use crate::record::Record;
-use crate::state::{Entry, Purged};
+use crate::state::{Entry, GroupState, Purge, Purged};
 use crate::time::Time;
 
 /// The token of the scans that look for tombstones in the store.
@@ -71,7 +71,7 @@ impl Group {
     /// Looks through some more records, or begins to.
     pub(crate) fn tick_purging(&mut self) {
         let purged = self.state.purged.bounds.pieces(self.state.range);
-        let last = purged.into_iter().filter_map(|(_, bound)| bound).map(|(slot, _)| slot).max().unwrap_or(Slot(0));
+        let last = purged.into_iter().filter_map(|(_, purge)| purge).map(|purge| purge.slot).max().unwrap_or(Slot(0));
         if last > self.purging.done {
             self.purging.done = last;
             self.begin_dropping();
@@ -182,7 +182,8 @@ impl Group {
     /// Would a purge now let go of this tombstone?
     fn may_go(&self, key: &Key, record: &Record) -> bool {
         let mut purged = Purged { horizon: self.state.horizon, ..Purged::nothing() };
-        purged.bounds.set(KeyRange::FULL, Some((self.state.applied, record.number)));
+        let GroupState { applied: slot, epoch, .. } = self.state;
+        purged.bounds.set(KeyRange::FULL, Some(Purge { slot, epoch, up_to: record.number }));
         purged.covers(key, record)
     }
 

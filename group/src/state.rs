@@ -89,12 +89,22 @@ impl Config {
     }
 }
 
+/// When tombstones were let go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purge {
+    /// The slot that said so.
+    pub slot: Slot,
+    /// The epoch of that slot.
+    pub epoch: Epoch,
+    /// Every member of that epoch held all that was chosen up to here.
+    pub up_to: Number,
+}
+
 /// Tombstones that are let go of: everybody has them, so nobody needs them any more (PITFALLS 14).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Purged {
-    /// Per piece of the range, the last purge: its slot, and the number up to which every member of that time held all
-    /// that was chosen.
-    pub bounds: IntervalMap<Option<(Slot, Number)>>,
+    /// Per piece of the range, the last purge.
+    pub bounds: IntervalMap<Option<Purge>>,
     /// The horizon at the last purge. Operations of horizons two below it are refused, so that nobody needs to remember
     /// them for a key that is gone.
     pub horizon: u64,
@@ -111,7 +121,7 @@ impl Purged {
     /// May this record be let go of?
     pub fn covers(&self, key: &Key, record: &Record) -> bool {
         record.value.is_none()
-            && self.bounds.get(key.point()).is_some_and(|(_, bound)| record.number <= bound)
+            && self.bounds.get(key.point()).is_some_and(|purge| record.number <= purge.up_to)
             && record.horizon < self.horizon
             && record.done.iter().all(|done| done.horizon + 1 < self.horizon)
     }
@@ -471,8 +481,8 @@ impl GroupState {
         if epoch != self.epoch || !self.is_settled() {
             return;
         }
-        for (piece, bound) in bounds {
-            self.purged.bounds.set(*piece, Some((slot, *bound)));
+        for (piece, up_to) in bounds {
+            self.purged.bounds.set(*piece, Some(Purge { slot, epoch, up_to: *up_to }));
         }
         self.purged.horizon = self.horizon;
         self.purged.floor = self.purged.floor.max(floor);
@@ -487,7 +497,15 @@ impl GroupState {
     /// not hold are of keys that are gone.
     pub fn held_since_purge(&self, node: NodeId, point: Point) -> Option<Number> {
         let since = self.members.iter().find(|member| member.node == node)?.since;
-        self.purged.bounds.get(point).filter(|(slot, _)| *slot > since).map(|(_, number)| number)
+        self.purged.bounds.get(point).filter(|purge| purge.slot > since).map(|purge| purge.up_to)
+    }
+
+    /// Where tombstones were let go of in epochs after this one. A node that knows of no later epoch was not asked for it, so
+    /// everybody else held everything: nobody needs what it holds there, and that may have been deleted since.
+    pub fn purged_after(&self, epoch: Epoch) -> Vec<KeyRange> {
+        let pieces = self.purged.bounds.pieces(self.range).into_iter();
+        let later = pieces.filter(|(_, purge)| purge.is_some_and(|purge| purge.epoch > epoch));
+        later.map(|(piece, _)| piece).collect()
     }
 
     fn apply_learner(&mut self, slot: Slot, learner: &Member) {

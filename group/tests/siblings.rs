@@ -82,7 +82,7 @@ fn an_heir_has_what_lies_in_its_range_and_knows_that_it_lacks_the_rest() {
     let writes = all.iter().zip(1..).map(|(name, n)| write(old, n, name, "v")).collect();
     bench.accept(old, Some(0), writes);
     bench.accept(old, Some(2), vec![]);
-    let heir = bench.acceptor.heir(RIGHT, Epoch(1));
+    let heir = bench.acceptor.heir(RIGHT, Epoch(1), &[]);
     let committee = heir.committee(old).expect("it goes along");
     let here: Vec<_> = committee.unsettled(KeyRange::FULL).map(|write| write.key.clone()).collect();
     assert!(here.len() == 5 && here.iter().all(|key| RIGHT.contains(key.point())), "{here:?}");

@@ -96,6 +96,60 @@ fn a_group_that_has_moved_on_is_one_group() {
     expect_well::<Node>(&Scenario::ring(108_703_954_918_432));
 }
 
+/// Groups that become others all the time, and let go of tombstones as soon as they may, while one machine after the other is
+/// away for so long that a place may have gone elsewhere and come back.
+fn absences(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, "absences");
+    let hosts = rng.between(4, 7) as usize;
+    let mut faults = Vec::new();
+    for n in 0..120 {
+        let kind = Kind::Reform(Target::Host(rng.below(hosts as u64) as usize), rng.below(u64::MAX));
+        let at = Duration::from_secs(3) + Duration::from_millis(300) * n;
+        faults.push(Fault { at, kind, lasts: Duration::from_millis(5) });
+    }
+    for n in 0..5 {
+        let target = Target::Host(rng.below(hosts as u64) as usize);
+        let one = rng.below(hosts as u64) as usize;
+        let triangle = Kind::Triangle(one, (one + rng.between(1, hosts as u64 - 1) as usize) % hosts);
+        let kind = *rng.pick(&[Kind::Isolate(target), Kind::Stop(target), Kind::Pause(target), triangle]);
+        let at = Duration::from_millis(3_500 + 7_000 * n);
+        faults.push(Fault { at, kind, lasts: Duration::from_millis(rng.between(3_000, 6_500)) });
+    }
+    faults.sort_by_key(|fault| fault.at);
+    let load = Load {
+        once: 0,
+        key_uses: 10_000,
+        cold_keys: 40,
+        families: [1, 0, 0, 1, 1],
+        operations_max: 8_000,
+        ..Load::default()
+    };
+    let mut scenario = Scenario {
+        hosts,
+        members: (1, 1_000),
+        faults,
+        load,
+        fault_time: Duration::from_secs(40),
+        ..Scenario::calm(seed)
+    };
+    scenario.timing.horizon = Duration::from_secs(1);
+    scenario.timing.purge_every = Duration::from_millis(50);
+    scenario
+}
+
+#[test]
+fn what_was_deleted_stays_so_whoever_was_away() {
+    for_each_seed("what_was_deleted_stays_so_whoever_was_away", 20, |seed| {
+        drop(expect_well::<Node>(&absences(seed)));
+    });
+}
+
+/// The same, where whoever was away keeps what it had.
+#[test]
+fn what_was_deleted_comes_back() {
+    is_found(Defect::Undying, &["I1 one value"], 300, absences);
+}
+
 /// Nothing goes wrong, and a group becomes another every half second: clients wait for the hand-over itself, and no operation
 /// fails. Nobody has to be asked again, though some begin their part in what is born before others do.
 #[test]

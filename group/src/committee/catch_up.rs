@@ -519,7 +519,7 @@ impl CatchUp {
 /// Did a purge in this piece let go of tombstones above this number? A window that begins before them has what they stood
 /// for: whoever reads half of it has a key that is gone, and no comparison tells it so.
 fn is_before_purge(ctx: &Context<'_>, piece: KeyRange, since: Number) -> bool {
-    ctx.state.purged.bounds.pieces(piece).iter().any(|(_, purged)| purged.is_some_and(|(_, bound)| since < bound))
+    ctx.state.purged.bounds.pieces(piece).iter().any(|(_, purged)| purged.is_some_and(|purge| since < purge.up_to))
 }
 
 /// Configurations whose majorities together hold everything.

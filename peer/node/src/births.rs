@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use group::Group;
 use group::message::{ClientMessage, Message, Outcome, Sender};
@@ -15,6 +16,7 @@ use group::transaction::birth::births;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
 
 use crate::api::{Change, Event, Output};
+use crate::bays::Bays;
 use crate::config::Durability;
 use crate::hosting::Hosted;
 use crate::node::Node;
@@ -209,15 +211,15 @@ impl Node {
             .filter(|index| self.hosts.all[*index].group.state().range.overlaps(range))
             .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
             .collect();
-        // It is needed in one of them at most: that which has it as a member.
-        parents.sort_by_key(|index| !self.hosts.all[*index].group.state().is_member(self.me));
-        let mut bays = self.hosts.bays.clone();
-        let inherited = parents.first().map(|index| self.hosts.all[*index].group.state().range);
-        for piece in range.without(inherited) {
-            if !bays.enter(piece) {
-                return self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
-            }
-        }
+        // It is needed in one of them at most: the last that took it in. Who was moved may not have heard the end of the other.
+        parents.sort_by_key(|index| {
+            let state = self.hosts.all[*index].group.state();
+            let is_in = state.is_member(self.me) || state.is_learner(self.me);
+            (!is_in, Reverse(state.epoch), !state.is_member(self.me))
+        });
+        let Some(bays) = self.bays_for(&state, &parents) else {
+            return self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
+        };
         let seed = self.rng.draw();
         for index in parents.iter().copied() {
             self.silence(index);
@@ -252,6 +254,28 @@ impl Node {
         }
         self.hosts.share_memory(self.config.memory_bytes_max);
         self.with_sessions(Sessions::on_division);
+    }
+
+    /// Where the records of a group lie of which this node takes a part, with what the first of these parents has. `None` where
+    /// too much is still to be dropped.
+    fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<Bays> {
+        let mut bays = self.hosts.bays.clone();
+        let mut fresh = alloc::vec![state.range];
+        for (nth, parent) in parents.iter().map(|index| &self.hosts.all[*index].group).enumerate() {
+            let range = parent.state().range;
+            let ours = state.range.intersection(range).into_iter().flatten();
+            let ours = ours.flat_map(|piece| meet(piece, &fresh)).collect::<Vec<_>>();
+            fresh = fresh.into_iter().flat_map(|piece| piece.without([range])).collect();
+            let gone = if nth == 0 { parent.forgotten(state) } else { ours.clone() };
+            let gone: Vec<KeyRange> = ours.into_iter().flat_map(|piece| meet(piece, &gone)).collect();
+            if self.config.durability == Durability::Sync {
+                gone.iter().for_each(|piece| bays.leave(*piece));
+            }
+            for piece in gone {
+                bays.enter(piece).then_some(())?;
+            }
+        }
+        fresh.into_iter().all(|piece| bays.enter(piece)).then_some(bays)
     }
 
     /// The last words of a group that is over.
