@@ -82,8 +82,11 @@ impl Group {
 
     /// A newcomer, from a state that names it.
     pub fn join(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
+        let born = state.born;
         let mut group = Group::start(config, me, state, now, seed, None);
         group.granted_before = Slot(0);
+        // In this life it may have been a primary of what was here before, and have executed what comes once more.
+        group.strays = Strays::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
         group.begin();
         group
     }

@@ -51,6 +51,9 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     members.reverse();
     members.dedup_by_key(|member| member.node.peer);
     members.reverse();
+    learners.retain(|learner| {
+        !members.iter().any(|member| member.node.peer == learner.node.peer && member.node > learner.node)
+    });
     let last: Vec<_> = finals.iter().map(|last| (last.id, last.epoch, &last.dealings)).collect();
     GroupState {
         ring: finals[0].ring,

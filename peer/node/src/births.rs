@@ -417,8 +417,9 @@ impl Node {
             let beside = known.dealings.predecessor().into_iter().chain(known.dealings.successor());
             asked.extend(beside.filter(is_lacking).map(|beside| (beside.id, Epoch(0), beside.nodes().collect())));
         }
-        let rests = self.hosts.all.iter().filter_map(|hosted| hosted.over.as_ref()).flatten();
-        let known = rests.flat_map(|rest| self.whereabouts.hints.overlapping(*rest));
+        let rests: Vec<KeyRange> = self.hosts.all.iter().filter_map(|hosted| hosted.over.clone()).flatten().collect();
+        rests.iter().for_each(|rest| self.whereabouts.want(rest.start(), self.now.time));
+        let known = rests.iter().flat_map(|rest| self.whereabouts.hints.overlapping(*rest));
         let known: BTreeMap<GroupId, GroupRef> = known.map(|group| (group.id, group)).collect();
         asked.extend(known.values().filter(is_lacking).map(|group| (group.id, Epoch(0), group.nodes().collect())));
         for (group, epoch, nodes) in asked {
@@ -433,9 +434,14 @@ impl Node {
 
     /// Something was said to a group that this node has no part in: who is late is told what there is now.
     pub(crate) fn on_foreign(&mut self, to: GroupId, sender: Sender, message: Message) {
-        if message.begins_epoch() && self.expects_birth() && self.early.len() < EARLY_MAX {
-            // Others can be faster: unheard, it would be said again much later.
-            self.early.push((to, sender, message.clone()));
+        if message.begins_epoch() && self.expects_birth() {
+            // Others can be faster: unheard, it would be said again much later. Then it is held once.
+            let early = (to, sender, message.clone());
+            self.early.retain(|held| *held != early);
+            if self.early.len() >= EARLY_MAX {
+                self.early.remove(0);
+            }
+            self.early.push(early);
         }
         match message {
             Message::State(state) => self.on_foreign_state(*state),
