@@ -16,6 +16,7 @@ use crate::message::Outcome;
 use crate::operations::Strays;
 use crate::outbox::Attempt;
 use crate::state::GroupState;
+use crate::table::Table;
 use crate::time::Now;
 use crate::vouching::Vouching;
 
@@ -71,6 +72,11 @@ impl Group {
         let waiting: Vec<Attempt> = self.relaxed.drain();
         waiting.into_iter().for_each(|attempt| self.out.outcome(attempt, Outcome::NotPrimary));
         self.failed = true;
+    }
+
+    /// What a group that this node lets go of has in memory: to drop much of that takes a while.
+    pub fn into_table(self) -> Table {
+        self.table
     }
 
     /// The nodes whose word this one needs before it votes: in every configuration that asks it, enough others to make a

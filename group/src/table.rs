@@ -249,6 +249,11 @@ impl Table {
         Table { held, loading, bytes, hand: None, touched: None, watched: None, ..*self }
     }
 
+    /// Drops at least so many records, where there are so many: of a table that is of no more use, a part at a time.
+    pub fn shed(&mut self, count: usize) {
+        self.held.shed(count);
+    }
+
     /// How many bytes of records may be in memory from now on; more are let go of with the next [`Table::evict`].
     pub fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;

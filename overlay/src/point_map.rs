@@ -166,6 +166,19 @@ impl<K: Placed, V> PointMap<K, V> {
         self.tidy(joint);
     }
 
+    /// Drops the last shelves, until so many entries are gone or none is left: to drop them all takes a while.
+    pub fn shed(&mut self, count: usize) {
+        let wanted = self.len.saturating_sub(count);
+        while self.len > wanted {
+            let shelf = self.shelves.pop().expect("what has entries has shelves");
+            self.firsts.pop();
+            self.len -= shelf.len();
+        }
+        if self.shelves.is_empty() {
+            *self = PointMap::new();
+        }
+    }
+
     /// This, with those behind it.
     ///
     /// # Panics
@@ -296,6 +309,8 @@ mod tests {
         Remove(Numbered),
         /// So many of the first ones behind this.
         RemoveFrom(Numbered, usize),
+        /// At least so many of the last ones.
+        Shed(usize),
         Look(Numbered),
         /// Parted there, and put together again; or the part before is forgotten, or the one behind.
         Part(Numbered, u8),
@@ -312,6 +327,7 @@ mod tests {
             6 => (key(spread), any::<u32>()).prop_map(|(key, value)| Step::Insert(key, value)),
             2 => key(spread).prop_map(Step::Remove),
             1 => (key(spread), 0..60usize).prop_map(|(key, count)| Step::RemoveFrom(key, count)),
+            1 => (0..100usize).prop_map(Step::Shed),
             1 => key(spread).prop_map(Step::Look),
             1 => (key(spread), 0..8u8).prop_map(|(key, then)| Step::Part(key, then)),
         ]
@@ -396,6 +412,14 @@ mod tests {
                         let keys: Vec<_> = model.range(key..).take(count).map(|(key, _)| *key).collect();
                         for key in keys {
                             prop_assert_eq!(map.remove(&key), model.remove(&key));
+                        }
+                    }
+                    Step::Shed(count) => {
+                        let wanted = model.len().saturating_sub(count);
+                        map.shed(count);
+                        prop_assert!(map.len() <= wanted && map.len() + SHELF_MAX + 8 > wanted, "{} of {wanted}", map.len());
+                        while model.len() > map.len() {
+                            model.pop_last();
                         }
                     }
                     Step::Part(key, then) => {

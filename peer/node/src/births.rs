@@ -351,6 +351,7 @@ impl Node {
                 }
             }
             changes.push(self.space().drawer(gone.drawer).clear());
+            self.sweep.remains.push(gone.group.into_table());
         }
         if changes.is_empty() {
             return;

@@ -716,7 +716,7 @@ impl Node {
         if self.awaits_birth() {
             next = next.min(self.finals_due);
         }
-        next = next.min(self.surveys_due()).min(self.wishes_due());
+        next = next.min(self.surveys_due()).min(self.wishes_due()).min(self.sweep_due());
         if self.leads() {
             next = next.min(self.size_due());
         }

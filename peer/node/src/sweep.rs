@@ -2,8 +2,11 @@
 
 use alloc::vec::Vec;
 use core::ops::Bound;
+use core::time::Duration;
 
 use bytes::Bytes;
+use group::table::Table;
+use group::time::Time;
 use overlay::{Key, KeyRange};
 
 use crate::api::Change;
@@ -13,6 +16,11 @@ use crate::node::Node;
 
 /// How much is read in one go, in bytes.
 const PAGE_BYTES: usize = 256 << 10;
+/// Between two pages, so that clients hardly notice.
+const PAGE_EVERY: Duration = Duration::from_millis(50);
+/// Records in memory that are dropped in one go, and how long the loop has for something else then.
+const SHED: usize = 1_000;
+const SHED_EVERY: Duration = Duration::from_millis(2);
 
 /// How far it has come.
 #[derive(Default)]
@@ -21,12 +29,29 @@ pub(crate) struct Sweep {
     part: Option<((u8, KeyRange), Bound<Key>)>,
     /// The store has not answered yet.
     waits: bool,
+    /// Before the next page.
+    rests_until: Time,
+    /// What groups had in memory that this node has let go of.
+    pub(crate) remains: Vec<Table>,
 }
 
 impl Node {
-    /// Reads the next page, unless one is on its way.
+    /// When there is something to drop.
+    pub(crate) fn sweep_due(&self) -> Time {
+        let waits = self.sweep.waits || (self.sweep.part.is_none() && self.hosts.bays.leftover().is_none());
+        let page = if waits { Time::NEVER } else { self.sweep.rests_until };
+        if self.sweep.remains.is_empty() { page } else { page.min(self.now.time + SHED_EVERY) }
+    }
+
+    /// Drops some of what is in memory, and reads the next page, unless one is on its way.
     pub(crate) fn go_on_sweeping(&mut self) {
-        if self.sweep.waits || self.over {
+        if let Some(remains) = self.sweep.remains.last_mut() {
+            remains.shed(SHED);
+            if remains.is_empty() {
+                self.sweep.remains.pop();
+            }
+        }
+        if self.sweep.waits || self.over || self.now.time < self.sweep.rests_until {
             return;
         }
         if self.sweep.part.is_none() {
@@ -49,7 +74,9 @@ impl Node {
         let space = self.space();
         let mut changes: Vec<Change> =
             records.iter().map(|(key, _)| Change::DropRecord(space.record_key(bay, key))).collect();
-        if done {
+        if !done {
+            self.sweep.rests_until = self.now.time + PAGE_EVERY;
+        } else {
             self.sweep.part = None;
             self.hosts.bays.swept(part);
             changes.push(space.bays(&self.hosts.bays));
