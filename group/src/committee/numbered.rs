@@ -1,7 +1,8 @@
-//! Things by number, where numbers follow each other: rows of 64, one allocation each.
+//! Things by number, where numbers follow each other: rows of 64, one allocation each. Copies share their rows until one of
+//! them changes something there: two groups that are born of one have the same to begin with, and it may be much.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 
 const ROW: u64 = u64::BITS as u64;
 
@@ -10,12 +11,12 @@ const ROW: u64 = u64::BITS as u64;
 struct Row<T> {
     /// Whose bit is set, is there.
     there: u64,
-    things: Box<[Option<T>; ROW as usize]>,
+    things: [Option<T>; ROW as usize],
 }
 
 impl<T> Row<T> {
     fn new() -> Row<T> {
-        Row { there: 0, things: Box::new([const { None }; ROW as usize]) }
+        Row { there: 0, things: [const { None }; ROW as usize] }
     }
 
     /// The places from `from` on, up to `to`, both below 64, that are taken.
@@ -32,7 +33,7 @@ impl<T> Row<T> {
 /// What a [`BTreeMap`] of numbers is, for numbers that are nearly dense.
 #[derive(Clone, Debug)]
 pub struct Numbered<T> {
-    rows: BTreeMap<u64, Row<T>>,
+    rows: BTreeMap<u64, Arc<Row<T>>>,
     len: usize,
 }
 
@@ -42,7 +43,7 @@ impl<T> Default for Numbered<T> {
     }
 }
 
-impl<T> Numbered<T> {
+impl<T: Clone> Numbered<T> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.len
@@ -55,12 +56,13 @@ impl<T> Numbered<T> {
 
     /// The one with this number, to change it.
     pub fn get_mut(&mut self, n: u64) -> Option<&mut T> {
-        self.rows.get_mut(&(n / ROW))?.things[(n % ROW) as usize].as_mut()
+        let row = self.rows.get_mut(&(n / ROW)).filter(|row| row.there >> (n % ROW) & 1 == 1)?;
+        Arc::make_mut(row).things[(n % ROW) as usize].as_mut()
     }
 
     /// Takes this one in; returns what had its number.
     pub fn insert(&mut self, n: u64, thing: T) -> Option<T> {
-        let row = self.rows.entry(n / ROW).or_insert_with(Row::new);
+        let row = Arc::make_mut(self.rows.entry(n / ROW).or_insert_with(|| Arc::new(Row::new())));
         row.there |= 1 << (n % ROW);
         let before = row.things[(n % ROW) as usize].replace(thing);
         self.len += usize::from(before.is_none());
@@ -69,7 +71,8 @@ impl<T> Numbered<T> {
 
     /// Takes the one with this number out.
     pub fn remove(&mut self, n: u64) -> Option<T> {
-        let row = self.rows.get_mut(&(n / ROW))?;
+        let row = self.rows.get_mut(&(n / ROW)).filter(|row| row.there >> (n % ROW) & 1 == 1)?;
+        let row = Arc::make_mut(row);
         let thing = row.things[(n % ROW) as usize].take()?;
         row.there &= !(1 << (n % ROW));
         self.len -= 1;
@@ -126,12 +129,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn does_what_a_tree_does(steps in proptest::collection::vec((0..4_u8, number(), number()), 0..300)) {
+        fn does_what_a_tree_does(steps in proptest::collection::vec((0..5_u8, number(), number()), 0..300)) {
             let (mut rows, mut tree) = (Numbered::default(), BTreeMap::new());
+            let mut copy = (rows.clone(), tree.clone());
             for (step, (what, n, m)) in steps.into_iter().enumerate() {
                 match what {
                     0 | 1 => prop_assert_eq!(rows.insert(n, step), tree.insert(n, step)),
                     2 => prop_assert_eq!(rows.remove(n), tree.remove(&n)),
+                    3 => copy = (rows.clone(), tree.clone()),
                     _ => {
                         if let Some(thing) = rows.get_mut(n) {
                             *thing += 1000;
@@ -139,6 +144,7 @@ mod tests {
                         tree.entry(n).and_modify(|thing| *thing += 1000);
                     }
                 }
+                prop_assert!(copy.0.between(0, u64::MAX).map(|(n, thing)| (n, *thing)).eq(copy.1.clone()));
                 prop_assert_eq!(rows.len(), tree.len());
                 prop_assert_eq!(rows.get(m), tree.get(&m));
                 prop_assert_eq!(rows.first(), tree.first_key_value().map(|(n, thing)| (*n, thing)));
