@@ -105,7 +105,7 @@ impl Acceptor {
     /// When [`Acceptor::drive_catch_up`] has something to do.
     pub fn catch_up_due(&self, ctx: &Context<'_>) -> Time {
         let due = |job: &Job| {
-            if job.held_back { self.catch_up.opens(job, ctx.now.time) } else { ctx.now.time + ctx.config.timing.resend }
+            if job.held_back { self.catch_up.opens(ctx, job) } else { ctx.now.time + ctx.config.timing.resend }
         };
         self.catch_up.jobs.values().map(due).min().unwrap_or(Time::NEVER)
     }
@@ -231,7 +231,7 @@ impl Acceptor {
 
     fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
         let Some(job) = self.catch_up.jobs.get(&ballot) else { return };
-        let held_back = self.catch_up.opens(job, ctx.now.time) > ctx.now.time;
+        let held_back = self.catch_up.opens(ctx, job) > ctx.now.time;
         let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
         job.held_back = held_back;
         if held_back {
@@ -493,10 +493,15 @@ impl Acceptor {
 }
 
 impl CatchUp {
-    /// When the next page may be asked for.
-    fn opens(&self, job: &Job, now: Time) -> Time {
+    /// When the next page may be asked for. Those that are on their way have their share of the bandwidth, too: else all
+    /// committees of a group that has just begun would ask at once.
+    fn opens(&self, ctx: &Context<'_>, job: &Job) -> Time {
+        let now = ctx.now.time;
         let store = if self.store_behind { job.asked + STORE_PATIENCE } else { now };
-        self.throttle.opens(now).max(store)
+        let mut throttle = self.throttle;
+        let asked = self.jobs.values().filter(|other| other.attempt != job.attempt && other.awaits_page());
+        asked.for_each(|other| throttle.expect(other.asked, ctx.config));
+        throttle.opens(now).max(store)
     }
 
     /// With what is known of the store.

@@ -8,6 +8,7 @@ use overlay::{Key, KeyRange, NodeId};
 
 use super::catch_up::Asks;
 use crate::ballot::{Number, TermBallot};
+use crate::config::GroupConfig;
 use crate::context::Context;
 use crate::message::{Compared, Write};
 use crate::time::Time;
@@ -158,6 +159,12 @@ impl Job {
         self.mark = Some(self.mark.unwrap_or(u64::MAX).min(mark));
     }
 
+    /// Is a page of a comparison on its way?
+    pub(super) fn awaits_page(&self) -> bool {
+        let compares = matches!(self.stage, Stage::Compare(_));
+        compares && self.asked > Time(0) && !self.held_back && self.then.is_none()
+    }
+
     /// Writes came; returns what they take, in bytes.
     pub(super) fn came(&mut self, writes: Vec<Write>, then: Then) -> u64 {
         let bytes = writes.iter().map(|write| (write.record.bytes() + write.key.name().len()) as u64).sum();
@@ -234,6 +241,16 @@ impl Throttle {
     pub(super) fn take(&mut self, now: Time, bytes: u64, per_second: u64) {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(per_second.max(1));
         self.free_at = self.free_at.max(now) + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 4));
+    }
+
+    /// What one page takes at most, as long as it has not come: whoever is silent does not keep others waiting for long.
+    const PAGE_MAX: Duration = Duration::from_millis(50);
+
+    /// A page was asked for.
+    pub(super) fn expect(&mut self, asked: Time, config: &GroupConfig) {
+        let nanos = config.message_bytes_max as u128 * 1_000_000_000 / u128::from(config.transfer_bytes_per_s.max(1));
+        let page = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(Throttle::PAGE_MAX);
+        self.free_at = self.free_at.max(asked) + page;
     }
 
     /// When more may be asked for; now, if it may.
