@@ -536,3 +536,7 @@ fn is_superseded(these: &[GroupState], state: &GroupState) -> bool {
 fn meet(range: KeyRange, these: &[KeyRange]) -> Vec<KeyRange> {
     these.iter().flat_map(|other| range.intersection(*other)).flatten().collect()
 }
+
+#[cfg(test)]
+#[path = "births_test.rs"]
+mod tests;
