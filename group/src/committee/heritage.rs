@@ -4,7 +4,7 @@
 //! - What was promised and accepted in the new range stands, as whoever recovers asks for it there. The old group's epochs
 //!   are sealed at every point.
 //! - Nothing outside the new range settles or is told here: it belongs to who came of the rest.
-//! - Nothing goes along from where tombstones were let go of without this node ([`GroupState::purged_after`]).
+//! - Nothing goes along from where tombstones were let go of without this node (`Group::forgotten`).
 
 use alloc::vec::Vec;
 
