@@ -37,6 +37,9 @@ impl Group {
         born.acceptor = parent.acceptor.heir(range, sealed, &forgotten);
         born.table = parent.table.take(range);
         forgotten.into_iter().for_each(|piece| drop(born.table.take(piece)));
+        if born.config.defects.has(Defect::IdsStayBehind) {
+            born.table.forget_operations();
+        }
         born.preloading = parent.preloading;
         born.pulse = parent.pulse.clone();
         born.vouching = parent.vouching.as_ref().map(|_| Vouching::new(now.time));

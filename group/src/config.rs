@@ -161,11 +161,23 @@ pub enum Defect {
     Unheard,
     /// Whoever was away while tombstones were let go of takes along what it held before.
     Undying,
+    /// A leader says what its group votes before the group has chosen that.
+    VoteBeforeChosen,
+    /// And that its transaction is committed.
+    OutcomeBeforeChosen,
+    /// Votes for one attempt count for the next.
+    AnyAttempt,
+    /// Of a neighbour that is known which was heard of last.
+    ByArrival,
+    /// How a group ended is said once, and nobody asks.
+    ToldOnce,
+    /// What operations did is not told to what is born.
+    IdsStayBehind,
 }
 
 /// A set of [`Defect`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Defects(u32);
+pub struct Defects(u64);
 
 impl Defects {
     /// All rules hold.
@@ -173,11 +185,11 @@ impl Defects {
 
     /// This rule is left out as well.
     pub const fn with(self, defect: Defect) -> Defects {
-        Defects(self.0 | 1 << defect as u32)
+        Defects(self.0 | 1 << defect as u64)
     }
 
     /// Is this rule left out?
     pub const fn has(self, defect: Defect) -> bool {
-        self.0 & 1 << defect as u32 != 0
+        self.0 & 1 << defect as u64 != 0
     }
 }

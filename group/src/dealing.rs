@@ -335,7 +335,12 @@ impl Group {
         if self.dealing.tell_end.is_none_or(|due| self.now.time < due) {
             return;
         }
-        self.dealing.tell_end = Some(self.now.time + self.config.timing.resend);
+        let again = if self.config.defects.has(Defect::ToldOnce) {
+            Time::NEVER
+        } else {
+            self.now.time + self.config.timing.resend
+        };
+        self.dealing.tell_end = Some(again);
         let Some((_, plan)) = self.state.ending() else { return };
         let others: Vec<NodeId> = plan
             .touched()

@@ -249,6 +249,16 @@ impl Table {
         Table { held, loading, bytes, hand: None, touched: None, watched: None, ..*self }
     }
 
+    /// Makes all records forget what operations did: for checks that this is noticed.
+    pub(crate) fn forget_operations(&mut self) {
+        let keys: Vec<Key> = self.held.iter().map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if let Some(record) = self.held.get_mut(&key).and_then(|held| held.record.as_mut()) {
+                Arc::make_mut(record).done.clear();
+            }
+        }
+    }
+
     /// Drops at least so many records, where there are so many: of a table that is of no more use, a part at a time.
     pub fn shed(&mut self, count: usize) {
         self.held.shed(count);

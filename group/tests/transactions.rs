@@ -360,7 +360,16 @@ fn rings_stay_whole_whatever_is_said_in_which_order() {
 /// Each rule is needed: without it some ring goes wrong.
 #[test]
 fn what_is_left_out_is_found() {
-    let missed: Vec<Defect> = [Defect::AnyGeneration, Defect::NoLocks, Defect::OneVote, Defect::NotInherited]
+    let all = [
+        Defect::AnyGeneration,
+        Defect::NoLocks,
+        Defect::OneVote,
+        Defect::NotInherited,
+        Defect::VoteBeforeChosen,
+        Defect::AnyAttempt,
+        Defect::ByArrival,
+    ];
+    let missed: Vec<Defect> = all
         .into_iter()
         .filter(|defect| {
             let defects = Defects::NONE.with(*defect);

@@ -129,6 +129,8 @@ fn what_is_left_out_is_found() {
         (Defect::NoLocks, world(3, &[Wish::Merge(0), Wish::Merge(1)], &[])),
         (Defect::OneVote, world(3, &[Wish::Merge(0), Wish::Merge(1)], &[])),
         (Defect::NotInherited, world(3, &[Wish::Merge(0)], &[])),
+        (Defect::VoteBeforeChosen, world(3, &[Wish::Merge(0), Wish::Merge(1)], &[])),
+        (Defect::OutcomeBeforeChosen, world(2, &[Wish::Merge(0)], &[])),
     ];
     for (defect, world) in cases {
         let (wrong, _) = all_of(&format!("{defect:?}"), World { without: Some(defect), ..world });

@@ -89,6 +89,24 @@ fn born_of_the_dead() {
     is_found(Defect::Unheard, &["I16 live"], 1_000, Scenario::ring);
 }
 
+/// Of a group's end nobody is told again, and nobody asks: some never learn what came of it (PITFALLS 37).
+#[test]
+fn an_end_that_is_told_once() {
+    is_found(Defect::ToldOnce, &["I16 live"], 300, Scenario::ring);
+}
+
+/// Whoever gives keys away goes on serving them (PITFALLS 36).
+#[test]
+fn whoever_has_ended_goes_on() {
+    is_found(Defect::OneReplicaState, &["I1 one value"], 300, Scenario::ring);
+}
+
+/// What operations did is forgotten where groups become others (PITFALLS 45).
+#[test]
+fn ids_stay_behind() {
+    is_found(Defect::IdsStayBehind, &["I4 linearizable", "I6 at most once"], 300, Scenario::ring);
+}
+
 /// A group's boundaries moved, one after the other, until it had nothing of what it owned when one of its members crashed, which
 /// came back in what it was and in what it is.
 #[test]

@@ -149,7 +149,7 @@ impl Dealer {
         }
         match word {
             Word::Prepare(id, plan) => self.on_prepare(own, me, dealings, id, plan),
-            Word::Vote(id, yes) => self.on_vote(own, dealings, from, id, yes),
+            Word::Vote(id, yes) => self.on_vote(own, me, dealings, from, (id, yes)),
             Word::Decision(id, commit) => match dealings.vote(id) {
                 Some(true) if commit && dealings.is_touched(own, id) => self.want(Deal::Ending(id)),
                 Some(true) => self.want(Deal::Decided(id, commit)),
@@ -204,11 +204,22 @@ impl Dealer {
         {
             return self.want(Deal::Outcome(own_id, false));
         }
+        if own.defects.has(Defect::VoteBeforeChosen) {
+            self.say(own.id, me, plan.coordinator(), Word::Vote(id, true));
+        }
         self.want(Deal::Asked(id, plan));
     }
 
-    fn on_vote(&mut self, own: &Own, dealings: &Dealings, from: GroupId, id: TransactionId, yes: bool) {
-        let Some((open, plan)) = dealings.coordinates().filter(|(open, _)| *open == id) else { return };
+    fn on_vote(
+        &mut self,
+        own: &Own,
+        me: &GroupRef,
+        dealings: &Dealings,
+        from: GroupId,
+        (id, yes): (TransactionId, bool),
+    ) {
+        let is_meant = |open: TransactionId| open == id || own.defects.has(Defect::AnyAttempt);
+        let Some((open, plan)) = dealings.coordinates().filter(|(open, _)| is_meant(*open)) else { return };
         if plan.party(from).is_none() {
             return;
         }
@@ -216,7 +227,7 @@ impl Dealer {
         // A group votes once; whatever says otherwise is wrong, and a refusal harms nobody.
         let vote = self.votes.entry(from).or_insert(yes);
         *vote &= yes;
-        self.decide(own, open, plan);
+        self.decide(own, me, open, plan);
     }
 
     /// Looks at this open transaction from now on.
@@ -228,12 +239,15 @@ impl Dealer {
         }
     }
 
-    fn decide(&mut self, own: &Own, id: TransactionId, plan: &Plan) {
+    fn decide(&mut self, own: &Own, me: &GroupRef, id: TransactionId, plan: &Plan) {
         if self.votes.values().any(|yes| !yes) {
             self.want(Deal::Outcome(id, false));
         } else if plan.asked().all(|party| self.votes.contains_key(&party.group.id))
             || own.defects.has(Defect::OneVote) && !self.votes.is_empty()
         {
+            if own.defects.has(Defect::OutcomeBeforeChosen) {
+                plan.asked().for_each(|party| self.say(own.id, me, &party.group, Word::Decision(id, true)));
+            }
             self.want(Deal::Outcome(id, true));
         }
     }
@@ -255,7 +269,8 @@ impl Dealer {
             let mine = dealings.view(me);
             self.say(own.id, me, &view.own, Word::Push(Box::new(mine), false));
         }
-        if link.epoch < view.own.epoch || link.epoch == view.own.epoch && *link != view.own {
+        let newer = link.epoch <= view.own.epoch || own.defects.has(Defect::ByArrival);
+        if newer && *link != view.own {
             self.want(Deal::Neighbour(view.own));
         } else if link.epoch == view.own.epoch {
             self.say(own.id, me, &view.own, Word::Known(view.own.epoch));
@@ -308,7 +323,7 @@ impl Dealer {
                 self.say(own.id, me, &party, Word::Prepare(id, Box::new(plan.clone())));
             }
         }
-        self.decide(own, id, plan);
+        self.decide(own, me, id, plan);
     }
 
     fn ask_outcomes(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
@@ -383,7 +398,9 @@ fn is_of_use(own: &Own, dealings: &Dealings, deal: &Deal) -> bool {
         }
         Deal::Neighbour(group) => {
             let links = [dealings.predecessor(), dealings.successor()];
-            links.into_iter().flatten().any(|link| link.id == group.id && link.epoch <= group.epoch && link != group)
+            let newest = own.defects.has(Defect::ByArrival);
+            let is_new = |link: &GroupRef| (link.epoch <= group.epoch || newest) && link != group;
+            links.into_iter().flatten().any(|link| link.id == group.id && is_new(link))
         }
     }
 }

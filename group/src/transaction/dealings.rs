@@ -354,7 +354,8 @@ impl Dealings {
     }
 
     fn apply_neighbour(&mut self, own: &Own, group: &GroupRef) {
-        let is_newer = |link: &GroupRef| link.id == group.id && link.epoch <= group.epoch;
+        let newest = own.defects.has(Defect::ByArrival);
+        let is_newer = |link: &GroupRef| link.id == group.id && (link.epoch <= group.epoch || newest);
         if let Some(link) = self.predecessor.as_mut().filter(|link| is_newer(link))
             && group.range.end() == own.range.start()
         {

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use group::Group;
+use group::config::Defect;
 use group::message::{ClientMessage, Message, Outcome, Sender};
 use group::state::GroupState;
 use group::transaction::TransactionId;
@@ -391,6 +392,9 @@ impl Node {
     /// Asks for the last states of other groups that births wait for, and whoever was in this node's own group for what came
     /// of it.
     pub(crate) fn ask_for_finals(&mut self) {
+        if self.config.defects.has(Defect::ToldOnce) {
+            return;
+        }
         let mut asked: Vec<(GroupId, Epoch, Vec<NodeId>)> = Vec::new();
         for hosted in &self.hosts.all {
             let state = hosted.group.state();

@@ -337,9 +337,8 @@ impl Ring {
                     self.wrong.push("committed, and not all agreed");
                 }
             }
-            Deal::Decided(of, commit) if self.outcomes.get(of).is_some_and(|known| known != commit) => {
-                self.wrong.push("another outcome was learned");
-            }
+            Deal::Decided(of, commit) => self.learned(*of, *commit),
+            Deal::Ending(of) => self.learned(*of, true),
             _ => {}
         }
         let sim = self.groups.get_mut(&id).expect("it is there");
@@ -349,6 +348,16 @@ impl Ring {
         };
         self.bear();
         self.speak();
+        if self.defects.has(Defect::OutcomeBeforeChosen) {
+            self.speak(); // Of votes that were heard just now.
+        }
+    }
+
+    /// Somebody learned an outcome.
+    fn learned(&mut self, of: TransactionId, commit: bool) {
+        if *self.outcomes.entry(of).or_insert(commit) != commit {
+            self.wrong.push("another outcome was learned");
+        }
     }
 
     /// What comes of groups that ended with one transaction, once all that it touched have.
@@ -391,6 +400,9 @@ impl Ring {
                 if let Some(commit) = dealings.outcome(own, *id) {
                     said.push(Said::Decision(*id, commit));
                 }
+                if sim.ended.is_none() {
+                    said.extend(self.said_before_chosen(sim, *id, plan));
+                }
                 for party in plan.asked() {
                     let group = party.group.id;
                     let committed = self.outcomes.get(id) == Some(&true);
@@ -407,6 +419,19 @@ impl Ring {
             }
         }
         self.said.extend(said);
+    }
+
+    /// What a leader says too early, where that rule is left out.
+    fn said_before_chosen(&self, sim: &Sim, id: TransactionId, plan: &Plan) -> Option<Said> {
+        let group = sim.own.id;
+        let is_asked = plan.asked().any(|party| party.group.id == group);
+        if self.defects.has(Defect::VoteBeforeChosen) && is_asked && sim.dealings.vote(id).is_none() {
+            return Some(Said::Vote(id, group, true));
+        }
+        let agreed = |group: GroupId| self.said.contains(&Said::Vote(id, group, true));
+        let is_open = sim.dealings.coordinates().is_some_and(|(open, _)| open == id);
+        let early = self.defects.has(Defect::OutcomeBeforeChosen) && is_open;
+        (early && plan.asked().all(|party| agreed(party.group.id))).then_some(Said::Decision(id, true))
     }
 
     fn check(&mut self) {
