@@ -77,6 +77,9 @@ impl Acceptor {
             .map(Committee::ballot)
             .collect();
         self.catch_up.jobs.retain(|ballot, _| needy.contains(ballot));
+        // Who has waited longest asks first: one that begins again and again does not keep the others from asking.
+        let mut needy = needy;
+        needy.sort_by_key(|ballot| self.catch_up.jobs.get(ballot).map(|job| job.asked));
         for ballot in needy {
             match self.catch_up.jobs.get(&ballot) {
                 None => self.begin_job(ctx, table, ballot),
