@@ -23,17 +23,19 @@ use crate::vouching::Vouching;
 impl Group {
     /// This node's part in a group that came of `parent`'s, in which it has a part as well: everything in the new group's
     /// range is taken out of the latter. `state`: the new group's first state, or a later one; this node must be in its
-    /// audience. Nothing of it is in the store yet, and no record in the [`Group::forgotten`] parts.
+    /// audience. Nothing of it is in the store yet, and no record in the [`Group::forgotten`] parts, nor in those that the parent
+    /// has `given` to others before.
     ///
     /// # Panics
     /// If that group is not a later one, of the same ring.
-    pub fn bear(parent: &mut Group, state: GroupState, now: Now, seed: u64) -> Group {
+    pub fn bear(parent: &mut Group, state: GroupState, given: &[KeyRange], now: Now, seed: u64) -> Group {
         assert!(state.epoch > parent.state.epoch, "{:?} comes of {:?}", state.id, parent.state.id);
         assert_eq!(state.ring, parent.state.ring, "no group moves to another ring");
         let sealed = Epoch(state.epoch.0 - 1);
         let range = state.range;
         let mut born = Group::start(parent.config.clone(), parent.me, state, now, seed, None);
-        let forgotten = parent.forgotten(&born.state);
+        let mut forgotten = parent.forgotten(&born.state);
+        forgotten.extend(given);
         born.acceptor = parent.acceptor.heir(range, sealed, &forgotten);
         born.table = parent.table.take(range);
         forgotten.into_iter().for_each(|piece| drop(born.table.take(piece)));
@@ -62,7 +64,9 @@ impl Group {
         if self.config.defects.has(Defect::Undying) {
             return Vec::new();
         }
-        born.purged_after(self.state.epoch)
+        // Whoever does not vote in an epoch is not asked, though it knows of it.
+        let asked = u64::from(!self.state.is_member(self.me));
+        born.purged_after(Epoch(self.state.epoch.0.saturating_sub(asked)))
     }
 
     /// Others own what was this group's: answers whoever waits here. Nothing is done afterwards but what

@@ -208,15 +208,23 @@ impl Node {
             return;
         }
         let (range, epoch) = (state.range, state.epoch);
+        if self.bays_due.is_some() {
+            // Its first batch says where records lie without this one.
+            (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
+        }
         let mut parents: Vec<usize> = (0..self.hosts.all.len())
-            .filter(|index| self.hosts.all[*index].group.state().range.overlaps(range))
+            .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
             .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
             .collect();
-        // It is needed in one of them at most: the last that took it in. Who was moved may not have heard the end of the other.
+        // It is needed in one of them at most: that for which the new one asks it, and else the last that took it in. Who was moved
+        // may not have heard the end of the other.
         parents.sort_by_key(|index| {
-            let state = self.hosts.all[*index].group.state();
-            let is_in = state.is_member(self.me) || state.is_learner(self.me);
-            (!is_in, Reverse(state.epoch), !state.is_member(self.me))
+            let (parent, place) = (self.hosts.all[*index].group.state(), self.hosts.all[*index].place());
+            let of_place = |open: &KeyRange| place.iter().any(|place| place.overlaps(*open));
+            let mut asked = state.recovery.iter().filter(|config| config.members.contains(&self.me));
+            let is_asked = asked.any(|config| config.open.iter().any(of_place));
+            let is_in = parent.is_member(self.me) || parent.is_learner(self.me);
+            (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
         let Some(bays) = self.bays_for(&state, &parents) else {
             return self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
@@ -226,7 +234,12 @@ impl Node {
             self.silence(index);
         }
         let group = match parents.first() {
-            Some(index) => Group::bear(&mut self.hosts.all[*index].group, state, self.now, seed),
+            Some(index) => {
+                let given = range.intersection(self.hosts.all[*index].group.state().range).into_iter().flatten();
+                let place = self.hosts.all[*index].place();
+                let given = given.flat_map(|piece| piece.without(place.iter().copied())).collect::<Vec<_>>();
+                Group::bear(&mut self.hosts.all[*index].group, state, &given, self.now, seed)
+            }
             None => {
                 let mut group = Group::join(self.group_config(), self.me, state, self.now, seed);
                 // What it has been asked goes for wherever it comes to be.
@@ -235,13 +248,12 @@ impl Node {
                 group
             }
         };
-        if bays != self.hosts.bays {
-            self.hosts.bays = bays;
-            self.persist_bays();
-        }
+        let moved = core::mem::replace(&mut self.hosts.bays, bays) != self.hosts.bays;
         let id = group.state().id;
-        if self.hosts.add(group).is_none() {
-            return self.damaged("it has a part in too many groups");
+        let Some(serial) = self.hosts.add(group) else { return self.damaged("it has a part in too many groups") };
+        if moved && self.config.durability == Durability::Sync {
+            // Not before: what it comes from lies elsewhere until then.
+            self.bays_due = Some(serial);
         }
         self.event(Event::Note(alloc::format!("has a part in {id:?} from now on")));
         let same = self.hosts.all.iter_mut().filter(|hosted| hosted.group.state().id == id);
@@ -262,12 +274,11 @@ impl Node {
     fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<Bays> {
         let mut bays = self.hosts.bays.clone();
         let mut fresh = alloc::vec![state.range];
-        for (nth, parent) in parents.iter().map(|index| &self.hosts.all[*index].group).enumerate() {
-            let range = parent.state().range;
-            let ours = state.range.intersection(range).into_iter().flatten();
-            let ours = ours.flat_map(|piece| meet(piece, &fresh)).collect::<Vec<_>>();
-            fresh = fresh.into_iter().flat_map(|piece| piece.without([range])).collect();
-            let gone = if nth == 0 { parent.forgotten(state) } else { ours.clone() };
+        for (nth, parent) in parents.iter().map(|index| &self.hosts.all[*index]).enumerate() {
+            let place = parent.place();
+            let ours: Vec<KeyRange> = fresh.iter().flat_map(|piece| meet(*piece, &place)).collect();
+            fresh = fresh.into_iter().flat_map(|piece| piece.without(place.iter().copied())).collect();
+            let gone = if nth == 0 { parent.group.forgotten(state) } else { ours.clone() };
             let gone: Vec<KeyRange> = ours.into_iter().flat_map(|piece| meet(piece, &gone)).collect();
             if self.config.durability == Durability::Sync {
                 gone.iter().for_each(|piece| bays.leave(*piece));
@@ -347,7 +358,9 @@ impl Node {
                 self.whereabouts.note_parts(gone.group.state());
             }
             if self.config.durability == Durability::Sync {
-                for piece in self.hosts.rest(gone.group.state().range, Epoch(0)) {
+                // What others here own, or did and still hold, is theirs.
+                let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
+                for piece in gone.group.state().range.without(held) {
                     self.hosts.bays.leave(piece);
                 }
             }
@@ -509,11 +522,6 @@ impl Node {
         for node in to.iter().filter(|node| node.peer != me) {
             self.outputs.push_back(Output::Send { to: node.peer, class, frame: frame.clone() });
         }
-    }
-
-    pub(crate) fn persist_bays(&mut self) {
-        let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
-        self.persist_own(changes);
     }
 
     /// Makes changes of the node's own durable, where anything is.

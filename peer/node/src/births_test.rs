@@ -4,12 +4,12 @@ use alloc::string::String;
 
 use group::ballot::{Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
-use group::state::{Assignment, Member, Purge, Settings};
+use group::state::{Assignment, Config, Member, Purge, Settings};
 use group::time::{Now, Time, WallMillis};
 use overlay::{Incarnation, Point, RingId};
 
 use super::*;
-use crate::config::{NodeConfig, Restored};
+use crate::config::{NodeConfig, Restored, Tail};
 
 const LEFT: KeyRange = KeyRange::new(Point(0), Point(1 << 127));
 const RIGHT: KeyRange = KeyRange::new(Point(1 << 127), Point(0));
@@ -119,4 +119,80 @@ fn nothing_comes_along_from_where_tombstones_were_let_go_of_without_this_node() 
         assert_eq!(node.hosts.bays.of(RIGHT.start()) == bay, keeps);
         assert_eq!(node.hosts.bays.of(LEFT.start()), bay);
     }
+}
+
+/// Whoever does not vote in an epoch is not asked before tombstones are let go of, though it knows of the epoch.
+#[test]
+fn who_only_learns_was_not_asked() {
+    let mut learns = state(10, 9, KeyRange::FULL, &[2, 3]);
+    learns.learners = state(10, 9, KeyRange::FULL, &[1]).members;
+    let (mut node, _) = node_in(alloc::vec![learns]);
+    let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
+    let up_to = Number { term: Term::new(Slot(89), 0), n: 5 };
+    born.purged.bounds.set(KeyRange::FULL, Some(Purge { slot: Slot(90), epoch: Epoch(9), up_to }));
+    node.take_part(born);
+    assert_eq!(has(&node, KeyRange::FULL), None);
+}
+
+/// A node that was put out of the second group, too, by some that it did not hear, is asked for what it accepted there.
+#[test]
+fn what_the_new_group_asks_for_goes_along() {
+    let left_it = GroupState {
+        recovery: alloc::vec![Config { epoch: Epoch(7), members: alloc::vec![id(1)], open: alloc::vec![RIGHT] }],
+        ..state(11, 8, RIGHT, &[5, 6])
+    };
+    let (mut node, ballots) = node_in(alloc::vec![state(10, 5, LEFT, &[2, 1]), left_it]);
+    let config = Config { epoch: Epoch(7), members: alloc::vec![id(1), id(5), id(6)], open: alloc::vec![RIGHT] };
+    node.take_part(GroupState { recovery: alloc::vec![config], ..state(12, 13, KeyRange::FULL, &[2, 5, 6]) });
+    assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(ballots[1])));
+}
+
+/// A part of a group is over, and what came of some of its range is gone from here already: only the rest goes along.
+#[test]
+fn what_was_given_to_others_does_not_go_along() {
+    let (mut node, ballots) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
+    node.hosts.all[0].over = Some(alloc::vec![RIGHT]);
+    let bays = node.hosts.bays.clone();
+    node.hosts.bays.leave(LEFT);
+    node.take_part(state(12, 12, KeyRange::FULL, &[1, 2]));
+    assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(ballots[0])));
+    assert_ne!(node.hosts.bays.of(LEFT.start()), bays.of(LEFT.start()));
+    assert_eq!(node.hosts.bays.of(RIGHT.start()), bays.of(RIGHT.start()));
+}
+
+/// Where records lie is durable together with the first that is durable of what is born, not before.
+#[test]
+fn bays_and_heirs_are_durable_together() {
+    let (mut node, _) = node_in(alloc::vec![state(10, 9, LEFT, &[2, 1]), state(11, 11, RIGHT, &[5, 1])]);
+    let pull = |node: &mut Node| -> Vec<Vec<Change>> {
+        let outputs = core::iter::from_fn(|| node.poll_output());
+        outputs
+            .filter_map(|output| if let Output::Persist { changes, .. } = output { Some(changes) } else { None })
+            .collect()
+    };
+    pull(&mut node);
+    node.take_part(state(12, 13, KeyRange::FULL, &[1, 2, 5, 6]));
+    let is_bays = |change: &Change| matches!(change, Change::PutMeta(key, _) if key.ends_with(b"~b"));
+    let batches = pull(&mut node);
+    let first = batches.iter().position(|batch| batch.iter().any(is_bays)).expect("they are written");
+    let is_state = |change: &Change| matches!(change, Change::PutMeta(key, _) if key.ends_with(b"s") && key.len() == 2);
+    assert!(batches[first].iter().any(is_state), "{:?}", batches[first]);
+}
+
+/// A node that had let go of everything begins anew with its store, if the process ended just then: what is left over lies where
+/// it lay.
+#[test]
+fn what_is_left_over_is_remembered_by_the_next_life() {
+    let (node, _) = node_in(alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])]);
+    let mut bays = node.hosts.bays.clone();
+    bays.leave(KeyRange::FULL);
+    let changes = [node.space().life(&node.life(RingId(1))), node.space().bays(&bays)];
+    let meta = changes.into_iter().map(|change| match change {
+        Change::PutMeta(key, value) => (key, value),
+        other => panic!("{other:?}"),
+    });
+    let restored = Restored { meta: meta.collect(), tail: Tail::Sealed };
+    let config = NodeConfig { durability: Durability::Sync, ..NodeConfig::new(PeerKey([1; 32]), Incarnation(2)) };
+    let node = Node::new(config, 7, NOW, restored);
+    assert_eq!((node.hosts.bays.leftover(), node.me.incarnation), (bays.leftover(), Incarnation(2)));
 }

@@ -25,6 +25,13 @@ pub(crate) struct Hosted {
     pub(crate) over: Option<Vec<KeyRange>>,
 }
 
+impl Hosted {
+    /// What it owns, or did, and nobody is known to own since.
+    pub(crate) fn place(&self) -> Vec<KeyRange> {
+        self.over.clone().unwrap_or_else(|| alloc::vec![self.group.state().range])
+    }
+}
+
 /// A page of the store that a group waits for.
 pub(crate) struct Scan {
     pub(crate) serial: u64,
@@ -93,12 +100,20 @@ impl Hosts {
         self.living_mut().find(|group| group.state().range.contains(point))
     }
 
-    /// Takes one in. `None` where no drawer is free.
-    pub(crate) fn add(&mut self, group: Group) -> Option<u8> {
+    /// The parts of groups that are over, and own this place still.
+    pub(crate) fn over_at(&mut self, point: Point) -> impl Iterator<Item = &mut Group> {
+        let over = move |hosted: &&mut Hosted| {
+            hosted.over.as_ref().is_some_and(|rest| rest.iter().any(|piece| piece.contains(point)))
+        };
+        self.all.iter_mut().filter(over).map(|hosted| &mut hosted.group)
+    }
+
+    /// Takes one in; tells its serial. `None` where no drawer is free.
+    pub(crate) fn add(&mut self, group: Group) -> Option<u64> {
         let free = |drawer: &u8| self.all.iter().all(|hosted| hosted.drawer != *drawer);
         let drawer = (0..DRAWERS).find(free)?;
         self.add_at(drawer, group);
-        Some(drawer)
+        Some(self.next_serial)
     }
 
     /// Takes in one whose drawer is known.

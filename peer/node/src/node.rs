@@ -69,6 +69,8 @@ pub struct Node {
     pub(crate) told: BTreeMap<PeerKey, Time>,
     /// First words of groups that others began their parts in before this node did.
     pub(crate) early: Vec<(GroupId, Sender, Message)>,
+    /// The group whose first batch tells where records lie since it was born.
+    pub(crate) bays_due: Option<u64>,
     pub(crate) sweep: Sweep,
     pub(crate) whereabouts: Whereabouts,
     pub(crate) surveys: Vec<Walking>,
@@ -125,6 +127,7 @@ impl Node {
             finals_due: now.time,
             told: BTreeMap::new(),
             early: Vec::new(),
+            bays_due: None,
             sweep: Sweep::default(),
             whereabouts: Whereabouts::default(),
             surveys: Vec::new(),
@@ -172,6 +175,8 @@ impl Node {
             stored.extend(found.map(|found| (drawer, found)));
         }
         if stored.is_empty() {
+            // It had let go of all that it had, and this is another life. What is left over lies where it lay.
+            self.hosts.bays = bays;
             return Ok(());
         }
         (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
@@ -475,6 +480,9 @@ impl Node {
                 for change in durable {
                     drawer.changes(&self.hosts.bays, change, &mut changes);
                 }
+                if self.bays_due.take_if(|of| *of == serial).is_some() {
+                    changes.push(self.space().bays(&self.hosts.bays));
+                }
                 let token = self.hosts.name_batch(serial, token);
                 self.outputs.push_back(Output::Persist { token, changes });
             }
@@ -580,8 +588,10 @@ impl Node {
         }
         match record.map(storage::decode_record).transpose() {
             Ok(record) => {
-                if let Some(group) = self.hosts.at_mut(key.point()) {
-                    group.on_loaded(&key, record);
+                match self.hosts.at_mut(key.point()) {
+                    Some(group) => group.on_loaded(&key, record),
+                    // What comes of it counts on that.
+                    None => self.hosts.over_at(key.point()).for_each(|group| group.on_loaded(&key, record.clone())),
                 }
             }
             Err(error) => self.damaged(&error.to_string()),
