@@ -70,7 +70,7 @@ impl Acceptor {
     /// Begins and repeats what is due.
     pub fn drive_catch_up(&mut self, ctx: &mut Context<'_>, table: &mut Table) {
         let live = |committee: &&Committee| !committee.is_superseded() && committee.chosen().is_some();
-        let needy: Vec<TermBallot> = self
+        let mut needy: Vec<TermBallot> = self
             .committees()
             .filter(live)
             .filter(|c| !c.missing().is_empty() || c.received().mark() < c.chosen().unwrap_or(0))
@@ -78,7 +78,6 @@ impl Acceptor {
             .collect();
         self.catch_up.jobs.retain(|ballot, _| needy.contains(ballot));
         // Who has waited longest asks first: one that begins again and again does not keep the others from asking.
-        let mut needy = needy;
         needy.sort_by_key(|ballot| self.catch_up.jobs.get(ballot).map(|job| job.asked));
         for ballot in needy {
             match self.catch_up.jobs.get(&ballot) {

@@ -237,20 +237,24 @@ impl Throttle {
     /// What may come ahead of its time.
     const BURST: Duration = Duration::from_millis(20);
 
-    /// So many bytes came.
-    pub(super) fn take(&mut self, now: Time, bytes: u64, per_second: u64) {
-        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(per_second.max(1));
-        self.free_at = self.free_at.max(now) + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 4));
-    }
-
     /// What one page takes at most, as long as it has not come: whoever is silent does not keep others waiting for long.
     const PAGE_MAX: Duration = Duration::from_millis(50);
 
+    /// How long so many bytes take.
+    fn time_of(bytes: u64, per_second: u64) -> Duration {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(per_second.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 4))
+    }
+
+    /// So many bytes came.
+    pub(super) fn take(&mut self, now: Time, bytes: u64, per_second: u64) {
+        self.free_at = self.free_at.max(now) + Throttle::time_of(bytes, per_second);
+    }
+
     /// A page was asked for.
     pub(super) fn expect(&mut self, asked: Time, config: &GroupConfig) {
-        let nanos = config.message_bytes_max as u128 * 1_000_000_000 / u128::from(config.transfer_bytes_per_s.max(1));
-        let page = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(Throttle::PAGE_MAX);
-        self.free_at = self.free_at.max(asked) + page;
+        let page = Throttle::time_of(config.message_bytes_max as u64, config.transfer_bytes_per_s);
+        self.free_at = self.free_at.max(asked) + page.min(Throttle::PAGE_MAX);
     }
 
     /// When more may be asked for; now, if it may.

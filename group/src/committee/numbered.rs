@@ -56,8 +56,7 @@ impl<T: Clone> Numbered<T> {
 
     /// The one with this number, to change it.
     pub fn get_mut(&mut self, n: u64) -> Option<&mut T> {
-        let row = self.rows.get_mut(&(n / ROW)).filter(|row| row.there >> (n % ROW) & 1 == 1)?;
-        Arc::make_mut(row).things[(n % ROW) as usize].as_mut()
+        self.row_of(n)?.things[(n % ROW) as usize].as_mut()
     }
 
     /// Takes this one in; returns what had its number.
@@ -71,15 +70,20 @@ impl<T: Clone> Numbered<T> {
 
     /// Takes the one with this number out.
     pub fn remove(&mut self, n: u64) -> Option<T> {
-        let row = self.rows.get_mut(&(n / ROW)).filter(|row| row.there >> (n % ROW) & 1 == 1)?;
-        let row = Arc::make_mut(row);
+        let row = self.row_of(n)?;
         let thing = row.things[(n % ROW) as usize].take()?;
         row.there &= !(1 << (n % ROW));
-        self.len -= 1;
         if row.there == 0 {
             self.rows.remove(&(n / ROW));
         }
+        self.len -= 1;
         Some(thing)
+    }
+
+    /// The row of a number that is there, for this copy alone. What is not there divides no row.
+    fn row_of(&mut self, n: u64) -> Option<&mut Row<T>> {
+        let row = self.rows.get_mut(&(n / ROW)).filter(|row| row.there >> (n % ROW) & 1 == 1)?;
+        Some(Arc::make_mut(row))
     }
 
     /// The one with the lowest number, and that.

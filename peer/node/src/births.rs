@@ -280,10 +280,10 @@ impl Node {
             fresh = fresh.into_iter().flat_map(|piece| piece.without(place.iter().copied())).collect();
             let gone = if nth == 0 { parent.group.forgotten(state) } else { ours.clone() };
             let gone: Vec<KeyRange> = ours.into_iter().flat_map(|piece| meet(piece, &gone)).collect();
-            if self.config.durability == Durability::Sync {
-                gone.iter().for_each(|piece| bays.leave(*piece));
-            }
             for piece in gone {
+                if self.config.durability == Durability::Sync {
+                    bays.leave(piece);
+                }
                 bays.enter(piece).then_some(())?;
             }
         }
