@@ -1,7 +1,9 @@
 //! What answers give away about operations of unknown outcome, to keep the search narrow.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use group::op::{Answer, Expiry, Op, Read};
+use group::op::{Answer, Condition, Expiry, Op, Read};
 
 use super::calls::CallOf;
 use super::model::State;
@@ -126,8 +128,7 @@ impl Evidence {
                 Op::Set { value, condition, expiry: expiry @ (Expiry::Clear | Expiry::Keep), .. }
                     if self.trust(call) == Trust::Unseen =>
                 {
-                    let value = Bytes::from(vec![0; value.len()]);
-                    Op::Set { value, condition: condition.clone(), expiry: *expiry, get: false }
+                    Op::Set { value: blank(value), condition: condition.clone(), expiry: *expiry, get: false }
                 }
                 _ => return None,
             };
@@ -138,6 +139,31 @@ impl Evidence {
             }))
         };
         calls.iter().map(&mut kind_of).collect()
+    }
+
+    /// The calls' operations, with one value of each length for all those that nothing can tell from each other: no answer
+    /// shows them, no condition names them, and no number has them in it. So many writers at once do not lead to as many
+    /// states.
+    pub fn plain<'a>(&self, calls: &[CallOf<'a>]) -> Vec<Cow<'a, Op>> {
+        let named: Vec<&Bytes> = calls.iter().filter_map(|call| named(call.op)).collect();
+        let is_hidden = |value: &Bytes| {
+            let somewhere = |whole: &Bytes| contains(whole, value);
+            is_no_number(value) && !self.values.iter().any(somewhere) && !named.iter().any(|whole| somewhere(whole))
+        };
+        let plain = |call: &CallOf<'a>| {
+            let mut op = Cow::Borrowed(call.op);
+            match call.op {
+                Op::Set { value, .. } | Op::Append { value, .. } if is_hidden(value) && is_hidden(&blank(value)) => {
+                    let blank = blank(value);
+                    if let Op::Set { value, .. } | Op::Append { value, .. } = op.to_mut() {
+                        *value = blank;
+                    }
+                }
+                _ => {}
+            }
+            op
+        };
+        calls.iter().map(plain).collect()
     }
 
     fn seen(&self, value: &Bytes) -> Trust {
@@ -169,6 +195,27 @@ fn sums_of_bits(calls: &[CallOf<'_>]) -> bool {
 
 fn contains(whole: &[u8], part: &[u8]) -> bool {
     part.is_empty() || whole.windows(part.len()).any(|window| window == part)
+}
+
+/// Another value of the same length, which no client writes.
+fn blank(value: &Bytes) -> Bytes {
+    Bytes::from(vec![0; value.len()])
+}
+
+/// Whether no value that contains this one is a number.
+fn is_no_number(value: &[u8]) -> bool {
+    value.strip_prefix(b"-").unwrap_or(value).iter().any(|byte| !byte.is_ascii_digit())
+}
+
+/// The value that an operation's condition names.
+fn named(op: &Op) -> Option<&Bytes> {
+    match op {
+        Op::Set { condition, .. } | Op::Delete { condition, .. } => match condition {
+            Condition::Equals(value) | Condition::Differs(value) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// What the open operations can do to a value, at most. Where they can only make it grow, many states need not be tried.

@@ -1,12 +1,17 @@
 //! Whether the operations on one key have an order in which each could have been answered as it was (I4).
 //!
 //! Just-in-time linearization (Wing and Gong; Lowe, "Testing for linearizability"): the search walks through the
-//! history and keeps every *configuration*, a state together with the operations that were given their place early. Nothing
-//! is given a place before some answer needs it. Two configurations that differ only in operations with unknown outcome
-//! are one: whoever has used fewer of them can do all that the other can. Keys are independent of each other, so each is
-//! searched alone.
+//! history, from answer to answer, with *configurations*: a state together with the operations that were given their place
+//! early. Nothing is given a place before some answer needs it. Two configurations that differ only in operations with
+//! unknown outcome are one: whoever has used fewer of them can do all that the other can. Keys are independent of each
+//! other, so each is searched alone.
+//!
+//! A good history mostly has many orders, and one is enough: so the search first goes deep, on from the first configuration
+//! that it finds for each answer. Where that comes to nothing it goes wide, with all configurations from answer to answer:
+//! only that can say that there is no order.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
 
 use group::op::Op;
 use group::time::Time;
@@ -18,6 +23,9 @@ use crate::history::Operation;
 
 /// So many configurations are looked at for one key; after that the search has failed to decide.
 pub const EFFORT_MAX: u64 = 3_000_000;
+
+/// So many are looked at in depth before that.
+const DEEP_EFFORT_MAX: u64 = 100_000;
 
 /// So many operations of one key may be open at once.
 const OPEN_MAX: usize = 128;
@@ -53,7 +61,10 @@ pub fn search(operations: &[&Operation], settles: &Settles<'_>, limits: &Limits)
         if tried.as_ref() == Some(&chosen) {
             continue;
         }
-        verdict = Search::new(&calls, &evidence, limits).run(settles, &chosen);
+        let Some(search) = Search::new(&calls, &evidence, limits, settles, &chosen) else {
+            return Verdict::Undecided(format!("more than {OPEN_MAX} operations are open at once"));
+        };
+        verdict = if search.finds_one() { Verdict::Linearizable } else { search.all() };
         if !matches!(verdict, Verdict::Impossible(_)) {
             return verdict;
         }
@@ -101,12 +112,12 @@ impl Configurations {
 struct Waiting(Vec<Vec<(State, Slots, Slots)>>);
 
 impl Waiting {
-    fn push(&mut self, state: State, answered: Slots, unknown: Slots) {
-        let used = unknown.count_ones() as usize;
+    fn push(&mut self, configuration: (State, Slots, Slots)) {
+        let used = configuration.2.count_ones() as usize;
         if self.0.len() <= used {
             self.0.resize_with(used + 1, Vec::new);
         }
-        self.0[used].push((state, answered, unknown));
+        self.0[used].push(configuration);
     }
 
     fn pop(&mut self) -> Option<(State, Slots, Slots)> {
@@ -114,70 +125,69 @@ impl Waiting {
     }
 }
 
+/// What happens up to one answer.
+#[derive(Clone, Debug)]
+struct Turn {
+    /// The operation that was answered.
+    index: usize,
+    /// When.
+    at: Time,
+    /// Operations that are open then, by slot.
+    open: Vec<Option<usize>>,
+    /// Slots that were given back since the answer before.
+    closed: Slots,
+}
+
 struct Search<'a> {
     calls: &'a [CallOf<'a>],
+    /// What each of them asks, as far as it matters.
+    ops: Vec<Cow<'a, Op>>,
     evidence: &'a Evidence,
     limits: &'a Limits,
-    /// Open operations, by slot.
-    open: Vec<Option<usize>>,
+    /// The last moment at which anything was asked.
+    last: Time,
+    /// The answers, in order.
+    turns: Vec<Turn>,
     slot: Vec<usize>,
+    /// The turns in which each operation is open: from the first to before the second.
+    span: Vec<(usize, usize)>,
     /// Those of unknown outcome that cannot be told from each other are of one kind.
     kind: Vec<Option<usize>>,
     /// For each operation of unknown outcome, those that it must not come behind; and the other way round.
     settled_by: Vec<Vec<usize>>,
     settling: Vec<Vec<usize>>,
-    now: Configurations,
-    effort: u64,
 }
 
 impl<'a> Search<'a> {
-    fn new(calls: &'a [CallOf<'a>], evidence: &'a Evidence, limits: &'a Limits) -> Search<'a> {
-        let mut now = Configurations::default();
-        now.insert(State::default(), 0, 0);
+    /// For the chosen calls; `None` if too many are open at once.
+    fn new(
+        calls: &'a [CallOf<'a>],
+        evidence: &'a Evidence,
+        limits: &'a Limits,
+        settles: &Settles<'_>,
+        chosen: &[bool],
+    ) -> Option<Search<'a>> {
         let none = vec![Vec::new(); calls.len()];
-        Search {
+        let mut search = Search {
             calls,
+            ops: evidence.plain(calls),
             evidence,
             limits,
-            open: Vec::new(),
+            last: calls.iter().map(|call| call.invoked_at).max().unwrap_or_default(),
+            turns: Vec::new(),
             slot: vec![usize::MAX; calls.len()],
+            span: vec![(usize::MAX, usize::MAX); calls.len()],
             kind: evidence.kinds(calls),
             settled_by: none.clone(),
             settling: none,
-            now,
-            effort: 0,
-        }
-    }
-
-    fn run(mut self, settles: &Settles<'_>, chosen: &[bool]) -> Verdict {
-        for step in self.steps(settles, chosen) {
-            match step {
-                Step::Invoke(index) => {
-                    let Some(slot) = self.free_slot() else {
-                        return Verdict::Undecided(format!("more than {OPEN_MAX} operations are open at once"));
-                    };
-                    self.open[slot] = Some(index);
-                    self.slot[index] = slot;
-                }
-                Step::Close(index) => self.close(index),
-                Step::Return(index) => {
-                    let Some(next) = self.take_place(index) else {
-                        let story = self.story(index);
-                        return Verdict::Undecided(format!("{} configurations were not enough; {story}", self.effort));
-                    };
-                    if next.0.is_empty() {
-                        return Verdict::Impossible(self.story(index));
-                    }
-                    self.now = next;
-                    self.open[self.slot[index]] = None;
-                }
-            }
-        }
-        Verdict::Linearizable
+        };
+        let steps = search.steps(settles, chosen);
+        search.take_turns(steps)?;
+        Some(search)
     }
 
     /// All that happens, in order.
-    fn steps(&mut self, settles: &Settles<'_>, chosen: &[bool]) -> impl Iterator<Item = Step> + use<> {
+    fn steps(&mut self, settles: &Settles<'_>, chosen: &[bool]) -> Vec<Step> {
         let mut steps = Vec::new();
         for (index, call) in self.calls.iter().enumerate().filter(|(index, _)| chosen[*index]) {
             steps.push((call.invoked, Step::Invoke(index)));
@@ -195,92 +205,171 @@ impl<'a> Search<'a> {
             steps.extend(first.map(|completed| (completed, Step::Close(index))));
         }
         steps.sort_unstable();
-        steps.into_iter().map(|(_, step)| step)
+        steps.into_iter().map(|(_, step)| step).collect()
     }
 
-    fn free_slot(&mut self) -> Option<usize> {
-        if let Some(free) = self.open.iter().position(Option::is_none) {
-            return Some(free);
+    /// Divides what happens into turns; `None` if too many operations are open at once.
+    fn take_turns(&mut self, steps: Vec<Step>) -> Option<()> {
+        let mut open: Vec<Option<usize>> = Vec::new();
+        let mut closed = 0;
+        for step in steps {
+            let turn = self.turns.len();
+            match step {
+                Step::Invoke(index) => {
+                    let slot = open.iter().position(Option::is_none).unwrap_or(open.len());
+                    if slot == OPEN_MAX {
+                        return None;
+                    }
+                    open.resize(open.len().max(slot + 1), None);
+                    open[slot] = Some(index);
+                    self.slot[index] = slot;
+                    self.span[index].0 = turn;
+                }
+                Step::Close(index) => {
+                    open[self.slot[index]] = None;
+                    closed |= 1 << self.slot[index];
+                    self.span[index].1 = turn;
+                }
+                Step::Return(index) => {
+                    let at = self.calls[index].completed_at.unwrap_or_default();
+                    self.turns.push(Turn { index, at, open: open.clone(), closed });
+                    open[self.slot[index]] = None;
+                    closed = 1 << self.slot[index];
+                    self.span[index].1 = turn + 1;
+                }
+            }
         }
-        (self.open.len() < OPEN_MAX).then(|| {
-            self.open.push(None);
-            self.open.len() - 1
-        })
+        Some(())
     }
 
-    fn close(&mut self, index: usize) {
-        let slot = self.slot[index];
-        self.open[slot] = None;
-        let before = std::mem::take(&mut self.now);
-        for (state, answered, unknown) in before.iter() {
-            self.now.insert(state.clone(), answered, unknown & !(1 << slot));
+    /// Whether going on from the first configurations that are found leads through all turns. Those of a later turn come
+    /// first; of one turn those with the fewest places given early.
+    fn finds_one(&self) -> bool {
+        let mut seen = vec![Configurations::default(); self.turns.len()];
+        let mut waiting = vec![VecDeque::new(); self.turns.len() + 1];
+        waiting[0].push_back((State::default(), 0, 0));
+        let mut turn = 0;
+        for _ in 0..DEEP_EFFORT_MAX {
+            while waiting[turn].is_empty() && turn > 0 {
+                turn -= 1;
+            }
+            let Some((state, answered, unknown)) = waiting[turn].pop_front() else { return false };
+            let Some(now) = self.turns.get(turn) else { return true };
+            let bit: Slots = 1 << self.slot[now.index];
+            let answered = self.absorb(turn, &state, answered, unknown);
+            if answered & bit != 0 {
+                turn += 1;
+                waiting[turn].push_back(self.at_turn(turn, &state, answered, unknown));
+            } else if seen[turn].insert(state.clone(), answered, unknown) {
+                self.each_next(turn, &state, answered, unknown, |next| waiting[turn].push_back(next));
+            }
         }
+        false
     }
 
-    /// Every configuration in which the operation has its place, at the moment of its answer; `None` if the effort is
-    /// too great.
-    fn take_place(&mut self, index: usize) -> Option<Configurations> {
-        let bit: Slots = 1 << self.slot[index];
+    /// Takes all configurations from turn to turn.
+    fn all(&self) -> Verdict {
+        let mut effort = 0;
+        let mut configurations = Configurations::default();
+        configurations.insert(State::default(), 0, 0);
+        for turn in 0..self.turns.len() {
+            let before = std::mem::take(&mut configurations);
+            for (state, answered, unknown) in before.iter() {
+                let (state, answered, unknown) = self.at_turn(turn, state, answered, unknown);
+                configurations.insert(state, answered, unknown);
+            }
+            let Some(next) = self.take_place(turn, &configurations, &mut effort) else {
+                let story = self.story(turn, &configurations);
+                return Verdict::Undecided(format!("{effort} configurations were not enough; {story}"));
+            };
+            if next.0.is_empty() {
+                return Verdict::Impossible(self.story(turn, &configurations));
+            }
+            configurations = next;
+        }
+        Verdict::Linearizable
+    }
+
+    /// A configuration as the next turn sees it.
+    fn at_turn(&self, turn: usize, state: &State, answered: Slots, unknown: Slots) -> (State, Slots, Slots) {
+        let Some(now) = self.turns.get(turn) else { return (state.clone(), answered, unknown) };
+        (state.clone().in_view_of(now.at, self.last), answered & !now.closed, unknown & !now.closed)
+    }
+
+    /// Every configuration in which the turn's operation has its place; `None` if the effort is too great.
+    fn take_place(&self, turn: usize, now: &Configurations, effort: &mut u64) -> Option<Configurations> {
+        let bit: Slots = 1 << self.slot[self.turns[turn].index];
         let mut found = Configurations::default();
         let mut seen = Configurations::default();
         let mut waiting = Waiting::default();
-        self.now.iter().for_each(|(state, answered, unknown)| waiting.push(state.clone(), answered, unknown));
-        let growth = Growth::of(self.open.iter().flatten().map(|open| self.calls[*open].op));
+        now.iter().for_each(|(state, answered, unknown)| waiting.push((state.clone(), answered, unknown)));
         while let Some((state, answered, unknown)) = waiting.pop() {
-            self.effort += 1;
-            if self.effort > EFFORT_MAX {
+            *effort += 1;
+            if *effort > EFFORT_MAX {
                 return None;
             }
-            let answered = self.absorb(&state, answered, unknown);
+            let answered = self.absorb(turn, &state, answered, unknown);
             if answered & bit != 0 {
-                found.insert(state, answered & !bit, unknown);
-                continue;
-            }
-            if !seen.insert(state.clone(), answered, unknown) {
-                continue;
-            }
-            if self.evidence.out_of_reach(growth, &state, &self.calls[index]) {
-                continue;
-            }
-            let summands = self.evidence.summands(&state, self.worth_a_place(answered, unknown));
-            for slot in 0..self.open.len() {
-                let Some(open) = self.open[slot] else { continue };
-                let mark: Slots = 1 << slot;
-                if (answered | unknown) & mark != 0
-                    || self.is_idle_summand(open, summands)
-                    || !self.may_come_next(open, answered, unknown)
-                    || self.has_better_twin(open, unknown)
-                {
-                    continue;
-                }
-                let call = &self.calls[open];
-                for next in state.after(&self.call(open), self.limits) {
-                    if self.evidence.rules_out(&next) {
-                        continue;
-                    }
-                    if call.completed.is_some() {
-                        waiting.push(next, answered | mark, unknown);
-                    } else if next != state {
-                        waiting.push(next, answered, unknown | mark);
-                    }
-                }
+                found.insert(state, answered, unknown);
+            } else if seen.insert(state.clone(), answered, unknown) {
+                self.each_next(turn, &state, answered, unknown, |next| waiting.push(next));
             }
         }
         Some(found)
+    }
+
+    /// What one more open operation in its place makes of a configuration, for each that may be next.
+    fn each_next(
+        &self,
+        turn: usize,
+        state: &State,
+        answered: Slots,
+        unknown: Slots,
+        mut found: impl FnMut((State, Slots, Slots)),
+    ) {
+        let now = &self.turns[turn];
+        let growth = Growth::of(now.open.iter().flatten().map(|open| self.calls[*open].op));
+        if self.evidence.out_of_reach(growth, state, &self.calls[now.index]) {
+            return;
+        }
+        let summands = self.evidence.summands(state, self.worth_a_place(turn, answered, unknown));
+        for (slot, open) in now.open.iter().enumerate() {
+            let Some(open) = *open else { continue };
+            let mark: Slots = 1 << slot;
+            if (answered | unknown) & mark != 0
+                || self.is_idle_summand(open, summands)
+                || !self.may_come_next(turn, open, answered, unknown)
+                || self.has_better_twin(turn, open, unknown)
+            {
+                continue;
+            }
+            let call = &self.calls[open];
+            for next in state.after(&self.call(open), self.limits) {
+                if self.evidence.rules_out(&next) {
+                    continue;
+                }
+                let next = next.in_view_of(now.at, self.last);
+                if call.completed.is_some() {
+                    found((next, answered | mark, unknown));
+                } else if next != *state {
+                    found((next, answered, unknown | mark));
+                }
+            }
+        }
     }
 
     /// Gives a place to every open operation that fits the state as it is, and that can never change one: nothing is
     /// lost by it. (Of one that could, its later use would be lost; and so would be operations that must not come behind
     /// it.) It might have found the key expired instead; but whoever needs that, because it finds the key absent, was
     /// evaluated late enough to find so by itself.
-    fn absorb(&self, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
-        for (slot, open) in self.open.iter().enumerate() {
+    fn absorb(&self, turn: usize, state: &State, mut answered: Slots, unknown: Slots) -> Slots {
+        for (slot, open) in self.turns[turn].open.iter().enumerate() {
             let Some(open) = *open else { continue };
             let call = &self.calls[open];
             if answered & (1 << slot) == 0
                 && call.is_inert()
-                && call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown))
-                && self.settling[open].iter().all(|before| self.has_place(*before, answered, unknown))
+                && call.predecessor.is_none_or(|before| self.has_place(turn, before, answered, unknown))
+                && self.settling[open].iter().all(|before| self.has_place(turn, *before, answered, unknown))
                 && state.after(&self.call(open), self.limits).iter().any(|next| next == state)
             {
                 answered |= 1 << slot;
@@ -290,30 +379,32 @@ impl<'a> Search<'a> {
     }
 
     /// Operations of one connection keep their order, and nothing comes behind what settles it.
-    fn may_come_next(&self, open: usize, answered: Slots, unknown: Slots) -> bool {
+    fn may_come_next(&self, turn: usize, open: usize, answered: Slots, unknown: Slots) -> bool {
         let call = &self.calls[open];
-        let behind = call.predecessor.is_none_or(|before| self.has_place(before, answered, unknown));
+        let behind = call.predecessor.is_none_or(|before| self.has_place(turn, before, answered, unknown));
         let mut ahead = call.successors.iter().chain(&self.settled_by[open]);
-        behind && ahead.all(|after| !self.has_place(*after, answered, unknown))
+        behind && ahead.all(|after| !self.has_place(turn, *after, answered, unknown))
     }
 
     /// Whether another open operation of unknown outcome does the same and must be done sooner: then that one goes first.
-    fn has_better_twin(&self, index: usize, unknown: Slots) -> bool {
+    fn has_better_twin(&self, turn: usize, index: usize, unknown: Slots) -> bool {
         let Some(kind) = self.kind[index] else { return false };
         let is_twin = |other: usize| {
             let (a, b) = (self.settled_by[index].len(), self.settled_by[other].len());
             // What settles one is the end of all reads from some moment on.
             self.kind[other] == Some(kind) && (b > a || (b == a && other < index))
         };
-        (0..self.open.len()).any(|slot| unknown & (1 << slot) == 0 && self.open[slot].is_some_and(is_twin))
+        let mut open = self.turns[turn].open.iter().enumerate();
+        open.any(|(slot, open)| unknown & (1 << slot) == 0 && open.is_some_and(is_twin))
     }
 
     /// Open operations without a place: those that were answered, and those of the others that may have one next.
-    fn worth_a_place(&self, answered: Slots, unknown: Slots) -> impl Iterator<Item = &CallOf<'a>> {
-        let open = (0..self.open.len()).filter(move |slot| (answered | unknown) & (1 << slot) == 0);
-        open.filter_map(|slot| self.open[slot])
+    fn worth_a_place(&self, turn: usize, answered: Slots, unknown: Slots) -> impl Iterator<Item = &CallOf<'a>> {
+        let open = self.turns[turn].open.iter().enumerate();
+        open.filter(move |(slot, _)| (answered | unknown) & (1 << slot) == 0)
+            .filter_map(|(_, open)| *open)
             .filter(move |index| {
-                self.calls[*index].completed.is_some() || self.may_come_next(*index, answered, unknown)
+                self.calls[*index].completed.is_some() || self.may_come_next(turn, *index, answered, unknown)
             })
             .map(|index| &self.calls[index])
     }
@@ -323,21 +414,15 @@ impl<'a> Search<'a> {
         matches!(call.op, Op::Add(delta) if call.completed.is_none() && delta & summands == 0)
     }
 
-    fn has_place(&self, index: usize, answered: Slots, unknown: Slots) -> bool {
-        let slot = self.slot[index];
-        if slot == usize::MAX {
-            return false;
-        }
-        if self.open[slot] != Some(index) {
-            return true;
-        }
-        (answered | unknown) & (1 << slot) != 0
+    fn has_place(&self, turn: usize, index: usize, answered: Slots, unknown: Slots) -> bool {
+        let (from, to) = self.span[index];
+        from <= turn && (turn >= to || (answered | unknown) & (1 << self.slot[index]) != 0)
     }
 
-    fn call(&self, index: usize) -> Call<'a> {
+    fn call(&self, index: usize) -> Call<'_> {
         let call = &self.calls[index];
         Call {
-            op: call.op,
+            op: &self.ops[index],
             answer: call.answer,
             from: call.invoked_at,
             until: call.completed_at.unwrap_or(Time::NEVER),
@@ -345,16 +430,17 @@ impl<'a> Search<'a> {
     }
 
     /// Where the search ended, for a person.
-    fn story(&self, index: usize) -> String {
+    fn story(&self, turn: usize, configurations: &Configurations) -> String {
         use std::fmt::Write;
         let mut text = String::new();
+        let index = self.turns[turn].index;
         let _ = writeln!(text, "no order explains\n  {}", self.calls[index]);
         let _ = writeln!(text, "beside these, whose place was open:");
-        for open in self.open.iter().flatten().filter(|open| **open != index) {
+        for open in self.turns[turn].open.iter().flatten().filter(|open| **open != index) {
             let _ = writeln!(text, "  {}", self.calls[*open]);
         }
-        let _ = writeln!(text, "where the key could be, {} states:", self.now.0.len());
-        for (state, answered, unknown) in self.now.iter().take(8) {
+        let _ = writeln!(text, "where the key could be, {} states:", configurations.0.len());
+        for (state, answered, unknown) in configurations.iter().take(8) {
             let _ = writeln!(text, "  {state:?} with {answered:b} and {unknown:b} in place");
         }
         let _ = writeln!(text, "after these, the last ones before it:");

@@ -59,7 +59,18 @@ fn unknown(client: u64, op: Op, from: u64) -> Operation {
 fn verdict(history: &[Operation]) -> Verdict {
     let mut sorted: Vec<&Operation> = history.iter().collect();
     sorted.sort_by_key(|operation| operation.invoked);
-    search(&sorted, &|_, _| false, &Limits::default())
+    let verdict = search(&sorted, &|_, _| false, &Limits::default());
+    // The way through that is found in depth is one of all, where those are not too many.
+    let calls = calls_of(&sorted);
+    let evidence = Evidence::of(&calls);
+    let limits = Limits::default();
+    let whole = Search::new(&calls, &evidence, &limits, &|_, _| false, &vec![true; calls.len()]).unwrap();
+    match whole.all() {
+        Verdict::Undecided(_) => {}
+        all => assert_eq!(all == Verdict::Linearizable, verdict == Verdict::Linearizable, "{history:?}"),
+    }
+    assert!(!whole.finds_one() || verdict == Verdict::Linearizable, "{history:?}");
+    verdict
 }
 
 fn is_good(history: &[Operation]) {
@@ -213,6 +224,36 @@ fn many_reads_beside_deadlines_are_quick() {
     is_bad(&history);
 }
 
+/// Writers whose requests wait for one another, with deadlines and few reads: more orders than anybody can look at, and
+/// any of them will do.
+#[test]
+fn many_writes_beside_deadlines_are_quick() {
+    let expiry = Expiry::In(std::time::Duration::from_secs(3));
+    let set = |text: String, expiry| {
+        let value = Bytes::from(text.into_bytes());
+        Op::Set { value, condition: Condition::Always, expiry, get: false }
+    };
+    let mut history = Vec::new();
+    for turn in 0..20_u64 {
+        let from = 1 + turn * 1_000;
+        for client in 0..8 {
+            for number in 0..4 {
+                let op = match number {
+                    0 => set(format!("{turn}-{client}"), expiry),
+                    1 => set(format!("{turn}-{client}"), Expiry::Clear),
+                    2 => Op::Expire { expiry, only: ExpireOnly::Always },
+                    _ => Op::Expire { expiry: Expiry::Clear, only: ExpireOnly::Always },
+                };
+                let condition = if number == 3 { Answer::NotMet } else { Answer::Done };
+                history.push(ok(client, op, from + client * 10 + number, from + 500 + number * 20 + client, condition));
+            }
+        }
+    }
+    history.sort_by_key(|operation| operation.invoked);
+    let sorted: Vec<&Operation> = history.iter().collect();
+    assert_eq!(search(&sorted, &|_, _| false, &Limits::default()), Verdict::Linearizable);
+}
+
 /// A key that has expired by the time of one answer is there for none that was asked later.
 #[test]
 fn what_has_expired_stays_so() {
@@ -247,7 +288,7 @@ fn good_history(rng: &mut Rng, clients: u64, count: u64) -> Vec<Operation> {
         match slot {
             None if asked < count => {
                 asked += 1;
-                let unique = format!("{asked}");
+                let unique = format!("s{asked}");
                 let op = match rng.below(6) {
                     0 => Op::Append { value: value(&format!("{unique};")).unwrap(), max: None },
                     1 => Op::Delete { condition: Condition::Always, get: false },

@@ -71,6 +71,16 @@ impl State {
         states
     }
 
+    /// The same for all calls that are answered at `now` or later and were asked at `last` or before: a deadline that may
+    /// have passed for all of them, or has passed for none, is as good as any other such.
+    pub fn in_view_of(mut self, now: Time, last: Time) -> State {
+        if let Some((earliest, latest)) = &mut self.deadline {
+            *earliest = if *earliest <= now { Time(0) } else { *earliest };
+            *latest = if *latest >= last { Time::NEVER } else { *latest };
+        }
+        self
+    }
+
     fn expired(&self) -> State {
         State { value: None, deadline: None, version: self.version, changed: true }
     }
@@ -286,6 +296,38 @@ mod tests {
         assert!(state.after(&late, &limits).is_empty());
         let early = Call { from: Time(1), until: Time(2), ..call(&read, Some(&absent)) };
         assert!(state.after(&early, &limits).is_empty());
+    }
+
+    /// What a state makes of a call does not depend on what is left out of its deadline.
+    #[test]
+    fn what_no_call_can_tell_of_a_deadline_is_left_out() {
+        let after = std::time::Duration::from_micros(40);
+        let ops = [
+            Op::Read(Read::Value),
+            Op::Read(Read::TimeToLive),
+            Op::Expire { expiry: Expiry::In(after), only: ExpireOnly::Later },
+            Op::Expire { expiry: Expiry::Clear, only: ExpireOnly::With },
+            Op::ReadExpire(Expiry::Keep),
+        ];
+        let limits = Limits { clock_slack: Some(std::time::Duration::from_micros(20)), ..Limits::default() };
+        let mut rng = crate::rng::Rng::new(1, "deadlines");
+        let mut left_out = 0;
+        for _ in 0..20_000 {
+            let (now, last) = (Time(rng.below(100)), Time(rng.below(100)));
+            let earliest = rng.below(100);
+            let deadline = Some((Time(earliest), Time(earliest + rng.below(100))));
+            let state = State { deadline, ..present("v") };
+            let op = &ops[rng.below(ops.len() as u64) as usize];
+            let call = Call { op, answer: None, from: Time(last.0.saturating_sub(rng.below(50))), until: now };
+            let simple = state.clone().in_view_of(now, last);
+            left_out += u64::from(simple != state);
+            let seen = |state: &State| -> Vec<State> {
+                let states = state.after(&call, &limits).into_iter();
+                states.map(|state| state.in_view_of(now, last)).collect()
+            };
+            assert_eq!(seen(&state), seen(&simple), "{state:?} {call:?} at {now:?}, {last:?}");
+        }
+        assert!(left_out > 1_000);
     }
 
     #[test]
