@@ -12,7 +12,9 @@ use group::message::{
     Operation, Outcome, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
 };
 use group::number_set::NumberSet;
-use group::op::{Answer, Condition, ExpireOnly, Expiry, Limit, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
+use group::op::{
+    Answer, Condition, ExpireOnly, Expiry, Kind, LeaseOp, Limit, Op, OpError, Read, ReadMode, Refusal, Unfit, Version,
+};
 use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
 use group::state::{Config, Entry, GroupState, Member, Settings};
@@ -45,6 +47,7 @@ pub fn records() -> Vec<Record> {
         number: NUMBER,
         version: VERSION,
         value,
+        kind: Kind::Value,
         deadline,
         horizon: 4,
         done: Vec::new(),
@@ -55,6 +58,8 @@ pub fn records() -> Vec<Record> {
         Answer::Value(Some("old".into())),
         Answer::Versioned(Some(("old".into(), VERSION))),
         Answer::Integer(-7),
+        Answer::Kind(Some(Kind::Lease)),
+        Answer::Held { holder: "me".into(), left_ms: 1 << 40 },
         Answer::Unfit(Unfit::Overflow),
     ];
     let done = answers.into_iter().enumerate().map(|(sequence, answer)| DoneOp {
@@ -66,7 +71,8 @@ pub fn records() -> Vec<Record> {
         answer,
     });
     let remembering = Record { done: done.collect(), ..plain(Some("value".into()), None) };
-    vec![plain(Some(vec![7; 300].into()), Some(WallMillis(1 << 40))), plain(None, None), remembering]
+    let lease = Record { kind: Kind::Lease, ..plain(Some("me".into()), Some(WallMillis(1 << 40))) };
+    vec![lease, plain(Some(vec![7; 300].into()), Some(WallMillis(1 << 40))), plain(None, None), remembering]
 }
 
 fn writes() -> Vec<Write> {
@@ -194,6 +200,8 @@ fn operations() -> Vec<Op> {
         Op::Add(i64::MIN),
         Op::Expire { expiry: Expiry::In(Duration::new(5, 7)), only: ExpireOnly::Later },
         Op::ReadExpire(Expiry::At(WallMillis(1 << 41))),
+        Op::Lease(LeaseOp::Acquire { holder: "me".into(), term: Duration::new(5, 7) }),
+        Op::Lease(LeaseOp::Release { holder: "me".into() }),
     ]
 }
 

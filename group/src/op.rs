@@ -61,6 +61,35 @@ pub enum Op {
     },
     /// Answers with the value and changes its deadline (`GETEX`).
     ReadExpire(Expiry),
+    /// About a lease.
+    Lease(LeaseOp),
+}
+
+/// What may be asked of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseOp {
+    /// Takes it if nobody has it, and renews it if its holder asks. Answers with whoever has it then ([`Answer::Held`]).
+    Acquire {
+        /// Who wants it.
+        holder: Bytes,
+        /// For how long, from when the primary evaluates this; a renewal replaces what was left.
+        term: Duration,
+    },
+    /// Gives it back: [`Answer::Done`], or [`Answer::NotMet`] where it is not this one who has it.
+    Release {
+        /// Who has it.
+        holder: Bytes,
+    },
+}
+
+/// Whose a key's value is: what kind of service made it. Others do not touch it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// Bytes of the store, counters among them.
+    #[default]
+    Value,
+    /// A lease: its holder.
+    Lease,
 }
 
 /// What a read wants to know.
@@ -76,6 +105,8 @@ pub enum Read {
     Length,
     /// [`Answer::Integer`]: milliseconds until its deadline; -1 if it has none, -2 if it is absent (as Redis has it).
     TimeToLive,
+    /// [`Answer::Kind`].
+    Kind,
 }
 
 /// What must hold of a key's state for a change to be made.
@@ -141,6 +172,15 @@ pub enum Answer {
     Versioned(Option<(Bytes, Version)>),
     /// A number.
     Integer(i64),
+    /// What the key is, if it is there.
+    Kind(Option<Kind>),
+    /// Who has a lease. The holder counts from when it asked: then it never believes in it for too long.
+    Held {
+        /// Whoever asked, or somebody else.
+        holder: Bytes,
+        /// So long from when the question was evaluated, in milliseconds.
+        left_ms: u64,
+    },
     /// The operation does not fit the value; nothing was changed.
     Unfit(Unfit),
 }
@@ -156,6 +196,7 @@ impl Op {
             Op::Set { value, condition: of, .. } => value.len() + condition(of),
             Op::Delete { condition: of, .. } => condition(of),
             Op::Append { value, .. } => value.len(),
+            Op::Lease(LeaseOp::Acquire { holder, .. } | LeaseOp::Release { holder }) => holder.len(),
             Op::Read(_) | Op::Add(_) | Op::Expire { .. } | Op::ReadExpire(_) => 0,
         }
     }
@@ -166,6 +207,7 @@ impl Answer {
     pub fn bytes(&self) -> usize {
         match self {
             Answer::Value(Some(value)) | Answer::Versioned(Some((value, _))) => value.len(),
+            Answer::Held { holder, .. } => holder.len(),
             _ => 0,
         }
     }
@@ -180,6 +222,8 @@ pub enum Unfit {
     Overflow,
     /// The value would be longer than the network's limit.
     TooLong,
+    /// The key has a value of another [`Kind`].
+    OtherKind,
 }
 
 /// How a read is served.

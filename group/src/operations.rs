@@ -8,12 +8,12 @@ use overlay::{Epoch, Key, NodeId};
 
 use crate::ballot::TermBallot;
 use crate::committee::{Arrival, Local, Name, Pending, Primary, Seen, seal_of};
-use crate::evaluate::{Live, evaluate};
 use crate::group::{Group, context, local};
 use crate::message::{ClientMessage, Operation, Outcome};
 use crate::nonsense::Nonsense;
 use crate::op::{Limit, OpError, ReadMode, Refusal};
 use crate::outbox::{Attempt, GroupOutput};
+use crate::service::{Delivery, Live, deliver};
 use crate::table::Lookup;
 
 /// The longest that an operation waits here, whatever its origin says. No origin lets a client wait for so long.
@@ -209,10 +209,15 @@ impl Group {
             }
             Lookup::Known(record) => {
                 let live = record.and_then(|record| {
-                    Some(Live { value: record.value.clone()?, version: record.version, deadline: None })
+                    Some(Live {
+                        value: record.value.clone()?,
+                        kind: record.kind,
+                        version: record.version,
+                        deadline: None,
+                    })
                 });
-                let now = self.pulse.group_time(self.now);
-                let (_, answer) = evaluate(&operation.op, live.as_ref(), now, usize::MAX);
+                let at = Delivery { now: self.pulse.group_time(self.now), value_bytes_max: usize::MAX };
+                let (_, answer) = deliver(&operation.op, live.as_ref(), &at);
                 self.out.outcome(attempt, Outcome::Unchanged(answer));
             }
         }

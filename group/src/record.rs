@@ -7,7 +7,7 @@ use overlay::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::Number;
-use crate::op::{Answer, Version};
+use crate::op::{Answer, Kind, Version};
 use crate::time::WallMillis;
 
 /// The longest id a client may give an operation (`SCATTER.ONCE`), in bytes.
@@ -51,6 +51,8 @@ pub struct Record {
     pub version: Version,
     /// The value; `None` is a tombstone.
     pub value: Option<Bytes>,
+    /// Whose value it is.
+    pub kind: Kind,
     /// When it expires, in group time.
     pub deadline: Option<WallMillis>,
     /// Operations with a horizon below this may have been forgotten here, and are refused.

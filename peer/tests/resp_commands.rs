@@ -79,9 +79,45 @@ fn refused_commands_say_why() {
         let name = line.split(' ').next().unwrap();
         assert!(answer.starts_with(&format!("-ERR {name} is not supported: ")), "{answer}");
     }
-    for line in ["SCATTER.LEASE k me 1000", "SCATTER.UNLEASE k me"] {
-        assert!(client.line(line).contains("is not available in this version"));
+}
+
+#[test]
+fn leases() {
+    let server = Server::start(Manner::Prompt);
+    let mut client = server.client();
+    let wrong = r"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    asks(
+        &mut client,
+        &[
+            ("SCATTER.LEASE k me 100000", r"*2\r\n$2\r\nme\r\n:100000\r\n"),
+            ("SCATTER.LEASE k me 200000", r"*2\r\n$2\r\nme\r\n:200000\r\n"),
+            ("TYPE k", r"+lease\r\n"),
+            ("EXISTS k", r":1\r\n"),
+            ("SCATTER.UNLEASE k you", r":0\r\n"),
+            ("SCATTER.UNLEASE k me", r":1\r\n"),
+            ("SCATTER.UNLEASE k me", r":0\r\n"),
+            ("TYPE k", r"+none\r\n"),
+            ("SCATTER.ONCE id SCATTER.LEASE k you 100000", r"*2\r\n$3\r\nyou\r\n:100000\r\n"),
+            ("SCATTER.ONCE id SCATTER.LEASE k you 100000", r"*2\r\n$3\r\nyou\r\n:100000\r\n"),
+            ("DEL k", r":1\r\n"),
+            ("SET s 1", r"+OK\r\n"),
+            ("SCATTER.LEASE s me 1000", wrong),
+            ("SCATTER.UNLEASE s me", wrong),
+            ("SCATTER.LEASE k me 100000", r"*2\r\n$2\r\nme\r\n:100000\r\n"),
+            ("SCATTER.LEASE k me 0", r"-ERR invalid expire time in \'scatter.lease\' command\r\n"),
+            ("SCATTER.LEASE k me x", r"-ERR value is not an integer or out of range\r\n"),
+            ("SCATTER.LEASE k me", r"-ERR wrong number of arguments for \'scatter.lease\' command\r\n"),
+        ],
+    );
+    for line in
+        ["GET k", "SET k 1", "SETNX k 1", "APPEND k x", "INCR k", "STRLEN k", "PERSIST k", "EXPIRE k 5", "GETDEL k"]
+    {
+        assert_eq!(client.line(line), wrong, "{line}");
     }
+    let left = client.line("SCATTER.LEASE k you 1000");
+    assert!(left.starts_with('*'), "{left}");
+    let long = format!("SCATTER.LEASE k {} 1000", "x".repeat(1025));
+    assert_eq!(client.line(&long), r"-ERR the holder has to have 1 to 1024 bytes; nothing was done\r\n");
 }
 
 #[test]

@@ -2,17 +2,18 @@
 //!
 //! | words | operation |
 //! | --- | --- |
-//! | `GET`, `GETV`, `EXISTS`, `STRLEN`, `PTTL` | reads: value, value with version, presence, length, time to live |
+//! | `GET`, `GETV`, `EXISTS`, `STRLEN`, `PTTL`, `TYPE` | reads: value, value with version, presence, length, time to live, kind |
 //! | `SET v [NX\|XX\|IFEQ v\|IFNE v\|IFVER generation timestamp] [GET] [PX ms\|PXAT ms\|KEEPTTL]` | a change to a value |
 //! | `DEL [IFEQ v\|…] [GET]` | deletion, with Redis's `GETDEL` as `DEL GET` |
 //! | `APPEND v [MAX n]`, `INCRBY n` | additions |
 //! | `PEXPIRE ms\|PEXPIREAT ms\|PERSIST`, each but the last with `[NX\|XX\|GT\|LT]` | deadlines |
 //! | `GETEX [PX ms\|PXAT ms\|PERSIST]` | the value, and a new deadline |
+//! | `LEASE holder ms`, `UNLEASE holder` | a lease is taken or renewed, or given back |
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::op::{Condition, ExpireOnly, Expiry, Op, Read, Version};
+use group::op::{Condition, ExpireOnly, Expiry, LeaseOp, Op, Read, Version};
 use group::time::WallMillis;
 
 fn word(text: impl Into<String>) -> Bytes {
@@ -28,6 +29,7 @@ pub fn words_of(op: &Op) -> Vec<Bytes> {
             Read::Exists => "EXISTS",
             Read::Length => "STRLEN",
             Read::TimeToLive => "PTTL",
+            Read::Kind => "TYPE",
         })],
         Op::Set { value, condition, expiry, get } => {
             let mut words = vec![word("SET"), value.clone()];
@@ -82,6 +84,10 @@ pub fn words_of(op: &Op) -> Vec<Bytes> {
             }
             words
         }
+        Op::Lease(LeaseOp::Acquire { holder, term }) => {
+            vec![word("LEASE"), holder.clone(), word(term.as_millis().to_string())]
+        }
+        Op::Lease(LeaseOp::Release { holder }) => vec![word("UNLEASE"), holder.clone()],
     }
 }
 
@@ -108,6 +114,13 @@ pub fn op_of(words: &[Bytes]) -> Result<Op, String> {
         b"EXISTS" => Op::Read(Read::Exists),
         b"STRLEN" => Op::Read(Read::Length),
         b"PTTL" => Op::Read(Read::TimeToLive),
+        b"TYPE" => Op::Read(Read::Kind),
+        b"LEASE" => {
+            let holder = words.next()?;
+            let term = Duration::from_millis(words.number()?);
+            Op::Lease(LeaseOp::Acquire { holder, term })
+        }
+        b"UNLEASE" => Op::Lease(LeaseOp::Release { holder: words.next()? }),
         b"SET" => {
             let value = words.next()?;
             let mut options = Options::default();

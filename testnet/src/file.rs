@@ -20,7 +20,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use bytes::Bytes;
-use group::op::{Answer, ReadMode, Unfit, Version};
+use group::op::{Answer, Kind, ReadMode, Unfit, Version};
 use group::time::Time;
 use overlay::Key;
 use serde::{Deserialize, Serialize};
@@ -128,6 +128,8 @@ fn outcome_value(outcome: &Outcome) -> Value {
             json!({ "value": text_of(value), "version": [generation, timestamp] })
         }
         Answer::Integer(number) => (*number).into(),
+        Answer::Kind(kind) => json!({ "kind": kind.map(|kind| format!("{kind:?}")) }),
+        Answer::Held { holder, left_ms } => json!({ "holder": text_of(holder), "left_ms": left_ms }),
         Answer::Unfit(unfit) => json!({ "unfit": format!("{unfit:?}") }),
     };
     json!({ "ok": answer })
@@ -158,14 +160,29 @@ fn outcome_of(value: &Value) -> Result<Outcome, String> {
                 Some("NotAnInteger") => Unfit::NotAnInteger,
                 Some("Overflow") => Unfit::Overflow,
                 Some("TooLong") => Unfit::TooLong,
+                Some("OtherKind") => Unfit::OtherKind,
                 _ => return Err(wrong()),
             }),
             (None, None, None) if map.contains_key("versioned") => Answer::Versioned(None),
+            (None, None, None) => about_leases(map).ok_or_else(wrong)?,
             _ => return Err(wrong()),
         },
         _ => return Err(wrong()),
     };
     Ok(Outcome::Answered(answer))
+}
+
+fn about_leases(map: &serde_json::Map<String, Value>) -> Option<Answer> {
+    if let Some(kind) = map.get("kind") {
+        return Some(Answer::Kind(match kind.as_str() {
+            Some("Value") => Some(Kind::Value),
+            Some("Lease") => Some(Kind::Lease),
+            None if kind.is_null() => None,
+            _ => return None,
+        }));
+    }
+    let holder = bytes_of(map.get("holder")?.as_str()?).ok()?;
+    Some(Answer::Held { holder, left_ms: map.get("left_ms")?.as_u64()? })
 }
 
 const BASE64: &str = "base64:";

@@ -63,7 +63,7 @@ fn dirty_read() {
     let mix = Mix::of(&[(|_, _| Kind::CrashAll, 1), (|_, _| Kind::Crash(Primary), 2)]);
     is_found(Defect::DirtyRead, &HISTORY, 20, |seed| {
         let sync_time = (Duration::from_millis(20), Duration::from_millis(80));
-        let load = Load { hot_keys: 1, cold_keys: 1, clients: 10, families: [1, 1, 1, 0, 0], ..Load::default() };
+        let load = Load { hot_keys: 1, cold_keys: 1, clients: 10, families: [1, 1, 1, 0, 0, 0], ..Load::default() };
         Scenario { sync_time, load, ..Scenario::of(seed, 3, &mix) }
     });
 }
@@ -91,7 +91,8 @@ fn lost_answers(seed: u64) -> Scenario {
         (|_, _| Kind::Noise(Noise { loss: 200, duplication: 100, reordering: 100 }), 4),
         (|rng, n| Kind::Reset(rng.below(n as u64) as usize, rng.below(n as u64) as usize), 1),
     ]);
-    let load = Load { once: 1_000, families: [1, 3, 3, 1, 0], patience: Duration::from_millis(400), ..Load::default() };
+    let load =
+        Load { once: 1_000, families: [1, 3, 3, 1, 0, 0], patience: Duration::from_millis(400), ..Load::default() };
     Scenario { load, ..Scenario::of(seed, 3, &mix) }
 }
 

@@ -61,7 +61,7 @@ fn without_tail() {
     is_found(Defect::WithoutTail, &ANY, 200, |seed| {
         let mut scenario = Scenario::churn(seed);
         let load = &mut scenario.load;
-        (load.once, load.families, load.patience) = (1_000, [1, 3, 3, 1, 0], Duration::from_millis(400));
+        (load.once, load.families, load.patience) = (1_000, [1, 3, 3, 1, 0, 0], Duration::from_millis(400));
         scenario.timing.horizon = Timing::default().horizon;
         scenario
     });

@@ -124,7 +124,7 @@ fn lost_answers_do_not_double_anything() {
     ]);
     for_each_seed("lost_answers_do_not_double_anything", SEEDS, |seed| {
         let load =
-            Load { once: 1_000, families: [1, 3, 3, 1, 0], patience: Duration::from_millis(400), ..Load::default() };
+            Load { once: 1_000, families: [1, 3, 3, 1, 0, 0], patience: Duration::from_millis(400), ..Load::default() };
         expect_well::<Node>(&Scenario { load, ..Scenario::of(seed, 3, &mix) });
     });
 }
@@ -163,7 +163,7 @@ fn wall_clocks_decide_nothing() {
         (|rng, n| Kind::Crash(target(rng, n)), 1),
     ]);
     for_each_seed("wall_clocks_decide_nothing", SEEDS, |seed| {
-        let load = Load { families: [2, 1, 1, 1, 4], ..Load::default() };
+        let load = Load { families: [2, 1, 1, 1, 4, 1], ..Load::default() };
         expect_well::<Node>(&Scenario { load, ..Scenario::of(seed, 3, &mix) });
     });
 }

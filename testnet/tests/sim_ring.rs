@@ -138,7 +138,7 @@ fn absences(seed: u64) -> Scenario {
         once: 0,
         key_uses: 10_000,
         cold_keys: 40,
-        families: [1, 0, 0, 1, 1],
+        families: [1, 0, 0, 1, 1, 0],
         operations_max: 8_000,
         ..Load::default()
     };

@@ -290,6 +290,7 @@ mod tests {
                 number: Number { term: ballot.term, n: 1 },
                 version: crate::op::Version { generation: 1, timestamp: 1 },
                 value: None,
+                kind: crate::op::Kind::Value,
                 deadline: None,
                 horizon: 0,
                 done: Vec::new(),

@@ -11,12 +11,12 @@ use super::primary::{Local, Pending, Phase, Primary, renumbered};
 use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
-use crate::evaluate::{Change, Live, evaluate};
 use crate::message::{CommitteeMessage, Message, Outcome, Write};
 use crate::nonsense::NUMBERS_AHEAD_MAX;
-use crate::op::{Op, OpError, Refusal, Version};
+use crate::op::{Kind, Op, OpError, Refusal, Version};
 use crate::outbox::Attempt;
 use crate::record::{DoneOp, LIVE_IDS_MAX, OpId, Record};
+use crate::service::{Change, Delivery, Live, deliver};
 use crate::table::Lookup;
 use crate::time::{Time, WallMillis};
 
@@ -339,7 +339,7 @@ impl Draft {
     /// An expired value becomes a tombstone before anything is said about it.
     fn expire(&mut self, now: WallMillis) {
         if let Some(record) = self.record.as_deref().filter(|record| is_expired(record, now)) {
-            self.record = Some(Arc::new(changed(Some(record), None, None, 0)));
+            self.record = Some(Arc::new(changed(Some(record), None, 0)));
             self.changed = true;
         }
     }
@@ -364,28 +364,26 @@ impl Draft {
         }
         let live = self.record.as_ref().and_then(|record| {
             let value = record.value.clone()?;
-            Some(Live { value, version: record.version, deadline: record.deadline })
+            Some(Live { value, kind: record.kind, version: record.version, deadline: record.deadline })
         });
-        let value_bytes_max = ctx.state.settings.value_bytes_max as usize;
-        let (change, answer) = evaluate(&pending.op, live.as_ref(), local.group_time, value_bytes_max);
-        let (value, deadline) = match change {
+        let at = Delivery { now: local.group_time, value_bytes_max: ctx.state.settings.value_bytes_max as usize };
+        let (change, answer) = deliver(&pending.op, live.as_ref(), &at);
+        let is_owed = matches!(pending.id, OpId::Client(_)) && !matches!(pending.op, Op::Read(_));
+        let live = match change {
             // A client that gave its own id is owed the first answer, also where that was "no".
-            Change::None if matches!(pending.id, OpId::Client(_)) && !matches!(pending.op, Op::Read(_)) => {
-                let before = self.record.as_deref();
-                (before.and_then(|record| record.value.clone()), before.and_then(|record| record.deadline))
-            }
+            Change::None if is_owed => live.map(|live| (live.value, live.kind, live.deadline)),
             Change::None => {
                 self.waiters.push((pending.attempt, Outcome::Unchanged(answer)));
                 return;
             }
-            Change::Put(value, deadline) => (Some(value), deadline),
-            Change::Delete => (None, None),
+            Change::Put(value, deadline) => Some((value, pending.op.kind().unwrap_or_default(), deadline)),
+            Change::Delete => None,
         };
-        if let Some(limit) = local.full.filter(|_| value.is_some()) {
+        if let Some(limit) = local.full.filter(|_| live.is_some()) {
             ctx.out.refuse(pending.attempt, OpError::Limit(limit));
             return;
         }
-        let mut record = changed(self.record.as_deref(), value, deadline, ctx.state.purged.floor);
+        let mut record = changed(self.record.as_deref(), live, ctx.state.purged.floor);
         record.horizon = horizon;
         if ctx.config.defects.has(Defect::ForgetIds) {
             record.done.clear();
@@ -406,17 +404,22 @@ impl Draft {
 
 /// The record after one more change; its number is given when it is proposed. A key that is not there may have been there
 /// before, in generations up to `floor`.
-fn changed(before: Option<&Record>, value: Option<Bytes>, deadline: Option<WallMillis>, floor: u32) -> Record {
-    let created = value.is_some() && before.is_none_or(|record| record.value.is_none());
+fn changed(before: Option<&Record>, live: Option<(Bytes, Kind, Option<WallMillis>)>, floor: u32) -> Record {
+    let created = live.is_some() && before.is_none_or(|record| record.value.is_none());
     let version = match before {
         None => Version { generation: floor + 1, timestamp: 1 },
         Some(record) if created => Version { generation: record.version.generation + 1, timestamp: 1 },
         Some(record) => Version { timestamp: record.version.timestamp + 1, ..record.version },
     };
+    let (value, kind, deadline) = match live {
+        Some((value, kind, deadline)) => (Some(value), kind, deadline),
+        None => (None, Kind::default(), None),
+    };
     Record {
         number: Number::default(),
         version,
         value,
+        kind,
         deadline,
         horizon: before.map_or(0, |record| record.horizon),
         done: before.map(|record| record.done.clone()).unwrap_or_default(),

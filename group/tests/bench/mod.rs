@@ -236,6 +236,7 @@ pub fn write(ballot: TermBallot, n: u64, name: &str, value: &'static str) -> Wri
         number: Number { term: ballot.term, n },
         version: Version { generation: 1, timestamp: n },
         value: Some(value.into()),
+        kind: group::op::Kind::Value,
         deadline: None,
         horizon: 0,
         done: Vec::new(),

@@ -383,7 +383,8 @@ mod tests {
         let record = |n| {
             let number = Number { term: Term::new(Slot(1), 0), n };
             let version = group::op::Version { generation: 0, timestamp: n };
-            Arc::new(Record { number, version, value: None, deadline: None, horizon: 0, done: Vec::new() })
+            let kind = group::op::Kind::Value;
+            Arc::new(Record { number, version, value: None, kind, deadline: None, horizon: 0, done: Vec::new() })
         };
         let write = |name: &[u8], n| Write { key: Key::new(name).unwrap(), record: record(n) };
         let settings = group::state::Settings {

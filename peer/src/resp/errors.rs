@@ -20,6 +20,8 @@ pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// As Redis has it.
 pub const OVERFLOW: &str = "ERR increment or decrement would overflow";
 /// As Redis has it.
+pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+/// As Redis has it.
 pub const NO_AUTH: &str = "NOAUTH Authentication required.";
 /// As Redis has it.
 pub const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";

@@ -1,6 +1,6 @@
 //! What the node answers about keys becomes what the client is answered about its command.
 
-use group::op::{Answer, Limit, OpError, Unfit};
+use group::op::{Answer, Kind, Limit, OpError, Unfit};
 
 use super::errors;
 use super::reply::Reply;
@@ -31,8 +31,10 @@ pub enum Shape {
     IntegerOrNil,
     /// A time to live in whole seconds.
     Seconds,
-    /// `string` or `none`.
+    /// `string`, `lease` or `none`.
     Type,
+    /// Who has a lease and how long yet, in milliseconds.
+    Held,
     /// A value and its version.
     Versioned,
 }
@@ -134,7 +136,17 @@ impl Join {
                 Answer::Integer(millis @ 0..) => Reply::Integer(millis.saturating_add(500) / 1000),
                 other => Reply::Integer(count(&other)),
             },
-            Shape::Type => Reply::Simple(if count(&answer) > 0 { "string" } else { "none" }),
+            Shape::Type => Reply::Simple(match answer {
+                Answer::Kind(Some(Kind::Value)) => "string",
+                Answer::Kind(Some(Kind::Lease)) => "lease",
+                _ => "none",
+            }),
+            Shape::Held => match answer {
+                Answer::Held { holder, left_ms } => {
+                    Reply::Array(vec![Reply::Bulk(holder), Reply::Integer(i64::try_from(left_ms).unwrap_or(i64::MAX))])
+                }
+                other => value(other),
+            },
             Shape::Versioned => match answer {
                 Answer::Versioned(Some((value, version))) => Reply::Array(vec![
                     Reply::Bulk(value),
@@ -156,14 +168,16 @@ fn value(answer: Answer) -> Reply {
         Answer::Integer(number) => Reply::Integer(number),
         Answer::Unfit(unfit) => unfit_error(unfit),
         Answer::Done => Reply::OK,
-        Answer::Value(None) | Answer::Versioned(None) | Answer::NotMet => Reply::Nil,
+        Answer::Held { holder, .. } => Reply::Bulk(holder),
+        Answer::Value(None) | Answer::Versioned(None) | Answer::Kind(_) | Answer::NotMet => Reply::Nil,
     }
 }
 
 fn count(answer: &Answer) -> i64 {
     match answer {
         Answer::Integer(number) => *number,
-        Answer::Done | Answer::Value(Some(_)) | Answer::Versioned(Some(_)) => 1,
+        Answer::Done | Answer::Value(Some(_)) | Answer::Versioned(Some(_)) | Answer::Held { .. } => 1,
+        Answer::Kind(kind) => i64::from(kind.is_some()),
         Answer::NotMet | Answer::Value(None) | Answer::Versioned(None) | Answer::Unfit(_) => 0,
     }
 }
@@ -173,6 +187,7 @@ fn unfit_error(unfit: Unfit) -> Reply {
         Unfit::NotAnInteger => errors::NOT_AN_INTEGER,
         Unfit::Overflow => errors::OVERFLOW,
         Unfit::TooLong => errors::VALUE_TOO_LONG,
+        Unfit::OtherKind => errors::WRONG_TYPE,
     })
 }
 

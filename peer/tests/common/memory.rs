@@ -1,4 +1,4 @@
-//! A backend that is a map in memory: what `group::op::Op` means, in a page, on one thread.
+//! A backend that is a map in memory, with the real services behind it, on one thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, OpError, Read, Refusal, Unfit, Version};
+use group::op::{Answer, Op, OpError, Refusal, Version};
+use group::service::{Change, Delivery, Live, deliver};
+use group::time::WallMillis;
 use node::{Request, RequestId};
 use peer::resp::{Backend, Rejected, Replies, Router};
 use peer::status::{Check, GroupStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource};
@@ -112,17 +114,10 @@ fn work(receiver: &mpsc::Receiver<Vec<Request>>, mut replies: Replies, manner: M
     }
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
-    value: Bytes,
-    deadline: Option<u64>,
-    version: Version,
-}
-
-/// The map, and what each operation does to it.
+/// The map.
 #[derive(Debug, Default)]
 pub struct Map {
-    entries: BTreeMap<Vec<u8>, Entry>,
+    entries: BTreeMap<Vec<u8>, Live>,
     once: BTreeMap<(Vec<u8>, Bytes), Answer>,
     clock: u64,
 }
@@ -145,127 +140,22 @@ impl Map {
     }
 
     fn apply(&mut self, key: &[u8], op: Op) -> Answer {
-        let now = wall();
-        if self.entries.get(key).is_some_and(|entry| entry.deadline.is_some_and(|deadline| deadline <= now)) {
-            self.entries.remove(key);
-        }
-        let old = self.entries.get(key).cloned();
-        let value = old.as_ref().map(|entry| entry.value.clone());
-        match op {
-            Op::Read(read) => match read {
-                Read::Value => Answer::Value(value),
-                Read::Versioned => Answer::Versioned(old.map(|entry| (entry.value, entry.version))),
-                Read::Exists => Answer::Integer(old.is_some().into()),
-                Read::Length => Answer::Integer(value.map_or(0, |value| value.len() as i64)),
-                Read::TimeToLive => Answer::Integer(match old {
-                    None => -2,
-                    Some(Entry { deadline: None, .. }) => -1,
-                    Some(Entry { deadline: Some(deadline), .. }) => (deadline - now) as i64,
-                }),
-            },
-            Op::Set { value: new, condition, expiry, get } => {
-                let met = holds(&condition, old.as_ref());
-                if met {
-                    let deadline = deadline(expiry, old.as_ref(), now);
-                    self.put(key, new, deadline);
-                }
-                match (get, met) {
-                    (true, _) => Answer::Value(value),
-                    (false, true) => Answer::Done,
-                    (false, false) => Answer::NotMet,
-                }
+        let at = Delivery { now: WallMillis(wall()), value_bytes_max: VALUE_BYTES_MAX };
+        self.entries.retain(|_, live| live.deadline.is_none_or(|deadline| deadline > at.now));
+        let (change, answer) = deliver(&op, self.entries.get(key), &at);
+        match change {
+            Change::None => {}
+            Change::Put(value, deadline) => {
+                self.clock += 1;
+                let version = Version { generation: 1, timestamp: self.clock };
+                let kind = op.kind().unwrap_or_default();
+                self.entries.insert(key.to_vec(), Live { value, kind, version, deadline });
             }
-            Op::Delete { condition, get } => {
-                let met = old.is_some() && holds(&condition, old.as_ref());
-                if met {
-                    self.entries.remove(key);
-                }
-                match (get, met) {
-                    (true, _) => Answer::Value(value),
-                    (false, true) => Answer::Done,
-                    (false, false) => Answer::NotMet,
-                }
-            }
-            Op::Append { value: more, max } => {
-                let mut new = value.unwrap_or_default().to_vec();
-                new.extend_from_slice(&more);
-                if max.is_some_and(|max| new.len() > max as usize) {
-                    return Answer::NotMet;
-                }
-                if new.len() > VALUE_BYTES_MAX {
-                    return Answer::Unfit(Unfit::TooLong);
-                }
-                let length = new.len() as i64;
-                self.put(key, new.into(), old.and_then(|entry| entry.deadline));
-                Answer::Integer(length)
-            }
-            Op::Add(by) => {
-                let number = match value {
-                    None => 0,
-                    Some(value) => match peer::resp::arguments::parse_integer(&value) {
-                        Some(number) => number,
-                        None => return Answer::Unfit(Unfit::NotAnInteger),
-                    },
-                };
-                let Some(sum) = number.checked_add(by) else {
-                    return Answer::Unfit(Unfit::Overflow);
-                };
-                self.put(key, sum.to_string().into(), old.and_then(|entry| entry.deadline));
-                Answer::Integer(sum)
-            }
-            Op::Expire { expiry, only } => {
-                let Some(entry) = old else {
-                    return Answer::NotMet;
-                };
-                let new = deadline(expiry, Some(&entry), now);
-                let met = match only {
-                    ExpireOnly::Always => expiry != Expiry::Clear || entry.deadline.is_some(),
-                    ExpireOnly::Without => entry.deadline.is_none(),
-                    ExpireOnly::With => entry.deadline.is_some(),
-                    ExpireOnly::Later => entry.deadline.is_some_and(|old| new.is_none_or(|new| new > old)),
-                    ExpireOnly::Earlier => entry.deadline.is_none_or(|old| new.is_some_and(|new| new < old)),
-                    ExpireOnly::WithEarlier => entry.deadline.is_some_and(|old| new.is_some_and(|new| new < old)),
-                };
-                if !met {
-                    return Answer::NotMet;
-                }
-                self.put(key, entry.value, new);
-                Answer::Done
-            }
-            Op::ReadExpire(expiry) => {
-                if let Some(entry) = old {
-                    let deadline = deadline(expiry, Some(&entry), now);
-                    self.put(key, entry.value, deadline);
-                }
-                Answer::Value(value)
+            Change::Delete => {
+                self.entries.remove(key);
             }
         }
-    }
-
-    fn put(&mut self, key: &[u8], value: Bytes, deadline: Option<u64>) {
-        self.clock += 1;
-        let version = Version { generation: 1, timestamp: self.clock };
-        self.entries.insert(key.to_vec(), Entry { value, deadline, version });
-    }
-}
-
-fn holds(condition: &Condition, old: Option<&Entry>) -> bool {
-    match condition {
-        Condition::Always => true,
-        Condition::Absent => old.is_none(),
-        Condition::Present => old.is_some(),
-        Condition::Equals(value) => old.is_some_and(|entry| entry.value == value),
-        Condition::Differs(value) => old.is_none_or(|entry| entry.value != value),
-        Condition::Version(version) => old.is_some_and(|entry| entry.version == *version),
-    }
-}
-
-fn deadline(expiry: Expiry, old: Option<&Entry>, now: u64) -> Option<u64> {
-    match expiry {
-        Expiry::Clear => None,
-        Expiry::Keep => old.and_then(|entry| entry.deadline),
-        Expiry::In(time) => Some(now + time.as_millis() as u64),
-        Expiry::At(time) => Some(time.0),
+        answer
     }
 }
 

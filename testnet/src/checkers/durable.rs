@@ -10,7 +10,7 @@ use crate::history::Operation;
 /// Checks one key's operations.
 pub fn check(operations: &[&Operation]) -> Result<(), String> {
     let may_vanish = |op: &Op| match op {
-        Op::Delete { .. } | Op::Expire { .. } | Op::ReadExpire(_) => true,
+        Op::Delete { .. } | Op::Expire { .. } | Op::ReadExpire(_) | Op::Lease(_) => true,
         Op::Set { expiry, .. } => !matches!(expiry, Expiry::Clear | Expiry::Keep),
         Op::Read(_) | Op::Append { .. } | Op::Add(_) => false,
     };

@@ -39,6 +39,7 @@ impl Evidence {
             .filter_map(|call| match call.answer? {
                 Answer::Value(value) => value.clone(),
                 Answer::Versioned(Some((value, _))) => Some(value.clone()),
+                Answer::Held { holder, .. } => Some(holder.clone()),
                 // Sums are found as the values that they are.
                 Answer::Integer(sum) => Some(Bytes::from(sum.to_string())),
                 _ => None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, Read, Unfit, Version};
+use group::op::{Answer, Condition, ExpireOnly, Expiry, Kind, LeaseOp, Op, Read, Unfit, Version};
 use group::time::Time;
 
 /// What is known of a key's state at one point of a sequential history.
@@ -11,6 +11,8 @@ use group::time::Time;
 pub struct State {
     /// The value; `None` if the key is absent.
     pub value: Option<Bytes>,
+    /// Whose value it is.
+    pub kind: Kind,
     /// The key expires between these two times.
     pub deadline: Option<(Time, Time)>,
     /// The version is at least this one: versions may also rise without a visible change (fRSM's quench).
@@ -82,10 +84,14 @@ impl State {
     }
 
     fn expired(&self) -> State {
-        State { value: None, deadline: None, version: self.version, changed: true }
+        self.changed_to(None, None)
     }
 
     fn evaluate(&self, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+        let is_theirs = |kind: Kind| kind != self.kind && self.value.is_some();
+        if call.op.kind().is_some_and(is_theirs) {
+            return self.answer_if(call, &Answer::Unfit(Unfit::OtherKind), states);
+        }
         match call.op {
             Op::Read(read) => states.extend(self.read(*read, call)),
             Op::Set { value, condition, expiry, get } => {
@@ -111,6 +117,11 @@ impl State {
                 // Whether a new deadline is a new version is left open.
                 State { deadline, ..self.clone() }.answer_if(call, &answer, states);
             }
+            Op::Lease(LeaseOp::Acquire { holder, term }) => self.acquire(holder, *term, call, limits, states),
+            Op::Lease(LeaseOp::Release { holder }) => match self.value.as_ref() == Some(holder) {
+                true => self.changed_to(None, None).answer_if(call, &Answer::Done, states),
+                false => self.answer_if(call, &Answer::NotMet, states),
+            },
         }
     }
 
@@ -122,7 +133,7 @@ impl State {
     }
 
     fn changed_to(&self, value: Option<Bytes>, deadline: Option<(Time, Time)>) -> State {
-        State { value, deadline, version: self.version, changed: true }
+        State { value, kind: Kind::Value, deadline, version: self.version, changed: true }
     }
 
     fn read(&self, read: Read, call: &Call<'_>) -> Option<State> {
@@ -134,6 +145,7 @@ impl State {
                 return (self.value.as_ref() == Some(value)).then(|| self.at_version(*version)).flatten();
             }
             (Read::Exists, Answer::Integer(there)) => *there == i64::from(self.value.is_some()),
+            (Read::Kind, Answer::Kind(kind)) => *kind == self.value.as_ref().map(|_| self.kind),
             (Read::Length, Answer::Integer(length)) => *length == self.length() as i64,
             (Read::TimeToLive, Answer::Integer(left)) => match (&self.value, self.deadline) {
                 (None, _) => *left == -2,
@@ -214,6 +226,24 @@ impl State {
         };
         if call.answer.is_none_or(|given| *given == Answer::Integer(sum)) {
             states.push(self.changed_to(Some(sum.to_string().into()), self.deadline));
+        }
+    }
+
+    /// How much is left of another's lease is left open: as much as its deadline.
+    fn acquire(&self, holder: &Bytes, term: Duration, call: &Call<'_>, limits: &Limits, states: &mut Vec<State>) {
+        match &self.value {
+            Some(other) if other != holder => {
+                let is_theirs = |given: &Answer| matches!(given, Answer::Held { holder, .. } if holder == other);
+                if call.answer.is_none_or(is_theirs) {
+                    states.push(self.clone());
+                }
+            }
+            _ => {
+                let deadline = self.new_deadline(Expiry::In(term), call, limits);
+                let left_ms = u64::try_from(term.as_millis()).unwrap_or(u64::MAX);
+                let next = State { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), deadline) };
+                next.answer_if(call, &Answer::Held { holder: holder.clone(), left_ms }, states);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use group::op::{Condition, Expiry, Op, Read, ReadMode};
+use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode};
 use group::time::Time;
 use overlay::Key;
 
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Keys {
     /// What their names begin with.
     pub prefix: String,
-    /// So many of each kind: registers, lists, counters.
+    /// So many of each kind: registers, lists, counters, leases.
     pub count: u64,
     /// After so many operations a key is left alone and a new one takes its place.
     pub uses: u64,
@@ -341,10 +341,9 @@ impl Client {
         let mut refused = 0;
         while !self.stop.load(Ordering::Relaxed) && refused < 5 {
             let unique = self.recorder.uses.fetch_add(1, Ordering::Relaxed);
-            let place = unique % (3 * count);
-            let (kind, index) = (place % 3, place / 3);
-            let (life, use_of_it) = (unique / (3 * count) / uses, unique / (3 * count) % uses);
-            let name = format!("{prefix}{}{index}.{life}", ["r", "l", "c"][kind as usize]);
+            let (kind, index) = (unique % 4, unique / 4 % count);
+            let (life, use_of_it) = (unique / (4 * count) / uses, unique / (4 * count) % uses);
+            let name = format!("{prefix}{}{index}.{life}", ["r", "l", "c", "e"][kind as usize]);
             let key = Key::new(name.as_bytes()).expect("short");
             let op = draw(&mut self.rng, kind, who.0, unique, use_of_it);
             match self.recorder.ask(&mut connection, who, via, &key, &op) {
@@ -370,6 +369,9 @@ fn draw(rng: &mut Rng, kind: u64, client: u64, unique: u64, use_of_it: u64) -> O
         expiry: Expiry::Clear,
         get: false,
     };
+    if kind == 3 {
+        return draw_lease(rng, client);
+    }
     if rng.per_mille(400) {
         return Op::Read(if kind == 0 && rng.per_mille(300) { Read::Versioned } else { Read::Value });
     }
@@ -382,5 +384,16 @@ fn draw(rng: &mut Rng, kind: u64, client: u64, unique: u64, use_of_it: u64) -> O
         },
         1 => Op::Append { value: text(format!("{client}-{unique};")), max: None },
         _ => Op::Add(1 << use_of_it.min(61)),
+    }
+}
+
+/// Leases are short: some end by themselves between two that ask for them.
+fn draw_lease(rng: &mut Rng, client: u64) -> Op {
+    let holder = Bytes::from(client.to_string());
+    match rng.below(6) {
+        0 => Op::Lease(LeaseOp::Release { holder }),
+        1 => Op::Read(Read::Exists),
+        2 => Op::Delete { condition: Condition::Always, get: false },
+        _ => Op::Lease(LeaseOp::Acquire { holder, term: Duration::from_millis(rng.between(20, 2_000)) }),
     }
 }

@@ -1,7 +1,7 @@
 //! Operations as commands, and answers back.
 
 use bytes::Bytes;
-use group::op::{Answer, Condition, Expiry, Op, Read, Unfit, Version};
+use group::op::{Answer, Condition, Expiry, Kind, LeaseOp, Op, Read, Unfit, Version};
 
 use super::resp::Reply;
 use crate::history::Outcome;
@@ -20,6 +20,7 @@ pub fn command(key: &[u8], op: &Op, relaxed: bool, once: Option<&Bytes>) -> Opti
                 Read::Exists => "EXISTS",
                 Read::Length => "STRLEN",
                 Read::TimeToLive => "PTTL",
+                Read::Kind => "TYPE",
             }),
             key,
         ],
@@ -50,6 +51,12 @@ pub fn command(key: &[u8], op: &Op, relaxed: bool, once: Option<&Bytes>) -> Opti
             words.insert(1, key);
             words
         }
+        Op::Lease(_) => {
+            let mut words = crate::call::words_of(op);
+            words[0] = [b"SCATTER.", &words[0][..]].concat().into();
+            words.insert(1, key);
+            words
+        }
     };
     Some(match once {
         None => words,
@@ -64,6 +71,7 @@ pub fn outcome(op: &Op, reply: Reply) -> Result<Outcome, String> {
             Some("TRYAGAIN") => Ok(Outcome::TryAgain),
             Some("UNCERTAIN") => Ok(Outcome::Uncertain),
             Some("OOM") => Ok(Outcome::Limit),
+            Some("WRONGTYPE") => Ok(Outcome::Answered(Answer::Unfit(Unfit::OtherKind))),
             _ if text.contains("not an integer") => Ok(Outcome::Answered(Answer::Unfit(Unfit::NotAnInteger))),
             _ if text.contains("overflow") => Ok(Outcome::Answered(Answer::Unfit(Unfit::Overflow))),
             _ if text.contains("maximum allowed size") => Ok(Outcome::Answered(Answer::Unfit(Unfit::TooLong))),
@@ -73,14 +81,27 @@ pub fn outcome(op: &Op, reply: Reply) -> Result<Outcome, String> {
     let answer = match (op, &reply) {
         (Op::Read(Read::Value) | Op::ReadExpire(_), Reply::Bulk(value)) => Answer::Value(value.clone()),
         (Op::Read(Read::Versioned), Reply::Array(Some(parts))) => versioned(parts)?,
+        (Op::Read(Read::Kind), Reply::Simple(text)) => Answer::Kind(match text.as_str() {
+            "string" => Some(Kind::Value),
+            "lease" => Some(Kind::Lease),
+            "none" => None,
+            _ => return Err(format!("{op:?} was answered with {reply:?}")),
+        }),
+        (Op::Lease(LeaseOp::Acquire { .. }), Reply::Array(Some(parts))) => match &parts[..] {
+            [Reply::Bulk(Some(holder)), Reply::Integer(left)] => Answer::Held {
+                holder: holder.clone(),
+                left_ms: u64::try_from(*left).map_err(|_| format!("{left} ms are left of a lease"))?,
+            },
+            _ => return Err(format!("{op:?} was answered with {reply:?}")),
+        },
         (Op::Read(_) | Op::Append { .. } | Op::Add(_), Reply::Integer(number)) => Answer::Integer(*number),
         (Op::Set { get: true, .. } | Op::Delete { get: true, .. }, Reply::Bulk(value)) => Answer::Value(value.clone()),
         (Op::Set { .. }, Reply::Simple(text)) if text == "OK" => Answer::Done,
         (Op::Set { condition: Condition::Version(_), .. }, Reply::Integer(1)) => Answer::Done,
         (Op::Set { condition: Condition::Version(_), .. }, Reply::Integer(0)) => Answer::NotMet,
         (Op::Set { .. } | Op::Append { .. }, Reply::Bulk(None) | Reply::Array(None)) => Answer::NotMet,
-        (Op::Delete { .. } | Op::Expire { .. }, Reply::Integer(1)) => Answer::Done,
-        (Op::Delete { .. } | Op::Expire { .. }, Reply::Integer(0)) => Answer::NotMet,
+        (Op::Delete { .. } | Op::Expire { .. } | Op::Lease(_), Reply::Integer(1)) => Answer::Done,
+        (Op::Delete { .. } | Op::Expire { .. } | Op::Lease(_), Reply::Integer(0)) => Answer::NotMet,
         _ => return Err(format!("{op:?} was answered with {reply:?}")),
     };
     Ok(Outcome::Answered(answer))

@@ -30,6 +30,7 @@ fn hash_of(record: &Record) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     add(u8::from(record.value.is_some()));
+    add(record.kind as u8);
     record.value.iter().flatten().copied().for_each(&mut add);
     record.deadline.iter().flat_map(|deadline| deadline.0.to_be_bytes()).for_each(&mut add);
     hash

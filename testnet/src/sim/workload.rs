@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::op::{Answer, Condition, ExpireOnly, Expiry, Op, OpError, Read, ReadMode, Version};
+use group::op::{Answer, Condition, ExpireOnly, Expiry, LeaseOp, Op, OpError, Read, ReadMode, Version};
 use group::time::Time;
 use node::{ConnectionId, Request, RequestId};
 use overlay::Key;
@@ -26,8 +26,8 @@ pub struct Load {
     pub cold_keys: u64,
     /// After so many operations a key is left alone and a new one takes its place.
     pub key_uses: u64,
-    /// Shares of the families: registers, lists, counters, mixed, with deadlines.
-    pub families: [u64; 5],
+    /// Shares of the families: registers, lists, counters, mixed, with deadlines, leases.
+    pub families: [u64; 6],
     /// Of 1,000 operations so many only read.
     pub reads: u32,
     /// Of 1,000 reads so many are relaxed.
@@ -50,7 +50,7 @@ impl Default for Load {
             hot_keys: 2,
             cold_keys: 20,
             key_uses: 150,
-            families: [3, 2, 2, 2, 1],
+            families: [3, 2, 2, 2, 1, 1],
             reads: 400,
             relaxed: 50,
             once: 300,
@@ -71,7 +71,7 @@ impl Load {
                 *family = 0;
             }
         }
-        if families == [0; 5] {
+        if families == [0; 6] {
             families = Load::default().families;
         }
         Load {
@@ -412,14 +412,15 @@ impl Workload {
                 1 => Op::Append { value: Bytes::from(format!("{client}-{unique};")), max: None },
                 2 => Op::Add(1 << use_of_it),
                 3 => draw_mixed(rng, value, seen),
-                _ => draw_with_deadline(rng, value),
+                4 => draw_with_deadline(rng, value),
+                _ => draw_lease(rng, client, value),
             }
         };
         (key, op)
     }
 }
 
-const FAMILIES: [&str; 5] = ["r", "l", "c", "m", "t"];
+const FAMILIES: [&str; 6] = ["r", "l", "c", "m", "t", "e"];
 
 fn key_name(family: usize, index: u64, life: u64) -> String {
     format!("{}{index}.{life}", FAMILIES[family])
@@ -450,7 +451,8 @@ fn remember(seen: &mut BTreeMap<Key, Seen>, operation: &Operation, outcome: &Out
 
 fn draw_read(rng: &mut Rng, family: usize) -> Op {
     Op::Read(match (family, rng.below(10)) {
-        (4, 0..=2) => Read::TimeToLive,
+        (4 | 5, 0..=2) => Read::TimeToLive,
+        (5, 3) => Read::Kind,
         (0 | 3, 0..=3) => Read::Versioned,
         (_, 4) => Read::Exists,
         (_, 5) => Read::Length,
@@ -486,6 +488,17 @@ fn draw_mixed(rng: &mut Rng, value: Bytes, seen: Option<Seen>) -> Op {
         // A number, so that the next addition fits.
         2 => set(Bytes::from(rng.below(1 << 60).to_string()), Condition::Always),
         _ => draw_register(rng, value, seen),
+    }
+}
+
+/// The client itself wants the lease; now and then somebody takes the key for what it is not.
+fn draw_lease(rng: &mut Rng, client: usize, value: Bytes) -> Op {
+    let holder = Bytes::from(format!("holder {client}"));
+    match rng.below(12) {
+        0..=6 => Op::Lease(LeaseOp::Acquire { holder, term: Duration::from_millis(rng.between(50, 30_000)) }),
+        7..=9 => Op::Lease(LeaseOp::Release { holder }),
+        10 => Op::Delete { condition: Condition::Always, get: false },
+        _ => set(value, Condition::Always),
     }
 }
 

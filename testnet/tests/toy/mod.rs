@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode, Refusal, Unfit, Version};
-use group::time::{Now, Time};
-use node::{Change, Class, Event, Input, NodeConfig, Output, Request, RequestId, Restored};
+use group::op::{Answer, Kind, Op, OpError, Read, ReadMode, Refusal, Version};
+use group::service::{Change, Delivery, Live, deliver};
+use group::time::{Now, Time, WallMillis};
+use node::{Class, Event, Input, NodeConfig, Output, Request, RequestId, Restored};
 use overlay::PeerKey;
 use serde::{Deserialize, Serialize};
 use testnet::sim::Host;
@@ -48,6 +49,7 @@ enum Frame {
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Entry {
     value: Option<Bytes>,
+    kind: Kind,
     version: Version,
     /// By the server's wall clock.
     deadline: Option<u64>,
@@ -285,7 +287,7 @@ impl<const DEFECT: u8> Toy<DEFECT> {
         let mut entry = self.data.get(&asked.key).cloned().unwrap_or_default();
         let before = entry.clone();
         if entry.deadline.is_some_and(|deadline| deadline <= time) {
-            entry = Entry { value: None, version: next(entry.version), deadline: None };
+            entry = Entry { version: next(entry.version), ..Entry::default() };
         }
         let answer = evaluate(&mut entry, &asked.op, time);
         if DEFECT == REUSED_VERSIONS && entry.version.timestamp % 7 == 6 {
@@ -294,10 +296,10 @@ impl<const DEFECT: u8> Toy<DEFECT> {
         if DEFECT == DELETES_UNDONE && before.value.is_some() && entry.value.is_none() {
             self.deleted.push((now + Duration::from_millis(300), asked.key.clone(), before));
         }
-        let mut changes = vec![Change::PutMeta(prefixed(b'd', &asked.key), json(&entry))];
+        let mut changes = vec![node::Change::PutMeta(prefixed(b'd', &asked.key), json(&entry))];
         if let Some(once) = &asked.once {
             self.done.insert(once.clone(), answer.clone());
-            changes.push(Change::PutMeta(prefixed(b'o', once), json(&answer)));
+            changes.push(node::Change::PutMeta(prefixed(b'o', once), json(&answer)));
         }
         self.data.insert(asked.key.clone(), entry);
         let refused = DEFECT == DIRTY_READS && self.counter.is_multiple_of(89) && !matches!(asked.op, Op::Read(_));
@@ -305,7 +307,13 @@ impl<const DEFECT: u8> Toy<DEFECT> {
         self.unsynced_or_tell(now, asked, result, changes);
     }
 
-    fn unsynced_or_tell(&mut self, now: Time, asked: Asked, result: Result<Answer, OpError>, changes: Vec<Change>) {
+    fn unsynced_or_tell(
+        &mut self,
+        now: Time,
+        asked: Asked,
+        result: Result<Answer, OpError>,
+        changes: Vec<node::Change>,
+    ) {
         self.token += 1;
         let token = self.token;
         self.outputs.push_back(Output::Persist { token, changes });
@@ -360,86 +368,18 @@ fn next(version: Version) -> Version {
     Version { timestamp: version.timestamp + 1, ..version }
 }
 
-fn holds(entry: &Entry, condition: &Condition) -> bool {
-    match condition {
-        Condition::Always => true,
-        Condition::Absent => entry.value.is_none(),
-        Condition::Present => entry.value.is_some(),
-        Condition::Equals(value) => entry.value.as_ref() == Some(value),
-        Condition::Differs(value) => entry.value.as_ref() != Some(value),
-        Condition::Version(version) => entry.value.is_some() && entry.version == *version,
-    }
-}
-
 fn evaluate(entry: &mut Entry, op: &Op, time: u64) -> Answer {
-    let value = entry.value.clone();
-    let length = value.as_ref().map_or(0, Bytes::len);
-    let deadline = |expiry: &Expiry, old| match expiry {
-        Expiry::Clear | Expiry::At(_) => None,
-        Expiry::Keep => old,
-        Expiry::In(after) => Some(time + after.as_millis() as u64),
-    };
-    let (old, version) = (entry.deadline, next(entry.version));
-    match op {
-        Op::Read(read) => match read {
-            Read::Value => Answer::Value(value),
-            Read::Versioned => Answer::Versioned(value.map(|value| (value, entry.version))),
-            Read::Exists => Answer::Integer(value.is_some().into()),
-            Read::Length => Answer::Integer(length as i64),
-            Read::TimeToLive => Answer::Integer(match (value, old) {
-                (None, _) => -2,
-                (_, None) => -1,
-                (_, Some(deadline)) => deadline.saturating_sub(time) as i64,
-            }),
-        },
-        Op::Set { value: new, condition, expiry, get } => {
-            let met = holds(entry, condition);
-            if met {
-                *entry = Entry { value: Some(new.clone()), version, deadline: deadline(expiry, old) };
-            }
-            if *get { Answer::Value(value) } else { done(met) }
+    let Entry { version, deadline, kind, .. } = *entry;
+    let live = entry.value.clone().map(|value| Live { value, kind, version, deadline: deadline.map(WallMillis) });
+    let (change, answer) = deliver(op, live.as_ref(), &Delivery { now: WallMillis(time), value_bytes_max: usize::MAX });
+    match change {
+        Change::None => {}
+        Change::Put(value, deadline) => {
+            let deadline = deadline.map(|deadline| deadline.0);
+            *entry =
+                Entry { value: Some(value), kind: op.kind().unwrap_or_default(), version: next(version), deadline };
         }
-        Op::Delete { condition, get } => {
-            let met = value.is_some() && holds(entry, condition);
-            if met {
-                *entry = Entry { value: None, version, deadline: None };
-            }
-            if *get { Answer::Value(value) } else { done(met) }
-        }
-        Op::Append { value: added, max } => {
-            if max.is_some_and(|max| length + added.len() > max as usize) {
-                return Answer::NotMet;
-            }
-            let whole = [value.as_deref().unwrap_or_default(), added].concat();
-            *entry = Entry { value: Some(whole.into()), version, deadline: old };
-            Answer::Integer((length + added.len()) as i64)
-        }
-        Op::Add(delta) => {
-            let text = value.unwrap_or_else(|| Bytes::from_static(b"0"));
-            let before = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<i64>().ok());
-            let Some(before) = before.filter(|before| before.to_string().as_bytes() == text) else {
-                return Answer::Unfit(Unfit::NotAnInteger);
-            };
-            let Some(sum) = before.checked_add(*delta) else { return Answer::Unfit(Unfit::Overflow) };
-            *entry = Entry { value: Some(sum.to_string().into()), version, deadline: old };
-            Answer::Integer(sum)
-        }
-        Op::Expire { expiry, .. } => {
-            let met = value.is_some() && (*expiry != Expiry::Clear || old.is_some());
-            if met {
-                entry.deadline = deadline(expiry, old);
-            }
-            done(met)
-        }
-        Op::ReadExpire(expiry) => {
-            if value.is_some() {
-                entry.deadline = deadline(expiry, old);
-            }
-            Answer::Value(value)
-        }
+        Change::Delete => *entry = Entry { version: next(version), ..Entry::default() },
     }
-}
-
-fn done(met: bool) -> Answer {
-    if met { Answer::Done } else { Answer::NotMet }
+    answer
 }

@@ -44,7 +44,7 @@ pub fn delifeq(call: &mut Call<'_>) -> Handled {
 
 /// `TYPE key`
 pub fn type_of(call: &mut Call<'_>) -> Handled {
-    call.read(Read::Exists, Shape::Type)
+    call.read(Read::Kind, Shape::Type)
 }
 
 /// `TTL key`

@@ -1,11 +1,12 @@
 //! What goes beyond Redis: versions, relaxed reads, appends with a limit, repeatable commands.
 
 use bytes::Bytes;
-use group::op::{Condition, Expiry, Op, Read, ReadMode, Version};
+use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode, Version};
 use overlay::Key;
 
 use crate::resp::arguments::parse_integer;
 use crate::resp::call::{Call, Handled, Reaction, reply};
+use crate::resp::commands::expiry::Notation;
 use crate::resp::errors;
 use crate::resp::join::{ABSENT_VERSION, Join, Shape};
 use crate::resp::reply::Reply;
@@ -13,6 +14,8 @@ use crate::resp::table;
 
 /// The longest id of `SCATTER.ONCE`: ids are kept with the key and travel with every message about it.
 const ONCE_BYTES_MAX: usize = 64;
+/// The longest name of a lease's holder: every answer about the lease carries it.
+const HOLDER_BYTES_MAX: usize = 1024;
 
 /// `SCATTER.GETV key` → `[value, version]`
 pub fn getv(call: &mut Call<'_>) -> Handled {
@@ -101,7 +104,27 @@ pub fn once(call: &mut Call<'_>) -> Handled {
     }
 }
 
-/// `SCATTER.LEASE`, `SCATTER.UNLEASE`
+/// `SCATTER.LEASE key holder ms`: takes the lease, or renews it → `[holder, remaining ms]` of whoever has it
 pub fn lease(call: &mut Call<'_>) -> Handled {
-    Err(Reply::error(format!("ERR {} is not available in this version", call.name().to_ascii_uppercase())))
+    let holder = holder(call)?;
+    let Expiry::In(term) = Notation::Millis.with_value(call.integer(3)?, call.name())? else {
+        return Err(errors::expire_time(call.name()));
+    };
+    call.write(Op::Lease(LeaseOp::Acquire { holder, term }), Shape::Held)
+}
+
+/// `SCATTER.UNLEASE key holder` → 1, or 0 where it is not this one who has the lease
+pub fn unlease(call: &mut Call<'_>) -> Handled {
+    let holder = holder(call)?;
+    call.write(Op::Lease(LeaseOp::Release { holder }), Shape::Count)
+}
+
+fn holder(call: &Call<'_>) -> Result<Bytes, Reply> {
+    let holder = call.arguments.at(2);
+    if holder.is_empty() || holder.len() > HOLDER_BYTES_MAX {
+        return Err(Reply::error(format!(
+            "ERR the holder has to have 1 to {HOLDER_BYTES_MAX} bytes; nothing was done"
+        )));
+    }
+    Ok(Bytes::copy_from_slice(holder))
 }

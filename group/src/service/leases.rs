@@ -1,0 +1,44 @@
+//! Leases: locks with a holder and an end (RECODE §VI-C).
+//!
+//! The value is the holder's name and the deadline is the lease's. RECODE's Algorithm 5 compares the expiry the wrong way
+//! round as printed; here an expired lease is an absent key, like any other: its deletion is chosen before anybody else can
+//! have it.
+//!
+//! A lease ends by group time, which is never before as much time has passed as the holder was granted, clocks of a
+//! majority permitting. The holder does not know when its question was delivered; so it counts from when it asked, and then
+//! gives up sooner than the group does, never later.
+
+use super::{Change, Delivery, Live, Service, after, put_or_expire};
+use crate::op::{Answer, Kind, LeaseOp, Unfit};
+
+/// Leases, one per key.
+#[derive(Clone, Copy, Debug)]
+pub struct Leases;
+
+impl Service for Leases {
+    const KIND: Kind = Kind::Lease;
+
+    type Message = LeaseOp;
+
+    fn deliver(ask: &LeaseOp, state: Option<&Live>, at: &Delivery) -> (Change, Answer) {
+        match ask {
+            LeaseOp::Acquire { holder, term } => match state {
+                Some(live) if live.value != *holder => {
+                    let end = live.deadline.unwrap_or(at.now);
+                    let left_ms = end.0.saturating_sub(at.now.0);
+                    (Change::None, Answer::Held { holder: live.value.clone(), left_ms })
+                }
+                _ if holder.len() > at.value_bytes_max => (Change::None, Answer::Unfit(Unfit::TooLong)),
+                _ => {
+                    let end = after(at.now, *term);
+                    let answer = Answer::Held { holder: holder.clone(), left_ms: end.0 - at.now.0 };
+                    (put_or_expire(holder.clone(), Some(end), at.now), answer)
+                }
+            },
+            LeaseOp::Release { holder } => match state {
+                Some(live) if live.value == *holder => (Change::Delete, Answer::Done),
+                _ => (Change::None, Answer::NotMet),
+            },
+        }
+    }
+}
