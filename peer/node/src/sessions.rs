@@ -398,7 +398,8 @@ impl Sessions {
         let ballot = match group {
             _ if relaxed => None,
             Some(group) => group.primary_of(point),
-            None => elsewhere.map(|owner| owner.ballot),
+            // This node itself is of what is about to be born here, and nobody can be asked.
+            None => elsewhere.map(|owner| owner.ballot).filter(|ballot| ballot.node != ctx.me),
         };
         if ballot.is_none() && !relaxed {
             if group.is_none() {
