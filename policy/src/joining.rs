@@ -3,7 +3,7 @@
 /// A group that was sampled, as the newcomer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
-    /// Members that it has.
+    /// Members that it has and hears: the dead are no help.
     pub members: usize,
     /// Those of them who stand where the newcomer stands.
     pub alike: usize,

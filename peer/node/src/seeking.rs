@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::state::GroupState;
+use group::state::{GroupState, Member};
 use group::time::Time;
 use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId};
 use policy::joining::Sampled as View;
@@ -46,7 +46,7 @@ pub struct Sampled {
     pub point: Point,
     /// The group.
     pub group: GroupRef,
-    /// Where its members stand.
+    /// Where those of its members stand who are well, as far as whoever answers hears.
     pub clusters: Vec<String>,
     /// The group has a place for the newcomer, which was in it before.
     pub own: bool,
@@ -128,8 +128,10 @@ impl Node {
 
     /// What a newcomer should know of the group at this place, where that is here.
     pub(crate) fn sampled(&self, point: Point) -> Option<Sampled> {
-        let state: &GroupState = self.hosts.at(point)?.state();
-        let clusters = state.members.iter().map(|member| member.cluster.clone()).collect();
+        let group = self.hosts.at(point)?;
+        let (state, heard): (&GroupState, _) = (group.state(), group.hears());
+        let is_well = |member: &&Member| member.node == self.me || heard.contains(&member.node);
+        let clusters = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();
         Some(Sampled { ring: state.ring, point, group: state.reference(), clusters, own: false })
     }
 
@@ -162,7 +164,7 @@ impl Node {
         let views: Vec<View> = sampled
             .iter()
             .map(|group| View {
-                members: group.group.members.len(),
+                members: group.clusters.len(),
                 alike: group.clusters.iter().filter(|other| *other == cluster).count(),
             })
             .collect();
