@@ -11,6 +11,7 @@ use crate::message::{Message, Parting, Sender};
 use crate::outbox::{Durable, GroupOutput};
 use crate::state::{Entry, GroupState};
 use crate::time::Time;
+use crate::watched::Applied;
 
 impl Group {
     /// Applies what is chosen, entry by entry.
@@ -23,6 +24,9 @@ impl Group {
             let before = self.state.clone();
             dealt |= matches!(entry, Entry::Deal(_));
             self.state.apply(self.state.applied.next(), &entry);
+            if let Some(watched) = &mut self.watched {
+                watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
+            }
             self.out.set_epoch(self.state.epoch);
             if led {
                 self.tell_change(&before);

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Key, NodeId, PeerKey, Point};
+use overlay::{Epoch, Key, NodeId, PeerKey, Point};
 
 use crate::ballot::{Slot, TermBallot};
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
@@ -17,7 +17,7 @@ use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
 use crate::duties::Duties;
 use crate::log::{AHEAD_MAX, Log};
-use crate::message::{CommitteeMessage, LogMessage, Message, Parting, Sender, Write};
+use crate::message::{CommitteeMessage, LogMessage, Message, Parting, Sender};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::op::Limit;
 use crate::operations::{RelaxedReads, Strays};
@@ -30,6 +30,7 @@ use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::vouching::{Acknowledgements, Vouching};
+use crate::watched::{Applied, Watched};
 
 /// Messages of an epoch to come that are kept: the first words of its leader and of its primaries.
 const EARLY_MAX: usize = 64;
@@ -65,6 +66,9 @@ pub struct Group {
     pub(crate) lacks_bases: bool,
     /// Messages of an epoch that this node does not know yet.
     pub(crate) early: Vec<(Sender, Message)>,
+    /// See [`Group::watch`].
+    pub(crate) watched: Option<Vec<Applied>>,
+    pub(crate) watched_at: Option<(Epoch, Slot)>,
     pub(crate) full: Option<Limit>,
     pub(crate) failed: bool,
     pub(crate) relaxed: RelaxedReads,
@@ -145,9 +149,17 @@ impl Group {
         self.out.batches_waiting() == 0 && !self.out.has_changes()
     }
 
-    /// Notes what is chosen and what is accepted from now on, for checks; returns what was noted so far.
-    pub fn watch(&mut self) -> (Vec<(Key, Arc<Record>)>, Vec<Write>) {
-        (self.table.watch(), self.out.watch())
+    /// Notes what is chosen, accepted and applied from now on, for checks; returns what was noted so far: only of the log while
+    /// something is on its way to the store, since the rest may be gone with a crash, and nobody was told of it.
+    pub fn watch(&mut self) -> Watched {
+        let now = (self.state.born, self.state.applied);
+        let durable = self.is_durable();
+        Watched {
+            chosen: if durable { self.table.watch() } else { Vec::new() },
+            accepted: if durable { self.out.watch() } else { Vec::new() },
+            applied: self.watched.replace(Vec::new()).unwrap_or_default(),
+            moved: durable && self.watched_at.replace(now) != Some(now),
+        }
     }
 
     /// Chosen records in memory.

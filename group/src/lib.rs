@@ -34,6 +34,7 @@ pub mod table;
 pub mod time;
 pub mod transaction;
 mod vouching;
+pub mod watched;
 
 pub use context::Context;
 pub use group::Group;

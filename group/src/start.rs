@@ -153,6 +153,8 @@ impl Group {
             heard: Vec::new(),
             lacks_bases: false,
             early: Vec::new(),
+            watched: None,
+            watched_at: None,
             full: None,
             failed: false,
             relaxed: RelaxedReads::default(),

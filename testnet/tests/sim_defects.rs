@@ -18,8 +18,17 @@ use testnet::sim::{Load, Noise, Scenario, World};
 const HISTORY: [&str; 5] = ["I4 linearizable", "I5 durable", "I6 at most once", "I7 no dirty read", "I8 settled"];
 
 /// What clients or replicas show of two values in one place.
-const VALUES: [&str; 7] =
-    ["I1 one value", "I4 linearizable", "I5 durable", "I6 at most once", "I7 no dirty read", "I8 settled", "panic"];
+const VALUES: [&str; 9] = [
+    "I1 one value",
+    "I4 linearizable",
+    "I5 durable",
+    "I6 at most once",
+    "I7 no dirty read",
+    "I8 settled",
+    "PTO2 integrity",
+    "PTO5 total order",
+    "panic",
+];
 
 /// PITFALLS 1.
 #[test]
@@ -27,7 +36,15 @@ fn amnesia() {
     let mix = Mix::of(&[(|rng, n| Kind::Crash(target(rng, n)), 2), (|_, _| Kind::CrashAll, 1)]);
     is_found(
         Defect::Amnesia,
-        &["I1 one value", "I4 linearizable", "I5 durable", "I6 at most once", "I12 only up", "panic"],
+        &[
+            "I1 one value",
+            "I4 linearizable",
+            "I5 durable",
+            "I6 at most once",
+            "I12 only up",
+            "PTO5 total order",
+            "panic",
+        ],
         20,
         |seed| Scenario::of(seed, 3, &mix),
     );
@@ -54,7 +71,10 @@ fn two_in_flight() {
 /// A message that is lost lets later writes overtake those that it carried.
 #[test]
 fn overtaking() {
-    is_found(Defect::Overtaking, &["in order"], 20, |seed| Scenario { coarse: true, ..Scenario::from_seed(seed) });
+    is_found(Defect::Overtaking, &["PTO3 partition order"], 20, |seed| Scenario {
+        coarse: true,
+        ..Scenario::from_seed(seed)
+    });
 }
 
 /// PITFALLS 10: a store that is slow to sync keeps values in flight for long, and loses them when all crash.
@@ -77,13 +97,13 @@ fn void_comes_back() {
 /// PITFALLS 12.
 #[test]
 fn no_ids() {
-    is_found(Defect::NoIds, &["I4 linearizable", "I6 at most once"], 20, lost_answers);
+    is_found(Defect::NoIds, &["I4 linearizable", "I6 at most once", "PTO2 integrity"], 20, lost_answers);
 }
 
 /// PITFALLS 45.
 #[test]
 fn forget_ids() {
-    is_found(Defect::ForgetIds, &["I4 linearizable", "I6 at most once"], 20, lost_answers);
+    is_found(Defect::ForgetIds, &["I4 linearizable", "I6 at most once", "PTO2 integrity"], 20, lost_answers);
 }
 
 fn lost_answers(seed: u64) -> Scenario {

@@ -73,7 +73,7 @@ fn two_answers_are_caught() {
 
 #[test]
 fn silence_is_caught() {
-    is_caught::<Toy<{ toy::SILENCE }>>(&["I16 live"]);
+    is_caught::<Toy<{ toy::SILENCE }>>(&["PTO1 validity"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use testnet::sim::Scenario;
 use testnet::sim::harness::{expect_well, is_found};
 
 /// What clients, replicas or checks of agreement show.
-const ANY: [&str; 13] = [
+const ANY: [&str; 16] = [
     "I1 one value",
     "I2 one configuration",
     "I4 linearizable",
@@ -21,6 +21,9 @@ const ANY: [&str; 13] = [
     "I14 deleted stays deleted",
     "I15 bounded",
     "I16 live",
+    "PTO1 validity",
+    "PTO2 integrity",
+    "PTO5 total order",
     "one answer to each request",
     "panic",
 ];

@@ -146,6 +146,17 @@ impl Dealings {
         self.retired.contains_key(&group)
     }
 
+    /// Groups that are no more, for which this one answers, and their last epochs.
+    pub fn retired(&self) -> impl Iterator<Item = (GroupId, Epoch)> {
+        self.retired.iter().map(|(group, epoch)| (*group, *epoch))
+    }
+
+    /// Which boundaries of this group are locked, and for what.
+    pub fn locks(&self, own: KeyRange) -> impl Iterator<Item = (Point, TransactionId)> {
+        let open = self.coordinates.iter().chain(&self.voted);
+        open.flat_map(move |(id, plan)| plan.boundaries_of(own).into_iter().map(|boundary| (boundary, *id)))
+    }
+
     /// Are all lists as short as applying entries keeps them?
     pub(crate) fn is_bounded(&self) -> bool {
         self.over.len() <= OVER_MAX

@@ -471,9 +471,9 @@ impl World {
         if known != state {
             self.wrong.get_or_insert(format!("I1/I2: two states at {:?}: {known:?} and {state:?}", state.applied));
         }
-        let (chosen, accepted) = group.watch();
-        let accepted = accepted.into_iter().map(|write| (write.key, write.record, false));
-        let chosen = chosen.into_iter().map(|(key, record)| (key, record, true));
+        let watched = group.watch();
+        let accepted = watched.accepted.into_iter().map(|write| (write.key, write.record, false));
+        let chosen = watched.chosen.into_iter().map(|(key, record)| (key, record, true));
         for (key, record, chosen) in accepted.chain(chosen) {
             let place = (key.clone(), record.number);
             let known = self.numbers.entry(place).or_insert_with(|| record.clone());

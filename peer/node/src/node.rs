@@ -3,7 +3,6 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -12,14 +11,14 @@ use group::Group;
 use group::ballot::Slot;
 use group::config::GroupConfig;
 use group::dealing::BeginRefusal;
-use group::message::{Message, Sender, Write};
+use group::message::{Message, Sender};
 use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
-use group::record::Record;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
 use group::transaction::plan::Operation;
+use group::watched::Watched;
 use overlay::{Epoch, GroupId, Key, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
@@ -36,11 +35,6 @@ use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
 use crate::whereabouts::Whereabouts;
 use crate::wishes::{Granted, Wishes};
-
-/// What was chosen, as [`Group::watch`] notes it.
-pub type WatchedChosen = Vec<(Key, Arc<Record>)>;
-/// What was accepted, as [`Group::watch`] notes it.
-pub type WatchedAccepted = Vec<Write>;
 
 /// One peer.
 pub struct Node {
@@ -343,12 +337,11 @@ impl Node {
         group.begin_transaction(operation, rank)
     }
 
-    /// As [`Group::watch`], of each of its groups, for checks; nothing while something is on its way to the store.
-    pub fn watch_groups(&mut self, mut see: impl FnMut(&Group, WatchedChosen, WatchedAccepted)) {
-        // What is not durable yet may be gone with a crash, and nobody was told of it.
-        for group in self.hosts.living_mut().filter(|group| group.is_durable()) {
-            let (chosen, accepted) = group.watch();
-            see(group, chosen, accepted);
+    /// As [`Group::watch`], of each of its groups, for checks, and whether that lives.
+    pub fn watch_groups(&mut self, mut see: impl FnMut(&Group, Watched, bool)) {
+        for hosted in &mut self.hosts.all {
+            let watched = hosted.group.watch();
+            see(&hosted.group, watched, hosted.over.is_none());
         }
     }
 

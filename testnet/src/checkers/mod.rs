@@ -4,17 +4,30 @@
 //! | --- | --- | --- | --- |
 //! | I1 one value is chosen | fRSM §3.3.1, Scatter §4.1 | state | [`one_value`] |
 //! | I2 one configuration of an epoch | Harmony §3.3 | state | [`one_configuration`] |
-//! | I3 one owner serves | Scatter §3.2, §4.1 | state | [`ownership`] |
+//! | I3 one owner, one primary of a term | Scatter §3.2, §4.1, RECODE P1 | state | [`ring`], [`ownership`] |
 //! | I4 each key is linearizable | Scatter §5 | history | [`linearizable`], with [`model`], [`calls`] and [`evidence`] |
 //! | I5 what was acknowledged is there | Scatter §5 | history | [`durable`], and I4 with the last reads of a run |
-//! | I6 at most once | fRSM §3.4, RECODE PTO5 | history | [`at_most_once`] |
+//! | I6 at most once | fRSM §3.4, RECODE PTO2 | history | [`at_most_once`] |
 //! | I7 nothing but chosen values is returned | fRSM §3.3.2 | history | [`dirty`] |
 //! | I8 what was read as not done stays undone | fRSM §3.3, Figure 1 | history | [`settled`] |
+//! | I9 one outcome | Scatter §4.2, RECODE P2 | state | [`transactions`] |
+//! | I10 one lock | Scatter §4.2 | state, world | [`transactions`], and P3 |
+//! | I11 neighbours agree | Scatter §4.1 | state | [`ring`] |
 //! | I12 acceptors only go up | Harmony §3.1 | state | [`monotone`] |
 //! | I13 leases exclude each other | Scatter §5 | state | [`leases`] |
 //! | I14 deletes stay deleted | fRSM §5.3 | history | [`deletes`] |
 //! | I15 all queues have a limit | Scatter §5 | state | [`bounded`] |
 //! | I16 all ends well once faults stop | Scatter §4.1 | world | `sim/verdict.rs` |
+//! | PTO1 validity: what is routecast is answered | RECODE §III-A | world | `sim/verdict.rs`, `sim/machine.rs` |
+//! | PTO2 integrity: it was asked, and takes effect once | RECODE §III-A | state, history | [`routecast`], [`at_most_once`], [`dirty`] |
+//! | PTO3 partition order | RECODE §III-A | state | coarse groups only: [`probes`](Probes) |
+//! | PTO4 last partition | RECODE §III-A | state | [`routecast`] |
+//! | PTO5 total order of a key | RECODE §III-A | state, history | [`routecast`], [`linearizable`] |
+//! | P1, P2 | RECODE §III-B | | I3 and I9 |
+//! | P3 handover ends: no transaction is left open | RECODE §III-B | world | `sim/verdict.rs` |
+//!
+//! RECODE allows for a weaker PTO3, in which deliveries to different keys are independent; ours are (fRSM §3), but for coarse
+//! groups.
 //!
 //! Histories are checked by [`check_history`], states by [`Probes`] with what nodes show as [`Observation`]s.
 
@@ -41,7 +54,10 @@ pub mod one_configuration;
 pub mod one_value;
 pub mod ownership;
 mod probes;
+pub mod ring;
+pub mod routecast;
 pub mod settled;
+pub mod transactions;
 
 pub use observation::{Ballot, Observation, Scope};
 pub use probes::{Broken, Probes, Seen};

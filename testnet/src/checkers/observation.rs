@@ -2,7 +2,11 @@
 
 use group::op::Version;
 use group::time::Time;
-use overlay::{Epoch, GroupId, Key, KeyRange, NodeId};
+use group::transaction::TransactionId;
+use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, Point};
+
+use super::ring::Place;
+use super::transactions::Step;
 
 /// A primary's ballot (§6.1 of the design). Field order is comparison order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,14 +75,38 @@ pub enum Observation {
         /// Who leads it.
         node: NodeId,
     },
-    /// The group's log: an entry known to be chosen.
+    /// The group's log: what it says up to some slot.
     ControlChosen {
-        /// Of which epoch.
-        epoch: Epoch,
+        /// Whose.
+        group: GroupId,
+        /// The epoch in which it began as what it is.
+        born: Epoch,
         /// Where.
         slot: u64,
-        /// Of the entry.
+        /// Of the state that results.
         hash: u64,
+    },
+    /// The group's log, or state, says something of a transaction.
+    Transaction {
+        /// Whose.
+        group: GroupId,
+        /// Which.
+        id: TransactionId,
+        /// What.
+        step: Step,
+    },
+    /// Which boundaries a group has locked, and for what.
+    Locks(Vec<(Point, TransactionId)>),
+    /// What a group is, and where in the ring.
+    Place(Place),
+    /// A chosen record names an operation and its answer, both as hashes.
+    Delivered {
+        /// Whose.
+        key: Key,
+        /// Which operation.
+        operation: u64,
+        /// What it was answered.
+        answer: u64,
     },
     /// A configuration that this node knows to be chosen.
     Config {

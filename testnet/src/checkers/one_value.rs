@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use group::op::Version;
-use overlay::{Epoch, Key};
+use overlay::{Epoch, GroupId, Key};
 
 use super::observation::Ballot;
 
@@ -12,7 +12,7 @@ use super::observation::Ballot;
 pub struct OneValue {
     chosen: BTreeMap<(Key, Version), u64>,
     proposed: BTreeMap<(Key, Ballot, u64), (Version, u64)>,
-    slots: BTreeMap<u64, (Epoch, u64)>,
+    slots: BTreeMap<(GroupId, Epoch, u64), u64>,
 }
 
 impl OneValue {
@@ -36,11 +36,11 @@ impl OneValue {
         Ok(())
     }
 
-    /// An entry of the group's log.
-    pub fn on_slot(&mut self, epoch: Epoch, slot: u64, hash: u64) -> Result<(), String> {
-        let first = *self.slots.entry(slot).or_insert((epoch, hash));
-        if first != (epoch, hash) {
-            return Err(format!("slot {slot} has two entries: {first:?} and {:?}", (epoch, hash)));
+    /// What the log of a group that was born in this epoch has come to with a slot.
+    pub fn on_slot(&mut self, group: GroupId, born: Epoch, slot: u64, hash: u64) -> Result<(), String> {
+        let first = *self.slots.entry((group, born, slot)).or_insert(hash);
+        if first != hash {
+            return Err(format!("{group:?} has two states at slot {slot}: {first:016x} and {hash:016x}"));
         }
         Ok(())
     }

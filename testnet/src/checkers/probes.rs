@@ -13,6 +13,9 @@ use super::observation::Observation;
 use super::one_configuration::OneConfiguration;
 use super::one_value::OneValue;
 use super::ownership::Ownership;
+use super::ring::Ring;
+use super::routecast::Routecast;
+use super::transactions::{Transactions, check_locks};
 use crate::sim::Clocks;
 
 /// A property that does not hold, and what was seen.
@@ -38,6 +41,9 @@ pub struct Probes {
     monotone: Monotone,
     leases: Leases,
     bounded: Bounded,
+    transactions: Transactions,
+    ring: Ring,
+    routecast: Routecast,
     /// Who runs on each machine, as far as it has said.
     nodes: Vec<Option<NodeId>>,
     last_primary: usize,
@@ -71,6 +77,8 @@ impl Probes {
                 // It may be settled after a younger one of the same key was accepted: no order is asked for here.
                 let one = self.one_value.on_accepted(&key, ballot, number, (version, value_hash));
                 one.map_err(|detail| ("I1 one value", detail))?;
+                let order = self.routecast.on_chosen(&key, version, (ballot.term, number));
+                order.map_err(|detail| ("PTO5 total order", detail))?;
                 if self.sweeping {
                     self.replicas[seen.host].insert(key, (version, value_hash));
                 }
@@ -90,8 +98,16 @@ impl Probes {
                 }
                 None => Ok(()),
             },
-            Observation::ControlChosen { epoch, slot, hash } => {
-                self.one_value.on_slot(epoch, slot, hash).map_err(|detail| ("I1 one value", detail))
+            Observation::ControlChosen { group, born, slot, hash } => {
+                self.one_value.on_slot(group, born, slot, hash).map_err(|detail| ("I1 one value", detail))
+            }
+            Observation::Transaction { group, id, step } => {
+                self.transactions.on_step(group, id, &step).map_err(|detail| ("I9 one outcome", detail))
+            }
+            Observation::Locks(locks) => check_locks(&locks).map_err(|detail| ("I10 one lock", detail)),
+            Observation::Place(place) => self.ring.on_place(place),
+            Observation::Delivered { key, operation, answer } => {
+                self.routecast.on_delivered(&key, operation, answer).map_err(|detail| ("PTO2 integrity", detail))
             }
             Observation::Config { group, epoch, members } => self
                 .one_configuration
@@ -112,7 +128,8 @@ impl Probes {
                     self.serving.retain(|(part, term, _)| *term > ballot.term || !range.contains_range(*part));
                     self.serving.push(now);
                 }
-                self.ownership.on_serving(range, ballot).map_err(|detail| ("I3 one owner", detail))
+                self.ownership.on_serving(range, ballot).map_err(|detail| ("I3 one owner", detail))?;
+                self.routecast.on_serving(range, ballot).map_err(|detail| ("PTO4 last partition", detail))
             }
             Observation::LeaseHeld { range, ballot, until } => {
                 let until = seen.clocks.true_time_of(until);
@@ -124,7 +141,7 @@ impl Probes {
                 self.bounded.on_size(name, size, limit).map_err(|detail| ("I15 bounded", detail))
             }
             Observation::Overtaken { gaps: 0 } | Observation::Mark(_) => Ok(()),
-            Observation::Overtaken { gaps } => Err(("in order", format!("{gaps} gaps in what is chosen"))),
+            Observation::Overtaken { gaps } => Err(("PTO3 partition order", format!("{gaps} gaps in what is chosen"))),
         }
     }
 
@@ -193,6 +210,11 @@ impl Probes {
             }
         }
         None
+    }
+
+    /// How many transactions between groups were seen to be committed.
+    pub fn committed(&self) -> usize {
+        self.transactions.committed()
     }
 
     /// The most that was seen of everything that can grow.

@@ -1,11 +1,15 @@
 //! Each property is broken once, and found to be.
 
+use group::ballot::Slot;
 use group::op::Version;
 use group::time::Time;
-use overlay::{Epoch, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
+use group::transaction::TransactionId;
+use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
 use super::*;
 use crate::checkers::Ballot;
+use crate::checkers::ring::Place;
+use crate::checkers::transactions::Step;
 
 fn node(number: u8) -> NodeId {
     NodeId { peer: PeerKey([number; 32]), incarnation: Incarnation(1) }
@@ -58,10 +62,104 @@ fn a_ballot_and_a_number_name_one_value() {
 }
 
 #[test]
-fn a_slot_has_one_entry() {
-    let slot = |hash| Observation::ControlChosen { epoch: Epoch(1), slot: 5, hash };
-    assert_eq!(broken(&[(0, slot(1)), (1, slot(1))]), None);
-    assert_eq!(broken(&[(0, slot(1)), (1, slot(2))]), Some("I1 one value"));
+fn a_log_comes_to_one_state_with_each_slot() {
+    let slot =
+        |group, hash| Observation::ControlChosen { group: overlay::GroupId(group), born: Epoch(1), slot: 5, hash };
+    assert_eq!(broken(&[(0, slot(1, 1)), (1, slot(1, 1)), (1, slot(2, 2))]), None);
+    assert_eq!(broken(&[(0, slot(1, 1)), (1, slot(1, 2))]), Some("I1 one value"));
+}
+
+#[test]
+fn a_transaction_has_one_outcome() {
+    let id = TransactionId { group: GroupId(1), epoch: Epoch(1), slot: Slot(4) };
+    let says = |group, step| (0, Observation::Transaction { group: GroupId(group), id, step });
+    let commit = || Step::Committed { asked: vec![GroupId(2), GroupId(3)] };
+    let agreed = [says(2, Step::Agreed), says(3, Step::Agreed)];
+    let and = |steps: &[(usize, Observation)]| broken(&[&agreed, steps].concat());
+    assert_eq!(and(&[says(1, commit()), says(2, commit())]), None);
+    assert_eq!(and(&[says(1, Step::Aborted), says(3, Step::Aborted)]), None);
+    assert_eq!(and(&[says(1, commit()), says(2, Step::Aborted)]), Some("I9 one outcome"));
+    assert_eq!(and(&[says(2, Step::Refused)]), Some("I9 one outcome"), "its word was given");
+    assert_eq!(broken(&[says(2, Step::Refused), says(2, Step::Agreed)]), Some("I9 one outcome"));
+    assert_eq!(broken(&[says(2, Step::Agreed), says(1, commit())]), Some("I9 one outcome"), "one did not agree");
+}
+
+#[test]
+fn a_boundary_is_locked_for_one() {
+    let lock = |at, slot| (Point(at), TransactionId { group: GroupId(1), epoch: Epoch(1), slot: Slot(slot) });
+    assert_eq!(broken(&[(0, Observation::Locks(vec![lock(1, 4), lock(2, 4), lock(3, 5)]))]), None);
+    assert_eq!(broken(&[(0, Observation::Locks(vec![lock(1, 4), lock(1, 5)]))]), Some("I10 one lock"));
+}
+
+fn place(group: u128, born: u64, range: KeyRange, other: u128) -> Place {
+    Place {
+        group: GroupId(group),
+        born: Epoch(born),
+        applied: Slot(10 * born),
+        range,
+        ended: false,
+        open: false,
+        before: GroupId(other),
+        behind: GroupId(other),
+        retired: Vec::new(),
+    }
+}
+
+#[test]
+fn a_place_belongs_to_one_group() {
+    let show = |places: &[Place]| {
+        broken(&places.iter().map(|place| (0, Observation::Place(place.clone()))).collect::<Vec<_>>())
+    };
+    let parent = place(1, 1, KeyRange::FULL, 1);
+    let ended = Place { applied: Slot(11), ended: true, ..parent.clone() };
+    let halves = [place(1, 2, half(true), 5), place(5, 2, half(false), 1)];
+    let all = |first: &Place| [&[parent.clone(), first.clone()], &halves[..]].concat();
+    assert_eq!(show(&all(&ended)), None);
+    assert_eq!(show(&[&all(&ended)[..], &[parent.clone()]].concat()), None, "somebody who lags behind");
+    assert_eq!(show(&[parent.clone(), halves[1].clone()]), Some("I3 one owner"));
+    let heir = Place { retired: vec![(GroupId(1), Epoch(1))], ..halves[1].clone() };
+    assert_eq!(show(&[parent, heir]), None, "the end was seen by who is its heir");
+}
+
+#[test]
+fn neighbours_name_each_other() {
+    let show = |places: &[Place]| {
+        broken(&places.iter().map(|place| (0, Observation::Place(place.clone()))).collect::<Vec<_>>())
+    };
+    let (low, high) = (place(1, 2, half(true), 5), place(5, 2, half(false), 1));
+    assert_eq!(show(&[low.clone(), high.clone()]), None);
+    let stale = Place { before: GroupId(3), ..high.clone() };
+    assert_eq!(show(&[low.clone(), stale.clone()]), Some("I11 neighbours agree"));
+    assert_eq!(show(&[low.clone(), Place { open: true, ..stale }]), None, "it will learn of it");
+    let ahead = Place { behind: GroupId(3), ..low };
+    assert_eq!(show(&[high, ahead]), Some("I11 neighbours agree"));
+}
+
+#[test]
+fn a_message_is_delivered_once() {
+    let key = || Key::new(b"k").unwrap();
+    let delivered = |operation, answer| (0, Observation::Delivered { key: key(), operation, answer });
+    assert_eq!(broken(&[delivered(1, 5), delivered(1, 5), delivered(2, 6)]), None);
+    assert_eq!(broken(&[delivered(1, 5), delivered(1, 6)]), Some("PTO2 integrity"));
+}
+
+#[test]
+fn a_new_partition_delivers_last() {
+    let serving = |epoch, term| {
+        let ballot = Ballot { epoch: Epoch(epoch), ..ballot(term, 0) };
+        (0, Observation::Serving { range: half(true), ballot })
+    };
+    assert_eq!(broken(&[serving(1, 4), serving(1, 5), serving(2, 6), serving(1, 5)]), None);
+    assert_eq!(broken(&[serving(1, 4), serving(2, 6), serving(1, 7)]), Some("PTO4 last partition"));
+    assert_eq!(broken(&[serving(1, 7), serving(2, 6)]), Some("PTO4 last partition"));
+}
+
+#[test]
+fn messages_for_a_key_are_delivered_in_one_order() {
+    assert_eq!(broken(&[(0, chosen(1, 1, 7)), (0, chosen(3, 4, 9)), (0, chosen(2, 3, 8))]), None);
+    assert_eq!(broken(&[(0, chosen(1, 1, 7)), (1, chosen(1, 5, 7)), (0, chosen(2, 6, 8))]), None, "proposed again");
+    assert_eq!(broken(&[(0, chosen(1, 2, 7)), (0, chosen(2, 1, 8))]), Some("PTO5 total order"));
+    assert_eq!(broken(&[(0, chosen(2, 3, 8)), (0, chosen(1, 4, 7))]), Some("PTO5 total order"));
 }
 
 #[test]
@@ -105,7 +203,7 @@ fn leases_exclude_each_other() {
 #[test]
 fn a_coarse_group_chooses_in_order() {
     assert_eq!(broken(&[(0, Observation::Overtaken { gaps: 0 })]), None);
-    assert_eq!(broken(&[(0, Observation::Overtaken { gaps: 1 })]), Some("in order"));
+    assert_eq!(broken(&[(0, Observation::Overtaken { gaps: 1 })]), Some("PTO3 partition order"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use group::time::Now;
 use node::{Input, Node, NodeConfig, Output, Restored};
 use overlay::{Epoch, GroupId, KeyRange, NodeId};
 
-use crate::checkers::{Observation, Scope};
+use crate::checkers::{Broken, Observation, Scope};
 
 /// A group as one of its members knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub trait Host: Sized {
     }
 
     /// What it is a member of; an error says what is not at rest.
-    fn owned(&self) -> Result<Vec<Owned>, String> {
+    fn owned(&self) -> Result<Vec<Owned>, Broken> {
         Ok(Vec::new())
     }
 
@@ -114,7 +114,7 @@ impl Host for Node {
         super::observe::reform(self, chance)
     }
 
-    fn owned(&self) -> Result<Vec<Owned>, String> {
+    fn owned(&self) -> Result<Vec<Owned>, Broken> {
         super::observe::owned(self)
     }
 

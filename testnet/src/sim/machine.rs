@@ -309,7 +309,7 @@ impl<H: Host> World<H> {
         let Some(asked) = self.workload.asked_at(id) else { return };
         let machine = &self.machines[host];
         if machine.state == State::Running && machine.disturbed < asked && self.scenario.service_time.is_zero() {
-            self.fail("I16 live", format!("{host} was asked at {asked:?} and has not answered {id:?}"));
+            self.fail("PTO1 validity", format!("{host} was asked at {asked:?} and has not answered {id:?}"));
         }
         if let Some(client) = self.workload.give_up(id, self.now) {
             self.queue_client(client);

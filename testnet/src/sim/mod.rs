@@ -13,6 +13,7 @@ mod host;
 mod machine;
 mod network;
 mod observe;
+mod observe_log;
 mod queue;
 mod scenario;
 mod script;

@@ -4,7 +4,7 @@ use group::Group;
 use group::ballot::TermBallot;
 use group::membership::MEMBERS_MIN;
 use group::message::Write;
-use group::record::Record;
+use group::record::{DoneOp, Record};
 use group::state::Entry;
 use group::time::Time;
 use group::transaction::dealings::Deal;
@@ -12,8 +12,9 @@ use group::transaction::plan::{Operation, Plan};
 use node::Node;
 use overlay::{Epoch, GroupRef, Incarnation, Key, NodeId, PeerKey, Point};
 
-use crate::checkers::{Ballot, Observation, Scope};
+use crate::checkers::{Ballot, Broken, Observation, Scope};
 use crate::sim::host::Owned;
+use crate::sim::observe_log::show_log;
 
 /// A term names its epoch and its primary, so that alone it orders ballots; records carry no more.
 fn ballot_of(term: group::ballot::Term) -> Ballot {
@@ -26,14 +27,40 @@ fn full(ballot: TermBallot) -> Ballot {
 }
 
 /// FNV-1a: repeatable, and nobody here wants collisions.
+pub struct Fnv(pub u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    /// Takes more bytes in.
+    pub fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+}
+
 fn hash_of(record: &Record) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    add(u8::from(record.value.is_some()));
-    add(record.kind as u8);
-    record.value.iter().flatten().copied().for_each(&mut add);
-    record.deadline.iter().flat_map(|deadline| deadline.0.to_be_bytes()).for_each(&mut add);
-    hash
+    let mut hash = Fnv::default();
+    hash.add(&[u8::from(record.value.is_some()), record.kind as u8]);
+    record.value.iter().for_each(|value| hash.add(value));
+    record.deadline.iter().for_each(|deadline| hash.add(&deadline.0.to_be_bytes()));
+    hash.0
+}
+
+/// Of the operations that a record remembers, so many of the last ones are looked at: those of the write that made it, mostly.
+const DELIVERED_MAX: usize = 8;
+
+fn delivered(key: &Key, done: &DoneOp) -> Observation {
+    let (mut operation, mut answer) = (Fnv::default(), Fnv::default());
+    let write = |what: &mut Fnv, bytes: Result<Vec<u8>, _>| what.add(&bytes.expect("it can be written"));
+    write(&mut operation, postcard::to_allocvec(&done.id));
+    write(&mut answer, postcard::to_allocvec(&done.answer));
+    Observation::Delivered { key: key.clone(), operation: operation.0, answer: answer.0 }
 }
 
 fn chosen(key: &Key, record: &Record) -> Observation {
@@ -78,17 +105,22 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
         let dropped = usize::try_from(group.dropped().total()).unwrap_or(usize::MAX);
         show(Observation::Queue { name: "messages taken for nonsense", size: dropped, limit: 0 });
     }
-    node.watch_groups(|group, newly_chosen, newly_accepted| {
+    node.watch_groups(|group, watched, lives| {
+        show_log(group, &watched, scope, show);
+        if !lives || !group.is_durable() {
+            return;
+        }
         let state = group.state();
         if state.is_member(me) || state.is_learner(me) {
             show(Observation::Member { node: me, group: state.id, epoch: state.epoch, whole: is_whole_group(group) });
             show(Observation::Holds { range: state.range });
         }
-        for write in &newly_accepted {
+        for write in &watched.accepted {
             show(accepted(write));
         }
-        for (key, record) in &newly_chosen {
+        for (key, record) in &watched.chosen {
             show(chosen(key, record));
+            record.done.iter().rev().take(DELIVERED_MAX).for_each(|done| show(delivered(key, done)));
         }
         let id = state.id;
         if let Some(ballot) = group.log().promised() {
@@ -270,19 +302,19 @@ pub fn describe(node: &Node) -> String {
 }
 
 /// What a node is a member of, for looking at the ring as a whole; an error says what is not at rest.
-pub fn owned(node: &Node) -> Result<Vec<Owned>, String> {
+pub fn owned(node: &Node) -> Result<Vec<Owned>, Broken> {
     if !node.is_settled() {
-        return Err(format!("{:?} has something left over, or still to be born", node.id()));
+        return Err(("I16 live", format!("{:?} has something left over, or still to be born", node.id())));
     }
     let mut owned = Vec::new();
     for group in node.groups() {
         let state = group.state();
         let (id, dealings) = (state.id, &state.dealings);
         if !state.is_member(node.id()) || !state.is_settled() {
-            return Err(format!("{:?} is not at rest in {id:?}", node.id()));
+            return Err(("I16 live", format!("{:?} is not at rest in {id:?}", node.id())));
         }
         if !dealings.is_calm() || !dealings.decided().is_empty() {
-            return Err(format!("{id:?} has a transaction open: {dealings:?}"));
+            return Err(("P3 handover ends", format!("{id:?} has a transaction open: {dealings:?}")));
         }
         let beside = |link: Option<&GroupRef>| link.map_or(id, |group| group.id);
         let (before, behind) = (beside(dealings.predecessor()), beside(dealings.successor()));

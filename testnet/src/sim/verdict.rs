@@ -6,7 +6,7 @@ use std::time::Duration;
 use group::op::{Op, Read};
 use overlay::Key;
 
-use crate::checkers::{Circumstances, Failure, check_history};
+use crate::checkers::{Broken, Circumstances, Failure, check_history};
 use crate::history::Outcome;
 use crate::sim::fault::{Kind, stalls};
 use crate::sim::host::{Host, Owned};
@@ -50,22 +50,22 @@ impl<H: Host> World<H> {
         loop {
             open = self.read_all(open);
             self.sweep();
-            let difference = self.probes.difference().or_else(|| self.ring_flaw());
-            if self.failure.is_some() || (open.is_empty() && difference.is_none()) {
+            let differs = || self.probes.difference().map(|detail| ("I16 live", format!("difference: {detail}")));
+            let flaw = differs().or_else(|| self.ring_flaw());
+            if self.failure.is_some() || (open.is_empty() && flaw.is_none()) {
                 return;
             }
             if self.now() >= end {
-                let count = open.len();
-                let first = open.first();
-                return self
-                    .fail("I16 live", format!("{count} keys cannot be read ({first:?}); difference: {difference:?}"));
+                let unread = || ("PTO1 validity", format!("{} keys cannot be read ({:?})", open.len(), open.first()));
+                let (property, detail) = flaw.unwrap_or_else(unread);
+                return self.fail(property, detail);
             }
             self.run_for(PAUSE);
         }
     }
 
     /// What is wrong with the ring as a whole: groups must cover it exactly, know their neighbours, and be at rest.
-    fn ring_flaw(&self) -> Option<String> {
+    fn ring_flaw(&self) -> Option<Broken> {
         let mut groups: Vec<Owned> = Vec::new();
         for process in (0..self.scenario.hosts).filter_map(|host| self.host(host)) {
             match process.owned() {
@@ -78,7 +78,7 @@ impl<H: Host> World<H> {
         for (index, group) in groups.iter().enumerate() {
             let next = &groups[(index + 1) % groups.len()];
             if group.range.end() != next.range.start() || group.behind != next.id || next.before != group.id {
-                return Some(format!("behind {group:?} is {next:?}"));
+                return Some(("I16 live", format!("behind {group:?} is {next:?}")));
             }
         }
         None

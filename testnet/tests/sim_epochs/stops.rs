@@ -199,5 +199,5 @@ fn one_stops_what_the_leader_has_changed(seed: u64, defects: Defects) {
 
 #[test]
 fn a_stopper_finds_what_was_chosen() {
-    is_needed(Defect::StopTooLow, "I2 one configuration", 1, one_stops_what_the_leader_has_changed);
+    is_needed(Defect::StopTooLow, "I1 one value", 1, one_stops_what_the_leader_has_changed);
 }

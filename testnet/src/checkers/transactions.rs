@@ -1,0 +1,92 @@
+//! Of one transaction all groups learn one outcome, which is *commit* only if all that were asked agreed to it, and nobody
+//! takes its word back (I9; RECODE P2). No boundary is locked by two (I10).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use group::transaction::TransactionId;
+use overlay::{GroupId, Point};
+
+/// What an entry of a group's log, or its state, says of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The group was asked and agreed.
+    Agreed,
+    /// It was asked and did not, or knew of the end before it was asked.
+    Refused,
+    /// It knows it to be committed; these were asked.
+    Committed {
+        /// All who take part but for the coordinator.
+        asked: Vec<GroupId>,
+    },
+    /// It knows it to be aborted.
+    Aborted,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    agreed: BTreeSet<GroupId>,
+    refused: BTreeSet<GroupId>,
+    /// Whether it was committed, and who said so first.
+    outcome: Option<(bool, GroupId)>,
+}
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    known: BTreeMap<TransactionId, Known>,
+}
+
+impl Transactions {
+    /// A group's log, or state, says something of a transaction.
+    pub fn on_step(&mut self, group: GroupId, id: TransactionId, step: &Step) -> Result<(), String> {
+        let known = self.known.entry(id).or_default();
+        match step {
+            Step::Agreed => {
+                known.agreed.insert(group);
+                if known.refused.contains(&group) {
+                    return Err(format!("{group:?} agreed to {id:?}, which it had refused"));
+                }
+            }
+            Step::Refused => {
+                known.refused.insert(group);
+                if known.agreed.contains(&group) {
+                    return Err(format!("{group:?} refused {id:?}, to which it had agreed"));
+                }
+            }
+            Step::Committed { asked } => {
+                if let Some(missing) = asked.iter().find(|asked| !known.agreed.contains(asked)) {
+                    return Err(format!("{group:?} knows {id:?} to be committed, to which {missing:?} has not agreed"));
+                }
+                known.ends(group, id, true)?;
+            }
+            Step::Aborted => known.ends(group, id, false)?,
+        }
+        Ok(())
+    }
+
+    /// How many were seen to be committed.
+    pub fn committed(&self) -> usize {
+        self.known.values().filter(|known| known.outcome.is_some_and(|(commit, _)| commit)).count()
+    }
+}
+
+impl Known {
+    fn ends(&mut self, group: GroupId, id: TransactionId, commit: bool) -> Result<(), String> {
+        let (first, by) = *self.outcome.get_or_insert((commit, group));
+        if first != commit {
+            let word = |commit| if commit { "committed" } else { "aborted" };
+            return Err(format!("{id:?} is {} for {by:?} and {} for {group:?}", word(first), word(commit)));
+        }
+        Ok(())
+    }
+}
+
+/// The boundaries that one group has locked, and for what.
+pub fn check_locks(locks: &[(Point, TransactionId)]) -> Result<(), String> {
+    for (index, (boundary, id)) in locks.iter().enumerate() {
+        if let Some((_, other)) = locks[..index].iter().find(|(at, holder)| at == boundary && holder != id) {
+            return Err(format!("{boundary:?} is locked for {other:?} and for {id:?}"));
+        }
+    }
+    Ok(())
+}

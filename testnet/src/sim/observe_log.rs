@@ -1,0 +1,86 @@
+//! What a real node shows of its groups' logs: what they come to, transactions, and places in the ring.
+
+use group::Group;
+use group::state::{Entry, GroupState};
+use group::transaction::TransactionId;
+use group::transaction::dealings::Deal;
+use group::transaction::plan::Plan;
+use group::watched::{Applied, Watched};
+use overlay::GroupRef;
+
+use crate::checkers::ring::Place;
+use crate::checkers::transactions::Step;
+use crate::checkers::{Observation, Scope};
+use crate::sim::observe::Fnv;
+
+/// Shows what the log has done since, and what it has come to.
+pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn FnMut(Observation)) {
+    for applied in &watched.applied {
+        show_state(&applied.after, show);
+        show_steps(applied, show);
+        show(Observation::Place(place(&applied.after)));
+    }
+    if watched.moved || scope == Scope::All && group.is_durable() {
+        let state = group.state();
+        show_state(state, show);
+        for decision in state.dealings.decided() {
+            show(committed(state, decision.id, &decision.plan));
+        }
+        show(Observation::Locks(state.dealings.locks(state.range).collect()));
+        show(Observation::Place(place(state)));
+    }
+}
+
+fn show_state(state: &GroupState, show: &mut dyn FnMut(Observation)) {
+    let bytes = postcard::to_allocvec(state).expect("states can be written");
+    let mut hash = Fnv::default();
+    hash.add(&bytes);
+    show(Observation::ControlChosen { group: state.id, born: state.born, slot: state.applied.0, hash: hash.0 });
+}
+
+/// What an entry did to transactions: as the state tells, since entries may be void.
+fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
+    let Applied { before, entry, after } = applied;
+    let (old, new) = (&before.dealings, &after.dealings);
+    let mut say = |id, step| show(Observation::Transaction { group: before.id, id, step });
+    if let Entry::Deal(Deal::Asked(id, _)) = entry
+        && old.vote(*id).is_none()
+        && let Some(agreed) = new.vote(*id)
+    {
+        say(*id, if agreed { Step::Agreed } else { Step::Refused });
+    }
+    let is_kept = |id| new.decided().iter().any(|decision| decision.id == id);
+    if let Some((id, plan)) = old.coordinates()
+        && new.coordinates().is_none_or(|(open, _)| open != id)
+    {
+        say(id, if is_kept(id) { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
+    }
+    for (id, plan) in old.voted().filter(|(id, _)| !new.voted().any(|(open, _)| open == *id)) {
+        let commit = matches!(entry, Entry::Deal(Deal::Decided(_, true) | Deal::Ending(_)));
+        say(id, if commit { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
+    }
+}
+
+fn asked(plan: &Plan) -> Vec<overlay::GroupId> {
+    plan.asked().map(|party| party.group.id).collect()
+}
+
+fn committed(state: &GroupState, id: TransactionId, plan: &Plan) -> Observation {
+    Observation::Transaction { group: state.id, id, step: Step::Committed { asked: asked(plan) } }
+}
+
+fn place(state: &GroupState) -> Place {
+    let dealings = &state.dealings;
+    let beside = |link: Option<&GroupRef>| link.map_or(state.id, |group| group.id);
+    Place {
+        group: state.id,
+        born: state.born,
+        applied: state.applied,
+        range: state.range,
+        ended: state.ended.is_some(),
+        open: !dealings.is_calm(),
+        before: beside(dealings.predecessor()),
+        behind: beside(dealings.successor()),
+        retired: dealings.retired().collect(),
+    }
+}
