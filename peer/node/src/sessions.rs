@@ -28,8 +28,11 @@ use crate::window::{Few, Window};
 
 /// The longest a client waits.
 const PATIENCE_MAX: Duration = Duration::from_secs(3);
-/// Before an operation that was refused is tried again.
-const RETRY_AFTER: Duration = Duration::from_millis(15);
+/// Before an operation that was refused is tried again: so long the first time, since what is to come may only be on its way,
+/// and then twice as long each time.
+const RETRY_FIRST: Duration = Duration::from_millis(2);
+/// So often it is twice as long.
+const RETRY_DOUBLINGS: u8 = 3;
 /// Before an operation that nothing is heard of is tried again.
 const SILENCE_MAX: Duration = Duration::from_millis(600);
 /// Operations of this node's clients at most; more are refused.
@@ -61,6 +64,8 @@ struct Session {
     unchanged: Option<(Answer, TermBallot)>,
     /// A relaxed read was refused by this node itself: ask the primary.
     ask_primary: bool,
+    /// So often it was refused, up to [`RETRY_DOUBLINGS`].
+    refused: u8,
     /// When it is looked at next, and where that is noted.
     due: Time,
     noted: Noted,
@@ -166,6 +171,7 @@ impl Sessions {
             unknown: None,
             unchanged: None,
             ask_primary: false,
+            refused: 0,
             due: Time::NEVER,
             noted: Noted::Nowhere,
             before,
@@ -201,7 +207,7 @@ impl Sessions {
                 if let Some(ballot) = ballot.filter(|ballot| open(*ballot)) {
                     // Another attempt may find something to change, or has: its word counts.
                     session.unchanged = Some((answer, ballot));
-                    self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
+                    self.retry_later(sequence, is_current, ctx.now.time);
                 } else {
                     self.finish(ctx, sequence, Ok(answer));
                 }
@@ -226,7 +232,7 @@ impl Sessions {
                         let error = if session.is_unresolved() { OpError::Uncertain } else { error };
                         self.finish(ctx, sequence, Err(error));
                     }
-                    _ => self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER),
+                    _ => self.retry_later(sequence, is_current, ctx.now.time),
                 }
             }
             Outcome::NotPrimary => {
@@ -236,16 +242,17 @@ impl Sessions {
                     return self.finish(ctx, sequence, Ok(answer));
                 }
                 session.ask_primary = true;
-                self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
+                self.retry_later(sequence, is_current, ctx.now.time);
             }
             Outcome::Unknown => {
                 session.unknown = session.unknown.max(ballot);
-                self.retry(sequence, is_current, ctx.now.time + RETRY_AFTER);
+                self.retry_later(sequence, is_current, ctx.now.time);
             }
         }
     }
 
-    /// The division may have changed: what is under way to somebody who has lost the key is tried anew.
+    /// The division may have changed: what is under way to somebody who has lost the key is tried anew, and
+    /// what found nobody.
     pub fn on_division(&mut self, ctx: &mut SessionContext<'_>) {
         let hosts = &*ctx.hosts;
         let moved = |session: &Session| {
@@ -254,7 +261,11 @@ impl Sessions {
                 Some(group) => group.primary_of(point),
                 None => ctx.whereabouts.find(point).map(|owner| owner.ballot),
             };
-            session.current.is_some_and(|(_, ballot)| primary != Some(ballot))
+            match session.current {
+                Some((_, ballot)) => primary != Some(ballot),
+                // Whoever was waited for may be there.
+                None => session.before.is_none() && primary.is_some(),
+            }
         };
         let moved: Vec<u64> =
             self.sessions.iter().filter(|(_, session)| moved(session)).map(|(sequence, _)| sequence).collect();
@@ -354,6 +365,14 @@ impl Sessions {
         !matches!(request.op, Op::Read(_)) && (self.strays.len() >= STRAYS_MAX || of_key >= STRAYS_PER_KEY_MAX)
     }
 
+    /// As [`Sessions::retry`], after a while.
+    fn retry_later(&mut self, sequence: u64, is_current: bool, now: Time) {
+        if let Some(session) = self.sessions.get_mut(sequence) {
+            let after = session.next_pause();
+            self.retry(sequence, is_current, now + after);
+        }
+    }
+
     fn retry(&mut self, sequence: u64, is_current: bool, at: Time) {
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         if is_current || session.current.is_none() {
@@ -405,7 +424,8 @@ impl Sessions {
             if group.is_none() {
                 ctx.whereabouts.want(point, ctx.now.time);
             }
-            self.set_due(sequence, ctx.now.time + RETRY_AFTER);
+            let after = session.next_pause();
+            self.set_due(sequence, ctx.now.time + after);
             return;
         }
         self.next_attempt = self.next_attempt.wrapping_add(1);
@@ -500,6 +520,13 @@ impl Sessions {
 }
 
 impl Session {
+    /// How long to wait now that nobody took it.
+    fn next_pause(&mut self) -> Duration {
+        let pause = RETRY_FIRST * (1 << self.refused);
+        self.refused = (self.refused + 1).min(RETRY_DOUBLINGS);
+        pause
+    }
+
     /// It is not to be looked at any more, but by who finds it among the silent.
     fn forget(&mut self, sequence: u64, due: &mut BTreeSet<(Time, u64)>) {
         if core::mem::replace(&mut self.noted, Noted::Nowhere) == Noted::Due {

@@ -115,7 +115,7 @@ fn a_place_belongs_to_one_group() {
     let halves = [place(1, 2, half(true), 5), place(5, 2, half(false), 1)];
     let all = |first: &Place| [&[parent.clone(), first.clone()], &halves[..]].concat();
     assert_eq!(show(&all(&ended)), None);
-    assert_eq!(show(&[&all(&ended)[..], &[parent.clone()]].concat()), None, "somebody who lags behind");
+    assert_eq!(show(&[&all(&ended)[..], std::slice::from_ref(&parent)].concat()), None, "somebody who lags behind");
     assert_eq!(show(&[parent.clone(), halves[1].clone()]), Some("I3 one owner"));
     let heir = Place { retired: vec![(GroupId(1), Epoch(1))], ..halves[1].clone() };
     assert_eq!(show(&[parent, heir]), None, "the end was seen by who is its heir");
