@@ -264,7 +264,7 @@ impl Sessions {
             match session.current {
                 Some((_, ballot)) => primary != Some(ballot),
                 // Whoever was waited for may be there.
-                None => session.before.is_none() && primary.is_some(),
+                None => session.before.is_none() && session.noted == Noted::Due && primary.is_some(),
             }
         };
         let moved: Vec<u64> =

@@ -246,8 +246,11 @@ impl Node {
         if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned() {
             self.reach(&primary);
         }
-        if self.whereabouts.learn(&located) {
-            self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part));
+        match self.whereabouts.learn(&located) {
+            false => {}
+            // That is still to begin here, and wakes whoever waits when it does: nobody need ask again so soon.
+            true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
+            true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part)),
         }
         self.on_surveyed(&located);
     }
