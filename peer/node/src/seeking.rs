@@ -131,7 +131,10 @@ impl Node {
         let group = self.hosts.at(point)?;
         let (state, heard): (&GroupState, _) = (group.state(), group.hears());
         let is_well = |member: &&Member| member.node == self.me || heard.contains(&member.node);
-        let clusters = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();
+        let clusters: Vec<String> = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();
+        if clusters.len() < state.quorum() {
+            return None; // It could let nobody in.
+        }
         Some(Sampled { ring: state.ring, point, group: state.reference(), clusters, own: false })
     }
 
