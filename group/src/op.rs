@@ -72,7 +72,8 @@ pub enum LeaseOp {
     Acquire {
         /// Who wants it.
         holder: Bytes,
-        /// For how long, from when the primary evaluates this; a renewal replaces what was left.
+        /// For how long, from when the primary evaluates this; a renewal does not
+        /// shorten what was left: one that was late must not take from its holder what a younger one gave.
         term: Duration,
     },
     /// Gives it back: [`Answer::Done`], or [`Answer::NotMet`] where it is not this one who has it.

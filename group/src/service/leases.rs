@@ -30,7 +30,8 @@ impl Service for Leases {
                 }
                 _ if holder.len() > at.value_bytes_max => (Change::None, Answer::Unfit(Unfit::TooLong)),
                 _ => {
-                    let end = after(at.now, *term);
+                    let left = state.and_then(|live| live.deadline).unwrap_or(at.now);
+                    let end = after(at.now, *term).max(left);
                     let answer = Answer::Held { holder: holder.clone(), left_ms: end.0 - at.now.0 };
                     (put_or_expire(holder.clone(), Some(end), at.now), answer)
                 }

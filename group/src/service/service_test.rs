@@ -137,6 +137,7 @@ fn a_lease_has_one_holder() {
     assert_eq!(run(acquire("me", 30), None), (put("me", Some(NOW.0 + 30)), held("me", 30)));
     let mine = Live { kind: Kind::Lease, ..live("me", Some(NOW.0 + 5)) };
     assert_eq!(run(acquire("me", 30), Some(&mine)), (put("me", Some(NOW.0 + 30)), held("me", 30)), "renewed");
+    assert_eq!(run(acquire("me", 3), Some(&mine)), (put("me", Some(NOW.0 + 5)), held("me", 5)), "not shortened");
     assert_eq!(run(acquire("you", 30), Some(&mine)), (Change::None, held("me", 5)));
     assert_eq!(run(release("you"), Some(&mine)), (Change::None, Answer::NotMet));
     assert_eq!(run(release("me"), Some(&mine)), (Change::Delete, Answer::Done));

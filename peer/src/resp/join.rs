@@ -56,7 +56,7 @@ impl Join {
     pub fn one(self, result: Result1) -> Reply {
         match result {
             Ok(answer) => match self.shape {
-                Shape::Values => Reply::Array(vec![value(answer)]),
+                Shape::Values => Reply::Array(vec![element(answer)]),
                 _ => self.single(answer),
             },
             Err(error) => self.error(error),
@@ -71,7 +71,7 @@ impl Join {
         }
         let answers = results.into_iter().flatten();
         match self.shape {
-            Shape::Values => Reply::Array(answers.map(value).collect()),
+            Shape::Values => Reply::Array(answers.map(element).collect()),
             Shape::AllOk => Reply::OK,
             _ => Reply::Integer(answers.map(|answer| count(&answer)).sum()),
         }
@@ -79,6 +79,8 @@ impl Join {
 
     fn failure(self, results: &[Result1]) -> Option<Reply> {
         let unfit = results.iter().find_map(|result| match result {
+            // As with Redis, what is no value is nil among values.
+            Ok(Answer::Unfit(Unfit::OtherKind)) if self.shape == Shape::Values => None,
             Ok(Answer::Unfit(unfit)) => Some(*unfit),
             _ => None,
         });
@@ -161,6 +163,14 @@ impl Join {
 
 /// The version of a key that is not there, in `SCATTER.GETV` and `SCATTER.CAS`.
 pub const ABSENT_VERSION: &str = "0-0";
+
+/// One of several values.
+fn element(answer: Answer) -> Reply {
+    match answer {
+        Answer::Unfit(Unfit::OtherKind) => Reply::Nil,
+        answer => value(answer),
+    }
+}
 
 fn value(answer: Answer) -> Reply {
     match answer {

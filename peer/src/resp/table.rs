@@ -179,7 +179,7 @@ pub static COMMANDS: &[Command] = &[
     row("strlen", 2, Read, ONE, strings::strlen, "The length of the value of a key"),
     row("subscribe", -2, Refused, NONE, refused::messaging, "Not supported"),
     row("ttl", 2, Read, ONE, keys::ttl, "A key's time to live in seconds"),
-    row("type", 2, Read, ONE, keys::type_of, "`string`, or `none` if the key is absent"),
+    row("type", 2, Read, ONE, keys::type_of, "`string`, `lease`, or `none` if the key is absent"),
     row("unlink", -2, Write, ALL, keys::del, "Delete keys (not atomic over several)"),
     row("unwatch", 1, Refused, NONE, refused::transaction, "Not supported"),
     row("watch", -2, Refused, NONE, refused::transaction, "Not supported"),

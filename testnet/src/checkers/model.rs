@@ -243,6 +243,11 @@ impl State {
                 let left_ms = u64::try_from(term.as_millis()).unwrap_or(u64::MAX);
                 let next = State { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), deadline) };
                 next.answer_if(call, &Answer::Held { holder: holder.clone(), left_ms }, states);
+                // What was left may be more.
+                let is_longer = |given: &Answer| matches!(given, Answer::Held { holder: of, left_ms: left } if of == holder && *left >= left_ms);
+                if self.value.is_some() && call.answer.is_none_or(is_longer) {
+                    states.push(State { kind: Kind::Lease, ..self.changed_to(Some(holder.clone()), self.deadline) });
+                }
             }
         }
     }

@@ -106,6 +106,10 @@ pub fn once(call: &mut Call<'_>) -> Handled {
 
 /// `SCATTER.LEASE key holder ms`: takes the lease, or renews it → `[holder, remaining ms]` of whoever has it
 pub fn lease(call: &mut Call<'_>) -> Handled {
+    if call.once.is_some() {
+        // The first answer, given again, would be of a lease that is long over.
+        return Err(Reply::error("ERR SCATTER.LEASE may be repeated as it is, and not under SCATTER.ONCE"));
+    }
     let holder = holder(call)?;
     let Expiry::In(term) = Notation::Millis.with_value(call.integer(3)?, call.name())? else {
         return Err(errors::expire_time(call.name()));
