@@ -136,6 +136,7 @@ fn log_messages() -> Vec<LogMessage> {
         LogMessage::Promise { ballot: BALLOT, state: Some(Box::new(state())), accepted },
         LogMessage::Accept { ballot: BALLOT, entries: entries().into_iter().map(slots).collect(), chosen: Slot(7) },
         LogMessage::Accepted { ballot: BALLOT, slots: vec![Slot(8), Slot(9)] },
+        LogMessage::Lead,
         LogMessage::Refused { ballot: BALLOT, promised: BALLOT },
     ]
 }
@@ -245,6 +246,9 @@ fn messages() -> Vec<Message> {
         parting: group::message::Parting::Stops { away_ms: 60_000 },
         sealed: true,
         wall: WallMillis(1 << 41),
+        sent_us: 5,
+        echoes: vec![Some(group::message::Echo { sent_us: 4, held_us: 3 }), None],
+        agreement_us: Some(2),
     };
     let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
     let vouch = Vouch {

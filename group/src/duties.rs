@@ -12,7 +12,7 @@ use crate::config::{Defect, DivisionView};
 use crate::context::Context;
 use crate::group::{Group, context};
 use crate::membership::Doors;
-use crate::message::{Heartbeat, Message, Parting, Progress};
+use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress};
 use crate::outbox::GroupOutput;
 use crate::state::Entry;
 use crate::time::Time;
@@ -130,15 +130,19 @@ impl Group {
         self.heartbeat_due = self.now.time + self.config.timing.heartbeat;
         self.pulse.set_clock(self.now);
         self.heard = self.hears();
+        let hears = self.hears();
         let heartbeat = Heartbeat {
             applied: self.state.applied,
             leads: self.log.leads_under(),
             chosen: self.log.chosen(self.state.applied),
-            hears: self.pulse.hears(&self.config.timing, self.now.time),
+            echoes: self.pulse.echoes(&hears, self.now.time),
+            hears,
             terms: self.primaries.keys().map(|ballot| ballot.term).collect(),
             parting: self.parting,
             sealed: self.acceptor.has_sealed(self.state.epoch),
             wall: self.now.wall,
+            sent_us: self.now.time.0 / 1_000,
+            agreement_us: self.agreement_us(),
         };
         let audience = self.state.audience();
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
@@ -309,5 +313,37 @@ impl Group {
         }
         let due = self.now.time.since(since) >= Duration::from_millis(self.state.settings.horizon_ms);
         due.then_some(Entry::Horizon(self.state.horizon + 1))
+    }
+}
+
+impl Group {
+    /// How long this node waits for a majority of the members, itself counted, in microseconds, as far as is known.
+    pub(crate) fn agreement_us(&self) -> Option<u32> {
+        let others = self.state.nodes().into_iter().filter(|node| *node != self.me);
+        self.pulse.agreement_us(others, self.state.quorum().checked_sub(1)?)
+    }
+
+    /// The same for any member that could lead now.
+    pub fn agreement_of(&self, node: NodeId) -> Option<Duration> {
+        let us = if node == self.me { self.agreement_us() } else { self.heir_of_lead(node)?.agreement_us };
+        us.map(|us| Duration::from_micros(u64::from(us)))
+    }
+
+    /// Whoever could take over at once: it is heard, stays, and knows all that is decided.
+    fn heir_of_lead(&self, node: NodeId) -> Option<&Heartbeat> {
+        let heartbeat = self.pulse.heartbeat(node, 3 * self.config.timing.heartbeat, self.now.time)?;
+        let knows_all = heartbeat.applied == self.state.applied && heartbeat.parting == Parting::Stays;
+        (knows_all && self.state.is_member(node) && self.hears().contains(&node)).then_some(heartbeat)
+    }
+
+    /// Has a member lead instead of this node, which leads; false where it cannot now. Nothing is decided by that: it stands
+    /// for election, as it may at any time.
+    pub fn pass_lead(&mut self, to: NodeId) -> bool {
+        let calm = self.log.leads() && !self.log.is_busy() && self.state.dealings.is_calm();
+        let may = calm && to != self.me && self.heir_of_lead(to).is_some();
+        if may {
+            self.out.send(&[to], Message::Log(LogMessage::Lead));
+        }
+        may
     }
 }

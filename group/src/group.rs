@@ -297,7 +297,7 @@ impl Group {
             self.log.on_leader_heartbeat(&mut context!(self), ballot, heartbeat.chosen);
             self.ask_what_is_lacking();
         }
-        self.pulse.on_heartbeat(from.node, from.epoch, heartbeat, self.now);
+        self.pulse.on_heartbeat(self.me, from, heartbeat, self.now, &self.config.timing);
         self.apply_chosen();
         self.do_duties();
     }

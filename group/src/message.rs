@@ -71,6 +71,22 @@ pub struct Heartbeat {
     pub sealed: bool,
     /// The sender's wall clock.
     pub wall: WallMillis,
+    /// The sender's steady clock, in microseconds: to be given back.
+    pub sent_us: u64,
+    /// For those in `hears`, in that order, what their last heartbeats showed.
+    pub echoes: Vec<Option<Echo>>,
+    /// How long the sender waits for a majority of the members, itself counted, in microseconds; `None` where it does not
+    /// know.
+    pub agreement_us: Option<u32>,
+}
+
+/// A heartbeat that is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    /// Its [`Heartbeat::sent_us`].
+    pub sent_us: u64,
+    /// How long ago it came, in microseconds.
+    pub held_us: u32,
 }
 
 /// What a member is about to do. Others take over what it is primary of, unless it stays.
@@ -109,6 +125,8 @@ pub enum LogMessage {
         /// The candidate's attempt, echoed.
         round: u64,
     },
+    /// Whoever is told leads better than the sender, which leads: it should stand at once.
+    Lead,
     /// Yes: no leader is alive here either.
     WouldPromise {
         /// As asked.

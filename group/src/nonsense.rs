@@ -165,6 +165,7 @@ impl Heartbeat {
         let sound = self.leads.as_ref().is_none_or(is_round) && is_slot(&self.applied) && is_slot(&self.chosen);
         // Who is heard counts towards a quorum: nobody twice.
         let hears = self.hears.len() <= HEARD_MAX && self.hears.windows(2).all(|pair| pair[0] < pair[1]);
+        let hears = hears && self.echoes.len() <= self.hears.len();
         unless(sound && hears && self.terms.len() <= Term::PARTS_MAX, Nonsense::Malformed)
     }
 }
@@ -210,6 +211,7 @@ impl LogMessage {
                 is_round(ballot) && is_slot(chosen) && entries.iter().all(sound)
             }
             LogMessage::Accepted { ballot, slots } => is_round(ballot) && slots.iter().all(is_slot),
+            LogMessage::Lead => true,
             LogMessage::Refused { ballot, promised } => is_round(ballot) && is_round(promised),
         };
         unless(sound, Nonsense::Malformed)

@@ -9,7 +9,7 @@ use core::time::Duration;
 use overlay::{Epoch, NodeId};
 
 use crate::config::Timing;
-use crate::message::{Heartbeat, Parting};
+use crate::message::{Echo, Heartbeat, Parting, Sender};
 use crate::time::{Now, Time, WallMillis};
 
 /// Nobody is waited for longer than a week, whatever it said.
@@ -28,6 +28,8 @@ struct Heard {
     wall_offset: Option<i128>,
     /// Its connections broke then, and nothing has come since.
     broken: Option<Time>,
+    /// How long a message takes there and back, in microseconds.
+    round_trip_us: Option<u32>,
 }
 
 /// Who is alive, as far as this node can tell.
@@ -49,6 +51,7 @@ impl Pulse {
                 away_until: Time(0),
                 wall_offset: None,
                 broken: None,
+                round_trip_us: None,
             });
         }
     }
@@ -62,14 +65,38 @@ impl Pulse {
     }
 
     /// A heartbeat came.
-    pub fn on_heartbeat(&mut self, from: NodeId, epoch: Epoch, heartbeat: Heartbeat, now: Now) {
+    pub fn on_heartbeat(&mut self, me: NodeId, from: Sender, heartbeat: Heartbeat, now: Now, timing: &Timing) {
+        let Sender { node: from, epoch, .. } = from;
         if let Some(heard) = self.heard.get_mut(&from) {
+            if let Some(sample) = round_trip(me, &heartbeat, now.time, timing) {
+                heard.round_trip_us = Some(smooth(heard.round_trip_us, sample));
+            }
             heard.away_until = match heartbeat.parting {
                 Parting::Stops { away_ms } => now.time + Duration::from_millis(away_ms.min(AWAY_MAX_MS)),
                 Parting::Stays | Parting::Leaves { .. } => Time(0),
             };
             heard.wall_offset = Some(i128::from(heartbeat.wall.0) - i128::from(now.time.0 / 1_000_000));
             heard.heartbeat = Some((now.time, epoch, heartbeat));
+        }
+    }
+
+    /// What the last heartbeats of these showed, to be given back.
+    pub fn echoes(&self, nodes: &[NodeId], now: Time) -> Vec<Option<Echo>> {
+        let echo = |node: &NodeId| {
+            let (at, _, heartbeat) = self.heard.get(node)?.heartbeat.as_ref()?;
+            let held_us = u32::try_from(now.since(*at).as_micros()).ok()?;
+            Some(Echo { sent_us: heartbeat.sent_us, held_us })
+        };
+        nodes.iter().map(echo).collect()
+    }
+
+    /// How long it takes until so many of these, which are others, have answered; `None` where that is not known.
+    pub fn agreement_us(&self, others: impl Iterator<Item = NodeId>, count: usize) -> Option<u32> {
+        let mut ways: Vec<u32> = others.filter_map(|node| self.heard.get(&node)?.round_trip_us).collect();
+        ways.sort_unstable();
+        match count.checked_sub(1) {
+            None => Some(0),
+            Some(last) => ways.get(last).copied(),
         }
     }
 
@@ -134,5 +161,21 @@ impl Pulse {
         offsets.sort_unstable();
         // Of two in the middle the lower one: rather late than early.
         self.offset = offsets[(offsets.len() - 1) / 2];
+    }
+}
+
+/// How long our heartbeat and this one, which gives it back, were under way, in microseconds. Nothing where that cannot be.
+fn round_trip(me: NodeId, heartbeat: &Heartbeat, now: Time, timing: &Timing) -> Option<u32> {
+    let place = heartbeat.hears.iter().position(|node| *node == me)?;
+    let echo = (*heartbeat.echoes.get(place)?)?;
+    let sample = (now.0 / 1_000).checked_sub(echo.sent_us)?.checked_sub(u64::from(echo.held_us))?;
+    u32::try_from(sample).ok().filter(|sample| u128::from(*sample) < timing.suspicion().as_micros())
+}
+
+/// What takes longer may only have waited in a queue: it is believed slowly.
+fn smooth(before: Option<u32>, sample: u32) -> u32 {
+    match before {
+        Some(before) if before < sample => before + (sample - before).div_ceil(8),
+        _ => sample,
     }
 }

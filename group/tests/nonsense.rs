@@ -89,6 +89,9 @@ fn nobody_proposes_under_the_ballot_of_another() {
         parting: group::message::Parting::Stays,
         sealed: false,
         wall: WallMillis(1),
+        sent_us: 5,
+        echoes: Vec::new(),
+        agreement_us: None,
     };
     expect(Nonsense::NotItsBallot, Message::Heartbeat(heartbeat));
 }

@@ -9,4 +9,5 @@ extern crate alloc;
 pub mod division;
 pub mod halves;
 pub mod joining;
+pub mod leading;
 pub mod size;

@@ -228,6 +228,13 @@ impl Log {
                     ctx.out.send(&[from], Message::Log(LogMessage::WouldPromise { round }));
                 }
             }
+            LogMessage::Lead => {
+                // Asked by anybody else, it would only disturb.
+                let led_by_them = self.leader.is_some_and(|(ballot, _)| ballot.node == from);
+                if led_by_them && matches!(self.role, Role::Follower) && ctx.state.ended.is_none() {
+                    self.prepare(ctx, false);
+                }
+            }
             LogMessage::WouldPromise { round } => self.on_would_promise(ctx, from, round),
             LogMessage::Prepare { ballot, applied, stop } => self.on_prepare(ctx, from, ballot, applied, stop),
             LogMessage::Promise { ballot, accepted, .. } => self.on_promise(ctx, from, ballot, accepted),

@@ -10,6 +10,7 @@ use group::config::Defects;
 use overlay::{Incarnation, PeerKey, RingId};
 use policy::halves::{Alike, Halving};
 use policy::joining::{Joining, Resilience};
+use policy::leading::{Leading, LowestAgreement};
 use policy::size::{Sizing, Thresholds};
 
 /// What an acknowledgement rests on.
@@ -67,11 +68,13 @@ pub struct Policies {
     pub halving: &'static dyn Halving,
     /// Which group a newcomer asks.
     pub joining: &'static dyn Joining,
+    /// Who leads a group.
+    pub leading: &'static dyn Leading,
 }
 
 impl Default for Policies {
     fn default() -> Policies {
-        Policies { sizing: &Thresholds, halving: &Alike, joining: &Resilience }
+        Policies { sizing: &Thresholds, halving: &Alike, joining: &Resilience, leading: &LowestAgreement }
     }
 }
 

@@ -13,6 +13,7 @@ mod config;
 mod frames;
 mod hosting;
 mod key_use;
+mod leading;
 mod leaving;
 mod node;
 pub mod seeking;

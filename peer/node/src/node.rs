@@ -25,6 +25,7 @@ use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::bays::Walk;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::hosting::{Hosted, Hosts, Scan};
+use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
 use crate::seeking::Seeking;
 use crate::sessions::{SessionContext, Sessions};
@@ -70,6 +71,7 @@ pub struct Node {
     pub(crate) surveys: Vec<Walking>,
     pub(crate) wishes: Wishes,
     pub(crate) size_watch: SizeWatch,
+    pub(crate) lead_watch: LeadWatch,
     pub(crate) seeking: Seeking,
     sessions: Sessions,
     pub(crate) outputs: VecDeque<Output>,
@@ -127,6 +129,7 @@ impl Node {
             surveys: Vec::new(),
             wishes: Wishes::default(),
             size_watch: SizeWatch::default(),
+            lead_watch: LeadWatch::default(),
             seeking: Seeking::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
@@ -640,6 +643,7 @@ impl Node {
         self.go_on_surveying();
         self.follow_wishes();
         self.watch_size();
+        self.watch_lead();
         if !self.hosts.is_empty() && !self.ready && self.now.time >= self.probe_due {
             self.probe_due = self.now.time + ASK_AGAIN;
             self.probe();
@@ -721,7 +725,7 @@ impl Node {
         }
         next = next.min(self.surveys_due()).min(self.wishes_due()).min(self.sweep_due());
         if self.leads() {
-            next = next.min(self.size_due());
+            next = next.min(self.size_due()).min(self.lead_due());
         }
         if self.stopping.is_some() {
             next = next.min(self.now.time + ASK_AGAIN / 10);

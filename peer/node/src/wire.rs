@@ -19,7 +19,7 @@ use crate::whereabouts::{Locate, Located};
 use crate::wishes::{Granted, Wished};
 
 /// The version of frames that this node speaks.
-pub const FRAME_VERSION: u8 = 5;
+pub const FRAME_VERSION: u8 = 6;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,78 @@
+//! Who leads a group (Scatter §7, Harmony §7.5).
+
+use core::time::Duration;
+
+/// A member, as whoever leads sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// How long it waits for a majority of the members; `None` where that is not known, or where it cannot lead now.
+    pub agreement: Option<Duration>,
+}
+
+/// Decides who should lead.
+pub trait Leading: Sync {
+    /// Who should lead instead of the one at place `leads`, by its place; `None` where all is well. Quiet on its own output.
+    fn choose(&self, members: &[Candidate], leads: usize) -> Option<usize>;
+}
+
+/// Whoever has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anybody;
+
+impl Leading for Anybody {
+    fn choose(&self, _: &[Candidate], _: usize) -> Option<usize> {
+        None
+    }
+}
+
+/// Less is not worth the change.
+const GAIN_MIN: Duration = Duration::from_millis(2);
+
+/// The member that agrees fastest with a majority; but it is whoever leads, unless that is slower by a fifth of it and two
+/// milliseconds: what is measured is never quite the same twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LowestAgreement;
+
+impl Leading for LowestAgreement {
+    fn choose(&self, members: &[Candidate], leads: usize) -> Option<usize> {
+        let now = members.get(leads)?.agreement?;
+        let known = members.iter().enumerate().filter_map(|(index, member)| Some((member.agreement?, index)));
+        let (least, best) = known.min()?;
+        (now >= least + least / 5 + GAIN_MIN).then_some(best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(agreements: &[Option<u64>], leads: usize) -> Option<usize> {
+        let of = |ms: &Option<u64>| Candidate { agreement: ms.map(Duration::from_millis) };
+        let members: alloc::vec::Vec<Candidate> = agreements.iter().map(of).collect();
+        let chosen = LowestAgreement.choose(&members, leads);
+        if let Some(chosen) = chosen {
+            assert_eq!(LowestAgreement.choose(&members, chosen), None, "quiet on its own output");
+        }
+        chosen
+    }
+
+    #[test]
+    fn whoever_agrees_fastest_leads() {
+        assert_eq!(choose(&[Some(80), Some(40), Some(79)], 0), Some(1));
+        assert_eq!(choose(&[Some(80), Some(40), Some(79)], 1), None);
+    }
+
+    #[test]
+    fn a_small_gain_is_none() {
+        assert_eq!(choose(&[Some(48), Some(40)], 0), None, "a fifth");
+        assert_eq!(choose(&[Some(2), Some(1)], 0), None, "two milliseconds");
+        assert_eq!(choose(&[Some(50), Some(40)], 0), Some(1));
+    }
+
+    #[test]
+    fn nothing_is_done_about_what_is_not_known() {
+        assert_eq!(choose(&[None, Some(1)], 0), None);
+        assert_eq!(choose(&[Some(90), None, Some(30)], 0), Some(2));
+        assert_eq!(choose(&[], 0), None);
+    }
+}
