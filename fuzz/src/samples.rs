@@ -25,7 +25,7 @@ use node::wire::Frame;
 use node::wishes::Wished;
 use node::{Granted, Wish};
 use overlay::{
-    Contact, Epoch, GroupId, GroupRef, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId,
+    Contact, Epoch, GroupId, GroupRef, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId, Way,
 };
 
 const NODE: NodeId = NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1 << 40) };
@@ -290,7 +290,7 @@ pub fn frames() -> Vec<Frame> {
         Sampled { ring: RingId(9), point: Point(4), group: group.clone(), clusters: vec!["a".into()], own: false };
     let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };
     let wished = Wished { ring: RingId(9), group: GroupId(5), number: 1, wish };
-    let locate = Locate { ring: RingId(9), point: Point(4), origin, wanted: Wanted::Sample, hops: 3 };
+    let locate = Locate { ring: RingId(9), point: Point(4), origin, wanted: Wanted::Sample, way: Way::Up, hops: 3 };
     let located =
         Located { ring: RingId(9), point: Point(4), part: group.range, group, ballot: TERM_BALLOT, horizon: 3 };
     let outside = [

@@ -11,6 +11,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::ops::Bound;
 
 use crate::reference::Nearness;
@@ -81,18 +82,42 @@ impl Hint {
     }
 }
 
+/// Which way round the ring a lookup goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Way {
+    /// The shorter one, wherever it is at the moment.
+    #[default]
+    Either,
+    /// In ring order: something silent lies in the other way.
+    Up,
+    /// Against it.
+    Down,
+}
+
+impl Way {
+    /// How far a group is from a point, in this way: what is less is nearer.
+    fn distance(self, range: KeyRange, point: Point) -> Reverse<Nearness> {
+        Reverse(match self {
+            Way::Either => Nearness::of(range, point),
+            Way::Up => Nearness::up(range, point),
+            Way::Down => Nearness::down(range, point),
+        })
+    }
+}
+
 /// Where a lookup goes next from a group that does not own the point: to whatever of its hints and of its neighbours on the
-/// ring is nearest to it, and nearer than the group itself. `None` only where a group has no neighbours, or they are not what
-/// they are said to be: on a ring one of two neighbours is always nearer.
+/// ring is nearest to it, and nearer than the group itself. `None` only where a group has no neighbours in that way, or they are
+/// not what they are said to be: on a ring one of two neighbours is always nearer.
 pub fn next_hop(
     point: Point,
     own: &GroupRef,
     neighbours: impl IntoIterator<Item = GroupRef>,
     hints: &mut Hints,
+    way: Way,
 ) -> Option<GroupRef> {
-    let others = neighbours.into_iter().chain(hints.nearest(point)).filter(|other| other.id != own.id);
-    let nearest = others.max_by_key(|other| Nearness::of(other.range, point))?;
-    (Nearness::of(nearest.range, point) > Nearness::of(own.range, point)).then_some(nearest)
+    let others = neighbours.into_iter().chain(hints.nearest(point, way)).filter(|other| other.id != own.id);
+    let nearest = others.min_by_key(|other| way.distance(other.range, point))?;
+    (way.distance(nearest.range, point) < way.distance(own.range, point)).then_some(nearest)
 }
 
 /// What a peer remembers of other groups. By their ranges' starts; no two of them overlap.
@@ -184,14 +209,14 @@ impl Hints {
         }
     }
 
-    /// The group that is known to be nearest to a point.
-    pub fn nearest(&mut self, point: Point) -> Option<GroupRef> {
+    /// The group that is known to be nearest to a point in this way.
+    pub fn nearest(&mut self, point: Point, way: Way) -> Option<GroupRef> {
         self.uses += 1;
         let uses = self.uses;
         let before = self.by_start.range(..=point).next_back().or_else(|| self.by_start.last_key_value());
         let behind = (Bound::Excluded(point), Bound::Unbounded);
         let behind = self.by_start.range(behind).next().or_else(|| self.by_start.first_key_value());
-        let nearest = before.into_iter().chain(behind).max_by_key(|(_, hint)| Nearness::of(hint.range, point));
+        let nearest = before.into_iter().chain(behind).min_by_key(|(_, hint)| way.distance(hint.range, point));
         let start = nearest.map(|(start, _)| *start)?;
         let hint = self.by_start.get_mut(&start)?;
         hint.used = uses;

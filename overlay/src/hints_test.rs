@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use crate::reference::Nearness;
-use crate::{Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, Incarnation, KeyRange, NodeId, PeerKey, Point};
+use crate::{
+    Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, Incarnation, KeyRange, NodeId, PeerKey, Point, Way,
+};
 
 fn reference(id: u128, epoch: u64, start: u128, end: u128) -> GroupRef {
     let node = NodeId { peer: PeerKey([id as u8; 32]), incarnation: Incarnation(1) };
@@ -55,7 +57,7 @@ impl World {
             let own = self.groups[at].clone();
             let links = [self.groups[(at + count - 1) % count].clone(), self.groups[(at + 1) % count].clone()];
             let hints = self.hints.get_mut(&own.id).expect("each has hints");
-            let next = crate::next_hop(point, &own, links, hints).expect("one neighbour is nearer");
+            let next = crate::next_hop(point, &own, links, hints, Way::Either).expect("one neighbour is nearer");
             hops += 1;
             assert!(hops < 1000, "no end: from {from} to {point:?}, at {own:?}, next {next:?}");
             match self.index(next.id) {
@@ -81,6 +83,37 @@ fn starts(count: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Va
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Where something silent lies in the shorter way, the longer one leads to every place as well, whatever is remembered:
+    /// each step is nearer in it.
+    #[test]
+    fn each_way_round_the_ring_comes_to_its_end(
+        now in starts(1..40),
+        told in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..100),
+        asked in proptest::collection::vec((any::<prop::sample::Index>(), any::<u128>(), any::<bool>()), 1..30),
+    ) {
+        let mut world = World::new(ring(now, 7, 0));
+        for (to, what) in told {
+            let (to, what) = (to.get(&world.groups).id, what.get(&world.groups).clone());
+            world.hints.get_mut(&to).unwrap().learn(&what);
+        }
+        let count = world.groups.len();
+        for (from, point, up) in asked {
+            let (mut at, point, way) = (from.index(count), Point(point), if up { Way::Up } else { Way::Down });
+            for hops in 0.. {
+                let own = world.groups[at].clone();
+                if own.range.contains(point) {
+                    break;
+                }
+                prop_assert!(hops < count, "no end: at {own:?}, to {point:?}");
+                let link = if up { (at + 1) % count } else { (at + count - 1) % count };
+                let links = [world.groups[link].clone()];
+                let hints = world.hints.get_mut(&own.id).unwrap();
+                let next = crate::next_hop(point, &own, links, hints, way).expect("the neighbour is nearer");
+                at = world.index(next.id).unwrap();
+            }
+        }
+    }
 
     /// PITFALLS 43, 44: whatever the hints of all groups say, every lookup ends at the only owner.
     #[test]
@@ -159,7 +192,7 @@ fn the_table_outlives_what_was_asked_of_late() {
     }
     let known: Vec<u128> = hints.iter().map(|known| known.id.0).collect();
     assert_eq!(known, [300, 400, 501, 502]);
-    assert_eq!(hints.nearest(Point((5 << 124) + 11)).unwrap().id, GroupId(501));
+    assert_eq!(hints.nearest(Point((5 << 124) + 11), Way::Either).unwrap().id, GroupId(501));
     hints.learn(&cell(5, 3));
     assert_eq!(hints.iter().map(|known| known.id.0).collect::<Vec<_>>(), [300, 400, 501, 503]);
     // Another group's place: the cells are counted anew, and a place to look at is never one's own.

@@ -66,6 +66,18 @@ impl Nearness {
         };
         Nearness { digits: (point.0 ^ nearest.0).leading_zeros() / 4, gap: core::cmp::Reverse(gap) }
     }
+
+    /// The same for whoever goes in ring order only: digits do not count.
+    pub fn up(range: KeyRange, point: Point) -> Nearness {
+        let gap = if range.contains(point) { 0 } else { range.end().distance_to(point) + 1 };
+        Nearness { digits: 0, gap: core::cmp::Reverse(gap) }
+    }
+
+    /// And for whoever goes against it.
+    pub fn down(range: KeyRange, point: Point) -> Nearness {
+        let gap = if range.contains(point) { 0 } else { point.distance_to(range.start()) };
+        Nearness { digits: 0, gap: core::cmp::Reverse(gap) }
+    }
 }
 
 impl KeyRange {

@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 
 use overlay::{
-    Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, Incarnation, KeyRange, NodeId, PeerKey, Point, next_hop,
+    Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, Incarnation, KeyRange, NodeId, PeerKey, Point, Way,
+    next_hop,
 };
 use testnet::rng::Rng;
 
@@ -76,7 +77,7 @@ impl Ring {
                 own = self.hints(at);
                 &mut own
             };
-            let next = next_hop(point, &self.group(at), links, hints).expect("one neighbour is nearer");
+            let next = next_hop(point, &self.group(at), links, hints, Way::Either).expect("one neighbour is nearer");
             at = next.id.0 as usize - 1;
             hops += 1;
         }

@@ -74,6 +74,7 @@ impl Net {
         self.cut.push(false);
         for other in 0..index {
             self.nodes[index].handle(self.now, Input::PeerUp(key(other)));
+            self.nodes[other].handle(self.now, Input::PeerUp(key(index)));
         }
     }
 
@@ -86,6 +87,21 @@ impl Net {
         let (told, granted) = self.granted[number as usize].clone();
         assert_eq!(told, number);
         granted
+    }
+
+    /// The same, without waiting for it.
+    pub(crate) fn begin(&mut self, index: usize, group: GroupId, wish: Wish) {
+        self.nodes[index].handle(self.now, Input::Wish { number: u64::MAX, group, wish });
+    }
+
+    /// Carries what is under way, and cuts these off as soon as that is so, between two messages.
+    pub(crate) fn cut_when(&mut self, cut: &[usize], is_so: impl Fn(&Net) -> bool) {
+        self.settle_but(|net| {
+            if !net.cut[cut[0]] && is_so(net) {
+                cut.iter().for_each(|index| net.cut[*index] = true);
+            }
+        });
+        assert!(self.cut[cut[0]], "it never came to that");
     }
 
     /// Who owns what, as this node finds out.
@@ -114,6 +130,10 @@ impl Net {
     }
 
     pub(crate) fn settle(&mut self) {
+        self.settle_but(|_| {});
+    }
+
+    fn settle_but(&mut self, between: impl Fn(&mut Net)) {
         let mut frames: VecDeque<(usize, PeerKey, Bytes)> = VecDeque::new();
         loop {
             for index in 0..self.nodes.len() {
@@ -121,7 +141,9 @@ impl Net {
                     match output {
                         Output::Send { to, frame, .. } => frames.push_back((index, to, frame)),
                         Output::Event(event) => self.events[index].push(event),
-                        Output::Granted { number, granted } => self.granted.push((number, granted)),
+                        Output::Granted { number, granted } if number != u64::MAX => {
+                            self.granted.push((number, granted))
+                        }
                         Output::Surveyed { survey, .. } => self.surveyed.push(survey),
                         _ => {}
                     }
@@ -131,6 +153,7 @@ impl Net {
             let to = (0..self.nodes.len()).find(|index| key(*index) == to);
             if let Some(to) = to.filter(|to| !self.cut[*to] && !self.cut[from]) {
                 self.nodes[to].handle(self.now, Input::Frame { from: key(from), frame });
+                between(self);
             }
         }
     }

@@ -13,7 +13,9 @@ use group::ballot::TermBallot;
 use group::message::{ClientMessage, Message, Operation};
 use group::state::GroupState;
 use group::time::Time;
-use overlay::{Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, Point, RingId, next_hop};
+use overlay::{
+    Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, Point, RingId, Way, next_hop,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
@@ -27,6 +29,14 @@ const HOPS_MAX: u8 = 32;
 const ASK_AGAIN: Duration = Duration::from_millis(150);
 /// Questions under way at one time.
 const ASKED_MAX: usize = 256;
+/// A question that was not answered for so long goes another way.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+/// Whoever of a group could not be reached for so long is gone round,
+const REACHED_WITHIN: Duration = Duration::from_millis(400);
+/// until it is tried again after this.
+const REACHED_AGAIN: Duration = Duration::from_secs(5);
+/// Groups that are gone round at one time.
+const ROUND_MAX: usize = 8;
 /// Parts of the ring whose primaries are remembered.
 const KNOWN_MAX: usize = 1 << 12;
 
@@ -41,6 +51,8 @@ pub struct Locate {
     pub origin: Contact,
     /// What that one wants to know.
     pub wanted: Wanted,
+    /// Which way round it goes.
+    pub way: Way,
     /// So many peers have passed it on.
     pub hops: u8,
 }
@@ -87,6 +99,10 @@ pub(crate) struct Whereabouts {
     /// By the start of each part; no two of them overlap.
     known: BTreeMap<Point, Owner>,
     asked: BTreeMap<Point, Time>,
+    /// By way of which groups this node asked for a place, and when first, while nobody answered.
+    ways: BTreeMap<Point, Vec<(GroupId, Time)>>,
+    /// Groups of which nobody is connected, though something was to be said to them, and since when.
+    unreached: BTreeMap<GroupId, Time>,
     /// To be asked with this batch.
     wanted: BTreeSet<Point>,
     /// To be sent with this batch.
@@ -99,6 +115,8 @@ impl Default for Whereabouts {
             hints: Hints::new(Point(0), HINTS_BYTES_MAX),
             known: BTreeMap::new(),
             asked: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            unreached: BTreeMap::new(),
             wanted: BTreeSet::new(),
             operations: BTreeMap::new(),
         }
@@ -138,6 +156,22 @@ impl Whereabouts {
         self.operations.entry((owner.group, owner.ballot.node)).or_default().push(operation);
     }
 
+    /// May a place be asked for by way of this group? Not where that was done a while ago, and nobody has answered since.
+    fn may_try(&mut self, point: Point, group: GroupId, now: Time) -> bool {
+        self.ways.retain(|_, tried| tried.iter().any(|(_, since)| now.since(*since) < REACHED_AGAIN));
+        if self.ways.len() >= ASKED_MAX {
+            return true;
+        }
+        let tried = self.ways.entry(point).or_default();
+        match tried.iter().find(|(known, _)| *known == group) {
+            Some((_, since)) => now.since(*since) < ANSWERED_WITHIN,
+            None => {
+                tried.push((group, now));
+                true
+            }
+        }
+    }
+
     /// False where something newer is known, or nobody asked.
     fn learn(&mut self, located: &Located) -> bool {
         let Located { point, ref group, part, ballot, horizon, .. } = *located;
@@ -171,6 +205,12 @@ impl Whereabouts {
     }
 }
 
+/// The way round that does not lead past this one first.
+fn way_round(own: KeyRange, silent: KeyRange) -> Way {
+    let ahead = own.end().distance_to(silent.start()) <= silent.end().distance_to(own.start());
+    if ahead { Way::Down } else { Way::Up }
+}
+
 impl Node {
     /// Sends what operations elsewhere need. True if there was something.
     pub(crate) fn flush_whereabouts(&mut self) -> bool {
@@ -180,7 +220,7 @@ impl Node {
         let Some(ring) = self.ring else { return busy };
         for point in wanted {
             let origin = Contact { node: self.me, addresses: self.addresses.clone() };
-            self.pass_on(Locate { ring, point, origin, wanted: Wanted::Owner, hops: 0 });
+            self.pass_on(Locate { ring, point, origin, wanted: Wanted::Owner, way: Way::Either, hops: 0 });
         }
         for ((group, primary), operations) in operations {
             let message = ClientMessage { operations, outcomes: Vec::new() };
@@ -191,7 +231,7 @@ impl Node {
 
     /// Somebody asks.
     pub(crate) fn on_locate(&mut self, locate: Locate) {
-        let Locate { ring, point, ref origin, wanted, hops } = locate;
+        let Locate { ring, point, ref origin, wanted, hops, .. } = locate;
         if self.ring != Some(ring) || hops >= HOPS_MAX || !group::nonsense::are_addresses(&origin.addresses) {
             self.frames_dropped += 1;
             return;
@@ -221,19 +261,58 @@ impl Node {
         self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
     }
 
-    /// To somebody who is nearer to it.
+    /// To somebody who is nearer to it. A group of which nobody could be reached for a while, or by way of which this node asked
+    /// the same in vain, is gone round, and forgotten.
     pub(crate) fn pass_on(&mut self, locate: Locate) {
         let Some(home) = self.hosts.home() else { return };
         let (own, dealings) = (home.state().reference(), &home.state().dealings);
-        let beside: Vec<GroupRef> = dealings.predecessor().into_iter().chain(dealings.successor()).cloned().collect();
+        let mut beside: Vec<GroupRef> =
+            dealings.predecessor().into_iter().chain(dealings.successor()).cloned().collect();
         self.whereabouts.hints.set_here(own.range.start());
-        let Some(next) = next_hop(locate.point, &own, beside, &mut self.whereabouts.hints) else { return };
-        let others: Vec<&Contact> = next.members.iter().filter(|contact| contact.node.peer != self.me.peer).collect();
-        if others.is_empty() {
-            return;
+        let (mut silent, mut way) = (None::<GroupRef>, locate.way);
+        for _ in 0..ROUND_MAX {
+            let next = next_hop(locate.point, &own, beside.iter().cloned(), &mut self.whereabouts.hints, way);
+            let Some(next) = next else {
+                match (&silent, way) {
+                    (Some(silent), Way::Either) => way = way_round(own.range, silent.range),
+                    _ => break,
+                }
+                continue;
+            };
+            let now = self.now.time;
+            let may_try = locate.hops > 0 || self.whereabouts.may_try(locate.point, next.id, now);
+            if let Some(contact) = may_try.then(|| self.reachable(&next)).flatten() {
+                return self.tell(&contact, &Frame::Locate(Locate { way, ..locate }.into()));
+            }
+            self.whereabouts.hints.forget(&next);
+            beside.retain(|group| group.id != next.id);
+            silent.get_or_insert(next);
         }
-        let contact = others[self.rng.below(others.len() as u64) as usize].clone();
-        self.tell(&contact, &Frame::Locate(locate.into()));
+        // Nobody else is nearer: perhaps these answer now.
+        if let Some(contact) = silent.and_then(|group| self.some_member(&group, false)) {
+            self.tell(&contact, &Frame::Locate(locate.into()));
+        }
+    }
+
+    /// A member of a group that something can be said to, or that may be reached yet.
+    fn reachable(&mut self, group: &GroupRef) -> Option<Contact> {
+        if let Some(contact) = self.some_member(group, true) {
+            self.whereabouts.unreached.remove(&group.id);
+            return Some(contact);
+        }
+        let now = self.now.time;
+        self.whereabouts.unreached.retain(|_, since| now.since(*since) < REACHED_AGAIN);
+        let since = *self.whereabouts.unreached.entry(group.id).or_insert(now);
+        if now.since(since) >= REACHED_WITHIN { None } else { self.some_member(group, false) }
+    }
+
+    /// One of a group's members, or of those that are connected, but this node.
+    fn some_member(&mut self, group: &GroupRef, connected: bool) -> Option<Contact> {
+        let others = group.members.iter().filter(|contact| contact.node.peer != self.me.peer);
+        let is_meant = |contact: &&Contact| !connected || self.is_connected_to(contact.node.peer);
+        let all: Vec<&Contact> = others.filter(is_meant).collect();
+        let chosen = self.rng.below(all.len().max(1) as u64) as usize;
+        all.get(chosen).map(|contact| (*contact).clone())
     }
 
     /// The answer.
@@ -246,6 +325,7 @@ impl Node {
         if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned() {
             self.reach(&primary);
         }
+        self.whereabouts.ways.remove(&located.point);
         match self.whereabouts.learn(&located) {
             false => {}
             // That is still to begin here, and wakes whoever waits when it does: nobody need ask again so soon.
