@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Contact, GroupRef, NodeId};
+use overlay::{Contact, Epoch, GroupId, GroupRef, NodeId, Point};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::config::{Defect, Defects};
@@ -26,6 +26,8 @@ use crate::transaction::plan::{Birth, Operation, Plan, Rank, Refusal, View};
 const ADDRESSES_TOLD: usize = 4;
 /// Who did not lead when the group ended waits so long before it tells others of it: whoever led does so at once.
 const TELL_AFTER: Duration = Duration::from_millis(900);
+/// So long nobody leads before members ask the neighbours what has come of the ring, and so often they do.
+const LONELY: Duration = Duration::from_secs(3);
 
 /// What a member knows of its group's dealings beside what the log says.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,8 @@ pub(crate) struct Dealing {
     held: Vec<Letter>,
     /// When this member, since the group ended, tells others of it next.
     tell_end: Option<Time>,
+    /// When this member asks the neighbours next, since nobody leads.
+    lonely: Option<Time>,
 }
 
 /// Why a transaction is not begun; nothing has changed then.
@@ -151,11 +155,53 @@ impl Group {
         if !self.dealing.dealer.is_known(&own, &self.state.dealings) {
             return Err(BeginRefusal::NotNow("a neighbour does not know yet what this group is now"));
         }
+        self.propose_begin(plan)
+    }
+
+    fn propose_begin(&mut self, plan: Plan) -> Result<(), BeginRefusal> {
         if self.log.is_busy() {
             return Err(BeginRefusal::NotNow("the group is deciding something else at this moment; try again"));
         }
         self.propose(Entry::Deal(Deal::Begin(Box::new(plan))));
         Ok(())
+    }
+
+    /// Begins to take over what lies before this group on the ring, up to `from`, and is lost: nothing of what was chosen
+    /// there will be known any more. `before`: who owns what lies before that, where that is another group. Only its leader
+    /// can, and only while nothing is heard of the group that is gone: see [`Group::look_for_predecessor`].
+    pub fn begin_repair(
+        &mut self,
+        from: Point,
+        lost: Vec<GroupId>,
+        before: Option<&GroupRef>,
+    ) -> Result<(), BeginRefusal> {
+        if !self.log.leads() || self.state.ended.is_some() {
+            return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
+        }
+        if self.hears_predecessor() {
+            return Err(BeginRefusal::NotNow("the group that is said to be lost answers: nothing is lost"));
+        }
+        let plan = Plan::repair(from, lost, &self.state.view(), before, self.rank(0));
+        let plan = plan.map_err(BeginRefusal::Nonsense)?;
+        if !self.are_able(&plan) {
+            return Err(BeginRefusal::NotNow("too few members are heard of and hold everything; try again"));
+        }
+        if let Some(why) = self.state.dealings.refuses_begin(&self.own(), &plan) {
+            return Err(BeginRefusal::NotNow(why));
+        }
+        self.propose_begin(plan)
+    }
+
+    /// Asks the neighbours anew what they are.
+    pub fn look_for_predecessor(&mut self) {
+        self.follow_leadership();
+        self.dealing.dealer.look_again();
+    }
+
+    /// Has the group before this one said what it is, since it was asked?
+    pub fn hears_predecessor(&self) -> bool {
+        let predecessor = self.state.dealings.predecessor();
+        predecessor.is_some_and(|link| self.dealing.dealer.view_of(link).is_some())
     }
 
     /// Has whatever is to be born a majority of those members of this group that it gets, here, now and with everything?
@@ -216,6 +262,13 @@ impl Group {
         }
     }
 
+    /// Is it, with those that it hears, a majority of the members?
+    pub fn hears_majority(&self) -> bool {
+        let hears = self.hears();
+        let is_here = |node: &NodeId| *node == self.me || hears.contains(node);
+        self.state.nodes().iter().filter(|node| is_here(node)).count() >= self.state.quorum()
+    }
+
     /// Do both neighbours know this group as it is? `None`: only the leader can tell.
     pub fn is_known_to_neighbours(&self) -> Option<bool> {
         let leads = self.log.leads() && self.dealing.leads == self.log.leads_under();
@@ -232,6 +285,11 @@ impl Group {
         if self.vouching.is_some() || self.failed {
             return;
         }
+        if self.state.losses.iter().any(|loss| loss.is_of(&letter.by)) {
+            // It has come back, and does not know what was declared meanwhile.
+            let nodes: Vec<NodeId> = letter.by.nodes().collect();
+            return self.out.send(&nodes, Message::State(Box::new(self.state.clone())));
+        }
         if self.state.ended.is_some() {
             // What it decided, and what it has learned, it can still say; nothing new.
             if matches!(letter.word, Word::Question(_) | Word::Decision(_, true)) {
@@ -239,8 +297,14 @@ impl Group {
             }
         } else if self.log.leads() {
             self.follow_leadership();
-            // Whoever asks does so again: these may be heard of by then, or the coordinator gives up.
-            if !matches!(&letter.word, Word::Prepare(_, plan) if !self.are_able(plan)) {
+            // Whoever asks does so again: these may be heard of by then, or the coordinator gives up. Who hears no majority
+            // may lead nobody any more.
+            let answers = match &letter.word {
+                Word::Prepare(_, plan) => self.are_able(plan),
+                Word::Push(..) => self.hears_majority(),
+                _ => true,
+            };
+            if answers {
                 self.answer(letter);
             }
             self.do_duties();
@@ -271,13 +335,37 @@ impl Group {
         if self.state.ended.is_some() {
             return self.tell_end();
         }
-        if !self.log.leads() || self.state.dealings.is_alone() {
+        if self.state.dealings.is_alone() {
             return;
+        }
+        if !self.log.leads() {
+            return self.seek_word();
         }
         self.follow_leadership();
         let (own, me) = (self.own(), self.state.reference());
         self.dealing.dealer.tick(&own, &me, &self.state.dealings, self.now.time);
         self.post();
+    }
+
+    /// Where nobody leads, it may be that others own what was this group's, and nobody is left here who could tell: each
+    /// member asks the neighbours.
+    fn seek_word(&mut self) {
+        if self.log.leader().is_some() {
+            self.dealing.lonely = None;
+            return;
+        }
+        let due = *self.dealing.lonely.get_or_insert(self.now.time + LONELY);
+        if self.now.time < due {
+            return;
+        }
+        self.dealing.lonely = Some(self.now.time + LONELY);
+        let by = self.state.reference();
+        let (predecessor, successor) = (self.state.dealings.predecessor(), self.state.dealings.successor());
+        for to in predecessor.into_iter().chain(successor).cloned() {
+            // It says nothing that would be news: a group that answers must not be taken for one that lives.
+            let letter = Letter { from: self.state.id, by: by.clone(), to, word: Word::Known(Epoch(0)) };
+            self.out.push(GroupOutput::Letter(Box::new(letter)));
+        }
     }
 
     /// When [`Group::tick_dealings`] has something to do next.
@@ -286,7 +374,7 @@ impl Group {
         match self.dealing.tell_end {
             Some(due) => due.max(soon),
             None if self.log.leads() => self.dealing.dealer.next_timeout(&self.own(), &self.state.dealings).max(soon),
-            None => Time::NEVER,
+            None => self.dealing.lonely.map_or(Time::NEVER, |due| due.max(soon)),
         }
     }
 

@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use overlay::{Epoch, GroupId, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
+use overlay::{Epoch, GroupId, GroupRef, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Number, Slot, Term, TermBallot};
@@ -17,6 +17,7 @@ use crate::record::Record;
 use crate::time::WallMillis;
 use crate::transaction::TransactionId;
 use crate::transaction::dealings::{Deal, Dealings};
+use crate::transaction::plan::LOST_MAX;
 
 /// The most configurations that recovery may have to ask beside the current one.
 pub const RECOVERY_MAX: usize = 8;
@@ -127,6 +128,34 @@ impl Purged {
     }
 }
 
+/// Losses that are remembered; of more the oldest are forgotten.
+pub const LOSSES_MAX: usize = 64;
+
+/// A range that was declared lost: what was chosen there before is void, whoever still has it (PITFALLS 40).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Who owned it.
+    pub groups: Vec<GroupId>,
+    /// What they owned.
+    pub range: KeyRange,
+    /// The first epoch in which it was owned by others.
+    pub epoch: Epoch,
+    /// When that was, in group time.
+    pub declared: WallMillis,
+}
+
+impl Loss {
+    /// Did this group own something of it, and did it know of nothing later?
+    pub fn concerns(&self, group: &GroupState) -> bool {
+        group.epoch < self.epoch && group.range.overlaps(self.range)
+    }
+
+    /// The same of a group as it says it is.
+    pub fn is_of(&self, group: &GroupRef) -> bool {
+        group.epoch < self.epoch && group.range.overlaps(self.range)
+    }
+}
+
 /// The state of a group after some slot of its log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupState {
@@ -157,6 +186,8 @@ pub struct GroupState {
     pub horizon: u64,
     /// Tombstones that are let go of.
     pub purged: Purged,
+    /// What was declared lost, here or in what it came of.
+    pub losses: Vec<Loss>,
     /// The network's settings.
     pub settings: Settings,
     /// Its neighbours, and its transactions with other groups.
@@ -261,6 +292,7 @@ impl GroupState {
             recovery: Vec::new(),
             horizon: 1,
             purged: Purged::nothing(),
+            losses: Vec::new(),
             settings,
             dealings: Dealings::default(),
             ended: None,
@@ -290,6 +322,8 @@ impl GroupState {
             && self.members.iter().all(|member| member.since <= self.applied)
             && self.purged.bounds.len() <= 4 * Term::PARTS_MAX
             && self.purged.floor < u32::MAX / 2
+            && self.losses.len() <= LOSSES_MAX
+            && self.losses.iter().all(|loss| loss.epoch <= self.epoch && loss.groups.len() <= LOST_MAX)
             && settings.drift_per_mille <= 900
             && settings.lease_ms <= 86_400_000
             && self.dealings.is_sound()

@@ -25,6 +25,11 @@ impl Point {
     pub fn distance_to(self, other: Point) -> u128 {
         other.0.wrapping_sub(self.0)
     }
+
+    /// The point before this one, in ring order.
+    pub fn before(self) -> Point {
+        Point(self.0.wrapping_sub(1))
+    }
 }
 
 impl fmt::Debug for Point {

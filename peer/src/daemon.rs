@@ -342,7 +342,7 @@ fn ended(event: Event, lines: &Lines) -> Option<End> {
         }
         Event::Ready => {}
         Event::NotReady => tracing::warn!("does not serve"),
-        Event::Reincarnate(why) => tracing::warn!("starts anew: {why}"),
+        Event::Reincarnate(why) | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
         Event::Note(line) => tracing::info!("{line}"),
         Event::InRing(ring) => tracing::info!("this peer belongs to the network with the ring {ring}"),
         other => tracing::info!(?other),

@@ -97,8 +97,14 @@ pub struct GroupStatus {
     pub links_fresh: Option<bool>,
     /// The group before it on the ring, by id.
     pub predecessor: Option<String>,
+    /// What that owned when it was heard of last.
+    #[serde(default)]
+    pub predecessor_range: Option<RangeStatus>,
     /// The group behind it on the ring, by id.
     pub successor: Option<String>,
+    /// What was declared lost, here or in groups that this one came of.
+    #[serde(default)]
+    pub losses: Vec<LossStatus>,
     /// Keys held, about.
     pub keys: u64,
     /// Bytes of keys and values held, about.
@@ -108,6 +114,17 @@ pub struct GroupStatus {
     /// Messages of members that were dropped since the start, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
+}
+
+/// A range that somebody declared lost (`scatter group repair`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    /// Which part of the ring that was.
+    pub range: RangeStatus,
+    /// The groups that had owned it, by id.
+    pub groups: Vec<String>,
+    /// When it was declared.
+    pub declared_unix_s: u64,
 }
 
 /// A transaction between groups.

@@ -5,14 +5,19 @@
 
 use alloc::vec::Vec;
 
-use overlay::{IntervalMap, KeyRange, NodeId};
+use overlay::{Epoch, IntervalMap, KeyRange, NodeId};
 
 use super::TransactionId;
 use super::dealings::Dealings;
 use super::plan::{Birth, BirthName, Plan};
-use crate::ballot::{Slot, Term};
+use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
-use crate::state::{Assignment, Config, GroupState, Member, Purged};
+use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged};
+
+/// Generations that are left free where all that was known of those in use is lost.
+const LOSS_GENERATIONS: u32 = 1 << 16;
+/// As many slots.
+const LOSS_SLOTS: u64 = 1 << 32;
 
 /// The first states of all that are born of a transaction, in the order of the plan.
 ///
@@ -32,7 +37,9 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     let birth = &plan.births[index];
     let range = birth.range;
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch));
-    let applied = finals.iter().map(|last| last.applied).max().unwrap_or_default().next();
+    let last = finals.iter().map(|last| last.applied).max().unwrap_or_default();
+    // Terms are made of slots, and records are ordered by terms: a lost group's must be the lower ones, too.
+    let applied = if lost_range(plan).is_some() { Slot(last.0.saturating_add(LOSS_SLOTS)) } else { last.next() };
     let name = plan.id_of(id, birth);
     let (mut members, mut learners): (Vec<Member>, Vec<Member>) = (Vec::new(), Vec::new());
     for last in finals {
@@ -68,7 +75,8 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         learners,
         recovery: recovery(range, finals),
         horizon: finals.iter().map(|last| last.horizon).max().unwrap_or(0),
-        purged: purged(range, finals),
+        purged: purged(plan, (applied, epoch), range, finals),
+        losses: losses(plan, epoch, finals),
         settings: finals[0].settings.clone(),
         dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
         ended: None,
@@ -130,17 +138,45 @@ fn recovery(range: KeyRange, finals: &[&GroupState]) -> Vec<Config> {
     configs
 }
 
-fn purged(range: KeyRange, finals: &[&GroupState]) -> Purged {
+fn purged(plan: &Plan, (applied, epoch): (Slot, Epoch), range: KeyRange, finals: &[&GroupState]) -> Purged {
     let mut bounds = IntervalMap::new(None);
     for last in finals {
         for piece in range.intersection(last.range).into_iter().flatten() {
             last.purged.bounds.pieces(piece).into_iter().for_each(|(piece, bound)| bounds.set(piece, bound));
         }
     }
+    let mut floor = finals.iter().map(|last| last.purged.floor).max().unwrap_or(0);
+    if let Some(lost) = lost_range(plan) {
+        // Whatever was there is over: what comes back with somebody who was in it is not taken along, and no version of before
+        // is one of now.
+        bounds.set(lost, Some(Purge { slot: applied, epoch, up_to: Number::default() }));
+        floor = floor.saturating_add(LOSS_GENERATIONS).min(u32::MAX / 2 - 1);
+    }
     Purged {
         bounds,
         // What this covers some have let go of already: so do all. As old operations are refused everywhere from now on.
         horizon: finals.iter().map(|last| last.purged.horizon).max().unwrap_or(0),
-        floor: finals.iter().map(|last| last.purged.floor).max().unwrap_or(0),
+        floor,
     }
+}
+
+/// The range that this takes over from groups that are lost.
+fn lost_range(plan: &Plan) -> Option<KeyRange> {
+    plan.gap().map(|(from, _)| KeyRange::new(from, plan.coordinator().range.start()))
+}
+
+/// All that was declared lost, in any of the groups that this comes of.
+fn losses(plan: &Plan, epoch: Epoch, finals: &[&GroupState]) -> Vec<Loss> {
+    let mut losses: Vec<Loss> = finals.iter().flat_map(|last| last.losses.iter().cloned()).collect();
+    losses.extend(lost_range(plan).map(|range| Loss {
+        groups: plan.lost().to_vec(),
+        range,
+        epoch,
+        declared: plan.rank.since(),
+    }));
+    losses.sort_by(|one, other| (one.epoch, &one.groups).cmp(&(other.epoch, &other.groups)));
+    losses.dedup();
+    let excess = losses.len().saturating_sub(LOSSES_MAX);
+    losses.drain(..excess);
+    losses
 }

@@ -299,6 +299,9 @@ impl Dealings {
     /// Is each group of the plan that lies beside this one its neighbour, as it knows? Where not, whoever it is not would
     /// refuse: this saves asking.
     fn knows_neighbours(&self, own: &Own, plan: &Plan) -> bool {
+        if let Some((from, last)) = plan.gap() {
+            return self.knows_lost(own, plan, from, last);
+        }
         let id = |link: &Option<GroupRef>| link.as_ref().map_or(own.id, |group| group.id);
         plan.boundaries_of(own.range).into_iter().all(|boundary| {
             let ends = plan.parties.iter().find(|party| party.group.range.end() == boundary);
@@ -311,9 +314,37 @@ impl Dealings {
         })
     }
 
+    /// Is what lies beside this group, on the side of the lost range, among the lost groups? And do these reach as far as both
+    /// sides of it know, so that nobody lives between them?
+    fn knows_lost(&self, own: &Own, plan: &Plan, from: Point, last: Point) -> bool {
+        let is_lost = |link: &Option<GroupRef>| link.as_ref().filter(|link| plan.lost().contains(&link.id)).cloned();
+        let behind = || is_lost(&self.predecessor).is_some_and(|gone| gone.range.start() == last);
+        let before = || {
+            let gone = is_lost(&self.successor);
+            gone.is_some_and(|gone| last == from || gone.range.end() == last)
+        };
+        let is_behind = own.id == plan.coordinator().id;
+        (!is_behind || behind()) && (own.range.end() != from || before())
+    }
+
+    /// Does something else lock a boundary of it? What lost groups began is over with them.
     fn is_locked(&self, own: &Own, plan: &Plan) -> bool {
-        plan.boundaries_of(own.range).into_iter().any(|boundary| self.lock(own, boundary).is_some())
-            && !own.defects.has(Defect::NoLocks)
+        let boundaries = plan.boundaries_of(own.range);
+        let mut open = self.coordinates.iter().chain(&self.voted);
+        open.any(|(id, locks)| {
+            let mut locked = locks.boundaries_of(own.range).into_iter();
+            !plan.lost().contains(&id.group) && locked.any(|boundary| boundaries.contains(&boundary))
+        }) && !own.defects.has(Defect::NoLocks)
+    }
+
+    /// What lost groups began, and what was to be told to them, is over.
+    fn give_up_on(&mut self, lost: &[GroupId]) {
+        let over: Vec<TransactionId> =
+            self.voted.iter().map(|(id, _)| *id).filter(|id| lost.contains(&id.group)).collect();
+        over.into_iter().for_each(|id| self.note_over(id));
+        self.voted.retain(|(id, _)| !lost.contains(&id.group));
+        self.decided.iter_mut().for_each(|decision| decision.unconfirmed.retain(|group| !lost.contains(group)));
+        self.decided.retain(|decision| !decision.unconfirmed.is_empty());
     }
 
     fn apply_outcome(&mut self, id: TransactionId, commit: bool) -> bool {
@@ -336,6 +367,7 @@ impl Dealings {
         if !commit {
             return;
         }
+        self.give_up_on(plan.lost());
         let (start, end) = (own.range.start(), own.range.end());
         let boundaries = plan.boundaries_of(own.range);
         if boundaries.contains(&start) {
@@ -409,7 +441,9 @@ impl Dealings {
         let known = || finals.iter().flat_map(|(_, _, last)| last.predecessor.iter().chain(&last.successor));
         let other = |link: Option<GroupRef>| known().fold(link, |link, known| newest(link, Some(known)));
         let other = |link: Option<GroupRef>| other(link).filter(|link| link.id != born.id);
-        let (predecessor, successor) = (other(plan.ends_at(id, start)), other(plan.starts_at(id, end)));
+        // Whoever takes over a lost range is the same on its other side.
+        let same = || finals.iter().find_map(|(_, _, last)| last.successor.clone()).filter(|_| !plan.lost().is_empty());
+        let (predecessor, successor) = (other(plan.ends_at(id, start)), other(plan.starts_at(id, end).or_else(same)));
         let mut dealings = Dealings { predecessor, successor, ..Dealings::default() };
         for (group, epoch, last) in finals {
             let is_heir = *group == born.id || !keeps(*group);
@@ -430,11 +464,18 @@ impl Dealings {
                     dealings.decided.push(decision);
                 }
             }
+            for (open, _) in last.voted.iter().filter(|(open, _)| plan.lost().contains(&open.group)) {
+                dealings.note_over(*open);
+            }
             dealings.retired.extend(last.retired.iter().map(|(group, epoch)| (*group, *epoch)));
             if *group != born.id {
                 dealings.retired.insert(*group, *epoch);
             }
         }
+        // It answers for them: what they began and nobody knows the outcome of is aborted.
+        let lost = plan.lost().iter().map(|group| (*group, Epoch(born.epoch.0 - 1)));
+        dealings.retired.extend(lost);
+        dealings.give_up_on(plan.lost());
         while dealings.retired.len() > RETIRED_MAX {
             let oldest =
                 dealings.retired.iter().min_by_key(|(group, epoch)| (**epoch, **group)).map(|(group, _)| *group);

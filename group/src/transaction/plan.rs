@@ -37,7 +37,23 @@ pub enum Operation {
         /// Who comes from it.
         from: Vec<NodeId>,
     },
+    /// The coordinator takes over what lies before it and is lost, with all that was chosen there: somebody has said that the
+    /// groups that owned it will not return (PITFALLS 40). These are not asked.
+    Repair {
+        /// Where the lost range begins; it ends where the coordinator's begins.
+        from: Point,
+        /// Where the last of the lost groups begins, as the coordinator knows.
+        last: Point,
+        /// All that owned something of it.
+        lost: Vec<GroupId>,
+    },
 }
+
+/// Groups that one repair may declare lost: each must be known to one of the two that lie beside the gap.
+pub const LOST_MAX: usize = 2;
+/// What takes a lost range over is of an epoch so much later than all that is known: whatever the lost groups did
+/// meanwhile, theirs are earlier.
+const LOSS_EPOCHS: u64 = 1 << 32;
 
 impl Operation {
     /// What it is called.
@@ -47,6 +63,7 @@ impl Operation {
             Operation::Merge => "merge",
             Operation::Repartition { .. } => "repartition",
             Operation::Migrate { .. } => "migrate",
+            Operation::Repair { .. } => "repair",
         }
     }
 }
@@ -111,6 +128,11 @@ impl Rank {
     pub fn new(tried: u32, since: WallMillis) -> Rank {
         Rank { tried: -i64::from(tried), since }
     }
+
+    /// When it was tried first, in group time.
+    pub fn since(&self) -> WallMillis {
+        self.since
+    }
 }
 
 /// What a transaction does.
@@ -143,6 +165,8 @@ pub enum Refusal {
     Nothing,
     /// What would come of it has more members than a group should.
     TooLarge,
+    /// The group before this one is not among those that are said to be lost.
+    NotLost,
 }
 
 impl fmt::Display for Refusal {
@@ -155,6 +179,10 @@ impl fmt::Display for Refusal {
             Refusal::NoMember => "who is to move is no member of the group that it is to leave",
             Refusal::Nothing => "nothing would change",
             Refusal::TooLarge => "the two groups together have more members than the network's --max-group",
+            Refusal::NotLost => {
+                "the group before this one on the ring is another than what is said to be lost; the group that takes a lost \
+                 range over is the one behind it"
+            }
         })
     }
 }
@@ -183,8 +211,77 @@ impl Plan {
         if plan.is_sound() { Ok(plan) } else { Err(Refusal::Stale) }
     }
 
+    /// What takes over a lost range, asked of the group behind it. `before`: the one that ends where the lost range begins,
+    /// where that is another one.
+    pub fn repair(
+        from: Point,
+        lost: Vec<GroupId>,
+        own: &View,
+        before: Option<&GroupRef>,
+        rank: Rank,
+    ) -> Result<Plan, Refusal> {
+        let (group, gone) = (&own.own, &own.predecessor);
+        if gone.id == group.id {
+            return Err(Refusal::Alone);
+        }
+        if !lost.contains(&gone.id) {
+            return Err(Refusal::NotLost);
+        }
+        let range = KeyRange::new(from, group.range.end());
+        let birth = Birth { name: BirthName::Kept(group.id), range, members: group.members.clone() };
+        let mut parties = alloc::vec![Party { group: group.clone(), touched: true }];
+        parties.extend(before.map(|before| Party { group: before.clone(), touched: false }));
+        let operation = Operation::Repair { from, last: gone.range.start(), lost };
+        let plan = Plan { operation, parties, births: alloc::vec![birth], rank };
+        if plan.is_sound() { Ok(plan) } else { Err(Refusal::Stale) }
+    }
+
+    /// Does this plan fit together, which takes over a lost range?
+    fn is_sound_repair(&self, from: Point, lost: &[GroupId]) -> bool {
+        let own = self.coordinator();
+        let before = match &self.parties[1..] {
+            [] => own,
+            [before] => &before.group,
+            _ => return false,
+        };
+        let [birth] = self.births.as_slice() else { return false };
+        let is_lost = |party: &Party| lost.contains(&party.group.id);
+        let range = KeyRange::new(from, own.range.end());
+        let apart = before.id == own.id || !before.range.overlaps(range);
+        self.parties[0].touched
+            && !self.parties[1..].iter().any(|party| party.touched || party.group.id == own.id)
+            && (1..=LOST_MAX).contains(&lost.len())
+            && !self.parties.iter().any(is_lost)
+            && birth.name == BirthName::Kept(own.id)
+            && birth.range == range
+            && !own.range.is_full()
+            && from != own.range.start()
+            && !own.range.contains(from)
+            && before.range.end() == from
+            && apart
+    }
+
+    /// Where the lost range begins and where the last of the lost groups does, for what takes one over.
+    pub fn gap(&self) -> Option<(Point, Point)> {
+        match self.operation {
+            Operation::Repair { from, last, .. } => Some((from, last)),
+            _ => None,
+        }
+    }
+
+    /// The groups that it declares lost.
+    pub fn lost(&self) -> &[GroupId] {
+        match &self.operation {
+            Operation::Repair { lost, .. } => lost,
+            _ => &[],
+        }
+    }
+
     /// Does it fit together? What others send is asked before it is believed.
     pub fn is_sound(&self) -> bool {
+        if let Operation::Repair { from, lost, .. } = &self.operation {
+            return self.is_sound_repair(*from, lost);
+        }
         let ids = self.parties.iter().map(|party| party.group.id);
         let once = ids.clone().enumerate().all(|(index, id)| !ids.clone().take(index).any(|before| before == id));
         let (touched, births) = (self.touched().map(|party| party.group.range), self.births.iter());
@@ -229,6 +326,7 @@ impl Plan {
     pub fn boundaries(&self) -> Vec<Point> {
         let mut all: Vec<Point> =
             self.touched().flat_map(|party| [party.group.range.start(), party.group.range.end()]).collect();
+        all.extend(self.gap().map(|(from, _)| from));
         all.sort_unstable();
         all.dedup();
         all
@@ -243,7 +341,8 @@ impl Plan {
 
     /// Higher than the epoch that any party had when it was planned: the least that a birth's can be.
     fn epoch_least(&self) -> Epoch {
-        Epoch(self.parties.iter().map(|party| party.group.epoch.0).max().unwrap_or(0) + 1)
+        let later = if self.lost().is_empty() { 1 } else { LOSS_EPOCHS };
+        Epoch(self.parties.iter().map(|party| party.group.epoch.0).max().unwrap_or(0).saturating_add(later))
     }
 
     /// The epoch in which what is born begins: above that of all that take part, as they were planned for, and above the last

@@ -236,6 +236,9 @@ pub enum Event {
     /// This node's incarnation ended (it lost state, or its group has forgotten it): the driver starts it anew with an
     /// empty store as a new incarnation.
     Reincarnate(String),
+    /// This node's incarnation ended, for what it holds was declared lost: the driver keeps that where nobody serves it, and
+    /// starts the node anew with an empty store as a new incarnation.
+    Quarantine(String),
     /// This peer belongs to this ring from now on: to be remembered apart from the store, so that it never founds a
     /// second network (PITFALLS 41).
     InRing(RingId),

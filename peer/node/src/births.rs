@@ -127,7 +127,7 @@ impl Node {
             }
             return;
         }
-        if self.knows_later(&state) {
+        if self.knows_later(&state) || self.heeds_losses(&state) {
             return;
         }
         let older = |hosted: &Hosted| {
@@ -151,6 +151,27 @@ impl Node {
             self.pending.push(state);
         }
         self.follow_pending();
+    }
+
+    /// What this node has of ranges that were declared lost while it was away is no part of the store any more: it is kept
+    /// apart, and this life is over (PITFALLS 40). True where that is so.
+    fn heeds_losses(&mut self, state: &GroupState) -> bool {
+        if state.audience().contains(&self.me) || self.over {
+            return false;
+        }
+        let is_lost = |group: &Group| state.losses.iter().any(|loss| loss.concerns(group.state()));
+        let Some(lost) = self.hosts.living().find(|group| is_lost(group)) else { return false };
+        let why = alloc::format!(
+            "the range {:?} of {:?} was declared lost while this peer was away: what it holds of that is served no more",
+            lost.state().range,
+            lost.state().id
+        );
+        self.each_group(Group::give_way);
+        self.over = true;
+        self.ready = false;
+        self.with_sessions(Sessions::stop);
+        self.event(Event::Quarantine(why));
+        true
     }
 
     /// Did a migration move this node to that group, which has nothing of what is here? It must have been born after all groups

@@ -16,6 +16,8 @@ mod key_use;
 mod leading;
 mod leaving;
 mod node;
+#[cfg(test)]
+mod repair_test;
 pub mod seeking;
 mod sessions;
 mod sizing;

@@ -8,7 +8,7 @@ use group::Group;
 use group::ballot::{Slot, Term};
 use group::committee::CatchUpStatus;
 use group::nonsense::Dropped;
-use group::state::Member;
+use group::state::{Loss, Member};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
@@ -107,6 +107,8 @@ pub struct GroupStatus {
     pub predecessor: GroupRef,
     /// The group behind it.
     pub successor: GroupRef,
+    /// What was declared lost, here or in groups that this one came of.
+    pub losses: Vec<Loss>,
     /// Both neighbours know it as it is now; only the leader can tell.
     pub known: Option<bool>,
     /// Transactions with others.
@@ -186,6 +188,7 @@ impl GroupStatus {
             belongs: state.is_member(group.me()) || state.is_learner(group.me()),
             predecessor: view.predecessor,
             successor: view.successor,
+            losses: state.losses.clone(),
             known: group.is_known_to_neighbours(),
             transactions: transactions(group),
             established: state.recovery.is_empty(),

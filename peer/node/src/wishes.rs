@@ -13,19 +13,28 @@ use group::state::GroupState;
 use group::time::Time;
 use group::transaction::TransactionId;
 use group::transaction::plan::{Operation, Plan};
-use overlay::{GroupId, NodeId, PeerKey, Point, RingId};
+use overlay::{GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
 use policy::halves::{Halving, MemberView};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
+use crate::whereabouts::Located;
 use crate::wire::{self, Frame};
 
 /// Whoever asked is told so long after it asked at the latest.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for a repair, which waits until it is sure that nobody answers.
+const REPAIR_PATIENCE: Duration = Duration::from_secs(60);
+/// So long a group says nothing before it is believed that it is lost; and longer than any lease.
+const SILENCE: Duration = Duration::from_secs(4);
+/// Whoever led a group that is no more may think so long that it does.
+const DYING: Duration = Duration::from_secs(5);
 /// What stands against it now may be gone soon: so long it is tried, so often.
 const TRIED_FOR: Duration = Duration::from_secs(3);
 const TRY_AGAIN: Duration = Duration::from_millis(100);
+/// Before it is asked again who owns a place.
+const ASK_AGAIN: Duration = Duration::from_millis(400);
 /// Wishes that wait for an end, at a leader or at whoever was asked; more are refused.
 const WISHES_MAX: usize = 64;
 /// What is said of a refusal is no longer, in bytes.
@@ -57,6 +66,23 @@ pub enum Wish {
         /// Who comes.
         from: Vec<PeerKey>,
     },
+    /// To take over what lies before it, where those who owned that will not return: whatever was chosen there is lost.
+    Repair {
+        /// Where the lost range begins; else where the group before this one does, as this one knows.
+        from: Option<Point>,
+        /// Who owned it.
+        lost: Vec<GroupId>,
+    },
+}
+
+impl Wish {
+    /// Whoever asked is told so long after it asked at the latest.
+    fn patience(&self) -> Duration {
+        match self {
+            Wish::Repair { .. } => REPAIR_PATIENCE,
+            _ => PATIENCE,
+        }
+    }
 }
 
 /// What came of a wish.
@@ -119,6 +145,11 @@ struct Taken {
     number: u64,
     group: GroupId,
     wish: Wish,
+    /// For a repair: who owns what lies before the lost range; when that was asked last.
+    before: Option<GroupRef>,
+    asked: Option<Time>,
+    since: Time,
+    silent_since: Time,
     /// Once it is begun.
     operation: Option<Operation>,
     /// Once that is chosen.
@@ -130,7 +161,7 @@ struct Taken {
 impl Node {
     /// Somebody asks this peer; answered by exactly one [`Output::Granted`].
     pub(crate) fn on_wish(&mut self, number: u64, group: GroupId, wish: Wish) {
-        let until = self.now.time + PATIENCE;
+        let until = self.now.time + wish.patience();
         let Some(ring) = self.ring else { return self.granted(number, Granted::NotHere) };
         if self.wishes.own.len() >= WISHES_MAX {
             return self.granted(number, Granted::Refused("too much is asked at once".into()));
@@ -166,8 +197,19 @@ impl Node {
         if self.wishes.taken.len() >= WISHES_MAX {
             return self.answer_wish(asker, number, Granted::Refused("too much is asked at once".into()));
         }
-        let (try_until, until) = (self.now.time + TRIED_FOR, self.now.time + PATIENCE);
-        let taken = Taken { asker, number, group, wish, operation: None, id: None, try_until, until };
+        let since = self.now.time;
+        let until = since + wish.patience();
+        let mut try_until = since + TRIED_FOR;
+        if let Wish::Repair { .. } = wish
+            && let Some(group) = self.hosts.find_mut(group)
+        {
+            group.look_for_predecessor();
+            try_until = since + DYING + silence(group) + TRIED_FOR;
+        }
+        let (before, asked, operation, id) = (None, None, None, None);
+        let silent_since = since;
+        let taken =
+            Taken { asker, number, group, wish, before, asked, since, silent_since, operation, id, try_until, until };
         self.wishes.taken.push(taken);
         self.follow_wishes();
     }
@@ -199,6 +241,7 @@ impl Node {
     /// Looks how far the transactions of a group are that were wished for.
     pub(crate) fn follow_wishes(&mut self) {
         let now = self.now.time;
+        self.look_beyond_losses();
         let mut index = 0;
         while index < self.wishes.taken.len() {
             let taken = &mut self.wishes.taken[index];
@@ -218,6 +261,35 @@ impl Node {
         while let Some(index) = self.wishes.own.iter().position(|(_, until)| *until <= now) {
             let (number, _) = self.wishes.own.remove(index);
             self.granted(number, Granted::Unknown);
+        }
+    }
+
+    /// Asks who owns what lies before the ranges that are to be repaired.
+    fn look_beyond_losses(&mut self) {
+        let now = self.now.time;
+        for index in 0..self.wishes.taken.len() {
+            let taken = &self.wishes.taken[index];
+            let is_due = taken.asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN);
+            let group = self.hosts.all.iter().map(|hosted| hosted.group.state()).find(|group| group.id == taken.group);
+            let Some(point) = group.and_then(|group| taken.wish.place_before(group)) else { continue };
+            if taken.before.is_some() || taken.operation.is_some() || !is_due {
+                continue;
+            }
+            self.wishes.taken[index].asked = Some(now);
+            match self.locate_here(point) {
+                Some(located) => self.wishes.taken[index].before = Some(located.group),
+                None => self.ask_where(point),
+            }
+        }
+    }
+
+    /// Somebody says who owns a place.
+    pub(crate) fn on_seen_beyond(&mut self, located: &Located) {
+        for taken in &mut self.wishes.taken {
+            let group = self.hosts.all.iter().map(|hosted| hosted.group.state()).find(|group| group.id == taken.group);
+            if group.and_then(|group| taken.wish.place_before(group)) == Some(located.point) {
+                taken.before = Some(located.group.clone());
+            }
         }
     }
 
@@ -241,6 +313,9 @@ impl Node {
 impl Taken {
     /// Begins it, if it can be; `None` where that is so, or may be soon.
     fn begin(&mut self, group: &mut Group, halving: &dyn Halving, now: Time) -> Option<Granted> {
+        if let Wish::Repair { from, lost } = &self.wish {
+            return self.begin_repair(group, *from, lost.clone(), now);
+        }
         let operation = match operation(group, &self.wish, halving) {
             Ok(operation) => operation,
             Err(why) => return Some(Granted::Refused(why)),
@@ -249,6 +324,45 @@ impl Taken {
         match group.begin_transaction(operation.clone(), rank) {
             Ok(()) => self.operation = Some(operation),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {}
+            Err(why) => return Some(Granted::Refused(why.to_string())),
+        }
+        None
+    }
+
+    /// The same, once it is sure that nobody answers.
+    fn begin_repair(
+        &mut self,
+        group: &mut Group,
+        from: Option<Point>,
+        lost: Vec<GroupId>,
+        now: Time,
+    ) -> Option<Granted> {
+        let refused = |why: &str| Some(Granted::Refused(why.to_string()));
+        let Some(gone) = group.state().dealings.predecessor() else {
+            return refused("there is only one group: nothing can lie before it");
+        };
+        let (from, last) = (from.unwrap_or(gone.range.start()), gone.range.start());
+        if group.hears_predecessor() {
+            if now.since(self.since) >= DYING {
+                return refused("the group that is said to be lost answers: nothing is lost");
+            }
+            group.look_for_predecessor();
+            self.silent_since = now;
+        }
+        if now.since(self.silent_since) < silence(group) {
+            return None;
+        }
+        let Some(before) = self.before.clone() else {
+            let why =
+                "nobody says who owns what lies before the lost range: if that is lost as well, say where it begins";
+            return if now < self.try_until { None } else { refused(why) };
+        };
+        let before = Some(before).filter(|before| before.id != group.state().id);
+        match group.begin_repair(from, lost.clone(), before.as_ref()) {
+            Ok(()) => self.operation = Some(Operation::Repair { from, last, lost }),
+            Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {
+                self.before = None; // It may have changed.
+            }
             Err(why) => return Some(Granted::Refused(why.to_string())),
         }
         None
@@ -277,6 +391,23 @@ impl Taken {
     fn is_of(&self, plan: &Plan) -> bool {
         self.operation.as_ref() == Some(&plan.operation)
     }
+}
+
+impl Wish {
+    /// The last place before the range that this group is to take over; `None` for anything but a repair.
+    fn place_before(&self, group: &GroupState) -> Option<Point> {
+        let Wish::Repair { from, .. } = self else { return None };
+        let from = from.or(group.dealings.predecessor().map(|gone| gone.range.start()))?;
+        Some(from.before())
+    }
+}
+
+/// How long nothing must be heard of a group before it is believed to be lost.
+fn silence(group: &Group) -> Duration {
+    let settings = &group.state().settings;
+    let lease = if settings.leases { settings.lease_ms } else { 0 };
+    let drift = lease.saturating_mul(u64::from(settings.drift_per_mille)) / 1000;
+    SILENCE + Duration::from_millis(lease + 2 * drift)
 }
 
 /// The members of a group, for a policy.
@@ -312,6 +443,7 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
         }
         Wish::Merge => Operation::Merge,
         Wish::Repartition { at } => Operation::Repartition { at: *at },
+        Wish::Repair { .. } => unreachable!("it is begun in another way"),
         Wish::Migrate { to, from } => {
             let theirs: Vec<NodeId> =
                 state.dealings.successor().map(|group| group.nodes().collect()).unwrap_or_default();

@@ -128,7 +128,7 @@ impl Trio {
                 self.answered.push(id);
             }
             Output::WakeAt(at) => own.wake_at = at,
-            Output::Event(Event::Reincarnate(why) | Event::Fatal(why)) => panic!("{why}"),
+            Output::Event(Event::Reincarnate(why) | Event::Quarantine(why) | Event::Fatal(why)) => panic!("{why}"),
             Output::Dial { .. } | Output::Event(_) | Output::Granted { .. } | Output::Surveyed { .. } => {}
         }
     }

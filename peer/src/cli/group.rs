@@ -7,10 +7,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, fail};
-use super::groups::Groups;
+use super::groups::{Groups, share};
 use super::web::{self, NoAnswer};
 use super::{print, token};
 use crate::config::Format;
+use crate::status::GroupStatus;
 
 /// Arguments of `scatter group`.
 #[derive(Debug, Args)]
@@ -45,6 +46,22 @@ enum Operation {
         /// Where the one behind it is to begin: 32 hex digits
         #[arg(long, value_name = "POINT")]
         at: String,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Have a group take over the range before it, whose owners will not return: all that was in it is lost
+    ///
+    /// For a group of which a majority is gone for good. What was chosen there is void from then on, also where somebody comes
+    /// back with it: such a peer puts its store aside, serves nothing of it, and enters anew; `scatter export` reads what it put
+    /// aside. Nothing else undoes this. The group that takes over is the one behind the lost range. Without --lost, what would
+    /// be lost is printed, and nothing is done.
+    Repair {
+        /// The id of the group that is lost; twice where two beside each other are
+        #[arg(long, value_name = "GROUP")]
+        lost: Vec<String>,
+        /// Where the lost range begins, where that is not where the group before this one does: 32 hex digits
+        #[arg(long, value_name = "POINT")]
+        at: Option<String>,
         #[command(flatten)]
         which: Which,
     },
@@ -85,6 +102,13 @@ pub fn group(args: GroupArgs) -> ExitCode {
         Operation::Merge { which } => ("merge", json!({}), which),
         Operation::Repartition { at, which } => ("repartition", json!({ "at": at }), which),
         Operation::Migrate { to, from, which } => ("migrate", json!({ "to": to, "from": from }), which),
+        Operation::Repair { lost, which, .. } if lost.is_empty() => {
+            return match tell_loss(&which) {
+                Ok(text) => fail(Exit::Usage, &text),
+                Err((exit, why)) => fail(exit, &why),
+            };
+        }
+        Operation::Repair { lost, at, which } => ("repair", json!({ "lost": lost, "at": at }), which),
     };
     match ask(&which, name, &body) {
         Ok(answer) => match which.output {
@@ -104,16 +128,49 @@ pub fn group(args: GroupArgs) -> ExitCode {
     }
 }
 
+/// What a repair would declare lost, as far as the group behind it knows.
+fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
+    let groups = groups(&which.http)?;
+    let mut known = groups.iter().filter(|group| which.group.as_ref().is_none_or(|id| *id == group.id));
+    let group = match (known.next(), known.next()) {
+        (Some(group), None) => group,
+        (None, _) => {
+            return Err((Exit::Refused, "this peer has no part in such a group: ask one of its members".into()));
+        }
+        _ => return Err((Exit::Usage, "this peer has a part in several groups: say which".into())),
+    };
+    let (Some(lost), Some(range)) = (&group.predecessor, &group.predecessor_range) else {
+        return Err((Exit::Refused, "there is only one group: nothing can lie before it".into()));
+    };
+    Ok(format!(
+        "this would declare lost all that group {lost} held: {} to {}, {:.2} % of the ring, with every key in it that its \
+         members do not bring back. Group {} would own that range, empty. If none of {lost} will return, say --lost {lost}",
+        range.start,
+        range.end,
+        share(range),
+        group.id
+    ))
+}
+
+/// The groups that this peer has a part in.
+fn groups(http: &str) -> Result<Vec<GroupStatus>, (Exit, String)> {
+    let (_, body) = web::get(http, "/v1/groups").map_err(|error| unreachable(http, error))?;
+    let groups: Groups = serde_json::from_slice(&body)
+        .map_err(|_| (Exit::Refused, format!("{http} is no peer that this program knows")))?;
+    Ok(groups.groups)
+}
+
+fn unreachable(http: &str, error: impl std::fmt::Display) -> (Exit, String) {
+    (Exit::Unreachable, format!("cannot reach a peer at {http}: {error}"))
+}
+
 fn ask(which: &Which, operation: &str, body: &Value) -> Result<Value, (Exit, String)> {
     let http = &which.http;
-    let unreachable = |error| (Exit::Unreachable, format!("cannot reach a peer at {http}: {error}"));
     let group = match &which.group {
         Some(group) => group.clone(),
         None => {
-            let (_, body) = web::get(http, "/v1/groups").map_err(unreachable)?;
-            let groups: Groups = serde_json::from_slice(&body)
-                .map_err(|_| (Exit::Refused, format!("{http} is no peer that this program knows")))?;
-            let mut own = groups.groups.iter().filter(|group| group.part == "member");
+            let groups = groups(http)?;
+            let mut own = groups.iter().filter(|group| group.part == "member");
             match (own.next(), own.next()) {
                 (Some(group), None) => group.id.clone(),
                 (None, _) => return Err((Exit::Refused, "this peer is a member of no group: say which".into())),
@@ -128,7 +185,7 @@ fn ask(which: &Which, operation: &str, body: &Value) -> Result<Value, (Exit, Str
     let path = format!("/v1/groups/{group}/{operation}");
     let answer = web::post_patiently(http, &path, token.as_deref(), body.to_string().as_bytes());
     let answer = answer.map_err(|why| match why {
-        NoAnswer::Unreachable(error) => unreachable(error),
+        NoAnswer::Unreachable(error) => unreachable(http, error),
         NoAnswer::Lost(error) => {
             (Exit::Unknown, format!("{http} did not answer ({error}): `scatter groups` tells what there is now"))
         }

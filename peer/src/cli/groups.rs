@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::exit::{Exit, fail};
 use super::{print, web};
 use crate::config::Format;
-use crate::status::{GroupStatus, Located, RangeStatus, Ring};
+use crate::status::{GroupStatus, Located, LossStatus, RangeStatus, Ring};
 
 /// How to ask for something to look at.
 #[derive(Debug, Args)]
@@ -128,6 +128,15 @@ fn describe(group: &GroupStatus, text: &mut String) {
     };
     let known = |id: &Option<String>| id.clone().unwrap_or_default();
     let _ = writeln!(text, "  neighbours  {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
+    for LossStatus { range, groups, declared_unix_s } in &group.losses {
+        let _ = writeln!(
+            text,
+            "  lost        {} to {}, of {}, declared at {declared_unix_s}",
+            range.start,
+            range.end,
+            groups.join(" and ")
+        );
+    }
     for open in &group.transactions {
         let _ = writeln!(text, "  {:10}  by {}, slot {}: {}", open.operation, open.coordinator, open.slot, open.step);
         open.locks.iter().for_each(|lock| text.push_str(&format!("              locks {lock}\n")));
@@ -135,7 +144,7 @@ fn describe(group: &GroupStatus, text: &mut String) {
 }
 
 /// Of the whole ring, in percent; nothing where the text is none.
-fn share(range: &RangeStatus) -> f64 {
+pub fn share(range: &RangeStatus) -> f64 {
     let point = |text: &str| u128::from_str_radix(text, 16).ok().map(Point);
     let Some((start, end)) = point(&range.start).zip(point(&range.end)) else { return 0.0 };
     KeyRange::new(start, end).length().map_or(100.0, |length| length as f64 / 2f64.powi(128) * 100.0)

@@ -4,6 +4,7 @@ mod bench;
 mod client;
 mod data;
 mod exit;
+mod export;
 mod group;
 mod groups;
 mod json;
@@ -87,6 +88,12 @@ enum Command {
     #[command(after_help = "Exit codes: 0 it has left; 2 usage; 3 cannot reach the peer; 4 refused, with the reason; \
         5 it was leaving and is gone without having said that it has left.")]
     Leave(leave::LeaveArgs),
+    /// Print what a store holds that no peer serves any more
+    ///
+    /// For a store whose range was declared lost while its peer was away (`scatter group repair`): the peer keeps it beside
+    /// its own, as STORE.lost-1, and has begun anew. Nobody else may hold what is in it.
+    #[command(after_help = "Exit codes: 0 done; 2 usage; 4 it is no store, or cannot be read.")]
+    Export(export::ExportArgs),
     /// Put load on peers, and print what became of it
     ///
     /// Speaks the Redis protocol, so any server that does can be measured. Keys called key:000000000000 and so on are
@@ -178,6 +185,7 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         Command::Where(args) => groups::locate(&args),
         Command::Group(args) => group::group(args),
         Command::Leave(args) => leave::leave(&args),
+        Command::Export(args) => export::export(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

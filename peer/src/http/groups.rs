@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use group::transaction::plan::LOST_MAX;
 use node::{Granted, Wish};
 use overlay::{GroupId, Key, PeerKey, Point};
 use serde::{Deserialize, Serialize};
@@ -61,8 +62,10 @@ pub async fn locate(State(served): State<Served>, RawQuery(query): RawQuery) -> 
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Details {
-    /// A boundary: 32 hex digits.
+    /// A boundary, or where a lost range begins: 32 hex digits.
     at: Option<String>,
+    /// Ids of groups that are lost.
+    lost: Vec<String>,
     /// Peer ids of those who go to the first half.
     first: Vec<String>,
     /// Peer ids of those who go.
@@ -126,35 +129,46 @@ fn details(body: &[u8]) -> Result<Details, String> {
 
 /// The operation of this name; `None` where there is none.
 fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
-    let Details { at, first, to, from } = details;
+    let Details { at, lost, first, to, from } = details;
     let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
     let at = at.transpose()?;
     let (first, to, from) = (peers(first)?, peers(to)?, peers(from)?);
-    let only = |takes: [bool; 4]| {
-        let given = [at.is_some(), !first.is_empty(), !to.is_empty(), !from.is_empty()];
-        let names = ["at", "first", "to", "from"];
+    let id = |id: &String| hex(id).map(GroupId).ok_or_else(|| format!("{id} is no group's id: 32 hex digits"));
+    let lost = lost.iter().map(id).collect::<Result<Vec<GroupId>, String>>()?;
+    let only = |takes: [bool; 5]| {
+        let given = [at.is_some(), !first.is_empty(), !to.is_empty(), !from.is_empty(), !lost.is_empty()];
+        let names = ["at", "first", "to", "from", "lost"];
         let superfluous = given.iter().zip(takes).position(|(given, takes)| *given && !takes);
         superfluous.map_or(Ok(()), |index| Err(format!("{operation} takes no \"{}\"", names[index])))
     };
     Ok(Some(match operation {
         "split" => {
-            only([true, true, false, false])?;
+            only([true, true, false, false, false])?;
             Wish::Split { at, first }
         }
         "merge" => {
-            only([false; 4])?;
+            only([false; 5])?;
             Wish::Merge
         }
         "repartition" => {
-            only([true, false, false, false])?;
+            only([true, false, false, false, false])?;
             Wish::Repartition { at: at.ok_or("say where the boundary is to be: {\"at\": \"32 hex digits\"}")? }
         }
         "migrate" => {
-            only([false, false, true, true])?;
+            only([false, false, true, true, false])?;
             if to.is_empty() && from.is_empty() {
                 return Err("say who goes and who comes: {\"to\": [PEER_ID…], \"from\": [PEER_ID…]}".into());
             }
             Wish::Migrate { to, from }
+        }
+        "repair" => {
+            only([true, false, false, false, true])?;
+            if !(1..=LOST_MAX).contains(&lost.len()) {
+                return Err(format!(
+                    "say which groups are lost, with all that they held, {LOST_MAX} at most: {{\"lost\": [GROUP_ID…]}}"
+                ));
+            }
+            Wish::Repair { from: at, lost }
         }
         _ => return Ok(None),
     }))
@@ -228,6 +242,8 @@ mod tests {
         assert_eq!(of("split", "{}"), Ok(Some(Wish::Split { at: None, first: Vec::new() })));
         let point = Point(u128::from_str_radix(&at, 16).unwrap());
         assert_eq!(of("repartition", &format!("{{\"at\":\"{at}\"}}")), Ok(Some(Wish::Repartition { at: point })));
+        let lost = vec![GroupId(point.0)];
+        assert_eq!(of("repair", &format!("{{\"lost\":[\"{at}\"]}}")), Ok(Some(Wish::Repair { from: None, lost })));
         assert_eq!(of("explode", ""), Ok(None));
         for (operation, body) in [
             ("repartition", ""),
@@ -236,6 +252,9 @@ mod tests {
             ("merge", "{\"at\":\"88888888888888888888888888888888\"}"),
             ("migrate", "{}"),
             ("migrate", "{\"to\":[\"me\"]}"),
+            ("repair", "{}"),
+            ("repair", "{\"lost\":[\"88\"]}"),
+            ("merge", "{\"lost\":[\"88888888888888888888888888888888\"]}"),
             ("split", "[]"),
             ("split", "{\"where\":1}"),
         ] {

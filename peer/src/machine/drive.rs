@@ -46,6 +46,8 @@ pub enum End {
     Fatal(String),
     /// This life is over: the peer starts anew with an empty store.
     Reincarnate(String),
+    /// The same, and what was in the store was declared lost: it is kept where nobody serves it.
+    Quarantine(String),
     /// Another lane of this peer has ended.
     Halted,
 }
@@ -251,6 +253,7 @@ impl Drive {
             Event::Left => Some(End::Left),
             Event::Fatal(why) => Some(End::Fatal(why.clone())),
             Event::Reincarnate(why) => Some(End::Reincarnate(why.clone())),
+            Event::Quarantine(why) => Some(End::Quarantine(why.clone())),
             Event::InRing(ring) => match self.memo.enter(self.lane, *ring) {
                 Err(why) => return Some(End::Fatal(why)),
                 Ok(Some(network)) => {

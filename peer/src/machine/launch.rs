@@ -21,7 +21,9 @@ use super::whole::{Common, Watch, Whole, Word};
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{NO_NETWORK, Peer, Seat};
 use crate::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
-use crate::store::{Engine, StoreConfig, StoreEvent, StoreThread, To, leave_behind, move_aside};
+use crate::store::{
+    Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, leave_behind, move_aside, quarantine,
+};
 
 /// How long the network may take to say where it listens.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
@@ -293,7 +295,8 @@ fn finish(end: End, store_dir: PathBuf, events: &mpsc::UnboundedSender<Event>) {
             Event::Left
         }
         End::Fatal(why) => Event::Fatal(why),
-        End::Reincarnate(why) => Event::Fatal(reincarnate(&why, store_dir)),
+        End::Reincarnate(why) => Event::Fatal(reincarnate(&why, store_dir, |dir| move_aside(dir))),
+        End::Quarantine(why) => Event::Fatal(reincarnate(&why, store_dir, |dir| quarantine(dir))),
     };
     // The daemon waits for nothing else; if it has ended, so has everything.
     let _ = events.send(event);
@@ -316,13 +319,13 @@ fn retire(store_dir: &Path) {
 
 /// Moves the store aside and starts this process anew, under the same id and with the same settings. Returns only where
 /// that cannot be: why.
-fn reincarnate(why: &str, store_dir: PathBuf) -> String {
+fn reincarnate(why: &str, store_dir: PathBuf, put_aside: impl Fn(&Path) -> Result<PathBuf, StoreError>) -> String {
     let restarts: u32 = std::env::var(RESTARTS).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     if restarts >= RESTARTS_MAX {
         return format!("{why}; it began anew {restarts} times already, so something else is wrong");
     }
     if store_dir.exists() {
-        match move_aside(&store_dir) {
+        match put_aside(&store_dir) {
             Ok(aside) => tracing::warn!("{why}; the store is kept in {}, and this peer begins anew", aside.display()),
             Err(error) => return format!("{why}; and the store cannot be moved aside: {error}"),
         }

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use group::nonsense::Nonsense;
+use group::state::Loss;
 use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, TransactionStatus as NodeTransaction};
 use overlay::NodeId;
 
 use crate::net::peer_id_of;
 use crate::status::{
-    Check, GroupStatus, LeavingStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status, StatusSource,
-    TransactionStatus, TransferStatus,
+    Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status,
+    StatusSource, TransactionStatus, TransferStatus,
 };
 
 /// The last pictures of a peer's nodes, one for each lane, and what does not change.
@@ -162,6 +163,14 @@ fn transaction_status(transaction: &NodeTransaction) -> TransactionStatus {
     }
 }
 
+fn loss_status(loss: &Loss) -> LossStatus {
+    LossStatus {
+        range: loss.range.into(),
+        groups: loss.groups.iter().map(ToString::to_string).collect(),
+        declared_unix_s: loss.declared.0 / 1000,
+    }
+}
+
 fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> GroupStatus {
     let members = group.members.iter().map(|member| {
         let joined_unix_s = member.joined.0 / 1000;
@@ -222,7 +231,9 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         links_fresh: group.known,
         // On a ring of one group it is its own neighbour.
         predecessor: Some(group.predecessor.id.to_string()),
+        predecessor_range: Some(group.predecessor.range.into()),
         successor: Some(group.successor.id.to_string()),
+        losses: group.losses.iter().map(loss_status).collect(),
         keys: group.records as u64,
         bytes: group.bytes as u64,
         ops_per_s,

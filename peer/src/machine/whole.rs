@@ -158,7 +158,7 @@ impl Whole {
                 }
                 Word::Ended(lane, end, last) => {
                     let lane = usize::from(lane);
-                    if matches!(end, End::Fatal(_) | End::Reincarnate(_)) {
+                    if matches!(end, End::Fatal(_) | End::Quarantine(_) | End::Reincarnate(_)) {
                         self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::Halt));
                     }
                     (self.ended[lane], self.last[lane]) = (Some(end), last);
@@ -218,6 +218,7 @@ impl Whole {
         let ends: Vec<End> = self.ended.iter_mut().filter_map(Option::take).collect();
         let find = |wanted: fn(&End) -> bool| ends.iter().find(|end| wanted(end)).cloned();
         find(|end| matches!(end, End::Fatal(_)))
+            .or_else(|| find(|end| matches!(end, End::Quarantine(_))))
             .or_else(|| find(|end| matches!(end, End::Reincarnate(_))))
             .or_else(|| find(|end| *end != End::Left))
             .unwrap_or(End::Left)
@@ -235,7 +236,7 @@ impl Whole {
                 Err(error) => End::Fatal(format!("the store could not be sealed: {error}")),
             },
             // A new life is for the next start: this process was told to end. Without a seal, that start looks again.
-            (End::Reincarnate(why), store) if self.stopping.load(Ordering::Acquire) => {
+            (End::Reincarnate(why) | End::Quarantine(why), store) if self.stopping.load(Ordering::Acquire) => {
                 drop(store);
                 tracing::warn!("{why}; this peer stops, as it was asked to");
                 End::Stopped

@@ -26,6 +26,13 @@ pub fn leave_behind(dir: impl AsRef<Path>) -> Result<PathBuf, StoreError> {
     rename(dir.as_ref(), "left", LEFT_KEPT)
 }
 
+/// Renames the store's directory `dir` to `<dir>.lost-<n>`, after what its peer owned was declared lost, and says where it is
+/// now. It may be all that is left of what was acknowledged: it is never served and never removed by itself;
+/// `scatter export` reads it.
+pub fn quarantine(dir: impl AsRef<Path>) -> Result<PathBuf, StoreError> {
+    rename(dir.as_ref(), "lost", usize::MAX)
+}
+
 fn rename(dir: &Path, why: &str, kept: usize) -> Result<PathBuf, StoreError> {
     let moving = || format!("moving {} aside", dir.display());
     let disk = RealDisk::new(dir).doing(moving)?;

@@ -17,6 +17,7 @@ use super::frame::{FRAME_BODY_MAX, Kind};
 use super::health::Health;
 use super::journal::{Journal, Written};
 use super::ledger::{Ledger, behind};
+use super::manifest::MANIFEST;
 use super::opening;
 use super::pending::{Batch, Durable, Pending};
 use super::room::{Gauge, Room};
@@ -41,6 +42,11 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Is there a store in this directory?
+    pub fn is_in(dir: impl AsRef<Path>) -> bool {
+        dir.as_ref().join(MANIFEST).is_file()
+    }
+
     /// Opens the store in the directory `dir`, or makes one there.
     pub fn open_dir(dir: impl AsRef<Path>, config: &StoreConfig) -> Result<(Engine, Restored), StoreError> {
         let dir = dir.as_ref();

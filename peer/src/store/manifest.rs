@@ -16,7 +16,7 @@ use super::replay::From;
 use super::sum::Sum;
 
 /// The only version that is written and read.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 8;
 /// The manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";
 /// Its file while it is written.

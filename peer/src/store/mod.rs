@@ -46,7 +46,7 @@ mod table_sled;
 mod thread;
 mod turns;
 
-pub use aside::{leave_behind, move_aside};
+pub use aside::{leave_behind, move_aside, quarantine};
 pub use config::StoreConfig;
 pub use disk::{Disk, DiskFile, DiskLock, RealDisk, Space};
 pub use engine::{Engine, Staged};

@@ -102,6 +102,8 @@ fn place(group: u128, born: u64, range: KeyRange, other: u128) -> Place {
         before: GroupId(other),
         behind: GroupId(other),
         retired: Vec::new(),
+        lost: Vec::new(),
+        at_stake: Vec::new(),
     }
 }
 
@@ -119,6 +121,20 @@ fn a_place_belongs_to_one_group() {
     assert_eq!(show(&[parent.clone(), halves[1].clone()]), Some("I3 one owner"));
     let heir = Place { retired: vec![(GroupId(1), Epoch(1))], ..halves[1].clone() };
     assert_eq!(show(&[parent, heir]), None, "the end was seen by who is its heir");
+}
+
+/// Whoever comes back with what was declared lost may think that it is there; nobody else may own the same.
+#[test]
+fn what_is_lost_owns_nothing() {
+    let show = |places: &[Place]| {
+        broken(&places.iter().map(|place| (0, Observation::Place(place.clone()))).collect::<Vec<_>>())
+    };
+    let (low, high) = (place(1, 2, half(true), 5), place(5, 2, half(false), 1));
+    let (both, later) = (place(1, 9, KeyRange::FULL, 1), Place { applied: Slot(30), ..high.clone() });
+    let repaired = Place { lost: vec![GroupId(5)], ..both.clone() };
+    assert_eq!(show(&[low.clone(), high.clone(), both]), Some("I3 one owner"));
+    assert_eq!(show(&[low, high, repaired.clone(), later]), None);
+    assert_eq!(show(&[repaired, place(7, 9, half(false), 1)]), Some("I3 one owner"));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! Of each group the newest state counts that anybody showed. Gaps are no harm while something is to be born; that there are
 //! none in the end is looked at when a run ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::Slot;
 use overlay::{Epoch, GroupId, KeyRange};
@@ -30,12 +30,17 @@ pub struct Place {
     pub behind: GroupId,
     /// Groups that it came from, or answers for, and their last epochs.
     pub retired: Vec<(GroupId, Epoch)>,
+    /// Groups that somebody declared lost: whoever comes back with them may think that they are there, until it learns that.
+    pub lost: Vec<GroupId>,
+    /// The same once what is open here is committed.
+    pub at_stake: Vec<GroupId>,
 }
 
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub struct Ring {
     newest: BTreeMap<GroupId, Place>,
+    lost: BTreeSet<GroupId>,
 }
 
 /// Which property does not hold, and what was seen.
@@ -46,6 +51,13 @@ impl Ring {
     pub fn on_place(&mut self, place: Place) -> Result<(), Flaw> {
         if self.newest.get(&place.group).is_some_and(|known| known.age() >= place.age()) {
             return Ok(());
+        }
+        if self.lost.contains(&place.group) {
+            return Ok(());
+        }
+        for group in &place.lost {
+            self.lost.insert(*group);
+            self.newest.remove(group);
         }
         for (group, last) in &place.retired {
             if let Some(known) = self.newest.get_mut(group)
@@ -64,7 +76,8 @@ impl Ring {
         if let Some(other) = others().find(|other| other.range.overlaps(place.range)) {
             return Err(("I3 one owner", format!("{place:?} and {other:?} own the same places")));
         }
-        for other in others().filter(|other| !other.open && !place.open) {
+        let is_at_stake = |group| self.newest.values().any(|place| place.at_stake.contains(&group));
+        for other in others().filter(|other| !other.open && !place.open && !is_at_stake(other.group)) {
             let (from, to) = (other.range, place.range);
             if from.end() == to.start() && (other.behind != place.group || place.before != other.group) {
                 return Err(("I11 neighbours agree", format!("behind {other:?} is {place:?}")));

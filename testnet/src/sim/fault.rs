@@ -35,6 +35,8 @@ pub enum Kind {
     StopEpoch(Target),
     /// Whoever leads a group has it become another by a transaction, if it can.
     Reform(Target, u64),
+    /// Somebody has declared what lies before this machine's group lost, with all that is there.
+    Repair(Target),
     /// The process freezes while time passes; what arrives waits.
     Pause(Target),
     /// The machine sleeps: frozen, and its awake clock stands still.
@@ -85,6 +87,7 @@ impl Fault {
                 | Kind::StoreFails(..)
                 | Kind::StopEpoch(_)
                 | Kind::Reform(..)
+                | Kind::Repair(_)
         )
     }
 }

@@ -133,6 +133,14 @@ impl<H: Host> World<H> {
                 self.reform(host, chance);
                 None
             }
+            Kind::Repair(target) => {
+                self.marks.hit("fault: a range is declared lost");
+                let host = self.resolve(target);
+                if let Some(wish) = self.process(host).and_then(H::repair) {
+                    self.handle(host, [wish]);
+                }
+                None
+            }
             Kind::Pause(target) => self.freeze(self.resolve(target), false),
             Kind::Suspend(target) => self.freeze(self.resolve(target), true),
             Kind::Isolate(target) => {

@@ -1,7 +1,7 @@
 //! What a simulated machine runs.
 
 use group::time::Now;
-use node::{Input, Node, NodeConfig, Output, Restored};
+use node::{Input, Node, NodeConfig, Output, Restored, Wish};
 use overlay::{Epoch, GroupId, KeyRange, NodeId};
 
 use crate::checkers::{Broken, Observation, Scope};
@@ -49,6 +49,11 @@ pub trait Host: Sized {
     fn reform(&mut self, chance: u64) -> bool {
         let _ = chance;
         false
+    }
+
+    /// What has its group take over all that lies before it, which is declared lost.
+    fn repair(&self) -> Option<Input> {
+        None
     }
 
     /// What it is a member of; an error says what is not at rest.
@@ -112,6 +117,12 @@ impl Host for Node {
 
     fn reform(&mut self, chance: u64) -> bool {
         super::observe::reform(self, chance)
+    }
+
+    fn repair(&self) -> Option<Input> {
+        let state = self.group()?.state();
+        let lost = vec![state.dealings.predecessor()?.id];
+        Some(Input::Wish { number: 0, group: state.id, wish: Wish::Repair { from: None, lost } })
     }
 
     fn owned(&self) -> Result<Vec<Owned>, Broken> {

@@ -71,7 +71,11 @@ impl<H: Host> World<H> {
                 }
             }
             // Nobody asks for them here.
-            Output::Granted { .. } | Output::Surveyed { .. } => {}
+            Output::Granted { granted, .. } => {
+                let said = format!("wish: {granted:?}");
+                self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));
+            }
+            Output::Surveyed { .. } => {}
             Output::WakeAt(local) => self.wake_at(host, local),
             Output::Dial { peer, addresses } => {
                 if let Some(&index) = self.peers.get(&peer) {
@@ -112,6 +116,11 @@ impl<H: Host> World<H> {
                 let kept = self.kept(host);
                 self.end(host, Some(kept));
                 self.come_back(host, Duration::from_secs(1), Return::WithStore);
+            }
+            NodeEvent::Quarantine(_) => {
+                self.marks.hit("machine: what it held was declared lost");
+                self.end(host, Some(0));
+                self.come_back(host, Duration::from_millis(100), Return::Empty);
             }
             NodeEvent::Reincarnate(_) => {
                 self.marks.hit("machine: began anew by itself");

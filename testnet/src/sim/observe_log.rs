@@ -56,7 +56,7 @@ fn show_steps(applied: &Applied, show: &mut dyn FnMut(Observation)) {
         say(id, if is_kept(id) { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
     }
     for (id, plan) in old.voted().filter(|(id, _)| !new.voted().any(|(open, _)| open == *id)) {
-        let commit = matches!(entry, Entry::Deal(Deal::Decided(_, true) | Deal::Ending(_)));
+        let commit = matches!(entry, Entry::Deal(Deal::Decided(of, true) | Deal::Ending(of)) if *of == id);
         say(id, if commit { Step::Committed { asked: asked(plan) } } else { Step::Aborted });
     }
 }
@@ -72,6 +72,7 @@ fn committed(state: &GroupState, id: TransactionId, plan: &Plan) -> Observation 
 fn place(state: &GroupState) -> Place {
     let dealings = &state.dealings;
     let beside = |link: Option<&GroupRef>| link.map_or(state.id, |group| group.id);
+    let known = state.losses.iter().flat_map(|loss| loss.groups.iter().copied());
     Place {
         group: state.id,
         born: state.born,
@@ -82,5 +83,7 @@ fn place(state: &GroupState) -> Place {
         before: beside(dealings.predecessor()),
         behind: beside(dealings.successor()),
         retired: dealings.retired().collect(),
+        lost: known.collect(),
+        at_stake: dealings.coordinates().map_or_else(Vec::new, |(_, plan)| plan.lost().to_vec()),
     }
 }

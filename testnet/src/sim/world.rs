@@ -301,7 +301,7 @@ impl<H: Host> World<H> {
     }
 
     /// The process takes inputs, and what it wants done is done.
-    fn handle(&mut self, host: usize, inputs: impl IntoIterator<Item = Input>) {
+    pub(super) fn handle(&mut self, host: usize, inputs: impl IntoIterator<Item = Input>) {
         let Some(mut process) = self.machines[host].host.take() else { return };
         let now = self.machines[host].clocks.at(self.now);
         for input in inputs {

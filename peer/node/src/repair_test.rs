@@ -1,0 +1,130 @@
+//! A range whose owners are gone for good is taken over by hand (PITFALLS 40).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use group::Group;
+use overlay::{Epoch, GroupId, KeyRange, Point};
+
+use crate::api::Event;
+use crate::config::NodeConfig;
+use crate::small_net::{Net, key};
+use crate::wishes::{Granted, Wish};
+
+/// Three groups of two, by the nodes of each: the second owns the third quarter of the ring, the last one the fourth.
+fn three_groups() -> (Net, [GroupId; 3]) {
+    let mut net = Net::with(6, |config| NodeConfig { members_min: 1, members_max: 6, ..config });
+    for (asked, first) in [(0, [0, 1]), (2, [2, 3])] {
+        let id = group_of(&net, asked);
+        let split = Wish::Split { at: None, first: first.map(key).to_vec() };
+        assert!(matches!(net.wish(asked, id, split), Granted::Done(_)));
+        settle(&mut net);
+    }
+    let ids = [0, 2, 4].map(|index| group_of(&net, index));
+    (net, ids)
+}
+
+fn group_of(net: &Net, index: usize) -> GroupId {
+    net.nodes[index].group().expect("it is in one").state().id
+}
+
+fn settle(net: &mut Net) {
+    net.run_until(|net| {
+        net.nodes.iter().enumerate().all(|(index, node)| {
+            let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+            net.cut[index] || node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
+        })
+    });
+}
+
+fn cut(net: &mut Net, indices: &[usize], cut: bool) {
+    indices.iter().for_each(|index| net.cut[*index] = cut);
+}
+
+fn repair(lost: GroupId) -> Wish {
+    Wish::Repair { from: None, lost: vec![lost] }
+}
+
+fn is_quarantined(net: &Net, index: usize) -> bool {
+    net.events[index].iter().any(|event| matches!(event, Event::Quarantine(_)))
+}
+
+fn ranges(net: &mut Net, index: usize) -> Vec<KeyRange> {
+    let survey = net.survey(index, None, 100);
+    assert!(survey.whole, "{survey:?}");
+    survey.groups.iter().map(|located| located.group.range).collect()
+}
+
+#[test]
+fn a_lost_range_is_taken_over_and_whoever_had_it_is_quarantined() {
+    let (mut net, [first, second, third]) = three_groups();
+    let refused = |granted: Granted, words: &str| match granted {
+        Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    let before = net.nodes[4].group().unwrap().state().clone();
+    refused(net.wish(4, third, repair(second)), "answers: nothing is lost");
+    cut(&mut net, &[2, 3], true);
+    refused(net.wish(0, first, repair(second)), "answers: nothing is lost");
+    refused(net.wish(4, third, repair(first)), "another than what is said to be lost");
+    let elsewhere = Wish::Repair { from: Some(Point(1 << 125)), lost: vec![second] };
+    refused(net.wish(4, third, elsewhere), "does not fit together");
+    assert_eq!(net.nodes[4].group().unwrap().state().dealings, before.dealings, "nothing has changed");
+
+    assert_eq!(net.wish(5, third, repair(second)), Granted::Done(vec![third]));
+    settle(&mut net);
+    let half = net.nodes[0].group().unwrap().state().range.end();
+    assert_eq!(ranges(&mut net, 0), [KeyRange::new(Point(0), half), KeyRange::new(half, Point(0))]);
+    let state = net.nodes[4].group().unwrap().state().clone();
+    assert_eq!((state.losses.len(), &state.losses[0].groups), (1, &vec![second]));
+    assert!(state.epoch > Epoch(1 << 32) && state.dealings.is_heir_of(second));
+
+    cut(&mut net, &[2, 3], false);
+    net.run_until(|net| is_quarantined(net, 2) && is_quarantined(net, 3));
+    assert!(![0, 1, 4, 5].iter().any(|index| is_quarantined(&net, *index)));
+}
+
+/// One of those who are left behind is enough to learn it, though it can ask nobody of its own.
+#[test]
+fn who_comes_back_alone_learns_it_too() {
+    let (mut net, [_, second, third]) = three_groups();
+    cut(&mut net, &[2, 3], true);
+    assert_eq!(net.wish(4, third, repair(second)), Granted::Done(vec![third]));
+    settle(&mut net);
+    cut(&mut net, &[3], false);
+    net.run_until(|net| is_quarantined(net, 3));
+}
+
+/// Of two groups that are left, or of two neighbours that are lost.
+#[test]
+fn more_than_one_may_be_gone() {
+    let (mut net, [first, second, third]) = three_groups();
+    cut(&mut net, &[0, 1, 2, 3], true);
+    let far = Wish::Repair { from: Some(Point(0)), lost: vec![first, second] };
+    assert_eq!(net.wish(4, third, far), Granted::Done(vec![third]));
+    settle(&mut net);
+    assert_eq!(ranges(&mut net, 4), [KeyRange::new(Point(0), Point(0))]);
+    cut(&mut net, &[0, 1, 2, 3], false);
+    net.run_until(|net| (0..4).all(|index| is_quarantined(net, index)));
+}
+
+/// What a lost group began, and others voted for, locks nothing any more.
+#[test]
+fn locks_of_a_lost_group_go_with_its_repair() {
+    let (mut net, [_, second, third]) = three_groups();
+    // It begins to merge, and is gone when all have voted.
+    let leader = (2..4).find(|index| net.nodes[*index].group().unwrap().log().leads()).expect("one leads");
+    net.begin(leader, second, Wish::Merge);
+    net.cut_when(&[2, 3], |net| {
+        [0, 4]
+            .iter()
+            .any(|index| net.nodes[*index].groups().any(|group| group.state().dealings.voted().next().is_some()))
+    });
+    assert_eq!(net.wish(4, third, repair(second)), Granted::Done(vec![third]));
+    settle(&mut net);
+    net.run_until(|net| {
+        [0, 1, 4, 5].iter().all(|index| net.nodes[*index].groups().all(|group| group.state().dealings.is_calm()))
+    });
+    // And more can be done.
+    assert!(matches!(net.wish(4, third, Wish::Merge), Granted::Done(_)));
+}

@@ -1,0 +1,179 @@
+//! `scatter export`: what a store holds that no peer serves any more, for whoever wants to save it by hand.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use group::op::Kind;
+use group::record::Record;
+use node::bays::Bays;
+use node::storage::{DRAWERS, Space, decode_record};
+use overlay::Key;
+use serde_json::Map;
+
+use super::exit::{Exit, fail};
+use super::json;
+use crate::store::{Engine, StoreConfig};
+
+/// Bytes of records that are read at a time.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Arguments of `scatter export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The store's directory, as the log named it: STORE.lost-1, say
+    dir: PathBuf,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Form::Json)]
+    output: Form,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A line for each key, with everything that is known of it
+    Json,
+    /// Commands for `redis-cli --pipe`, which set what is absent and leave alone what is there
+    Resp,
+}
+
+/// What is known of a key.
+struct Found {
+    record: Arc<Record>,
+    /// It is known to have been agreed on; otherwise it was accepted here, and may have been acknowledged or not.
+    chosen: bool,
+}
+
+/// `scatter export`
+pub fn export(args: &ExportArgs) -> ExitCode {
+    let out = BufWriter::new(io::stdout().lock());
+    match run(&args.dir, args.output, out) {
+        Ok(told) => {
+            eprintln!("{told} keys");
+            Exit::Done.into()
+        }
+        Err(why) => fail(Exit::Refused, &why),
+    }
+}
+
+fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, String> {
+    // What is opened would be made where there is none.
+    if !Engine::is_in(dir) {
+        return Err(format!("there is no store in {}", dir.display()));
+    }
+    let config = StoreConfig { ballast_bytes: 0, ..StoreConfig::default() };
+    let (engine, restored) = Engine::open_dir(dir, &config).map_err(|error| error.to_string())?;
+    let lanes = (0..=u8::MAX).map(|lane| Space(Some(lane)));
+    let mut told = 0;
+    for space in [Space(None)].into_iter().chain(lanes) {
+        let life = space.restore_life(&restored.meta).map_err(|error| error.to_string())?;
+        let Some((_, bays)) = life else { continue };
+        let unsettled = unsettled(space, &restored.meta)?;
+        told += walk(&engine, space, &bays, unsettled, |key, found| print(&mut out, form, key, found))?;
+    }
+    out.flush().map_err(|error| error.to_string())?;
+    Ok(told)
+}
+
+/// Of each key the last write that this peer accepted and does not know the end of.
+fn unsettled(space: Space, meta: &BTreeMap<Bytes, Bytes>) -> Result<BTreeMap<Key, Arc<Record>>, String> {
+    let mut last: BTreeMap<Key, Arc<Record>> = BTreeMap::new();
+    for number in 0..DRAWERS {
+        let stored = space.drawer(number).restore(meta, true).map_err(|error| error.to_string())?;
+        for write in stored.into_iter().flat_map(|stored| stored.unsettled.into_values()).flatten() {
+            let known = last.get(&write.key);
+            if known.is_none_or(|known| known.number < write.record.number) {
+                last.insert(write.key, write.record);
+            }
+        }
+    }
+    Ok(last)
+}
+
+/// Tells the newest that is known of each key; how many were told.
+fn walk(
+    engine: &Engine,
+    space: Space,
+    bays: &Bays,
+    mut unsettled: BTreeMap<Key, Arc<Record>>,
+    mut tell: impl FnMut(&Key, &Found) -> io::Result<u64>,
+) -> Result<u64, String> {
+    let (mut told, failed) = (0, |error: io::Error| format!("it cannot be written: {error}"));
+    // A store that was drained of leftovers has one bay, and few have more than three.
+    for bay in 0..=u8::MAX {
+        let mut from: Bound<Key> = Bound::Unbounded;
+        loop {
+            let start = space.scan_start(bay, from.as_ref());
+            let (records, done) = engine.scan(&start, PAGE_BYTES).map_err(|error| error.to_string())?;
+            let total = records.len();
+            let here = records.into_iter().map_while(|(key, value)| {
+                let (of, key) = space.key_of(&key)?;
+                (of == bay).then_some((key, value))
+            });
+            let here: Vec<(Key, Bytes)> = here.collect();
+            for (key, value) in here.iter().filter(|(key, _)| bays.of(key.point()) == bay) {
+                let record = decode_record(value).map_err(|error| error.to_string())?;
+                let found = match unsettled.remove(key) {
+                    Some(newer) if newer.number > record.number => Found { record: newer, chosen: false },
+                    _ => Found { record, chosen: true },
+                };
+                told += tell(key, &found).map_err(failed)?;
+            }
+            match here.last() {
+                Some((last, _)) if !done && here.len() == total => from = Bound::Excluded(last.clone()),
+                _ => break,
+            }
+        }
+    }
+    for (key, record) in unsettled {
+        told += tell(&key, &Found { record, chosen: false }).map_err(failed)?;
+    }
+    Ok(told)
+}
+
+/// Prints what there is of a key; 0 where there is nothing that could be of use.
+fn print(out: &mut impl Write, form: Form, key: &Key, found: &Found) -> io::Result<u64> {
+    let Found { record, chosen } = found;
+    let Some(value) = &record.value else { return Ok(0) };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    if record.deadline.is_some_and(|deadline| deadline.0 <= now) {
+        return Ok(0);
+    }
+    match form {
+        Form::Json => {
+            let mut object = Map::new();
+            json::put(&mut object, "key", key.name());
+            json::put(&mut object, "value", value);
+            let kind = if record.kind == Kind::Lease { "lease" } else { "value" };
+            object.insert("kind".into(), kind.into());
+            if let Some(deadline) = record.deadline {
+                object.insert("deadline_unix_ms".into(), deadline.0.into());
+            }
+            let version = format!("{}-{}", record.version.generation, record.version.timestamp);
+            object.insert("version".into(), version.into());
+            object.insert("chosen".into(), (*chosen).into());
+            writeln!(out, "{}", serde_json::Value::Object(object))?;
+        }
+        // Who held it knows nothing of a ring that has forgotten it.
+        Form::Resp if record.kind == Kind::Lease => return Ok(0),
+        Form::Resp => {
+            let deadline = record.deadline.map(|deadline| deadline.0.to_string());
+            let mut words: Vec<&[u8]> = vec![b"SET", key.name(), value, b"NX"];
+            if let Some(deadline) = &deadline {
+                words.extend([&b"PXAT"[..], deadline.as_bytes()]);
+            }
+            write!(out, "*{}\r\n", words.len())?;
+            for word in words {
+                write!(out, "${}\r\n", word.len())?;
+                out.write_all(word)?;
+                out.write_all(b"\r\n")?;
+            }
+        }
+    }
+    Ok(1)
+}
