@@ -43,6 +43,8 @@ pub(crate) struct Dealing {
     tell_end: Option<Time>,
     /// When this member asks the neighbours next, since nobody leads.
     lonely: Option<Time>,
+    /// When somebody was told last that what it had was declared lost.
+    told_loss: Option<Time>,
 }
 
 /// Why a transaction is not begun; nothing has changed then.
@@ -183,6 +185,9 @@ impl Group {
         }
         let plan = Plan::repair(from, lost, &self.state.view(), before, self.rank(0));
         let plan = plan.map_err(BeginRefusal::Nonsense)?;
+        if !self.dealing.dealer.are_silent(plan.lost()) {
+            return Err(BeginRefusal::NotNow("a group that is said to be lost was heard a moment ago; try again"));
+        }
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow("too few members are heard of and hold everything; try again"));
         }
@@ -287,8 +292,7 @@ impl Group {
         }
         if self.state.losses.iter().any(|loss| loss.is_of(&letter.by)) {
             // It has come back, and does not know what was declared meanwhile.
-            let nodes: Vec<NodeId> = letter.by.nodes().collect();
-            return self.out.send(&nodes, Message::State(Box::new(self.state.clone())));
+            return self.tell_loss(&letter.by);
         }
         if self.state.ended.is_some() {
             // What it decided, and what it has learned, it can still say; nothing new.
@@ -300,7 +304,7 @@ impl Group {
             // Whoever asks does so again: these may be heard of by then, or the coordinator gives up. Who hears no majority
             // may lead nobody any more.
             let answers = match &letter.word {
-                Word::Prepare(_, plan) => self.are_able(plan),
+                Word::Prepare(_, plan) => self.are_able(plan) && self.dealing.dealer.are_silent(plan.lost()),
                 Word::Push(..) => self.hears_majority(),
                 _ => true,
             };
@@ -310,6 +314,16 @@ impl Group {
             self.do_duties();
         } else if let Some(leader) = self.log.leader().filter(|leader| *leader != self.me) {
             self.out.send(&[leader], Message::Letter(Box::new(letter)));
+        }
+    }
+
+    /// Tells those who come back what was declared meanwhile; not all of us, and not often.
+    fn tell_loss(&mut self, to: &GroupRef) {
+        let tells = self.log.leads() || self.log.leader().is_none();
+        if tells && self.dealing.told_loss.is_none_or(|told| self.now.time.since(told) >= self.config.timing.resend) {
+            self.dealing.told_loss = Some(self.now.time);
+            let nodes: Vec<NodeId> = to.nodes().collect();
+            self.out.send(&nodes, Message::State(Box::new(self.state.clone())));
         }
     }
 
@@ -336,6 +350,7 @@ impl Group {
             return self.tell_end();
         }
         if self.state.dealings.is_alone() {
+            self.dealing.lonely = None;
             return;
         }
         if !self.log.leads() {
@@ -350,7 +365,7 @@ impl Group {
     /// Where nobody leads, it may be that others own what was this group's, and nobody is left here who could tell: each
     /// member asks the neighbours.
     fn seek_word(&mut self) {
-        if self.log.leader().is_some() {
+        if self.hears_majority() && self.log.leader().is_some() {
             self.dealing.lonely = None;
             return;
         }

@@ -319,7 +319,8 @@ impl Group {
 impl Group {
     /// How long this node waits for a majority of the members, itself counted, in microseconds, as far as is known.
     pub(crate) fn agreement_us(&self) -> Option<u32> {
-        let others = self.state.nodes().into_iter().filter(|node| *node != self.me);
+        let hears = self.hears();
+        let others = self.state.nodes().into_iter().filter(|node| *node != self.me && hears.contains(node));
         self.pulse.agreement_us(others, self.state.quorum().checked_sub(1)?)
     }
 

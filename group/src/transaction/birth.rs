@@ -15,8 +15,8 @@ use crate::config::Defects;
 use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged};
 
 /// Generations that are left free where all that was known of those in use is lost.
-const LOSS_GENERATIONS: u32 = 1 << 16;
-/// As many slots.
+const LOSS_GENERATIONS: u32 = 1 << 22;
+/// Slots, the same way.
 const LOSS_SLOTS: u64 = 1 << 32;
 
 /// The first states of all that are born of a transaction, in the order of the plan.

@@ -23,6 +23,11 @@ pub const SAID_AGAIN: Duration = Duration::from_millis(300);
 pub const VOTES_PATIENCE: Duration = Duration::from_secs(3);
 /// Whoever voted asks what came of it after this.
 pub const OUTCOME_PATIENCE: Duration = Duration::from_secs(1);
+/// Neighbours are told what this group is so often, though they know it: whoever was cut off, and is a neighbour no more, learns
+/// that way.
+const PROBED_AGAIN: Duration = Duration::from_secs(1);
+/// So long nothing must have been heard of a neighbour before its loss is agreed to.
+const SILENT_FOR: Duration = Duration::from_millis(3_500);
 /// Entries that wait for their turn; more are dropped, and whoever wants them says so again.
 const WANTED_MAX: usize = 64;
 
@@ -48,7 +53,7 @@ pub enum Word {
 impl Word {
     /// Is it repeated until it is answered, however long that takes?
     pub fn is_said_again(&self) -> bool {
-        matches!(self, Word::Decision(_, true) | Word::Question(_) | Word::Push(..))
+        matches!(self, Word::Decision(_, true) | Word::Question(_) | Word::Push(..) | Word::Known(Epoch(0)))
     }
 }
 
@@ -76,9 +81,22 @@ struct Beside {
     view: Option<View>,
     /// When it was told last.
     told: Option<Time>,
+    /// When something was heard of it last, and else when this leader began to listen.
+    heard: Time,
 }
 
 impl Beside {
+    /// When it is to be told next what this group is.
+    fn due(&self, link: &GroupRef, own: Epoch) -> Time {
+        let lacks = self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link);
+        let wait = if lacks { SAID_AGAIN } else { PROBED_AGAIN };
+        self.told.map_or(Time(0), |told| told + wait)
+    }
+
+    fn is_due(&self, link: &GroupRef, own: Epoch, now: Time) -> bool {
+        self.due(link, own) <= now
+    }
+
     /// Has it said, since this leader leads, what it is now, and who its own neighbours are?
     fn is_seen(&self, link: &GroupRef) -> bool {
         self.view.as_ref().is_some_and(|view| view.own.id == link.id && view.own.epoch >= link.epoch)
@@ -100,6 +118,8 @@ pub struct Dealer {
     /// When those were told last who must know of commits.
     told: BTreeMap<(TransactionId, GroupId), Time>,
     beside: [Beside; 2],
+    /// The last tick.
+    now: Time,
     letters: Vec<Letter>,
 }
 
@@ -138,9 +158,20 @@ impl Dealer {
         known(dealings.predecessor()) && known(dealings.successor())
     }
 
+    /// Has nothing been heard for a while of what lies on either side and is on this list?
+    pub fn are_silent(&self, lost: &[GroupId]) -> bool {
+        let mut beside = self.beside.iter().filter(|beside| beside.id.is_some_and(|id| lost.contains(&id))).peekable();
+        let listens = lost.is_empty() || beside.peek().is_some();
+        listens && beside.all(|beside| self.now.since(beside.heard) >= SILENT_FOR)
+    }
+
     /// Something was said to this group, or to one for which it answers. `me`: this group as others should know it.
     pub fn on_letter(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, letter: Letter) {
         let Letter { from, by, to, word } = letter;
+        // A member that hears nobody of its own says so with this, and is no sign of life.
+        if word != Word::Known(Epoch(0)) {
+            self.beside.iter_mut().filter(|beside| beside.id == Some(from)).for_each(|beside| beside.heard = self.now);
+        }
         if to.id != own.id {
             if dealings.is_heir_of(to.id) {
                 self.answer_for(to.id, own, me, dealings, (from, by), word);
@@ -257,11 +288,14 @@ impl Dealer {
         for (link, beside) in links.into_iter().zip(&mut self.beside) {
             let Some(link) = link.filter(|link| link.id == view.own.id) else { continue };
             if beside.id != Some(link.id) {
-                *beside = Beside { id: Some(link.id), ..Beside::default() };
+                *beside = Beside { id: Some(link.id), heard: self.now, ..Beside::default() };
             }
             if beside.view.as_ref().is_none_or(|known| known.own.epoch <= view.own.epoch) {
                 beside.view = Some(view.clone());
             }
+        }
+        if dealings.is_mended_by(own, &view.own) {
+            return self.want(Deal::Neighbour(view.own));
         }
         let is_link = |link: &&GroupRef| link.id == view.own.id;
         let Some(link) = links.into_iter().flatten().find(is_link) else { return };
@@ -280,6 +314,7 @@ impl Dealer {
     /// Does what is due: after something was applied, when this node comes to lead, and from time to time. `me`: this group
     /// as others should know it.
     pub fn tick(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
+        self.now = now;
         self.coordinate(own, me, dealings, now);
         self.ask_outcomes(me, dealings, now);
         self.tell_outcomes(me, dealings, now);
@@ -294,9 +329,7 @@ impl Dealer {
             dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |asked| *asked + OUTCOME_PATIENCE));
         let told = self.told.values().map(|told| again(Some(told)));
         let links = [dealings.predecessor(), dealings.successor()].into_iter().zip(&self.beside);
-        let lacks = |link: &GroupRef, beside: &Beside| beside.knows < Some(own.epoch) || !beside.is_seen(link);
-        let unknown = links.filter(|(link, beside)| link.is_some_and(|link| lacks(link, beside)));
-        let pushes = unknown.map(|(_, beside)| again(beside.told.as_ref()));
+        let pushes = links.filter_map(|(link, beside)| Some(beside.due(link?, own.epoch)));
         coordinates.into_iter().chain(waits).chain(told).chain(pushes).min().unwrap_or(Time::NEVER)
     }
 
@@ -360,12 +393,10 @@ impl Dealer {
         for (index, link) in links.into_iter().enumerate() {
             let beside = &mut self.beside[index];
             if beside.id != link.map(|link| link.id) {
-                *beside = Beside { id: link.map(|link| link.id), ..Beside::default() };
+                *beside = Beside { id: link.map(|link| link.id), heard: now, ..Beside::default() };
             }
-            let due = beside.told.is_none_or(|told| now.since(told) >= SAID_AGAIN);
             if let Some(link) = link
-                && (beside.knows < Some(me.epoch) || !beside.is_seen(link))
-                && due
+                && beside.is_due(link, me.epoch, now)
             {
                 let asks = !beside.is_seen(link);
                 beside.told = Some(now);
@@ -400,7 +431,8 @@ fn is_of_use(own: &Own, dealings: &Dealings, deal: &Deal) -> bool {
             let links = [dealings.predecessor(), dealings.successor()];
             let newest = own.defects.has(Defect::ByArrival);
             let is_new = |link: &GroupRef| (link.epoch <= group.epoch || newest) && link != group;
-            links.into_iter().flatten().any(|link| link.id == group.id && is_new(link))
+            dealings.is_mended_by(own, group)
+                || links.into_iter().flatten().any(|link| link.id == group.id && is_new(link))
         }
     }
 }

@@ -12,7 +12,7 @@ use overlay::{Epoch, GroupId, GroupRef, KeyRange, Point};
 use serde::{Deserialize, Serialize};
 
 use super::TransactionId;
-use super::plan::{Plan, View};
+use super::plan::{LOSS_EPOCHS, Plan, View};
 use crate::ballot::Slot;
 use crate::config::{Defect, Defects};
 
@@ -321,7 +321,7 @@ impl Dealings {
         let behind = || is_lost(&self.predecessor).is_some_and(|gone| gone.range.start() == last);
         let before = || {
             let gone = is_lost(&self.successor);
-            gone.is_some_and(|gone| last == from || gone.range.end() == last)
+            gone.is_some_and(|gone| from.distance_to(gone.range.end()) >= from.distance_to(last))
         };
         let is_behind = own.id == plan.coordinator().id;
         (!is_behind || behind()) && (own.range.end() != from || before())
@@ -396,7 +396,18 @@ impl Dealings {
         plan.and_then(|plan| plan.party(own.id)).is_some_and(|party| party.touched)
     }
 
+    /// Does this group, which has taken over a lost range, lie where the log says that another one does? That one is of before:
+    /// somebody who was lost told of it, and nobody else learned that it was to be.
+    pub fn is_mended_by(&self, own: &Own, group: &GroupRef) -> bool {
+        let is_old =
+            |link: &GroupRef| link.id != group.id && link.epoch.0.saturating_add(LOSS_EPOCHS / 2) < group.epoch.0;
+        self.predecessor.as_ref().is_some_and(|link| is_old(link) && group.range.end() == own.range.start())
+    }
+
     fn apply_neighbour(&mut self, own: &Own, group: &GroupRef) {
+        if self.is_mended_by(own, group) {
+            self.predecessor = Some(group.clone());
+        }
         let newest = own.defects.has(Defect::ByArrival);
         let is_newer = |link: &GroupRef| link.id == group.id && (link.epoch <= group.epoch || newest);
         if let Some(link) = self.predecessor.as_mut().filter(|link| is_newer(link))

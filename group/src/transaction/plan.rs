@@ -49,11 +49,11 @@ pub enum Operation {
     },
 }
 
-/// Groups that one repair may declare lost: each must be known to one of the two that lie beside the gap.
-pub const LOST_MAX: usize = 2;
+/// Groups that one repair may declare lost: the two that lie beside the gap must know of what lies next to them among these.
+pub const LOST_MAX: usize = 4;
 /// What takes a lost range over is of an epoch so much later than all that is known: whatever the lost groups did
 /// meanwhile, theirs are earlier.
-const LOSS_EPOCHS: u64 = 1 << 32;
+pub(crate) const LOSS_EPOCHS: u64 = 1 << 32;
 
 impl Operation {
     /// What it is called.

@@ -11,7 +11,7 @@ use core::cmp::Reverse;
 use group::Group;
 use group::config::Defect;
 use group::message::{ClientMessage, Message, Outcome, Sender};
-use group::state::GroupState;
+use group::state::{GroupState, Loss};
 use group::transaction::TransactionId;
 use group::transaction::birth::births;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
@@ -159,7 +159,13 @@ impl Node {
         if state.audience().contains(&self.me) || self.over {
             return false;
         }
-        let is_lost = |group: &Group| state.losses.iter().any(|loss| loss.concerns(group.state()));
+        // What this node only keeps for others, or owned more of than was lost, it lets go of like anything that others own now.
+        let is_lost = |group: &Group| {
+            let known = group.state();
+            let belongs = known.is_member(self.me) || known.is_learner(self.me);
+            let of_loss = |loss: &Loss| loss.concerns(known) && loss.range.contains_range(known.range);
+            belongs && state.losses.iter().any(of_loss)
+        };
         let Some(lost) = self.hosts.living().find(|group| is_lost(group)) else { return false };
         let why = alloc::format!(
             "the range {:?} of {:?} was declared lost while this peer was away: what it holds of that is served no more",

@@ -3,6 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use core::time::Duration;
+
 use group::Group;
 use overlay::{Epoch, GroupId, KeyRange, Point};
 
@@ -93,6 +95,29 @@ fn who_comes_back_alone_learns_it_too() {
     settle(&mut net);
     cut(&mut net, &[3], false);
     net.run_until(|net| is_quarantined(net, 3));
+}
+
+/// It was never down: only nobody else heard it.
+#[test]
+fn a_group_that_was_cut_off_learns_it_when_it_is_heard_again() {
+    let (mut net, [_, second, third]) = three_groups();
+    [2, 3].iter().for_each(|index| net.side[*index] = 1);
+    assert_eq!(net.wish(4, third, repair(second)), Granted::Done(vec![third]));
+    net.run_for(Duration::from_secs(8));
+    assert!(!is_quarantined(&net, 2) && net.nodes[2].group().is_some_and(|group| group.state().id == second));
+    net.side.fill(0);
+    net.run_for(Duration::from_secs(3));
+    assert!(is_quarantined(&net, 2) && is_quarantined(&net, 3));
+    assert!(![0, 1, 4, 5].iter().any(|index| is_quarantined(&net, *index)));
+}
+
+/// The group on one side hears nothing of it, the other one does.
+#[test]
+fn what_either_neighbour_hears_is_not_lost() {
+    let (mut net, [_, second, third]) = three_groups();
+    net.deaf = vec![(2, 4), (2, 5), (3, 4), (3, 5)];
+    assert_eq!(net.wish(4, third, repair(second)), Granted::Aborted);
+    assert!(net.nodes[4].group().unwrap().state().losses.is_empty());
 }
 
 /// Of two groups that are left, or of two neighbours that are lost.

@@ -21,6 +21,10 @@ pub(crate) struct Net {
     pub(crate) nodes: Vec<Node>,
     pub(crate) events: Vec<Vec<Event>>,
     pub(crate) cut: Vec<bool>,
+    /// Who is on the same side of a cut hear each other.
+    pub(crate) side: Vec<u8>,
+    /// Between these two nothing is said.
+    pub(crate) deaf: Vec<(usize, usize)>,
     pub(crate) now: Now,
     pub(crate) granted: Vec<(u64, Granted)>,
     pub(crate) surveyed: Vec<Survey>,
@@ -43,6 +47,8 @@ impl Net {
             nodes: Vec::new(),
             events: Vec::new(),
             cut: Vec::new(),
+            side: Vec::new(),
+            deaf: Vec::new(),
             now,
             granted: Vec::new(),
             surveyed: Vec::new(),
@@ -72,6 +78,7 @@ impl Net {
         self.nodes.push(Node::new(config, index as u64, self.now, Restored::empty()));
         self.events.push(Vec::new());
         self.cut.push(false);
+        self.side.push(0);
         for other in 0..index {
             self.nodes[index].handle(self.now, Input::PeerUp(key(other)));
             self.nodes[other].handle(self.now, Input::PeerUp(key(index)));
@@ -110,6 +117,11 @@ impl Net {
         self.settle();
         self.run_until(|net| !net.surveyed.is_empty());
         self.surveyed.remove(0)
+    }
+
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        let end = self.now.time + time;
+        self.run_until(|net| net.now.time >= end);
     }
 
     pub(crate) fn run_until(&mut self, done: impl Fn(&Net) -> bool) {
@@ -151,7 +163,8 @@ impl Net {
             }
             let Some((from, to, frame)) = frames.pop_front() else { return };
             let to = (0..self.nodes.len()).find(|index| key(*index) == to);
-            if let Some(to) = to.filter(|to| !self.cut[*to] && !self.cut[from]) {
+            let to = to.filter(|to| !self.deaf.contains(&(from, *to)) && !self.deaf.contains(&(*to, from)));
+            if let Some(to) = to.filter(|to| !self.cut[*to] && !self.cut[from] && self.side[*to] == self.side[from]) {
                 self.nodes[to].handle(self.now, Input::Frame { from: key(from), frame });
                 between(self);
             }

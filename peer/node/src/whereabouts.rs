@@ -158,7 +158,10 @@ impl Whereabouts {
 
     /// May a place be asked for by way of this group? Not where that was done a while ago, and nobody has answered since.
     fn may_try(&mut self, point: Point, group: GroupId, now: Time) -> bool {
-        self.ways.retain(|_, tried| tried.iter().any(|(_, since)| now.since(*since) < REACHED_AGAIN));
+        self.ways.retain(|_, tried| {
+            tried.retain(|(_, since)| now.since(*since) < REACHED_AGAIN);
+            !tried.is_empty()
+        });
         if self.ways.len() >= ASKED_MAX {
             return true;
         }
@@ -261,15 +264,15 @@ impl Node {
         self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
     }
 
-    /// To somebody who is nearer to it. A group of which nobody could be reached for a while, or by way of which this node asked
-    /// the same in vain, is gone round, and forgotten.
+    /// To somebody who is nearer to it. A group of which nobody could be reached for a while is gone round, and forgotten; one
+    /// by way of which this node asked the same in vain is gone round.
     pub(crate) fn pass_on(&mut self, locate: Locate) {
         let Some(home) = self.hosts.home() else { return };
         let (own, dealings) = (home.state().reference(), &home.state().dealings);
         let mut beside: Vec<GroupRef> =
             dealings.predecessor().into_iter().chain(dealings.successor()).cloned().collect();
         self.whereabouts.hints.set_here(own.range.start());
-        let (mut silent, mut way) = (None::<GroupRef>, locate.way);
+        let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
         for _ in 0..ROUND_MAX {
             let next = next_hop(locate.point, &own, beside.iter().cloned(), &mut self.whereabouts.hints, way);
             let Some(next) = next else {
@@ -282,12 +285,18 @@ impl Node {
             let now = self.now.time;
             let may_try = locate.hops > 0 || self.whereabouts.may_try(locate.point, next.id, now);
             if let Some(contact) = may_try.then(|| self.reachable(&next)).flatten() {
+                passed.iter().for_each(|group| self.whereabouts.hints.learn(group));
                 return self.tell(&contact, &Frame::Locate(Locate { way, ..locate }.into()));
             }
             self.whereabouts.hints.forget(&next);
             beside.retain(|group| group.id != next.id);
+            if !may_try {
+                passed.push(next.clone());
+            }
             silent.get_or_insert(next);
         }
+        // What is only of no use for this place is remembered for others.
+        passed.iter().for_each(|group| self.whereabouts.hints.learn(group));
         // Nobody else is nearer: perhaps these answer now.
         if let Some(contact) = silent.and_then(|group| self.some_member(&group, false)) {
             self.tell(&contact, &Frame::Locate(locate.into()));

@@ -12,7 +12,7 @@ use group::dealing::BeginRefusal;
 use group::state::GroupState;
 use group::time::Time;
 use group::transaction::TransactionId;
-use group::transaction::plan::{Operation, Plan};
+use group::transaction::plan::{LOST_MAX, Operation, Plan};
 use overlay::{GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
 use policy::halves::{Halving, MemberView};
 use serde::{Deserialize, Serialize};
@@ -197,6 +197,9 @@ impl Node {
         if self.wishes.taken.len() >= WISHES_MAX {
             return self.answer_wish(asker, number, Granted::Refused("too much is asked at once".into()));
         }
+        if let Err(why) = self.allows(&wish) {
+            return self.answer_wish(asker, number, Granted::Refused(why.into()));
+        }
         let since = self.now.time;
         let until = since + wish.patience();
         let mut try_until = since + TRIED_FOR;
@@ -212,6 +215,20 @@ impl Node {
             Taken { asker, number, group, wish, before, asked, since, silent_since, operation, id, try_until, until };
         self.wishes.taken.push(taken);
         self.follow_wishes();
+    }
+
+    /// May this be tried at all?
+    fn allows(&self, wish: &Wish) -> Result<(), &'static str> {
+        match wish {
+            Wish::Repair { lost, .. } if !(1..=LOST_MAX).contains(&lost.len()) => {
+                Err("say which groups are lost, and no more than may be")
+            }
+            // Whoever comes back puts its whole store aside, with what other lanes' groups have in it.
+            Wish::Repair { .. } if self.config.lane.is_some() => {
+                Err("in a network of several lanes no range can be declared lost yet")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn answer_wish(&mut self, asker: Option<PeerKey>, number: u64, granted: Granted) {
