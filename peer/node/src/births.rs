@@ -45,6 +45,9 @@ impl Node {
             busy = true;
         }
         self.birth_wanted = false;
+        if busy {
+            self.resume_questions();
+        }
         busy
     }
 

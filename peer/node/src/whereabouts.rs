@@ -37,6 +37,8 @@ const REACHED_WITHIN: Duration = Duration::from_millis(400);
 const REACHED_AGAIN: Duration = Duration::from_secs(5);
 /// Groups that are gone round at one time.
 const ROUND_MAX: usize = 8;
+/// Questions that wait for what is about to be born here.
+const WAITING_MAX: usize = 64;
 /// Parts of the ring whose primaries are remembered.
 const KNOWN_MAX: usize = 1 << 12;
 
@@ -103,6 +105,8 @@ pub(crate) struct Whereabouts {
     ways: BTreeMap<Point, Vec<(GroupId, Time)>>,
     /// Groups of which nobody is connected, though something was to be said to them, and since when.
     unreached: BTreeMap<GroupId, Time>,
+    /// What others asked of a place here whose owner is still to be born, and when.
+    waiting: Vec<(Time, Locate)>,
     /// To be asked with this batch.
     wanted: BTreeSet<Point>,
     /// To be sent with this batch.
@@ -117,6 +121,7 @@ impl Default for Whereabouts {
             asked: BTreeMap::new(),
             ways: BTreeMap::new(),
             unreached: BTreeMap::new(),
+            waiting: Vec::new(),
             wanted: BTreeSet::new(),
             operations: BTreeMap::new(),
         }
@@ -173,6 +178,14 @@ impl Whereabouts {
                 true
             }
         }
+    }
+
+    /// A question that cannot be answered or passed on now. Of too many the oldest is let go of: it will be asked again.
+    fn keep(&mut self, locate: Locate, now: Time) {
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.remove(0);
+        }
+        self.waiting.push((now, locate));
     }
 
     /// False where something newer is known, or nobody asked.
@@ -239,7 +252,13 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        let Some(located) = self.locate_here(point) else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
+        let Some(located) = self.locate_here(point) else {
+            // Nobody here knows yet what comes of a group that has ended, and others would send the question back.
+            return match self.hosts.at(point).is_some_and(|group| group.state().ended.is_some()) {
+                true => self.whereabouts.keep(locate, self.now.time),
+                false => self.pass_on(Locate { hops: hops + 1, ..locate }),
+            };
+        };
         let frame = match wanted {
             Wanted::Owner => Frame::Located(located.into()),
             Wanted::Sample => match self.sampled(point) {
@@ -248,6 +267,16 @@ impl Node {
             },
         };
         self.tell(origin, &frame);
+    }
+
+    /// Something was born here, or is somebody else's affair now: what was asked about it meanwhile is answered.
+    pub(crate) fn resume_questions(&mut self) {
+        for (asked, locate) in core::mem::take(&mut self.whereabouts.waiting) {
+            // Whoever asked has asked again since.
+            if self.now.time.since(asked) < ASK_AGAIN {
+                self.on_locate(locate);
+            }
+        }
     }
 
     /// Who owns this place, where a group here does.
