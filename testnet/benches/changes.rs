@@ -140,18 +140,32 @@ fn become_other(world: &mut World<Node>, rng: &mut Rng, change: Change, first: u
     };
     let coordinator = (0..world.hosts()).find(leads).expect("some group is of this size, and led");
     let before = highest(world);
-    let began = world.now();
     let old = own(world, coordinator).map(|group| (group.state().id, group.state().born)).expect("just seen");
-    let _ = world.inject(Kind::Reform(Target::Host(coordinator), chance(rng, change, first, size)));
-    wait(world, |world| own(world, coordinator).map(|group| (group.state().id, group.state().born)) != Some(old));
-    let decided = world.now().since(began);
-    wait(world, |world| is_served(world, before));
-    let served = world.now().since(began);
-    wait(world, |world| groups(world).all(|group| group.state().dealings.is_calm()));
-    let over = world.now().since(began);
+    let began = begin(world, Kind::Reform(Target::Host(coordinator), chance(rng, change, first, size)));
+    let is_other =
+        |world: &World<Node>| own(world, coordinator).map(|group| (group.state().id, group.state().born)) != Some(old);
+    let decided = wait(world, is_other).since(began);
+    let served = wait(world, |world| is_served(world, before)).since(began);
+    let over = wait(world, |world| groups(world).all(|group| group.state().dealings.is_calm())).since(began);
     world.run_for(CALM);
     assert!(world.failure().is_none(), "{:?}", world.failure());
     Times { decided, served, over, unserved: served - decided, pause: pause(world, began, over) }
+}
+
+/// Has it begun, once nothing stands against it, and says when.
+fn begin(world: &mut World<Node>, reform: Kind) -> Time {
+    let begun = |world: &World<Node>| world.marks.count("fault: a group becomes another");
+    let before = begun(world);
+    let end = world.now() + PATIENCE;
+    loop {
+        let now = world.now();
+        let _ = world.inject(reform);
+        if begun(world) > before {
+            return now;
+        }
+        assert!(now < end, "nothing begins within {PATIENCE:?}");
+        world.run_for(Duration::from_millis(50));
+    }
 }
 
 /// What has [`Kind::Reform`] do this: see there.
@@ -214,19 +228,14 @@ fn pause(world: &World<Node>, began: Time, over: Duration) -> Duration {
     most.saturating_sub(*usual)
 }
 
-/// Steps until this holds.
-fn wait(world: &mut World<Node>, until: impl Fn(&World<Node>) -> bool) {
+/// Steps until this holds, and says since when it does.
+fn wait(world: &mut World<Node>, until: impl Fn(&World<Node>) -> bool) -> Time {
     let end = world.now() + PATIENCE;
-    let mut seen = Time(0);
-    loop {
-        // Looked at once for all that happens in a moment.
-        if world.now() != seen && until(world) {
-            return;
-        }
-        seen = world.now();
+    while !until(world) {
         assert!(world.now() < end, "it takes longer than {PATIENCE:?}");
         assert!(world.step(), "{:?}", world.failure());
     }
+    world.now()
 }
 
 /// How long a message of a member takes to reach a majority of these, itself counted.
