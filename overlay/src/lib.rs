@@ -11,12 +11,13 @@ mod hints;
 mod hints_test;
 mod id;
 mod interval_map;
+mod packing;
 mod point;
 mod point_map;
 mod range;
 mod reference;
 
-pub use hints::{HINT_MEMBERS, HINTS_BYTES_MAX, Hints, Way, next_hop};
+pub use hints::{HINT_MEMBERS, HINTS_BYTES_MAX, Hints, Look, Way, next_hop};
 pub use id::{Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
 pub use interval_map::IntervalMap;
 pub use point::{KEY_BYTES_MAX, Key, KeyError, Point};

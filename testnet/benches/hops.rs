@@ -1,7 +1,8 @@
 //! How many groups are asked until one owns the key, with many groups and hints alone (Scatter §7.2).
 //!
-//! Each group has a table as its upkeep alone makes it; "asked before" is a key whose owner the peer has asked since, and some
-//! others after it. Nothing is moving. No network, and no time: hops are counted.
+//! Each group has a table as its upkeep alone makes it in the first minutes, beginning with nothing but its neighbours on the
+//! ring; "asked before" is a key whose owner the peer has asked since, and some others after it. Nothing is moving. No
+//! network, and no time: hops are counted.
 //!
 //! ```text
 //! cargo bench -p testnet --bench hops
@@ -16,8 +17,8 @@ use overlay::{
 use testnet::rng::Rng;
 
 const LOOKUPS: u64 = 2_000;
-/// So often a peer has looked at its table.
-const REFRESHES: u64 = 300;
+/// So often a peer has looked around: a node does that every other second where something is missing.
+const LOOKS: u64 = 240;
 /// So many other keys are asked for before a key is asked for again.
 const BETWEEN: u64 = 30;
 
@@ -39,7 +40,7 @@ impl Ring {
         let count = self.starts.len();
         let index = index % count;
         let contact = |member: u64| Contact {
-            node: NodeId { peer: PeerKey([member as u8; 32]), incarnation: Incarnation(1) },
+            node: NodeId { peer: PeerKey([member as u8; 32]), incarnation: Incarnation(1_790_000_000_000 + member) },
             addresses: vec!["/ip4/203.0.113.77/tcp/6478".into(), "/ip4/203.0.113.77/udp/6478/quic-v1".into()],
         };
         let range = KeyRange::new(Point(self.starts[index]), Point(self.starts[(index + 1) % count]));
@@ -52,19 +53,21 @@ impl Ring {
         (behind + self.starts.len() - 1) % self.starts.len()
     }
 
-    /// What a peer of a group knows that has looked at its table for a while, and was asked for nothing. The same each time.
+    /// What a peer of a group knows that has looked around for a while, and was asked for nothing. The same each time.
     fn hints(&self, index: usize) -> Hints {
-        let mut hints = Hints::new(Point(self.starts[index]), HINTS_BYTES_MAX);
-        for n in 0..REFRESHES {
-            let owner = self.owner(hints.to_refresh(n));
-            if owner != index {
-                hints.learn(&self.group(owner));
-            }
+        let count = self.starts.len();
+        let mut hints = Hints::new(self.group(index).range, HINTS_BYTES_MAX);
+        for beside in [index + count - 1, index + 1].into_iter().filter(|beside| beside % count != index) {
+            hints.learn(&self.group(beside));
+        }
+        for n in 0..LOOKS {
+            let Some(look) = hints.to_look_at(n).filter(|look| look.is_lacking) else { break };
+            hints.learn(&self.group(self.owner(look.point)));
         }
         hints
     }
 
-    /// From a group to a key: how many are asked until one owns it. `origin`: the hints of whoever asks, who learns the answer.
+    /// From a group to a key: how many are asked until one owns it. `origin`: the hints of whoever asks.
     fn look_up(&self, from: usize, point: Point, origin: &mut Hints) -> u32 {
         let (mut at, mut hops) = (from, 0);
         while !self.group(at).range.contains(point) {
@@ -81,7 +84,6 @@ impl Ring {
             at = next.id.0 as usize - 1;
             hops += 1;
         }
-        origin.learn(&self.group(at));
         hops
     }
 }
@@ -101,6 +103,7 @@ fn main() {
         while lookups > 0 {
             let from = rng.below(ring.starts.len() as u64) as usize;
             let mut origin = ring.hints(from);
+            (bytes, entries) = (bytes.max(origin.bytes()), entries.max(origin.len()));
             let points: Vec<Point> = (0..BETWEEN.min(lookups))
                 .map(|_| Point(u128::from(rng.below(u64::MAX)) << 64 | u128::from(rng.below(u64::MAX))))
                 .collect();
@@ -109,13 +112,12 @@ fn main() {
                 cold.push(ring.look_up(from, *point, &mut origin.clone()));
             }
             for point in &points {
-                ring.look_up(from, *point, &mut origin);
+                origin.learn(&ring.group(ring.owner(*point)));
             }
             for point in &points {
                 again.push(ring.look_up(from, *point, &mut origin));
             }
             bytes = bytes.max(origin.bytes());
-            entries = entries.max(origin.len());
             lookups -= points.len() as u64;
         }
         println!("{groups:>8} {} {} {bytes:>14} {entries:>8}", figures(cold), figures(again));

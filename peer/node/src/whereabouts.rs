@@ -116,7 +116,7 @@ pub(crate) struct Whereabouts {
 impl Default for Whereabouts {
     fn default() -> Whereabouts {
         Whereabouts {
-            hints: Hints::new(Point(0), HINTS_BYTES_MAX),
+            hints: Hints::new(KeyRange::FULL, HINTS_BYTES_MAX),
             known: BTreeMap::new(),
             asked: BTreeMap::new(),
             ways: BTreeMap::new(),
@@ -300,7 +300,7 @@ impl Node {
         let (own, dealings) = (home.state().reference(), &home.state().dealings);
         let mut beside: Vec<GroupRef> =
             dealings.predecessor().into_iter().chain(dealings.successor()).cloned().collect();
-        self.whereabouts.hints.set_here(own.range.start());
+        self.whereabouts.hints.set_here(own.range);
         let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
         for _ in 0..ROUND_MAX {
             let next = next_hop(locate.point, &own, beside.iter().cloned(), &mut self.whereabouts.hints, way);
