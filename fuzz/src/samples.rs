@@ -20,7 +20,7 @@ use group::record::{DoneOp, OpId, Record};
 use group::state::{Config, Entry, GroupState, Member, Settings};
 use group::time::WallMillis;
 use node::seeking::{Sample, Sampled};
-use node::whereabouts::{Locate, Located, Wanted};
+use node::whereabouts::{Astray, Locate, Located, Wanted};
 use node::wire::Frame;
 use node::wishes::Wished;
 use node::{Granted, Wish};
@@ -290,7 +290,16 @@ pub fn frames() -> Vec<Frame> {
         Sampled { ring: RingId(9), point: Point(4), group: group.clone(), clusters: vec!["a".into()], own: false };
     let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };
     let wished = Wished { ring: RingId(9), group: GroupId(5), number: 1, wish };
-    let locate = Locate { ring: RingId(9), point: Point(4), origin, wanted: Wanted::Sample, way: Way::Up, hops: 3 };
+    let locate = Locate {
+        ring: RingId(9),
+        point: Point(4),
+        origin,
+        wanted: Wanted::Sample,
+        way: Way::Up,
+        hops: 3,
+        taken_for: Some((GroupId(5), Epoch(7))),
+    };
+    let astray = Astray { ring: RingId(9), taken_for: (GroupId(6), Epoch(2)), group: Some(group.clone()) };
     let located =
         Located { ring: RingId(9), point: Point(4), part: group.range, group, ballot: TERM_BALLOT, horizon: 3 };
     let outside = [
@@ -298,6 +307,7 @@ pub fn frames() -> Vec<Frame> {
         Frame::NotUnderstood { version: 2 },
         Frame::Locate(locate.into()),
         Frame::Located(located.into()),
+        Frame::Astray(astray.into()),
         Frame::Sample(sample.into()),
         Frame::Sampled(sampled.into()),
         Frame::Wished(wished.into()),

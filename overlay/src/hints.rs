@@ -137,9 +137,9 @@ impl Hints {
         Hints { here, bytes_max, bytes: 0, by_start: BTreeMap::new(), uses: 0 }
     }
 
-    /// The peer's group owns something else now.
-    pub fn set_here(&mut self, here: KeyRange) {
-        self.here = here;
+    /// This is what the peer's group owns now. True if it was something else.
+    pub fn set_here(&mut self, here: KeyRange) -> bool {
+        core::mem::replace(&mut self.here, here) != here
     }
 
     /// How many groups it knows.

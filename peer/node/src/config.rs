@@ -42,6 +42,9 @@ pub struct Timing {
     pub purge_every: Duration,
     /// How often the horizon of operation ids is raised; ids live at least so long; network-wide. Default 60 s.
     pub horizon: Duration,
+    /// How often a peer looks for somebody on the ring whom it should know and does not; what it knows it looks at a
+    /// sixteenth as often. Default 2 s.
+    pub look_around: Duration,
 }
 
 impl Default for Timing {
@@ -55,6 +58,7 @@ impl Default for Timing {
             resize_after: Duration::from_secs(10),
             purge_every: Duration::from_secs(300),
             horizon: Duration::from_secs(60),
+            look_around: Duration::from_secs(2),
         }
     }
 }

@@ -48,7 +48,8 @@ impl Node {
                 let sender = Sender { node: member.node, epoch: group.state().epoch };
                 group.on_message(sender, Message::Join(member));
             }
-            Ok(Frame::Locate(locate)) => self.on_locate(*locate),
+            Ok(Frame::Locate(locate)) => self.on_locate(from, *locate),
+            Ok(Frame::Astray(astray)) => self.on_astray(from, *astray),
             Ok(Frame::Located(located)) => self.on_located(*located),
             Ok(Frame::Sample(sample)) => self.on_sample(from, *sample),
             Ok(Frame::Sampled(sampled)) => self.on_sampled(*sampled),

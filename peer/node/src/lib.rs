@@ -27,6 +27,7 @@ mod status;
 pub mod storage;
 mod survey;
 mod sweep;
+mod upkeep;
 pub mod whereabouts;
 mod window;
 pub mod wire;

@@ -625,7 +625,9 @@ impl Node {
             let (peer, addresses) = (member.node.peer, member.addresses.clone());
             self.outputs.push_back(Output::Dial { peer, addresses });
         }
-        self.learn_neighbours(serial);
+        if self.learn_neighbours(serial) {
+            self.look_soon();
+        }
         self.follow_wishes();
         self.with_sessions(Sessions::on_division);
         self.tell_leave();
@@ -641,6 +643,7 @@ impl Node {
         self.tend_groups();
         self.seek();
         self.go_on_surveying();
+        self.look_around();
         self.follow_wishes();
         self.watch_size();
         self.watch_lead();
@@ -723,7 +726,7 @@ impl Node {
         if self.awaits_birth() {
             next = next.min(self.finals_due);
         }
-        next = next.min(self.surveys_due()).min(self.wishes_due()).min(self.sweep_due());
+        next = next.min(self.surveys_due()).min(self.wishes_due()).min(self.sweep_due()).min(self.looks_due());
         if self.leads() {
             next = next.min(self.size_due()).min(self.lead_due());
         }

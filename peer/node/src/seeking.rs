@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use group::state::{GroupState, Member};
 use group::time::Time;
-use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId, Way};
+use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId};
 use policy::joining::Sampled as View;
 use serde::{Deserialize, Serialize};
 
@@ -121,9 +121,7 @@ impl Node {
         }
         for _ in 0..SAMPLES {
             let point = Point(u128::from(self.rng.draw()) << 64 | u128::from(self.rng.draw()));
-            let locate =
-                Locate { ring: own, point, origin: origin.clone(), wanted: Wanted::Sample, way: Way::Either, hops: 0 };
-            self.on_locate(locate);
+            self.on_locate(self.me.peer, Locate::new(own, point, origin.clone(), Wanted::Sample));
         }
     }
 

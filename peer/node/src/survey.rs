@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::time::Time;
-use overlay::{Contact, KeyRange, Point, Way};
+use overlay::{Contact, KeyRange, Point};
 
 use crate::api::Output;
 use crate::node::Node;
@@ -141,7 +141,7 @@ impl Node {
     pub(crate) fn ask_where(&mut self, point: Point) {
         let Some(ring) = self.ring else { return };
         let origin = Contact { node: self.me, addresses: self.addresses.clone() };
-        self.pass_on(Locate { ring, point, origin, wanted: Wanted::Owner, way: Way::Either, hops: 0 });
+        self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
     }
 
     fn end_survey(&mut self, walking: Walking) {

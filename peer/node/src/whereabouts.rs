@@ -3,6 +3,10 @@
 //! A question goes from peer to peer, each time nearer to the key, until it comes to one whose group owns that; who asked is
 //! answered directly, and remembers it. So all but the first operation on a part of the ring go straight to its primary,
 //! which executes them under its ballot or not at all: what is remembered may be old, and costs time then.
+//!
+//! The answer does not come back hop by hop: that would cost as many messages again, and tell each hop of a group whose cell of
+//! its table is filled. But a hop that took somebody for what it is not is told what that one is ([`Astray`]), so that each
+//! question mends the wrong hints in its way, and two who take each other for the owner do so once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -14,13 +18,14 @@ use group::message::{ClientMessage, Message, Operation};
 use group::state::GroupState;
 use group::time::Time;
 use overlay::{
-    Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, Point, RingId, Way, next_hop,
+    Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, PeerKey, Point, RingId, Way, next_hop,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
 use crate::sessions::Sessions;
+use crate::upkeep::Upkeep;
 use crate::wire::{self, Frame};
 
 /// A question comes to its end after so many hops, wherever it is.
@@ -57,6 +62,19 @@ pub struct Locate {
     pub way: Way,
     /// So many peers have passed it on.
     pub hops: u8,
+    /// What whoever is asked was taken for by who passed it on.
+    pub taken_for: Option<(GroupId, Epoch)>,
+}
+
+/// Whoever was asked is not of the group that it was taken for, or that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Astray {
+    /// The ring.
+    pub ring: RingId,
+    /// What it was taken for.
+    pub taken_for: (GroupId, Epoch),
+    /// What that is now, or else what the one that was asked is of, if anything.
+    pub group: Option<GroupRef>,
 }
 
 /// What is to be told of whoever owns a place.
@@ -98,6 +116,7 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
     pub(crate) hints: Hints,
+    pub(crate) upkeep: Upkeep,
     /// By the start of each part; no two of them overlap.
     known: BTreeMap<Point, Owner>,
     asked: BTreeMap<Point, Time>,
@@ -105,8 +124,8 @@ pub(crate) struct Whereabouts {
     ways: BTreeMap<Point, Vec<(GroupId, Time)>>,
     /// Groups of which nobody is connected, though something was to be said to them, and since when.
     unreached: BTreeMap<GroupId, Time>,
-    /// What others asked of a place here whose owner is still to be born, and when.
-    waiting: Vec<(Time, Locate)>,
+    /// What others asked of a place here whose owner is still to be born: when, who said it, and what.
+    waiting: Vec<(Time, PeerKey, Locate)>,
     /// To be asked with this batch.
     wanted: BTreeSet<Point>,
     /// To be sent with this batch.
@@ -117,6 +136,7 @@ impl Default for Whereabouts {
     fn default() -> Whereabouts {
         Whereabouts {
             hints: Hints::new(KeyRange::FULL, HINTS_BYTES_MAX),
+            upkeep: Upkeep::default(),
             known: BTreeMap::new(),
             asked: BTreeMap::new(),
             ways: BTreeMap::new(),
@@ -142,6 +162,11 @@ impl Whereabouts {
             self.asked.insert(point, now);
             self.wanted.insert(point);
         }
+    }
+
+    /// Was this place asked for, and nobody waits for the answer?
+    fn only_looks_at(&self, point: Point) -> bool {
+        self.upkeep.looks_at(point) && !self.asked.contains_key(&point)
     }
 
     /// This has turned out to be wrong, or is silent.
@@ -181,20 +206,24 @@ impl Whereabouts {
     }
 
     /// A question that cannot be answered or passed on now. Of too many the oldest is let go of: it will be asked again.
-    fn keep(&mut self, locate: Locate, now: Time) {
+    fn keep(&mut self, from: PeerKey, locate: Locate, now: Time) {
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.remove(0);
         }
-        self.waiting.push((now, locate));
+        self.waiting.push((now, from, locate));
     }
 
     /// False where something newer is known, or nobody asked.
     fn learn(&mut self, located: &Located) -> bool {
         let Located { point, ref group, part, ballot, horizon, .. } = *located;
-        if self.asked.remove(&point).is_none() || !part.contains(point) {
+        let asked = self.asked.remove(&point).is_some();
+        if !(asked || self.upkeep.looks_at(point)) || !part.contains(point) {
             return false;
         }
         self.hints.learn(group);
+        if !asked {
+            return false; // A look: nobody has business with its primary, which is not reached for that.
+        }
         self.note(part, Owner { group: group.id, part, ballot, horizon })
     }
 
@@ -221,6 +250,13 @@ impl Whereabouts {
     }
 }
 
+impl Locate {
+    /// A question that nobody has passed on.
+    pub(crate) fn new(ring: RingId, point: Point, origin: Contact, wanted: Wanted) -> Locate {
+        Locate { ring, point, origin, wanted, way: Way::Either, hops: 0, taken_for: None }
+    }
+}
+
 /// The way round that does not lead past this one first.
 fn way_round(own: KeyRange, silent: KeyRange) -> Way {
     let ahead = own.end().distance_to(silent.start()) <= silent.end().distance_to(own.start());
@@ -236,7 +272,7 @@ impl Node {
         let Some(ring) = self.ring else { return busy };
         for point in wanted {
             let origin = Contact { node: self.me, addresses: self.addresses.clone() };
-            self.pass_on(Locate { ring, point, origin, wanted: Wanted::Owner, way: Way::Either, hops: 0 });
+            self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
         }
         for ((group, primary), operations) in operations {
             let message = ClientMessage { operations, outcomes: Vec::new() };
@@ -246,19 +282,22 @@ impl Node {
     }
 
     /// Somebody asks.
-    pub(crate) fn on_locate(&mut self, locate: Locate) {
-        let Locate { ring, point, ref origin, wanted, hops, .. } = locate;
+    pub(crate) fn on_locate(&mut self, from: PeerKey, locate: Locate) {
+        let Locate { ring, point, ref origin, wanted, hops, taken_for, .. } = locate;
         if self.ring != Some(ring) || hops >= HOPS_MAX || !group::nonsense::are_addresses(&origin.addresses) {
             self.frames_dropped += 1;
             return;
         }
-        let Some(located) = self.locate_here(point) else {
+        let located = self.locate_here(point);
+        if located.is_none() && self.hosts.at(point).is_some_and(|group| group.state().ended.is_some()) {
             // Nobody here knows yet what comes of a group that has ended, and others would send the question back.
-            return match self.hosts.at(point).is_some_and(|group| group.state().ended.is_some()) {
-                true => self.whereabouts.keep(locate, self.now.time),
-                false => self.pass_on(Locate { hops: hops + 1, ..locate }),
-            };
-        };
+            return self.whereabouts.keep(from, locate, self.now.time);
+        }
+        // Whoever asks for itself learns it from the answer.
+        if let Some(taken_for) = taken_for.filter(|_| located.is_none() || origin.node.peer != from) {
+            self.tell_astray(from, ring, taken_for);
+        }
+        let Some(located) = located else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
         let frame = match wanted {
             Wanted::Owner => Frame::Located(located.into()),
             Wanted::Sample => match self.sampled(point) {
@@ -271,10 +310,10 @@ impl Node {
 
     /// Something was born here, or is somebody else's affair now: what was asked about it meanwhile is answered.
     pub(crate) fn resume_questions(&mut self) {
-        for (asked, locate) in core::mem::take(&mut self.whereabouts.waiting) {
+        for (asked, from, locate) in core::mem::take(&mut self.whereabouts.waiting) {
             // Whoever asked has asked again since.
             if self.now.time.since(asked) < ASK_AGAIN {
-                self.on_locate(locate);
+                self.on_locate(from, locate);
             }
         }
     }
@@ -293,17 +332,48 @@ impl Node {
         self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
     }
 
-    /// To somebody who is nearer to it. A group of which nobody could be reached for a while is gone round, and forgotten; one
-    /// by way of which this node asked the same in vain is gone round.
+    /// It was taken for a member of that group: says what is so, if it is not.
+    fn tell_astray(&mut self, from: PeerKey, ring: RingId, (id, epoch): (GroupId, Epoch)) {
+        let here = self.hosts.living().map(Group::state).find(|state| state.id == id).map(GroupState::reference);
+        if here.as_ref().is_some_and(|group| group.epoch <= epoch) {
+            return;
+        }
+        let later = || self.whereabouts.hints.find(id).filter(|group| group.epoch > epoch);
+        let group = here.or_else(later).or_else(|| self.hosts.home().map(|group| group.state().reference()));
+        let frame = Frame::Astray(Astray { ring, taken_for: (id, epoch), group }.into());
+        let frame = wire::encode(&frame, self.config.lane);
+        self.outputs.push_back(Output::Send { to: from, class: Class::Control, frame });
+    }
+
+    /// Somebody is not what it was taken for. Only who was thought to be a member can know.
+    pub(crate) fn on_astray(&mut self, from: PeerKey, astray: Astray) {
+        let Astray { ring, taken_for: (id, epoch), group } = astray;
+        if self.ring != Some(ring) || !group.as_ref().is_none_or(group::nonsense::is_reference) {
+            self.frames_dropped += 1;
+            return;
+        }
+        let hints = &mut self.whereabouts.hints;
+        let is_member = |known: &GroupRef| known.nodes().any(|node| node.peer == from);
+        if let Some(known) = hints.find(id).filter(|known| known.epoch <= epoch && is_member(known)) {
+            hints.forget(&known);
+            group.iter().for_each(|group| hints.learn(group));
+        }
+    }
+
+    /// To somebody who is nearer to it than all groups here. A group of which nobody could be reached for a while is gone
+    /// round, and forgotten; one by way of which this node asked the same in vain is gone round.
     pub(crate) fn pass_on(&mut self, locate: Locate) {
         let Some(home) = self.hosts.home() else { return };
-        let (own, dealings) = (home.state().reference(), &home.state().dealings);
+        self.whereabouts.hints.set_here(home.state().range);
+        let here: Vec<GroupRef> = self.hosts.living().map(|group| group.state().reference()).collect();
+        let links = self.hosts.living().map(|group| &group.state().dealings);
+        let links = links.flat_map(|dealings| dealings.predecessor().into_iter().chain(dealings.successor()));
         let mut beside: Vec<GroupRef> =
-            dealings.predecessor().into_iter().chain(dealings.successor()).cloned().collect();
-        self.whereabouts.hints.set_here(own.range);
+            links.filter(|link| here.iter().all(|own| own.id != link.id)).cloned().collect();
         let (mut silent, mut passed, mut way) = (None::<GroupRef>, Vec::new(), locate.way);
         for _ in 0..ROUND_MAX {
-            let next = next_hop(locate.point, &own, beside.iter().cloned(), &mut self.whereabouts.hints, way);
+            let Some(own) = here.iter().min_by_key(|own| way.distance(own.range, locate.point)) else { return };
+            let next = next_hop(locate.point, own, beside.iter().cloned(), &mut self.whereabouts.hints, way);
             let Some(next) = next else {
                 match (&silent, way) {
                     (Some(silent), Way::Either) => way = way_round(own.range, silent.range),
@@ -315,10 +385,13 @@ impl Node {
             let may_try = locate.hops > 0 || self.whereabouts.may_try(locate.point, next.id, now);
             if let Some(contact) = may_try.then(|| self.reachable(&next)).flatten() {
                 passed.iter().for_each(|group| self.whereabouts.hints.learn(group));
-                return self.tell(&contact, &Frame::Locate(Locate { way, ..locate }.into()));
+                return self.pass_to(&contact, &next, Locate { way, ..locate });
             }
             self.whereabouts.hints.forget(&next);
             beside.retain(|group| group.id != next.id);
+            if next.nodes().all(|node| node.peer == self.me.peer) {
+                continue; // That was here once. It is no reason to go another way.
+            }
             if !may_try {
                 passed.push(next.clone());
             }
@@ -327,9 +400,17 @@ impl Node {
         // What is only of no use for this place is remembered for others.
         passed.iter().for_each(|group| self.whereabouts.hints.learn(group));
         // Nobody else is nearer: perhaps these answer now.
-        if let Some(contact) = silent.and_then(|group| self.some_member(&group, false)) {
-            self.tell(&contact, &Frame::Locate(locate.into()));
+        if let Some((silent, contact)) =
+            silent.and_then(|group| Some((group.clone(), self.some_member(&group, false)?)))
+        {
+            self.pass_to(&contact, &silent, locate);
         }
+    }
+
+    /// To a member of this group.
+    fn pass_to(&mut self, contact: &Contact, group: &GroupRef, locate: Locate) {
+        let taken_for = Some((group.id, group.epoch));
+        self.tell(contact, &Frame::Locate(Locate { taken_for, ..locate }.into()));
     }
 
     /// A member of a group that something can be said to, or that may be reached yet.
@@ -360,7 +441,9 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned() {
+        if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned()
+            && !self.whereabouts.only_looks_at(located.point)
+        {
             self.reach(&primary);
         }
         self.whereabouts.ways.remove(&located.point);
@@ -370,17 +453,22 @@ impl Node {
             true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
             true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part)),
         }
+        self.on_looked(located.point);
         self.on_seen_beyond(&located);
         self.on_surveyed(&located);
     }
 
-    /// Remembers the groups beside those here.
-    pub(crate) fn learn_neighbours(&mut self, serial: u64) {
-        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
+    /// Remembers the groups beside those here. True if the node's place on the ring is another, or some of them are new.
+    pub(crate) fn learn_neighbours(&mut self, serial: u64) -> bool {
+        let hints = &mut self.whereabouts.hints;
+        let mut changed = self.hosts.home().is_some_and(|home| hints.set_here(home.state().range));
+        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return changed };
         let dealings = &hosted.group.state().dealings;
         for beside in dealings.predecessor().into_iter().chain(dealings.successor()) {
-            self.whereabouts.hints.learn(beside);
+            changed |= hints.find(beside.id).is_none();
+            hints.learn(beside);
         }
+        changed
     }
 
     /// It will be told something.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
 use crate::seeking::{Sample, Sampled};
-use crate::whereabouts::{Locate, Located};
+use crate::whereabouts::{Astray, Locate, Located};
 use crate::wishes::{Granted, Wished};
 
 /// The version of frames that this node speaks.
@@ -51,6 +51,8 @@ pub enum Frame {
     Locate(Box<Locate>),
     /// That group does.
     Located(Box<Located>),
+    /// Whoever was asked is not what it was taken for.
+    Astray(Box<Astray>),
     /// A newcomer wants to know of groups.
     Sample(Box<Sample>),
     /// There is this one.
