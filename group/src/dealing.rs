@@ -362,6 +362,14 @@ impl Group {
         self.post();
     }
 
+    /// Who came back after a crash waits for others of its group to vouch for it; those may be in other groups by now, and
+    /// then nobody ever does.
+    pub(crate) fn seek_word_alone(&mut self) {
+        if self.state.ended.is_none() && !self.state.dealings.is_alone() {
+            self.seek_word();
+        }
+    }
+
     /// Where nobody leads, it may be that others own what was this group's, and nobody is left here who could tell: each
     /// member asks the neighbours.
     fn seek_word(&mut self) {

@@ -495,6 +495,8 @@ impl Group {
             }
             self.tick_purging();
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
+        } else {
+            self.seek_word_alone();
         }
         for primary in self.primaries.values_mut() {
             primary.on_tick(&mut context!(self), &mut local!(self));
