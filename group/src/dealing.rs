@@ -102,8 +102,8 @@ impl GroupState {
         Some((id, self.dealings.ending(id)?))
     }
 
-    pub(crate) fn apply_deal(&mut self, slot: Slot, deal: &Deal) {
-        let own = Own { applied: slot, ..self.own(Defects::NONE) };
+    pub(crate) fn apply_deal(&mut self, slot: Slot, deal: &Deal, defects: Defects) {
+        let own = Own { applied: slot, ..self.own(defects) };
         if self.dealings.apply(&own, slot, deal) {
             self.ended = match deal {
                 Deal::Outcome(id, _) | Deal::Ending(id) => Some(*id),

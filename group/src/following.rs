@@ -23,7 +23,7 @@ impl Group {
             let led = self.log.leads();
             let before = self.state.clone();
             dealt |= matches!(entry, Entry::Deal(_));
-            self.state.apply(self.state.applied.next(), &entry);
+            self.state.apply_without(self.state.applied.next(), &entry, self.config.defects);
             if let Some(watched) = &mut self.watched {
                 watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
             }

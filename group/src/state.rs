@@ -13,6 +13,7 @@ use overlay::{Epoch, GroupId, GroupRef, IntervalMap, Key, KeyRange, NodeId, Peer
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Number, Slot, Term, TermBallot};
+use crate::config::Defects;
 use crate::record::Record;
 use crate::time::WallMillis;
 use crate::transaction::TransactionId;
@@ -454,6 +455,11 @@ impl GroupState {
     /// # Panics
     /// If it is another slot's, or the group has ended.
     pub fn apply(&mut self, slot: Slot, entry: &Entry) {
+        self.apply_without(slot, entry, Defects::NONE);
+    }
+
+    /// The same where these rules are left out, for tests of the checks.
+    pub(crate) fn apply_without(&mut self, slot: Slot, entry: &Entry, defects: Defects) {
         assert_eq!(slot, self.applied.next(), "entries apply in order of their slots");
         assert!(self.ended.is_none(), "slot {slot:?} lies behind the end of {:?}", self.id);
         self.applied = slot;
@@ -472,7 +478,7 @@ impl GroupState {
                     member.addresses.clone_from(addresses);
                 }
             }
-            Entry::Deal(deal) => self.apply_deal(slot, deal),
+            Entry::Deal(deal) => self.apply_deal(slot, deal, defects),
         }
     }
 
