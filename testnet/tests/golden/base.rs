@@ -1,0 +1,127 @@
+//! Rings to begin with: so many groups of so many members each, as their stores hold them.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::Group;
+use group::config::Defects;
+use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
+use node::{ConnectionId, Granted, Input, Request, RequestId, Wish};
+use overlay::{GroupId, Key, Point};
+use testnet::sim::Contents;
+
+use super::stage::{Happening, Stage, key};
+
+const KEYS: usize = 24;
+
+/// A key that is there from the start; its value is its name.
+pub fn keys() -> impl Iterator<Item = Key> {
+    (0..KEYS).map(|n| Key::new(format!("key-{n}").as_bytes()).expect("short"))
+}
+
+/// Where the groups of a ring begin: the first ones have a quarter each, and the last one the rest.
+fn start_of(place: usize, groups: usize) -> Point {
+    if groups == 2 { Point((place as u128) << 127) } else { Point((place as u128) << 126) }
+}
+
+/// What each machine of such a ring has stored. Made once, for it takes a while.
+pub fn stores(groups: usize, per_group: usize) -> Vec<Contents> {
+    static MADE: Mutex<BTreeMap<(usize, usize), Vec<Contents>>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().expect("nothing goes wrong with rings without faults");
+    made.entry((groups, per_group)).or_insert_with(|| make(groups, per_group)).clone()
+}
+
+fn make(groups: usize, per_group: usize) -> Vec<Contents> {
+    let count = groups * per_group;
+    let mut stage = Stage::new(vec![Contents::default(); count], Defects::NONE, 0);
+    run_until(&mut stage, "all are in one group", |stage| {
+        (0..count).all(|index| is_calm(stage, index, |group| group.state().members.len() == count))
+    });
+    for key in keys() {
+        let value = Bytes::copy_from_slice(key.name());
+        let op = Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false };
+        assert_eq!(ask(&mut stage, 0, key, op), Some(Ok(Answer::Done)));
+    }
+    for place in 1..groups {
+        let first = ((place - 1) * per_group..place * per_group).map(key).collect();
+        let rest = (groups - place) * per_group;
+        let wish = Wish::Split { at: Some(start_of(place, groups)), first };
+        let group = stage.node(count - 1).and_then(|node| node.group()).expect("it is in one").state().id;
+        let granted = wish_for(&mut stage, count - 1, group, wish);
+        assert!(matches!(granted, Some(Granted::Done(_))), "{granted:?}");
+        run_until(&mut stage, "it is split", |stage| {
+            let size = |index: usize| if index < place * per_group { per_group } else { rest };
+            (0..count).all(|index| is_calm(stage, index, |group| group.state().members.len() == size(index)))
+        });
+    }
+    stage.machines.into_iter().map(|machine| machine.store).collect()
+}
+
+/// Is nothing under way in any group of this machine, as it knows?
+pub fn is_calm(stage: &Stage, index: usize, also: impl Fn(&Group) -> bool) -> bool {
+    let calm = |group: &Group| {
+        let (state, dealings) = (group.state(), &group.state().dealings);
+        state.is_settled()
+            && state.learners.is_empty()
+            && state.ended.is_none()
+            && dealings.is_calm()
+            && dealings.decided().is_empty()
+            && !group.log().is_busy()
+            && (!group.log().leads() || group.is_known_to_neighbours() == Some(true))
+            && also(group)
+    };
+    let node = stage.node(index);
+    node.is_some_and(|node| node.is_settled() && node.groups().count() == 1 && node.groups().all(calm))
+}
+
+/// Lets things happen until that is so, and for a second more.
+pub fn run_until(stage: &mut Stage, what: &str, is_so: impl Fn(&Stage) -> bool) {
+    let end = stage.after(Duration::from_secs(120));
+    while !is_so(stage) {
+        assert!(stage.step(end), "it does not come to that: {what}");
+    }
+    let end = stage.after(Duration::from_secs(1));
+    while stage.step(end) {}
+    stage.seen.clear();
+}
+
+/// What a client that asks this machine is told; `None` where that takes too long.
+fn ask(stage: &mut Stage, index: usize, key: Key, op: Op) -> Option<Result<Answer, OpError>> {
+    stage.replies.clear();
+    let id = RequestId(stage.now);
+    let (connection, patience) = (ConnectionId(stage.now), Duration::from_secs(3));
+    let mode = ReadMode::Linearizable;
+    stage.handle(index, Input::Request(Request { id, connection, key, op, mode, patience, once: None }));
+    let end = stage.after(Duration::from_secs(4));
+    while stage.replies.is_empty() && stage.step(end) {}
+    // No two requests of one instant have the same name.
+    let end = stage.now + 1;
+    while stage.step(end) {}
+    stage.replies.pop()
+}
+
+/// What is read of a key through this machine, tried for a while.
+pub fn read(stage: &mut Stage, index: usize, key: &Key) -> Option<Bytes> {
+    for _ in 0..5 {
+        if let Some(Ok(Answer::Value(value))) = ask(stage, index, key.clone(), Op::Read(Read::Value)) {
+            return value;
+        }
+    }
+    None
+}
+
+fn wish_for(stage: &mut Stage, index: usize, group: GroupId, wish: Wish) -> Option<Granted> {
+    stage.handle(index, Input::Wish { number: stage.now, group, wish });
+    let end = stage.after(Duration::from_secs(20));
+    loop {
+        let granted = stage.seen.drain(..).find_map(|happening| match happening {
+            Happening::Granted(_, granted) => Some(granted),
+            _ => None,
+        });
+        if granted.is_some() || !stage.step(end) {
+            return granted;
+        }
+    }
+}

@@ -1,0 +1,609 @@
+//! What happens between groups, told step by step: who chooses what, who says what to whom, what is born. Without ballots,
+//! times and repetitions, so that it reads the same for as long as the protocol is the same.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use group::ballot::Ballot;
+use group::state::{Entry, GroupState};
+use group::transaction::TransactionId;
+use group::transaction::dealer::{Letter, Word};
+use group::transaction::dealings::Deal;
+use group::transaction::plan::{Operation, Plan};
+use group::watched::Applied;
+use node::Granted;
+use overlay::{Epoch, GroupId, KeyRange, NodeId, Point};
+
+use super::stage::{Fate, Happening, Stage, key, name_of};
+
+/// Who leads a group, as far as was seen.
+struct Led {
+    under: (Epoch, Ballot),
+    by: usize,
+    /// That one is lost, and nobody has been seen to follow it.
+    lost: bool,
+}
+
+/// What makes one letter another: who says it in whose name under which leadership, to whom, and what.
+type Said = (GroupId, u32, GroupId, GroupId, &'static str, (TransactionId, bool), bool);
+
+/// One line of a story.
+struct Line {
+    /// The number of the group whose line it is; `None`: what the script did, before which nothing of later stands.
+    group: Option<usize>,
+    text: String,
+    /// Lines that this one comes of.
+    after: Vec<usize>,
+    /// To which group it is said, if it is said to one.
+    to: Option<usize>,
+    /// The group's next lines come of this one. What is said, and what answers are noted, may come in any order.
+    leads_on: bool,
+}
+
+#[derive(Default)]
+pub struct Story {
+    lines: Vec<Line>,
+    /// The letters that each group has heard.
+    heard: BTreeMap<usize, Vec<usize>>,
+    /// Where each letter stands that was said.
+    told: BTreeMap<(GroupId, GroupId, &'static str, TransactionId), usize>,
+    /// What a script can wait for, since it last did.
+    pub marks: VecDeque<String>,
+    /// What is not as it must be.
+    pub wrong: Vec<String>,
+    /// What is declared lost.
+    pub lost: BTreeSet<GroupId>,
+    /// Whether somebody asks in time is chance, unless the script waits for it.
+    pub tells_questions: bool,
+    /// And so is when a group has other members, and its neighbours know that, unless the script is about that.
+    pub tells_neighbours: bool,
+    /// Of which group each wish was.
+    asked: BTreeMap<u64, GroupId>,
+    groups: Vec<GroupId>,
+    peers: Vec<String>,
+    transactions: Vec<(TransactionId, Plan)>,
+    latest: BTreeMap<(GroupId, Epoch), GroupState>,
+    led: BTreeMap<GroupId, Led>,
+    leaderships: BTreeMap<GroupId, u32>,
+    said: BTreeSet<Said>,
+    votes: BTreeMap<(TransactionId, GroupId), bool>,
+    outcomes: BTreeMap<TransactionId, bool>,
+}
+
+/// A place on the ring: as many digits as it takes.
+pub fn place(point: Point) -> String {
+    let digits = format!("{:032x}", point.0);
+    format!("{:0<2}", digits.trim_end_matches('0'))
+}
+
+fn arc(range: KeyRange) -> String {
+    if range.is_full() { "all".into() } else { format!("[{},{})", place(range.start()), place(range.end())) }
+}
+
+fn word(commit: bool) -> &'static str {
+    if commit { "commit" } else { "abort" }
+}
+
+impl Story {
+    /// Begins with the groups that there are, in ring order, and names their members: the first is whoever leads.
+    pub fn begin(stage: &Stage, per_group: usize) -> Story {
+        let mut story = Story::default();
+        let mut states: Vec<GroupState> = Vec::new();
+        for (_, node) in stage.nodes() {
+            states.extend(
+                node.groups()
+                    .map(|group| group.state().clone())
+                    .filter(|state| !state.members.is_empty() && state.is_member(node.id())),
+            );
+        }
+        states.sort_by_key(|state| (state.range.start(), state.applied));
+        for state in states {
+            if !story.groups.contains(&state.id) {
+                story.groups.push(state.id);
+            }
+            story.latest.insert((state.id, state.born), state);
+        }
+        story.peers = vec![String::new(); stage.machines.len()];
+        for (place, id) in story.groups.clone().into_iter().enumerate() {
+            let leader = story.leader_now(stage, id).expect("it is led");
+            let machines = place * per_group..(place + 1) * per_group;
+            let others = machines.filter(|index| *index != leader);
+            for (index, letter) in [leader].into_iter().chain(others).zip('a'..) {
+                story.peers[index] = format!("{}{letter}", place + 1);
+            }
+        }
+        for index in 0..stage.machines.len() {
+            story.look(stage, index);
+        }
+        story.lines.clear();
+        story.marks.clear();
+        story
+    }
+
+    /// The group of this name.
+    pub fn group(&self, name: &str) -> Option<GroupId> {
+        let number: usize = name.strip_prefix('g')?.parse().ok()?;
+        self.groups.get(number.checked_sub(1)?).copied()
+    }
+
+    /// The machine of this name.
+    pub fn peer(&self, name: &str) -> Option<usize> {
+        self.peers.iter().position(|peer| peer == name)
+    }
+
+    pub fn name_of_peer(&self, index: usize) -> &str {
+        &self.peers[index]
+    }
+
+    /// The last that was seen of a group.
+    pub fn state(&self, id: GroupId) -> Option<&GroupState> {
+        self.latest.range((id, Epoch(0))..=(id, Epoch(u64::MAX))).next_back().map(|(_, state)| state)
+    }
+
+    /// Who leads a group.
+    pub fn leader_now(&self, stage: &Stage, id: GroupId) -> Option<usize> {
+        let leads = stage.nodes().flat_map(|(index, node)| {
+            let group = node.groups().find(|group| group.state().id == id && group.log().leads())?;
+            Some(((group.state().epoch, group.log().leads_under()), index))
+        });
+        leads.filter(|(_, index)| !stage.cut.contains(index)).max().map(|(_, index)| index)
+    }
+
+    /// What a group is called: those that are born get the next numbers, in the order of the plan.
+    fn name(&mut self, id: GroupId) -> String {
+        if !self.groups.contains(&id) {
+            let comes_of =
+                |(of, plan): &(TransactionId, Plan)| plan.births.iter().any(|birth| plan.id_of(*of, birth) == id);
+            if let Some((of, plan)) = self.transactions.iter().find(|known| comes_of(known)) {
+                let born: Vec<GroupId> = plan.births.iter().map(|birth| plan.id_of(*of, birth)).collect();
+                self.groups.extend(born.into_iter().filter(|id| !self.groups.contains(id)).collect::<Vec<_>>());
+            } else {
+                self.groups.push(id);
+            }
+        }
+        let place = self.groups.iter().position(|known| *known == id).expect("just named");
+        format!("g{}", place + 1)
+    }
+
+    fn number(&self, id: GroupId) -> usize {
+        self.groups.iter().position(|known| *known == id).map_or(0, |place| place + 1)
+    }
+
+    fn transaction(&mut self, id: TransactionId, plan: Option<&Plan>) -> String {
+        let known = self.transactions.iter().position(|(known, _)| *known == id);
+        let place = match (known, plan) {
+            (Some(place), _) => place,
+            (None, Some(plan)) => {
+                self.transactions.push((id, plan.clone()));
+                self.transactions.len() - 1
+            }
+            (None, None) => return "what nobody knows".into(),
+        };
+        format!("t{}", place + 1)
+    }
+
+    /// What a group does.
+    fn tell(&mut self, who: &str, what: &str) {
+        self.line(who.trim_start_matches('g').parse().ok(), format!("{who:<4}  {what}"), true);
+    }
+
+    fn line(&mut self, group: Option<usize>, text: String, leads_on: bool) {
+        let after = group.and_then(|group| self.heard.get(&group)).cloned().unwrap_or_default();
+        self.lines.push(Line { group, text, after, to: None, leads_on });
+    }
+
+    /// What the script does.
+    pub fn note(&mut self, what: &str) {
+        self.line(None, format!("      {what}"), true);
+    }
+
+    /// The story. Whatever does not come of each other stands in the order of groups: who was faster is chance.
+    pub fn text(&self) -> Vec<String> {
+        let (mut text, mut passed) = (Vec::new(), 0);
+        let is_done = |line: &Line| line.group.is_none();
+        for section in self.lines.chunk_by(|one, other| is_done(one) == is_done(other)) {
+            let began = passed;
+            let mut depths: Vec<usize> = Vec::new();
+            // Of each group, how deep its last line is that leads on, and any.
+            let mut last: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+            for line in section {
+                let Some(group) = line.group else { continue };
+                let (led, deepest) = last.entry(group).or_default();
+                let heard = line.after.iter().filter_map(|after| depths.get(after.checked_sub(began)?));
+                let heard = heard.max().map_or(0, |depth| depth + 1);
+                let depth = heard.max(if line.leads_on { *deepest } else { *led });
+                *deepest = (*deepest).max(depth + 1);
+                if line.leads_on {
+                    *led = depth + 1;
+                }
+                depths.push(depth);
+            }
+            let mut order: Vec<usize> = (0..section.len()).collect();
+            if !is_done(&section[0]) {
+                order.sort_by_key(|index| {
+                    (depths[*index], section[*index].group, &section[*index].text, section[*index].to)
+                });
+            }
+            let place = |index: usize| (section[index].group, &section[index].text);
+            for same in order.chunk_by(|one, other| section[*one].to.is_some() && place(*one) == place(*other)) {
+                let to: Vec<String> =
+                    same.iter().filter_map(|index| Some(format!("g{}", section[*index].to?))).collect();
+                let to = if to.is_empty() { String::new() } else { format!(" to {}", to.join(", ")) };
+                text.push(format!("{}{to}", section[same[0]].text));
+            }
+            passed += section.len();
+        }
+        text
+    }
+
+    fn mark(&mut self, text: String) {
+        self.marks.push_back(text);
+    }
+
+    /// Looks at all that happened in a step.
+    pub fn follow(&mut self, stage: &mut Stage) {
+        for happening in std::mem::take(&mut stage.seen) {
+            match happening {
+                Happening::Proposes(group, entry) => {
+                    if let Some(kind) = kind(&entry) {
+                        let name = self.name(group);
+                        self.mark(format!("{name} proposes {kind}"));
+                    }
+                }
+                Happening::Accepts(group, entry) => {
+                    if let Some(kind) = kind(&entry) {
+                        let name = self.name(group);
+                        self.mark(format!("{name} accepts {kind}"));
+                    }
+                }
+                Happening::Says(letter, fate) => self.says(letter, fate),
+                Happening::Hears(group, letter) => {
+                    let (to, from) = (self.name(group), self.name(letter.from));
+                    if let Some((word, (id, _))) = spoken(&letter.word)
+                        && let Some(line) = self.told.get(&(letter.from, letter.to.id, word, id))
+                    {
+                        self.heard.entry(self.number(group)).or_default().push(*line);
+                    }
+                    self.mark(format!("{to} hears {} of {from}", name_of(&letter.word)));
+                }
+                Happening::Applies(applied) => self.applies(*applied),
+                Happening::Acts(index) => self.look(stage, index),
+                Happening::Granted(number, granted) => self.granted(number, granted),
+                Happening::Quarantined(index) => {
+                    let peer = self.peers[index].clone();
+                    let text = format!("      {peer} is told that what it holds was declared lost, and begins anew");
+                    self.line(peer.trim_end_matches(char::is_alphabetic).parse().ok(), text, false);
+                }
+            }
+        }
+    }
+
+    /// Somebody asked something of a group, under this number.
+    pub fn asks(&mut self, number: u64, group: GroupId) {
+        self.asked.insert(number, group);
+    }
+
+    fn granted(&mut self, number: u64, granted: Granted) {
+        let Some(group) = self.asked.remove(&number) else {
+            return self.wrong.push("a wish is answered that nobody has, or that was answered before".into());
+        };
+        let what = match granted {
+            Granted::Done(groups) => {
+                let names: Vec<String> = groups.into_iter().map(|id| self.name(id)).collect();
+                format!("done: {}", names.join(", "))
+            }
+            Granted::Refused(why) => format!("refused: {why}"),
+            Granted::Aborted => "aborted".into(),
+            Granted::Unknown => "it is not known what came of it".into(),
+            Granted::NotHere => "no such group here".into(),
+        };
+        let name = self.name(group);
+        self.line(Some(self.number(group)), format!("      whoever asked {name} is told: {what}"), false);
+    }
+
+    fn says(&mut self, letter: Letter, fate: Fate) {
+        let Letter { from, by, to, word } = letter;
+        // What neighbours tell each other all the time is left out; what is chosen of it is seen.
+        let Some((said, of)) = spoken(&word) else { return };
+        if let Word::Prepare(id, plan) = &word {
+            self.transaction(*id, Some(plan));
+        }
+        let (name, receiver) = (self.name(from), self.name(to.id));
+        self.mark(format!("{name} says {} to {receiver}", name_of(&word)));
+        if matches!(word, Word::Question(_)) && !self.tells_questions {
+            return;
+        }
+        let leadership = self.leaderships.get(&by.id).copied().unwrap_or(0);
+        if !self.said.insert((by.id, leadership, from, to.id, said, of, fate == Fate::Lost)) {
+            return;
+        }
+        // What this asks for is an answer of its own.
+        let speaks = by.id;
+        let answers: &[&str] = match said {
+            "PREPARE" => &["YES", "NO"],
+            "COMMIT" => &["END"],
+            _ => &[],
+        };
+        self.said.retain(|(_, _, by, receiver, word, (id, _), _)| {
+            *by != to.id || *receiver != speaks && *receiver != from || *id != of.0 || !answers.contains(word)
+        });
+        let (speaker, transaction) = (self.name(by.id), self.transaction(of.0, None));
+        let fate = match fate {
+            Fate::Arrives => "",
+            Fate::Lost => "  (lost)",
+            Fate::Held => "  (held up)",
+            Fate::Twice => "  (and once more later)",
+        };
+        let in_name = if from == by.id { String::new() } else { format!(" for {name}") };
+        let what = format!("says {said} {transaction}{fate}{in_name}");
+        let number = self.number(by.id);
+        self.line(Some(number), format!("{speaker:<4}  {what}"), false);
+        self.lines.last_mut().expect("just told").to = Some(self.number(to.id));
+        self.told.insert((from, to.id, said, of.0), self.lines.len() - 1);
+    }
+
+    /// Whoever leads here is gone.
+    pub fn loses(&mut self, index: usize) {
+        self.led.values_mut().filter(|led| led.by == index).for_each(|led| led.lost = true);
+    }
+
+    /// What was said and did not arrive.
+    pub fn unheard(&mut self, letters: &[Letter]) -> String {
+        let mut said = BTreeSet::new();
+        for letter in letters {
+            if let Some((word, (id, _))) = spoken(&letter.word).filter(|(word, _)| *word != "QUESTION") {
+                said.insert((word, self.transaction(id, None), self.name(letter.to.id)));
+            }
+        }
+        let said: Vec<String> = said.into_iter().map(|(word, of, to)| format!("{word} {of} to {to}")).collect();
+        if said.is_empty() { String::new() } else { format!("; nobody has heard {}", said.join(", ")) }
+    }
+
+    /// Looks at what a machine's groups have come to.
+    fn look(&mut self, stage: &Stage, index: usize) {
+        let Some(node) = stage.node(index) else { return };
+        for group in node.groups() {
+            let state = group.state();
+            self.on_state(state);
+            if let Some(ballot) = group.log().leads_under().filter(|_| group.log().leads() && state.ended.is_none()) {
+                self.on_led(state.id, (state.epoch, ballot), index);
+            }
+        }
+    }
+
+    /// The first member that applies an entry is whose applying tells.
+    fn applies(&mut self, applied: Applied) {
+        self.on_state(&applied.before);
+        let place = (applied.after.id, applied.after.born);
+        if self.latest.get(&place).is_some_and(|known| known.applied < applied.after.applied) {
+            self.latest.insert(place, applied.after.clone());
+            self.on_applied(applied);
+        }
+    }
+
+    fn on_state(&mut self, state: &GroupState) {
+        let place = (state.id, state.born);
+        match self.latest.get_mut(&place) {
+            Some(known) if known.applied >= state.applied => {}
+            // Some member came to it as a whole: that others did so entry by entry was seen before.
+            Some(known) => known.clone_from(state),
+            None => {
+                let name = self.name(state.id);
+                let overlaps = |known: &&GroupState| {
+                    known.ended.is_none() && known.range.overlaps(state.range) && !self.lost.contains(&known.id)
+                };
+                if let Some(other) = self.latest.values().find(overlaps).map(|other| other.id) {
+                    let other = self.name(other);
+                    self.wrong.push(format!("{name} is born where {other} still is"));
+                }
+                let mut members: Vec<String> = state.nodes().iter().map(|node| self.peer_name(*node)).collect();
+                members.extend(state.learners.iter().map(|learner| format!("+{}", self.peer_name(learner.node))));
+                members.sort_by_key(|name| (name.starts_with('+'), name.clone()));
+                let ended: Vec<usize> = self.ended_lines(state);
+                let number = self.number(state.id);
+                self.heard.entry(number).or_default().extend(ended);
+                self.led.remove(&state.id);
+                *self.leaderships.entry(state.id).or_default() += 1;
+                let text = format!("is born: {} of {}", arc(state.range), members.join(" "));
+                self.latest.insert(place, state.clone());
+                self.tell(&name, &text);
+                self.mark(format!("{name} is born"));
+            }
+        }
+    }
+
+    /// Where the groups that this one comes of have ended.
+    fn ended_lines(&self, born: &GroupState) -> Vec<usize> {
+        let bears = |of: TransactionId| {
+            let plan = self.transactions.iter().find(|(known, _)| *known == of).map(|(_, plan)| plan);
+            plan.is_some_and(|plan| plan.births.iter().any(|birth| plan.id_of(of, birth) == born.id))
+        };
+        let over = self.latest.values().filter(|known| known.ended.is_some_and(bears));
+        let of = over.max_by_key(|known| known.epoch).and_then(|known| known.ended);
+        let comes_of = self.latest.values().filter(|known| of.is_some() && known.ended == of);
+        let groups: Vec<usize> = comes_of.map(|known| self.number(known.id)).collect();
+        let ends =
+            |line: &Line| line.group.is_some_and(|group| groups.contains(&group)) && line.text.ends_with("and ends");
+        (0..self.lines.len()).filter(|index| ends(&self.lines[*index])).collect()
+    }
+
+    fn peer_name(&self, node: NodeId) -> String {
+        let index = (0..self.peers.len()).find(|index| key(*index) == node.peer).expect("one of them");
+        let again = if node.incarnation.0 > 1 { "'" } else { "" };
+        format!("{}{again}", self.peers[index])
+    }
+
+    fn on_led(&mut self, id: GroupId, under: (Epoch, Ballot), by: usize) {
+        let known = self.led.get(&id);
+        if known.is_some_and(|known| known.under >= under) {
+            return;
+        }
+        let tells = known.is_some_and(|known| known.lost);
+        self.led.insert(id, Led { under, by, lost: false });
+        if !tells {
+            return;
+        }
+        *self.leaderships.entry(id).or_default() += 1;
+        let dealings = self.state(id).expect("it is led").dealings.clone();
+        let mut found = Vec::new();
+        if let Some((open, plan)) = dealings.coordinates() {
+            found.push(format!("{} begun", self.transaction(open, Some(plan))));
+        }
+        for (voted, plan) in dealings.voted() {
+            found.push(format!("its vote for {}", self.transaction(voted, Some(plan))));
+        }
+        for decision in dealings.decided() {
+            found.push(format!("{} committed", self.transaction(decision.id, Some(&decision.plan))));
+        }
+        let found = if found.is_empty() { "nothing open".into() } else { found.join(", ") };
+        let name = self.name(id);
+        self.tell(&name, &format!("is led again, and finds {found}"));
+        self.mark(format!("{name} is led"));
+    }
+
+    fn on_applied(&mut self, applied: Applied) {
+        let Applied { before, entry, after } = applied;
+        let name = self.name(after.id);
+        let ends = if after.ended.is_some() { ", and ends" } else { "" };
+        let deal = match entry {
+            Entry::Deal(deal) => deal,
+            Entry::Next(_) => {
+                let open = before.dealings.coordinates().map(|(id, plan)| (id, plan.clone()));
+                let given_up = open.map(|(id, plan)| {
+                    self.outcome(id, false);
+                    format!(", and gives up {}", self.transaction(id, Some(&plan)))
+                });
+                if given_up.is_some() || self.tells_neighbours {
+                    self.tell(&name, &format!("begins a new epoch{}", given_up.unwrap_or_default()));
+                }
+                return self.mark(format!("{name} changes"));
+            }
+            _ => return,
+        };
+        match deal {
+            Deal::Begin(_) => {
+                let open = |state: &GroupState| state.dealings.coordinates().map(|(id, plan)| (id, plan.clone()));
+                if let Some((id, plan)) = open(&after).filter(|_| open(&before).is_none()) {
+                    let transaction = self.transaction(id, Some(&plan));
+                    self.tell(&name, &format!("begins {transaction}, a {}", told(&plan)));
+                    self.mark(format!("{name} begins"));
+                }
+            }
+            Deal::Asked(id, plan) => {
+                if before.dealings.vote(id).is_some() {
+                    return;
+                }
+                let yes = after.dealings.vote(id) == Some(true);
+                if *self.votes.entry((id, after.id)).or_insert(yes) != yes {
+                    self.wrong.push(format!("{name} votes twice, and not the same"));
+                }
+                let transaction = self.transaction(id, Some(&plan));
+                let open: Vec<TransactionId> = before.dealings.locks(before.range).map(|(_, id)| id).collect();
+                let open: BTreeSet<String> = open.into_iter().map(|id| self.transaction(id, None)).collect();
+                let why = match (yes, open.is_empty()) {
+                    (true, _) => String::new(),
+                    (false, true) => ": it, or its neighbour, is another by now".into(),
+                    (false, false) => format!(": {} is open", open.into_iter().collect::<Vec<_>>().join(", ")),
+                };
+                self.tell(&name, &format!("votes {} on {transaction}{why}", if yes { "yes" } else { "no" }));
+                self.mark(format!("{name} votes"));
+            }
+            Deal::Outcome(id, commit) => {
+                let Some((_, plan)) = before.dealings.coordinates().filter(|(open, _)| *open == id) else { return };
+                let transaction = self.transaction(id, Some(plan));
+                for party in plan.asked().filter(|_| commit) {
+                    if self.votes.get(&(id, party.group.id)) != Some(&true) {
+                        let party = self.name(party.group.id);
+                        self.wrong.push(format!("{transaction} is committed, and {party} has not chosen to agree"));
+                    }
+                }
+                self.outcome(id, commit);
+                self.tell(&name, &format!("decides to {} {transaction}{ends}", word(commit)));
+                self.mark(format!("{name} decides"));
+            }
+            Deal::Decided(id, commit) => {
+                let voted = |state: &GroupState| state.dealings.voted().any(|(voted, _)| voted == id);
+                let transaction = self.transaction(id, None);
+                if voted(&before) && !voted(&after) {
+                    self.outcome(id, commit);
+                    self.tell(&name, &format!("learns the {} of {transaction}", word(commit)));
+                    self.mark(format!("{name} learns"));
+                } else if before.dealings.vote(id).is_none() && after.dealings.vote(id).is_some() {
+                    self.outcome(id, commit);
+                    self.tell(&name, &format!("will not vote for {transaction} any more"));
+                    self.mark(format!("{name} refuses"));
+                }
+            }
+            Deal::Ending(id) => {
+                if after.ended.is_some() {
+                    self.outcome(id, true);
+                    let transaction = self.transaction(id, None);
+                    self.tell(&name, &format!("learns the commit of {transaction}{ends}"));
+                    self.mark(format!("{name} learns"));
+                }
+            }
+            Deal::Ended(id, other) => {
+                let waits = |state: &GroupState| {
+                    state.dealings.decided().iter().any(|known| known.id == id && known.unconfirmed.contains(&other))
+                };
+                if waits(&before) && !waits(&after) {
+                    let (other, transaction) = (self.name(other), self.transaction(id, None));
+                    let number = self.number(after.id);
+                    self.line(Some(number), format!("{name:<4}  has it that {other} knows of {transaction}"), false);
+                    self.mark(format!("{name} knows"));
+                }
+            }
+            Deal::Neighbour(other) => {
+                if before.dealings != after.dealings && self.tells_neighbours {
+                    let (number, place) = (self.number(after.id), self.number(other.id));
+                    let last = self.lines.iter().rposition(|line| line.group == Some(place) && line.leads_on);
+                    self.heard.entry(number).or_default().extend(last);
+                    let other = self.name(other.id);
+                    self.line(Some(number), format!("{name:<4}  knows {other} as what it is now"), false);
+                    self.mark(format!("{name} renews"));
+                }
+            }
+        }
+    }
+
+    fn outcome(&mut self, id: TransactionId, commit: bool) {
+        if *self.outcomes.entry(id).or_insert(commit) != commit {
+            let transaction = self.transaction(id, None);
+            self.wrong.push(format!("{transaction} has two outcomes"));
+        }
+    }
+}
+
+/// A word about a transaction, as it stands in a story.
+fn spoken(word: &Word) -> Option<(&'static str, (TransactionId, bool))> {
+    Some(match word {
+        Word::Prepare(id, _) => ("PREPARE", (*id, true)),
+        Word::Vote(id, yes) => (if *yes { "YES" } else { "NO" }, (*id, *yes)),
+        Word::Decision(id, commit) => (if *commit { "COMMIT" } else { "ABORT" }, (*id, *commit)),
+        Word::End(id) => ("END", (*id, true)),
+        Word::Question(id) => ("QUESTION", (*id, true)),
+        Word::Push(..) | Word::Known(_) => return None,
+    })
+}
+
+/// How an entry is called in scripts, if it is about transactions.
+fn kind(entry: &Entry) -> Option<&'static str> {
+    let Entry::Deal(deal) = entry else { return None };
+    Some(match deal {
+        Deal::Begin(_) => "begin",
+        Deal::Asked(..) => "vote",
+        Deal::Outcome(..) => "outcome",
+        Deal::Decided(..) | Deal::Ending(_) => "learning",
+        Deal::Ended(..) => "end",
+        Deal::Neighbour(_) => "neighbour",
+    })
+}
+
+fn told(plan: &Plan) -> String {
+    match &plan.operation {
+        Operation::Split { at, .. } => format!("split at {}", place(*at)),
+        Operation::Merge => "merge".into(),
+        Operation::Repartition { at } => format!("repartition at {}", place(*at)),
+        Operation::Migrate { .. } => "migration".into(),
+        Operation::Repair { from, .. } => format!("repair from {} on", place(*from)),
+    }
+}
