@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Contact, Epoch, GroupId, GroupRef, NodeId, Point};
+use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::config::{Defect, Defects};
@@ -45,6 +45,13 @@ pub(crate) struct Dealing {
     lonely: Option<Time>,
     /// When somebody was told last that what it had was declared lost.
     told_loss: Option<Time>,
+}
+
+impl Dealing {
+    /// See [`Dealer::load_of`].
+    pub(crate) fn load_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &[u32])> {
+        self.dealer.load_of(link, now)
+    }
 }
 
 /// Why a transaction is not begun; nothing has changed then.
@@ -358,6 +365,7 @@ impl Group {
         }
         self.follow_leadership();
         let (own, me) = (self.own(), self.state.reference());
+        self.dealing.dealer.load = self.told_load();
         self.dealing.dealer.tick(&own, &me, &self.state.dealings, self.now.time);
         self.post();
     }

@@ -129,6 +129,7 @@ impl Group {
     pub(crate) fn send_heartbeat(&mut self) {
         self.heartbeat_due = self.now.time + self.config.timing.heartbeat;
         self.pulse.set_clock(self.now);
+        self.meter.fold(self.state.range, self.now.time, self.config.timing.heartbeat);
         self.heard = self.hears();
         let hears = self.hears();
         let heartbeat = Heartbeat {
@@ -143,6 +144,7 @@ impl Group {
             wall: self.now.wall,
             sent_us: self.now.time.0 / 1_000,
             agreement_us: self.agreement_us(),
+            load: self.meter.told(self.config.timing.heartbeat),
         };
         let audience = self.state.audience();
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();

@@ -16,6 +16,7 @@ use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
 use crate::duties::Duties;
+use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
 use crate::message::{CommitteeMessage, LogMessage, Message, Parting, Sender};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
@@ -78,6 +79,7 @@ pub struct Group {
     pub(crate) asked_state: Time,
     pub(crate) sent_state: BTreeMap<NodeId, Time>,
     pub(crate) dealing: Dealing,
+    pub(crate) meter: Meter,
 }
 
 /// Lends the parts of a group that a context is made of.

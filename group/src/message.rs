@@ -78,6 +78,9 @@ pub struct Heartbeat {
     /// How long the sender waits for a majority of the members, itself counted, in microseconds; `None` where it does not
     /// know.
     pub agreement_us: Option<u32>,
+    /// Operations a minute that came to the sender as a primary, in each of [`crate::load::CELLS`] equal pieces of the range;
+    /// empty where there were none, `None` where it does not know yet.
+    pub load: Option<Vec<u32>>,
 }
 
 /// A heartbeat that is given back.

@@ -10,6 +10,7 @@ use overlay::{Contact, GroupRef, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::committee::CHAIN_LENGTH_MAX;
+use crate::load;
 use crate::message::{
     Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Heartbeat, LogMessage, Message, Operation,
     Progress, Since, Write,
@@ -166,7 +167,8 @@ impl Heartbeat {
         // Who is heard counts towards a quorum: nobody twice.
         let hears = self.hears.len() <= HEARD_MAX && self.hears.windows(2).all(|pair| pair[0] < pair[1]);
         let hears = hears && self.echoes.len() <= self.hears.len();
-        unless(sound && hears && self.terms.len() <= Term::PARTS_MAX, Nonsense::Malformed)
+        let load = self.load.as_deref().is_none_or(load::is_sound);
+        unless(sound && hears && load && self.terms.len() <= Term::PARTS_MAX, Nonsense::Malformed)
     }
 }
 
@@ -274,7 +276,7 @@ impl Letter {
     pub fn is_sound(&self) -> bool {
         let word = match &self.word {
             Word::Prepare(_, plan) => is_plan(plan),
-            Word::Push(view, _) => view.is_sound(),
+            Word::Push(view, _, load) => view.is_sound() && load.as_deref().is_none_or(load::is_sound),
             Word::Vote(..) | Word::Decision(..) | Word::End(_) | Word::Question(_) | Word::Known(_) => true,
         };
         word && is_reference(&self.by) && is_reference(&self.to)

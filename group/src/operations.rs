@@ -93,6 +93,7 @@ impl Group {
         let Some(primary) = primary.filter(|primary| primary.range().contains(operation.key.point())) else {
             return self.refuse_attempt(attempt, &operation);
         };
+        self.meter.count(operation.key.point());
         let patience = Duration::from_millis(u64::from(operation.patience_ms)).min(PATIENCE_MAX);
         let pending = Pending {
             attempt,

@@ -141,6 +141,12 @@ impl Pulse {
         (*of == epoch).then_some(heartbeat)
     }
 
+    /// The last heartbeat of a node, if it is not older than `age_max`, and spoke of this epoch or a later one.
+    pub fn heartbeat_since(&self, node: NodeId, since: Epoch, age_max: Duration, now: Time) -> Option<&Heartbeat> {
+        let (at, of, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
+        (*of >= since && now.since(*at) <= age_max).then_some(heartbeat)
+    }
+
     /// When this node may be put out, if nothing more is heard of it: not as long as it said that it would be away.
     pub fn dead_at(&self, node: NodeId, timing: &Timing) -> Time {
         self.heard.get(&node).map_or(Time::NEVER, |heard| (heard.at + timing.exclude_after).max(heard.away_until))

@@ -14,6 +14,7 @@ use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
 use crate::duties::Duties;
 use crate::group::{Group, context};
+use crate::load::Meter;
 use crate::log::{Log, LogAcceptor};
 use crate::message::{Parting, Write};
 use crate::nonsense::Dropped;
@@ -128,6 +129,7 @@ impl Group {
             }
         };
         let purging = Purging::new(now.time + config.timing.purge_every);
+        let meter = Meter::new(state.range, now.time);
         let sealed_since = acceptor.has_sealed(state.epoch).then_some(now.time);
         Group {
             me,
@@ -164,6 +166,7 @@ impl Group {
             asked_state: Time(0),
             sent_state: BTreeMap::new(),
             dealing: Dealing::default(),
+            meter,
         }
     }
 

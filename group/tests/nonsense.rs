@@ -92,7 +92,10 @@ fn nobody_proposes_under_the_ballot_of_another() {
         sent_us: 5,
         echoes: Vec::new(),
         agreement_us: None,
+        load: None,
     };
+    let load = Some(vec![1; 33]);
+    expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }));
     expect(Nonsense::NotItsBallot, Message::Heartbeat(heartbeat));
 }
 

@@ -111,6 +111,9 @@ pub struct GroupStatus {
     pub bytes: u64,
     /// Client operations a second, lately.
     pub ops_per_s: f64,
+    /// Operations a second that all of its primaries execute, on the average of some seconds: only its leader can tell.
+    #[serde(default)]
+    pub load_ops_per_s: Option<f64>,
     /// Messages of members that were dropped since the start, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,

@@ -6,8 +6,10 @@
 
 extern crate alloc;
 
+pub mod density;
 pub mod division;
 pub mod halves;
 pub mod joining;
 pub mod leading;
+pub mod repartition;
 pub mod size;

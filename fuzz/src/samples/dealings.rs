@@ -55,7 +55,8 @@ pub(super) fn letters() -> Vec<Letter> {
         Word::Decision(ID, true),
         Word::End(ID),
         Word::Question(ID),
-        Word::Push(Box::new(alone()), true),
+        Word::Push(Box::new(alone()), true, Some(vec![300; 32])),
+        Word::Push(Box::new(alone()), false, None),
         Word::Known(Epoch(4)),
     ];
     let letter = |word| Letter { from: ID.group, by: alone().own, to: alone().own, word };

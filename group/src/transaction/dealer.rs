@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Epoch, GroupId, GroupRef};
+use overlay::{Epoch, GroupId, GroupRef, KeyRange};
 use serde::{Deserialize, Serialize};
 
 use super::TransactionId;
@@ -28,6 +28,8 @@ pub const OUTCOME_PATIENCE: Duration = Duration::from_secs(1);
 const PROBED_AGAIN: Duration = Duration::from_secs(1);
 /// So long nothing must have been heard of a neighbour before its loss is agreed to.
 const SILENT_FOR: Duration = Duration::from_millis(3_500);
+/// What was asked of a neighbour longer ago than this says nothing of now.
+const LOAD_AGE_MAX: Duration = Duration::from_secs(4);
 /// Entries that wait for their turn; more are dropped, and whoever wants them says so again.
 const WANTED_MAX: usize = 64;
 
@@ -44,8 +46,9 @@ pub enum Word {
     End(TransactionId),
     /// Whoever voted, and waits, asks for the outcome.
     Question(TransactionId),
-    /// What the group that says this is, with its neighbours; and whether it wants to know the same of the other one.
-    Push(Box<View>, bool),
+    /// What the group that says this is, with its neighbours; whether it wants to know the same of the other one; and what is
+    /// asked of it, as in [`crate::message::Heartbeat::load`].
+    Push(Box<View>, bool, Option<Vec<u32>>),
     /// The other one is known as of this epoch.
     Known(Epoch),
 }
@@ -79,6 +82,8 @@ struct Beside {
     knows: Option<Epoch>,
     /// What it says it is, and who its own neighbours are.
     view: Option<View>,
+    /// What was asked of it when it said that, and when it did.
+    load: Option<(Time, Vec<u32>)>,
     /// When it was told last.
     told: Option<Time>,
     /// When something was heard of it last, and else when this leader began to listen.
@@ -118,6 +123,8 @@ pub struct Dealer {
     /// When those were told last who must know of commits.
     told: BTreeMap<(TransactionId, GroupId), Time>,
     beside: [Beside; 2],
+    /// What is asked of this group: neighbours are told.
+    pub(crate) load: Option<Vec<u32>>,
     /// The last tick.
     now: Time,
     letters: Vec<Letter>,
@@ -141,6 +148,16 @@ impl Dealer {
     pub fn view_of(&self, link: &GroupRef) -> Option<&View> {
         let views = self.beside.iter().filter_map(|beside| beside.view.as_ref());
         views.filter(|view| view.own.id == link.id && view.own.epoch >= link.epoch).max_by_key(|view| view.own.epoch)
+    }
+
+    /// What is asked of a neighbour in each piece of its range, as it said of late.
+    pub fn load_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &[u32])> {
+        let is_now = |view: &View| view.own.id == link.id && view.own.epoch == link.epoch;
+        self.beside.iter().find_map(|beside| {
+            let view = beside.view.as_ref().filter(|view| is_now(view))?;
+            let (told, load) = beside.load.as_ref()?;
+            (now.since(*told) <= LOAD_AGE_MAX).then_some((view.own.range, load.as_slice()))
+        })
     }
 
     /// What the neighbours said of themselves may be old: they are asked anew.
@@ -190,7 +207,7 @@ impl Dealer {
             },
             Word::End(id) => self.want(Deal::Ended(id, from)),
             Word::Question(id) => self.on_question(own, me, dealings, &by, id),
-            Word::Push(view, asks) => self.on_push(own, me, dealings, *view, asks),
+            Word::Push(view, asks, load) => self.on_push(own, me, dealings, *view, asks, load),
             Word::Known(epoch) => {
                 for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                     beside.knows = beside.knows.max(Some(epoch));
@@ -283,7 +300,15 @@ impl Dealer {
         }
     }
 
-    fn on_push(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, view: View, asks: bool) {
+    fn on_push(
+        &mut self,
+        own: &Own,
+        me: &GroupRef,
+        dealings: &Dealings,
+        view: View,
+        asks: bool,
+        load: Option<Vec<u32>>,
+    ) {
         let links = [dealings.predecessor(), dealings.successor()];
         for (link, beside) in links.into_iter().zip(&mut self.beside) {
             let Some(link) = link.filter(|link| link.id == view.own.id) else { continue };
@@ -292,6 +317,7 @@ impl Dealer {
             }
             if beside.view.as_ref().is_none_or(|known| known.own.epoch <= view.own.epoch) {
                 beside.view = Some(view.clone());
+                beside.load = load.clone().map(|load| (self.now, load));
             }
         }
         if dealings.is_mended_by(own, &view.own) {
@@ -301,7 +327,7 @@ impl Dealer {
         let Some(link) = links.into_iter().flatten().find(is_link) else { return };
         if asks {
             let mine = dealings.view(me);
-            self.say(own.id, me, &view.own, Word::Push(Box::new(mine), false));
+            self.say(own.id, me, &view.own, Word::Push(Box::new(mine), false, self.load.clone()));
         }
         let newer = link.epoch <= view.own.epoch || own.defects.has(Defect::ByArrival);
         if newer && *link != view.own {
@@ -400,7 +426,7 @@ impl Dealer {
             {
                 let asks = !beside.is_seen(link);
                 beside.told = Some(now);
-                self.say(me.id, me, link, Word::Push(Box::new(view.clone()), asks));
+                self.say(me.id, me, link, Word::Push(Box::new(view.clone()), asks, self.load.clone()));
             }
         }
     }

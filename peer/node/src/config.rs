@@ -11,6 +11,7 @@ use overlay::{Incarnation, PeerKey, RingId};
 use policy::halves::{Alike, Halving};
 use policy::joining::{Joining, Resilience};
 use policy::leading::{Leading, LowestAgreement};
+use policy::repartition::{Proportional, Repartitioning};
 use policy::size::{Sizing, Thresholds};
 
 /// What an acknowledgement rests on.
@@ -70,6 +71,8 @@ pub struct Policies {
     pub sizing: &'static dyn Sizing,
     /// Who goes where then.
     pub halving: &'static dyn Halving,
+    /// When the boundary between two groups moves.
+    pub repartitioning: &'static dyn Repartitioning,
     /// Which group a newcomer asks.
     pub joining: &'static dyn Joining,
     /// Who leads a group.
@@ -78,7 +81,13 @@ pub struct Policies {
 
 impl Default for Policies {
     fn default() -> Policies {
-        Policies { sizing: &Thresholds, halving: &Alike, joining: &Resilience, leading: &LowestAgreement }
+        Policies {
+            sizing: &Thresholds,
+            halving: &Alike,
+            repartitioning: &Proportional,
+            joining: &Resilience,
+            leading: &LowestAgreement,
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod leaving;
 mod node;
 #[cfg(test)]
 mod repair_test;
+mod repartitioning;
 pub mod seeking;
 mod sessions;
 mod sizing;

@@ -27,6 +27,7 @@ use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::hosting::{Hosted, Hosts, Scan};
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
+use crate::repartitioning::LoadWatch;
 use crate::seeking::Seeking;
 use crate::sessions::{SessionContext, Sessions};
 use crate::sizing::SizeWatch;
@@ -71,6 +72,7 @@ pub struct Node {
     pub(crate) surveys: Vec<Walking>,
     pub(crate) wishes: Wishes,
     pub(crate) size_watch: SizeWatch,
+    pub(crate) load_watch: LoadWatch,
     pub(crate) lead_watch: LeadWatch,
     pub(crate) seeking: Seeking,
     sessions: Sessions,
@@ -129,6 +131,7 @@ impl Node {
             surveys: Vec::new(),
             wishes: Wishes::default(),
             size_watch: SizeWatch::default(),
+            load_watch: LoadWatch::default(),
             lead_watch: LeadWatch::default(),
             seeking: Seeking::default(),
             outputs: VecDeque::new(),
@@ -320,6 +323,11 @@ impl Node {
     /// All groups that it has a part in, for checks: those that are over are not among them.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.hosts.living()
+    }
+
+    /// The last states of groups that it knows how they ended, for checks.
+    pub fn last_states(&self) -> impl Iterator<Item = &GroupState> {
+        self.kept.iter()
     }
 
     /// Is this record of the store one that this node holds now, and not left over?
@@ -646,6 +654,7 @@ impl Node {
         self.look_around();
         self.follow_wishes();
         self.watch_size();
+        self.watch_load();
         self.watch_lead();
         if !self.hosts.is_empty() && !self.ready && self.now.time >= self.probe_due {
             self.probe_due = self.now.time + ASK_AGAIN;
@@ -728,7 +737,7 @@ impl Node {
         }
         next = next.min(self.surveys_due()).min(self.wishes_due()).min(self.sweep_due()).min(self.looks_due());
         if self.leads() {
-            next = next.min(self.size_due()).min(self.lead_due());
+            next = next.min(self.size_due()).min(self.load_due()).min(self.lead_due());
         }
         if self.stopping.is_some() {
             next = next.min(self.now.time + ASK_AGAIN / 10);

@@ -65,7 +65,8 @@ impl Node {
         self.size_watch.due
     }
 
-    fn resize(&self, group: &Group) -> Option<Resize> {
+    /// What should be made of it.
+    pub(crate) fn resize(&self, group: &Group) -> Option<Resize> {
         let state = group.state();
         let (min, max) = (state.settings.members_min as usize, state.settings.members_max as usize);
         // Those who are on their way in count.

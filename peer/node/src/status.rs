@@ -111,6 +111,8 @@ pub struct GroupStatus {
     pub losses: Vec<Loss>,
     /// Both neighbours know it as it is now; only the leader can tell.
     pub known: Option<bool>,
+    /// Operations a minute that its primaries execute, in equal pieces of the range; only the leader knows.
+    pub load: Option<Vec<u32>>,
     /// Transactions with others.
     pub transactions: Vec<TransactionStatus>,
     /// A quorum of this epoch holds everything.
@@ -190,6 +192,7 @@ impl GroupStatus {
             successor: view.successor,
             losses: state.losses.clone(),
             known: group.is_known_to_neighbours(),
+            load: group.log().leads().then(|| group.load()).flatten(),
             transactions: transactions(group),
             established: state.recovery.is_empty(),
             records: group.table().len(),

@@ -237,6 +237,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         keys: group.records as u64,
         bytes: group.bytes as u64,
         ops_per_s,
+        load_ops_per_s: group.load.as_ref().map(|cells| cells.iter().map(|cell| f64::from(*cell)).sum::<f64>() / 60.0),
         dropped: Nonsense::ALL.iter().map(|why| (why.name().to_owned(), group.dropped.of(*why))).collect(),
     }
 }

@@ -14,7 +14,7 @@ use overlay::{Epoch, GroupRef, Incarnation, Key, NodeId, PeerKey, Point};
 
 use crate::checkers::{Ballot, Broken, Observation, Scope};
 use crate::sim::host::Owned;
-use crate::sim::observe_log::show_log;
+use crate::sim::observe_log::{show_log, show_place};
 
 /// A term names its epoch and its primary, so that alone it orders ballots; records carry no more.
 fn ballot_of(term: group::ballot::Term) -> Ballot {
@@ -104,6 +104,11 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
         // All nodes here are honest.
         let dropped = usize::try_from(group.dropped().total()).unwrap_or(usize::MAX);
         show(Observation::Queue { name: "messages taken for nonsense", size: dropped, limit: 0 });
+    }
+    let is_newborn = |group: &Group| group.state().applied == group.state().born_at;
+    if node.groups().any(is_newborn) {
+        // Whoever ended that may have become something else before it was looked at.
+        node.last_states().for_each(|last| show_place(last, show));
     }
     node.watch_groups(|group, watched, lives| {
         show_log(group, &watched, scope, show);

@@ -18,7 +18,7 @@ pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn F
     for applied in &watched.applied {
         show_state(&applied.after, show);
         show_steps(applied, show);
-        show(Observation::Place(place(&applied.after)));
+        show_place(&applied.after, show);
     }
     if watched.moved || scope == Scope::All && group.is_durable() {
         let state = group.state();
@@ -27,7 +27,7 @@ pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn F
             show(committed(state, decision.id, &decision.plan));
         }
         show(Observation::Locks(state.dealings.locks(state.range).collect()));
-        show(Observation::Place(place(state)));
+        show_place(state, show);
     }
 }
 
@@ -67,6 +67,11 @@ fn asked(plan: &Plan) -> Vec<overlay::GroupId> {
 
 fn committed(state: &GroupState, id: TransactionId, plan: &Plan) -> Observation {
     Observation::Transaction { group: state.id, id, step: Step::Committed { asked: asked(plan) } }
+}
+
+/// Shows what a group is, or was.
+pub fn show_place(state: &GroupState, show: &mut dyn FnMut(Observation)) {
+    show(Observation::Place(place(state)));
 }
 
 fn place(state: &GroupState) -> Place {

@@ -40,6 +40,8 @@ pub struct Load {
     pub patience: Duration,
     /// No more than so many operations in all.
     pub operations_max: u64,
+    /// All keys lie in the first of so many equal parts of the ring.
+    pub part: u128,
 }
 
 impl Default for Load {
@@ -57,6 +59,7 @@ impl Default for Load {
             bursts: 100,
             patience: Duration::from_secs(3),
             operations_max: 20_000,
+            part: 1,
         }
     }
 }
@@ -400,8 +403,7 @@ impl Workload {
         }
         let use_of_it = used.count;
         used.count += 1;
-        let name = key_name(family, index, used.life);
-        let key = Key::new(name.as_bytes()).expect("short");
+        let key = key_within(&key_name(family, index, used.life), load.part);
         let value = Bytes::from(format!("{client}-{unique}"));
         let seen = state.seen.get(&key).cloned();
         let op = if rng.per_mille(load.reads) {
@@ -426,9 +428,17 @@ fn key_name(family: usize, index: u64, life: u64) -> String {
     format!("{}{index}.{life}", FAMILIES[family])
 }
 
+/// The key of this name, or of the first like it that lies there.
+fn key_within(name: &str, part: u128) -> Key {
+    let names = (0..).map(|n| if n == 0 { name.to_owned() } else { format!("{name}/{n}") });
+    let mut keys = names.map(|name| Key::new(name.as_bytes()).expect("short"));
+    keys.find(|key| key.point().0 <= u128::MAX / part).expect("some lie anywhere")
+}
+
 fn note_uncertain(uses: &mut BTreeMap<(usize, u64), Use>, key: &Key) {
+    let name = key.name().split(|byte| *byte == b'/').next();
     let used =
-        uses.iter_mut().find(|((family, index), used)| key_name(*family, *index, used.life).as_bytes() == key.name());
+        uses.iter_mut().find(|((family, index), used)| Some(key_name(*family, *index, used.life).as_bytes()) == name);
     if let Some((_, used)) = used {
         used.uncertain += 1;
     }
