@@ -306,6 +306,8 @@ pub fn frames() -> Vec<Frame> {
     let outside = [
         Frame::Join { ring: Some(RingId(9)), member: member() },
         Frame::NotUnderstood { version: 2 },
+        Frame::Probe { ring: RingId(9), number: 1 << 60 },
+        Frame::Probed { ring: RingId(9), number: 1 << 60 },
         Frame::Locate(locate.into()),
         Frame::Located(located.into()),
         Frame::Astray(astray.into()),

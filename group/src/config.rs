@@ -19,6 +19,8 @@ pub struct Timing {
     pub resend: Duration,
     /// How long the membership must have been calm before the range is divided evenly anew. Default 2 s.
     pub calm: Duration,
+    /// How long a division stands before it is drawn anew only since another would be better. Default 30 s.
+    pub rested: Duration,
     /// Silence for so long, of one who did not say that it would be away, has a member put out. Default 10 s.
     pub exclude_after: Duration,
     /// The least between two such changes. Default 2 s.
@@ -37,6 +39,7 @@ impl Default for Timing {
             broken_grace: Duration::from_millis(250),
             resend: Duration::from_millis(300),
             calm: Duration::from_secs(2),
+            rested: Duration::from_secs(30),
             exclude_after: Duration::from_secs(10),
             exclude_interval: Duration::from_secs(2),
             purge_every: Duration::from_secs(300),
@@ -61,8 +64,14 @@ pub struct DivisionView<'a> {
     pub current: &'a [(Point, NodeId)],
     /// Members that can be primary now, ordered.
     pub able: &'a [NodeId],
+    /// For how long each of them has been a member.
+    pub ages: &'a [Duration],
+    /// What is asked of the range, as in [`crate::Group::load`].
+    pub load: Option<&'a [u32]>,
     /// Nothing has changed for a while: time to even things out.
     pub calm: bool,
+    /// Nor has it for much longer: what only would be better may be done.
+    pub rested: bool,
 }
 
 /// Proposes a new division, or `None` where the current one is good enough. Pure.

@@ -243,7 +243,7 @@ impl Group {
         (!ranges.is_empty()).then_some(Entry::Established(self.state.epoch, ranges))
     }
 
-    /// Divides the range anew where a primary is suspected, restarted or leaving, at once; evenly when all is calm.
+    /// Divides the range anew where a primary is suspected, restarted or leaving, at once; as the policy has it when all is calm.
     fn divide(&mut self) -> Option<Entry> {
         let stays = |parting| parting == Parting::Stays;
         let mut able: Vec<NodeId> = self.state.nodes().into_iter().filter(|node| self.is_able(*node, stays)).collect();
@@ -260,8 +260,12 @@ impl Group {
             .filter(|part| !self.is_stale(part.node, part.term))
             .map(|part| part.term)
             .collect();
-        let calm = self.now.time.since(self.duties.changed) >= self.config.timing.calm;
-        let view = DivisionView { range: self.state.range, current: &current, able: &able, calm };
+        let unchanged = self.now.time.since(self.duties.changed);
+        let (calm, rested) = (unchanged >= self.config.timing.calm, unchanged >= self.config.timing.rested);
+        let ages: Vec<Duration> = able.iter().map(|node| self.age_of(*node)).collect();
+        let load = if calm { self.load() } else { None };
+        let (range, load) = (self.state.range, load.as_deref());
+        let view = DivisionView { range, current: &current, able: &able, ages: &ages, load, calm, rested };
         let proposed = (self.config.divide)(&view);
         if kept.len() == current.len() && proposed.is_none() {
             return None;
@@ -273,6 +277,12 @@ impl Group {
             kept
         };
         Some(Entry::Division { parts, kept })
+    }
+
+    /// For how long this node has been a member, in group time.
+    pub fn age_of(&self, node: NodeId) -> Duration {
+        let joined = self.state.members.iter().find(|member| member.node == node).map(|member| member.joined.0);
+        Duration::from_millis(joined.map_or(0, |joined| self.group_time().0.saturating_sub(joined)))
     }
 
     /// Can this member be primary: alive, connected to a quorum, and about to do something that leaves it `here`?

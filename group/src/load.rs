@@ -110,6 +110,12 @@ impl Group {
         Some(all)
     }
 
+    /// Operations a minute that come to this node as a primary; `None` where it does not know yet.
+    pub fn own_load(&self) -> Option<u64> {
+        let told = self.meter.told(self.config.timing.heartbeat)?;
+        Some(told.iter().map(|cell| u64::from(*cell)).sum())
+    }
+
     /// The same of the group behind this one, with its range, as that group's leader last said; `None` where it has not said
     /// it lately, or this node does not lead.
     pub fn successor_load(&self) -> Option<(KeyRange, &[u32])> {

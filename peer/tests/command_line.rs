@@ -333,6 +333,16 @@ fn settings_and_where_they_are_from() {
     assert_eq!(shown["cluster"]["origin"], "environment SCATTER_CLUSTER");
     assert_eq!(shown["listen"]["value"], "/ip4/127.0.0.1/tcp/1,/ip4/127.0.0.1/udp/1/quic-v1");
     assert_eq!(shown["max-group"]["origin"], "default");
+    let output = command(&["run", "--new", "--print-config", "--output", "json"])
+        .env("SCATTER_POLICY", "lead=oldest")
+        .output()
+        .unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(shown["policy"]["value"].as_str().is_some_and(|policies| policies.contains("lead=oldest,repartition=")));
+    assert_eq!(shown["policy"]["origin"], "environment SCATTER_POLICY");
+    let output = command(&["run", "--new", "--policy", "lead=nobody"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("agreement, oldest, anybody"), "{}", text(&output.stderr));
 }
 
 #[test]

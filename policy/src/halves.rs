@@ -45,6 +45,26 @@ impl Halving for Alike {
     }
 }
 
+/// Anybody, as their keys have it, which are chosen by chance: for comparison.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arbitrary;
+
+impl Halving for Arbitrary {
+    fn first_half(&self, members: &[MemberView<'_>]) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = members.iter().map(|member| member.node).collect();
+        nodes.sort_unstable();
+        nodes.truncate(members.len().div_ceil(2));
+        nodes
+    }
+
+    fn movers(&self, members: &[MemberView<'_>], count: usize) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = members.iter().filter(|member| member.able).map(|member| member.node).collect();
+        nodes.sort_unstable();
+        nodes.truncate(count.min(members.len().saturating_sub(1)));
+        nodes
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use overlay::{Incarnation, PeerKey};
@@ -72,6 +92,14 @@ mod tests {
         };
         assert_eq!((first.len(), count(&|m| m.able), count(&|m| m.able && m.cluster == "a")), (3, 2, 1));
         assert_eq!(Alike.first_half(&members[..2]).len(), 1);
+    }
+
+    #[test]
+    fn anybody_goes_and_not_all() {
+        let members = [member(3, "", 5, true), member(2, "", 9, false), member(1, "", 7, true)];
+        assert_eq!(Arbitrary.first_half(&members), [members[2].node, members[1].node]);
+        assert_eq!(Arbitrary.movers(&members, 9), [members[2].node, members[0].node]);
+        assert_eq!(Arbitrary.movers(&members[..1], 1), []);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use core::time::Duration;
 pub struct Candidate {
     /// How long it waits for a majority of the members; `None` where that is not known, or where it cannot lead now.
     pub agreement: Option<Duration>,
+    /// How long it has been a member.
+    pub age: Duration,
 }
 
 /// Decides who should lead.
@@ -22,6 +24,22 @@ pub struct Anybody;
 impl Leading for Anybody {
     fn choose(&self, _: &[Candidate], _: usize) -> Option<usize> {
         None
+    }
+}
+
+/// Whoever has been a member for longest: it will be for longest (Harmony §7.5). Who came about when that one did may go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Oldest;
+
+/// Clocks differ, and who came at about the same time is as good.
+const OLDER_MIN: Duration = Duration::from_secs(60);
+
+impl Leading for Oldest {
+    fn choose(&self, members: &[Candidate], leads: usize) -> Option<usize> {
+        let now = members.get(leads)?.age;
+        let can = members.iter().enumerate().filter(|(_, member)| member.agreement.is_some());
+        let (oldest, member) = can.max_by_key(|(index, member)| (member.age, core::cmp::Reverse(*index)))?;
+        (member.age >= now + OLDER_MIN).then_some(oldest)
     }
 }
 
@@ -47,7 +65,7 @@ mod tests {
     use super::*;
 
     fn choose(agreements: &[Option<u64>], leads: usize) -> Option<usize> {
-        let of = |ms: &Option<u64>| Candidate { agreement: ms.map(Duration::from_millis) };
+        let of = |ms: &Option<u64>| Candidate { agreement: ms.map(Duration::from_millis), age: Duration::ZERO };
         let members: alloc::vec::Vec<Candidate> = agreements.iter().map(of).collect();
         let chosen = LowestAgreement.choose(&members, leads);
         if let Some(chosen) = chosen {
@@ -67,6 +85,19 @@ mod tests {
         assert_eq!(choose(&[Some(48), Some(40)], 0), None, "a fifth");
         assert_eq!(choose(&[Some(2), Some(1)], 0), None, "two milliseconds");
         assert_eq!(choose(&[Some(50), Some(40)], 0), Some(1));
+    }
+
+    #[test]
+    fn the_oldest_leads() {
+        let of = |(able, age): (bool, u64)| Candidate {
+            agreement: able.then_some(Duration::ZERO),
+            age: Duration::from_secs(age),
+        };
+        let choose = |members: [(bool, u64); 3], leads| Oldest.choose(&members.map(of), leads);
+        assert_eq!(choose([(true, 10), (true, 500), (false, 900)], 0), Some(1), "the other cannot");
+        assert_eq!(choose([(true, 10), (true, 500), (false, 900)], 1), None);
+        assert_eq!(choose([(true, 450), (true, 500), (true, 10)], 0), None, "they came together");
+        assert_eq!(choose([(true, 450), (true, 500), (true, 10)], 2), Some(1));
     }
 
     #[test]

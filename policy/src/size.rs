@@ -32,6 +32,16 @@ pub trait Sizing: Sync {
     fn propose(&self, sizes: &Sizes) -> Option<Resize>;
 }
 
+/// Groups stay as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Never;
+
+impl Sizing for Never {
+    fn propose(&self, _: &Sizes) -> Option<Resize> {
+        None
+    }
+}
+
 /// Would groups of these limits split and merge again and again? The halves of a group that is too large must not be too
 /// small.
 pub fn can_flap(min: usize, max: usize) -> bool {
@@ -81,6 +91,7 @@ mod tests {
         assert_eq!(propose(8, Some(4)), Some(Resize::Merge));
         assert_eq!(propose(4, Some(9)), Some(Resize::Take(2)));
         assert_eq!(propose(12, Some(3)), Some(Resize::Give(4)));
+        assert_eq!(Never.propose(&Sizes { own: 99, successor: Some(1), min: 5, max: 12 }), None);
     }
 
     /// What it leads to it leaves alone, whatever the sizes were.

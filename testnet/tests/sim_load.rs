@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use group::ballot::Term;
 use node::Node;
 use overlay::{Epoch, GroupId, KeyRange};
 use testnet::sim::harness::for_each_seed;
@@ -14,6 +15,7 @@ struct Asked {
     load: Option<u64>,
     born: (GroupId, Epoch),
     members: usize,
+    terms: Vec<Term>,
 }
 
 fn asked(world: &World<Node>) -> Vec<Asked> {
@@ -23,6 +25,7 @@ fn asked(world: &World<Node>) -> Vec<Asked> {
         load: group.load().map(|cells| cells.iter().map(|cell| u64::from(*cell)).sum()),
         born: (group.state().id, group.state().born),
         members: group.state().members.len(),
+        terms: group.state().division.iter().map(|part| part.term).collect(),
     };
     let mut all: Vec<Asked> = groups.filter(|group| group.log().leads()).map(of).collect();
     all.sort_by_key(|group| group.range.start());
@@ -90,11 +93,34 @@ fn nothing_moves_where_all_is_even() {
     for_each_seed("--test sim_load nothing_moves", 3, |seed| {
         let mut world = start(seed, [3, 8, 12][seed as usize % 3], 1);
         world.run_for(Duration::from_secs(40));
-        let settled = births(&asked(&world));
+        let all = |world: &World<Node>| -> Vec<_> {
+            asked(world).into_iter().map(|group| (group.born, group.terms)).collect()
+        };
+        let settled = all(&world);
         for _ in 0..6 {
             world.run_for(Duration::from_secs(10));
-            assert_eq!(births(&asked(&world)), settled);
+            assert_eq!(all(&world), settled);
         }
+        assert!(world.run().is_ok(), "{:?}", world.failure());
+    });
+}
+
+/// All that is asked lies in an eighth of the group's range: in the end as much of it is for each member, and the division stays.
+#[test]
+fn each_member_gets_its_share() {
+    for_each_seed("--test sim_load each_member", 3, |seed| {
+        let mut world = start(seed, [3, 4, 5][seed as usize % 3], 8);
+        world.run_for(Duration::from_secs(80));
+        assert!(world.failure().is_none(), "{:?}", world.failure());
+        let terms = |world: &World<Node>| asked(world)[0].terms.clone();
+        let settled = terms(&world);
+        world.run_for(Duration::from_secs(40));
+        assert_eq!(terms(&world), settled, "drawn anew for nothing");
+        let own = |host| world.host(host).and_then(Node::group).and_then(group::Group::own_load).expect("it is known");
+        let loads: Vec<u64> = (0..world.hosts()).map(own).collect();
+        let all: u64 = loads.iter().sum();
+        let most = loads.iter().max().expect("some");
+        assert!(most * loads.len() as u64 * 5 <= all * 8, "{loads:?} a minute");
         assert!(world.run().is_ok(), "{:?}", world.failure());
     });
 }

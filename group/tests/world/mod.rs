@@ -183,6 +183,7 @@ impl World {
                 broken_grace: ms(10),
                 resend: ms(12),
                 calm: ms(60),
+                rested: ms(600),
                 exclude_after: ms(300),
                 exclude_interval: ms(20),
                 purge_every: ms(80),

@@ -2,17 +2,13 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
 use group::config::Defects;
 use overlay::{Incarnation, PeerKey, RingId};
-use policy::halves::{Alike, Halving};
-use policy::joining::{Joining, Resilience};
-use policy::leading::{Leading, LowestAgreement};
-use policy::repartition::{Proportional, Repartitioning};
-use policy::size::{Sizing, Thresholds};
+
+use crate::policies::Policies;
 
 /// What an acknowledgement rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,39 +57,6 @@ impl Default for Timing {
             horizon: Duration::from_secs(60),
             look_around: Duration::from_secs(2),
         }
-    }
-}
-
-/// How a node decides what it may decide.
-#[derive(Clone, Copy)]
-pub struct Policies {
-    /// When a group splits, merges, or trades members.
-    pub sizing: &'static dyn Sizing,
-    /// Who goes where then.
-    pub halving: &'static dyn Halving,
-    /// When the boundary between two groups moves.
-    pub repartitioning: &'static dyn Repartitioning,
-    /// Which group a newcomer asks.
-    pub joining: &'static dyn Joining,
-    /// Who leads a group.
-    pub leading: &'static dyn Leading,
-}
-
-impl Default for Policies {
-    fn default() -> Policies {
-        Policies {
-            sizing: &Thresholds,
-            halving: &Alike,
-            repartitioning: &Proportional,
-            joining: &Resilience,
-            leading: &LowestAgreement,
-        }
-    }
-}
-
-impl fmt::Debug for Policies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Policies")
     }
 }
 

@@ -55,6 +55,8 @@ impl Node {
             Ok(Frame::Sampled(sampled)) => self.on_sampled(*sampled),
             Ok(Frame::Wished(wished)) => self.on_wished(from, *wished),
             Ok(Frame::Granted { ring, number, granted }) => self.on_granted(ring, number, granted),
+            Ok(Frame::Probe { ring, number }) => self.on_probe(from, ring, number),
+            Ok(Frame::Probed { number, .. }) => self.on_probed(from, number),
             Ok(Frame::NotUnderstood { version }) => {
                 self.event(Event::Note(format!("{from:?} does not understand frames of version {version}")));
             }

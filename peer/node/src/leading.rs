@@ -57,10 +57,12 @@ impl Node {
 
     fn better_leader(&self, group: &Group) -> Option<NodeId> {
         let nodes = group.state().nodes();
-        let candidates: alloc::vec::Vec<Candidate> =
-            nodes.iter().map(|node| Candidate { agreement: group.agreement_of(*node) }).collect();
+        let candidates: alloc::vec::Vec<Candidate> = nodes
+            .iter()
+            .map(|node| Candidate { agreement: group.agreement_of(*node), age: group.age_of(*node) })
+            .collect();
         let leads = nodes.iter().position(|node| *node == self.me)?;
-        let better = self.config.policies.leading.choose(&candidates, leads)?;
+        let better = self.config.policies.lead.1.choose(&candidates, leads)?;
         nodes.get(better).copied()
     }
 }

@@ -16,6 +16,8 @@ mod key_use;
 mod leading;
 mod leaving;
 mod node;
+pub mod policies;
+mod probing;
 #[cfg(test)]
 mod repair_test;
 mod repartitioning;
@@ -35,9 +37,10 @@ pub mod wire;
 pub mod wishes;
 
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
-pub use config::{Durability, NodeConfig, Policies, Restored, Tail, Timing};
+pub use config::{Durability, NodeConfig, Restored, Tail, Timing};
 pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
 pub use node::Node;
+pub use policies::Policies;
 pub use policy::size::can_flap;
 pub use status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, TransactionStatus, TransactionStep};
 pub use survey::Survey;

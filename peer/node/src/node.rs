@@ -287,7 +287,7 @@ impl Node {
             waiting_max: 1 << 16,
             transfer_bytes_per_s: self.config.transfer_bytes_per_s,
             message_bytes_max: self.config.message_bytes_max,
-            divide: |view| policy::division::even(view.range, view.current, view.able, view.calm),
+            divide: self.config.policies.divide.1,
             defects: self.config.defects,
         }
     }

@@ -98,7 +98,7 @@ impl Node {
         let successor = state.dealings.successor()?.id;
         let (load, (range, theirs)) = (group.load()?, group.successor_load()?);
         let own = Density { range: state.range, cells: &load };
-        let at = self.config.policies.repartitioning.propose(&own, &Density { range, cells: theirs })?;
+        let at = self.config.policies.repartition.1.propose(&own, &Density { range, cells: theirs })?;
         Some((successor, at, state.range.contains(at)))
     }
 }

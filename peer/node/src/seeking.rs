@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use group::state::{GroupState, Member};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
+use crate::probing::Probing;
 use crate::whereabouts::{Locate, Wanted};
 use crate::wire::{self, Frame};
 
@@ -63,6 +65,8 @@ pub(crate) struct Seeking {
     /// That group has noted it, since it was asked.
     noted: bool,
     turns: u8,
+    /// It is found out which of them is the quickest.
+    pub(crate) probing: Option<Probing>,
 }
 
 impl Node {
@@ -78,6 +82,10 @@ impl Node {
             // It has not forgotten.
             self.seeking.turns += 1;
             self.ask_group(&contacts);
+        } else if self.seeking.probing.is_some() {
+            if !self.go_on_probing() {
+                self.end_probing();
+            }
         } else if self.seeking.until.is_some() {
             self.choose();
         } else {
@@ -90,6 +98,9 @@ impl Node {
 
     /// Asks a peer what groups there are.
     pub(crate) fn ask_for_sample(&mut self, peer: PeerKey) {
+        if self.seeking.probing.is_some() {
+            return; // There is enough to choose from.
+        }
         let origin = Contact { node: self.me, addresses: self.addresses.clone() };
         let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
         let frame = wire::encode(&frame, self.config.lane);
@@ -158,23 +169,67 @@ impl Node {
         }
     }
 
+    /// Chooses among what was sampled, or finds out first what that depends on.
     fn choose(&mut self) {
-        let sampled = core::mem::take(&mut self.seeking.sampled);
+        let mut sampled = core::mem::take(&mut self.seeking.sampled);
+        // A large group may have been sampled more than once: it is one choice. What was this node's own before all.
+        sampled.sort_by_key(|group| !group.own);
+        for index in (0..sampled.len()).rev() {
+            if sampled[..index].iter().any(|before| before.group.id == sampled[index].group.id) {
+                sampled.remove(index);
+            }
+        }
         self.seeking = Seeking::default();
-        self.join_due = self.now.time + ASK_AGAIN;
-        let cluster = &self.config.cluster;
-        let views: Vec<View> = sampled
-            .iter()
-            .map(|group| View {
-                members: group.clusters.len(),
-                alike: group.clusters.iter().filter(|other| *other == cluster).count(),
-            })
-            .collect();
         let own = sampled.iter().position(|group| group.own);
-        match own
-            .or_else(|| self.config.policies.joining.choose(&views))
-            .and_then(|index| sampled.into_iter().nth(index))
-        {
+        let undecided = self.config.policies.join.1.undecided(&self.views(&sampled, |_| None));
+        if own.is_none() && !undecided.is_empty() {
+            let number = self.rng.draw();
+            self.seeking.probing = Some(Probing::new(sampled, undecided, number));
+            self.go_on_probing();
+        } else {
+            let chance = self.rng.draw();
+            let chosen = own.or_else(|| {
+                let views = self.views(&sampled, |_| None);
+                self.config.policies.join.1.choose(&views, chance)
+            });
+            self.ask_chosen(sampled, chosen);
+        }
+    }
+
+    /// Chooses with what the probes have shown.
+    pub(crate) fn end_probing(&mut self) {
+        let Some(probing) = self.seeking.probing.take() else { return };
+        let views = self.views(&probing.sampled, |index| probing.agreement(index));
+        let chance = self.rng.draw();
+        let chosen = self.config.policies.join.1.choose(&views, chance);
+        self.ask_chosen(probing.sampled, chosen);
+    }
+
+    fn views(&self, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
+        let view = |(index, group): (usize, &Sampled)| View {
+            members: group.clusters.len(),
+            alike: self.alike(group),
+            agreement: agreement(index),
+        };
+        sampled.iter().enumerate().map(view).collect()
+    }
+
+    /// How many of a group's members stand where this node does: in its cluster; where it has none, in the same network, as their
+    /// addresses show.
+    fn alike(&self, group: &Sampled) -> usize {
+        let cluster = &self.config.cluster;
+        if !cluster.is_empty() {
+            return group.clusters.iter().filter(|other| *other == cluster).count();
+        }
+        let prefixes = |addresses: &[String]| -> Vec<u32> { addresses.iter().filter_map(|at| prefix(at)).collect() };
+        let own = prefixes(&self.addresses);
+        let near = |contact: &&Contact| prefixes(&contact.addresses).iter().any(|prefix| own.contains(prefix));
+        group.group.members.iter().filter(near).count()
+    }
+
+    fn ask_chosen(&mut self, sampled: Vec<Sampled>, chosen: Option<usize>) {
+        self.join_due = self.now.time + ASK_AGAIN;
+        match chosen.and_then(|index| sampled.into_iter().nth(index)) {
             Some(Sampled { group, .. }) => {
                 self.ask_group(&group.members);
                 self.seeking.chosen = Some((group.id, group.members));
@@ -196,5 +251,59 @@ impl Node {
     /// The group has noted that this node wants in.
     pub(crate) fn on_noted(&mut self, group: GroupId) {
         self.seeking.noted |= self.seeking.chosen.as_ref().is_some_and(|(chosen, _)| *chosen == group);
+    }
+}
+
+/// The network that an address is in, as far as that tells who may fail together: 16 bits of IPv4, 32 of IPv6.
+fn prefix(address: &str) -> Option<u32> {
+    let mut parts = address.strip_prefix('/')?.split('/');
+    match (parts.next()?, parts.next()?) {
+        ("ip4", text) => Some(u32::from(text.parse::<Ipv4Addr>().ok()?) >> 16),
+        ("ip6", text) => u32::try_from(u128::from(text.parse::<Ipv6Addr>().ok()?) >> 96).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use group::Group;
+
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::small_net::{Net, key};
+    use crate::wishes::{Granted, Wish};
+
+    #[test]
+    fn networks_of_addresses() {
+        assert_eq!(prefix("/ip4/10.7.0.1/tcp/1"), prefix("/ip4/10.7.200.1/udp/1/quic-v1"));
+        assert_ne!(prefix("/ip4/10.7.0.1/tcp/1"), prefix("/ip4/10.8.0.1/tcp/1"));
+        assert_eq!(prefix("/ip6/2001:db8::1/tcp/1"), prefix("/ip6/2001:db8:7::1/tcp/1"));
+        assert!(prefix("/ip6/2001:db9::1/tcp/1").is_some());
+        for text in ["", "ip4/1.2.3.4", "/ip4", "/ip4/1.2.3/tcp/1", "/dns/peer.example/tcp/1"] {
+            assert_eq!(prefix(text), None, "{text}");
+        }
+    }
+
+    /// Two groups of the same size: the newcomer hears a majority of one of them only.
+    #[test]
+    fn of_equals_the_one_that_answers_is_joined() {
+        for far in [[0, 1], [3, 4]] {
+            let settle = |config| NodeConfig { members_min: 1, members_max: 6, ..config };
+            let mut net = Net::with(6, settle);
+            let id = net.nodes[0].group().expect("it is in one").state().id;
+            let split = Wish::Split { at: None, first: (0..3).map(key).collect() };
+            assert!(matches!(net.wish(0, id, split), Granted::Done(_)));
+            let calm = |node: &Node| {
+                let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+                node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
+            };
+            net.run_until(|net| net.nodes.iter().all(calm));
+            net.deaf = far.map(|member| (member, 6)).to_vec();
+            net.add(settle);
+            net.run_until(|net| net.nodes[6].group().is_some());
+            let near = if far[0] == 0 { 3 } else { 0 };
+            let state = |index: usize| net.nodes[index].group().expect("it is in one").state().id;
+            assert_eq!(state(6), state(near));
+        }
     }
 }

@@ -72,11 +72,11 @@ impl Node {
         // Those who are on their way in count.
         let own = state.members.len() + state.learners.len();
         let successor = state.dealings.successor().map(|other| other.members.len());
-        self.config.policies.sizing.propose(&Sizes { own, successor, min, max })
+        self.config.policies.size.1.propose(&Sizes { own, successor, min, max })
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
-        let halving = self.config.policies.halving;
+        let halving = self.config.policies.split.1;
         let (tried, first) = (self.size_watch.tried, self.size_watch.first);
         let Some(group) = self.hosts.home_mut() else { return };
         let state = group.state();

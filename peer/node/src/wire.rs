@@ -68,6 +68,20 @@ pub enum Frame {
         /// What came of it.
         granted: Granted,
     },
+    /// A newcomer wants to know how far away the receiver is.
+    Probe {
+        /// The ring that it would join.
+        ring: RingId,
+        /// To be given back.
+        number: u64,
+    },
+    /// So far.
+    Probed {
+        /// The ring.
+        ring: RingId,
+        /// As it was sent.
+        number: u64,
+    },
 }
 
 /// Why bytes are not a frame.

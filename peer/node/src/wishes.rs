@@ -265,7 +265,7 @@ impl Node {
             let outcome = match self.hosts.all.iter_mut().find(|hosted| hosted.group.state().id == taken.group) {
                 None => Some(Granted::Unknown),
                 Some(hosted) if taken.operation.is_some() => taken.follow(&hosted.group),
-                Some(hosted) => taken.begin(&mut hosted.group, self.config.policies.halving, now),
+                Some(hosted) => taken.begin(&mut hosted.group, self.config.policies.split.1, now),
             };
             match outcome.or_else(|| (now >= taken.until).then_some(Granted::Unknown)) {
                 None => index += 1,

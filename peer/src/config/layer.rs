@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use super::units::{Bytes, Endpoint, Multiaddr, Switch};
+use super::units::{Bytes, Endpoint, Multiaddr, Policy, Switch};
 
 /// What an acknowledgement rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -133,6 +133,12 @@ pub struct Layer {
     /// A larger group splits; the same in the whole network [default: 12]
     #[arg(long, value_name = "N", env = "SCATTER_MAX_GROUP")]
     pub max_group: Option<u32>,
+
+    /// How this peer decides, DECISION=NAME; may be repeated: divide=load|even, join=resilience|random,
+    /// lead=agreement|oldest|anybody, repartition=proportional|off, size=thresholds|off, split=alike|random [default: the first of
+    /// each]
+    #[arg(long, value_name = "DECISION=NAME", env = "SCATTER_POLICY", value_delimiter = ',')]
+    pub policy: Option<Vec<Policy>>,
 
     /// The longest value; the same in the whole network [default: 64KiB]
     #[arg(long, value_name = "BYTES", env = "SCATTER_MAX_VALUE")]

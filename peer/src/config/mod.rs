@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub use layer::{Durability, Format, Layer, Profile};
 pub use resolve::{Sources, parse, resolve};
-pub use units::{Bytes, Endpoint, Multiaddr, Switch};
+pub use units::{Bytes, Endpoint, Multiaddr, Policy, Switch};
 
 /// Settings that do not fit; the text is for the person who wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +105,8 @@ pub struct Config {
     pub min_group: u32,
     /// A larger group splits.
     pub max_group: u32,
+    /// How this peer decides what it may decide.
+    pub policies: node::Policies,
     /// The longest value, in bytes.
     pub max_value: usize,
     /// Find peers on the local network.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use group::config::VALUE_BYTES_MAX;
 use node::wire::LANES_MAX;
 
-use super::{Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Shown, Switch};
+use super::{
+    Config, ConfigError, Durability, Endpoint, Entry, Format, Layer, Multiaddr, Origin, Policy, Shown, Switch,
+};
 
 /// Seconds for which a group waits for anybody, at most: a week.
 const AWAY_MAX: u64 = 7 * 86_400;
@@ -154,6 +156,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let min_group = p.pick("min-group", |l| l.min_group, 5, ToString::to_string);
     let max_group = p.pick("max-group", |l| l.max_group, 12, ToString::to_string);
     group_sizes(min_group, max_group)?;
+    let policies = policies(p)?;
     let max_value = p.pick("max-value", |l| l.max_value, super::Bytes(64 << 10), ToString::to_string).0;
     if !(1024..=VALUE_BYTES_MAX as u64).contains(&max_value) {
         let most = super::Bytes(VALUE_BYTES_MAX as u64);
@@ -199,6 +202,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         cluster,
         min_group,
         max_group,
+        policies,
         max_value: usize::try_from(max_value).unwrap_or(usize::MAX),
         mdns,
         nat,
@@ -297,6 +301,23 @@ fn entry(picker: &Picker, new: bool, join: Vec<Multiaddr>, mdns: bool) -> Result
         (_, _, true) => Entry::Discover,
         _ => Entry::Known,
     })
+}
+
+/// Each decision is said once, and all of them are shown.
+fn policies(picker: &mut Picker) -> Result<node::Policies, ConfigError> {
+    let join = |list: &Vec<Policy>| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let chosen = picker.pick("policy", |layer| layer.policy.clone(), Vec::new(), join);
+    let mut policies = node::Policies::default();
+    for (index, Policy(decision, name)) in chosen.iter().enumerate() {
+        if chosen[..index].iter().any(|before| before.0 == *decision) {
+            return Err(ConfigError(format!("--policy chooses twice for {decision}: say one of them")));
+        }
+        policies.choose(decision, name).map_err(|unknown| ConfigError(unknown.to_string()))?;
+    }
+    if let Some(shown) = picker.shown.last_mut() {
+        shown.value = join(&policies.names().map(|(decision, name)| Policy(decision.into(), name.into())).to_vec());
+    }
+    Ok(policies)
 }
 
 /// A group that splits must not leave halves that are about to merge again.

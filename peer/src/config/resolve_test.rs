@@ -193,6 +193,29 @@ fn groups_that_flap_are_refused() {
 }
 
 #[test]
+fn policies_are_chosen_by_name() {
+    let text = "divide=load,join=resilience,lead=agreement,repartition=proportional,size=thresholds,split=alike";
+    let shown = |config: &Config| config.shown.iter().find(|shown| shown.name == "policy").unwrap().value.clone();
+    assert_eq!(shown(&resolve(sources(&[])).unwrap()), text);
+    let file = file("policy = [\"lead=oldest\", \"join = random\"]\n");
+    let in_file = resolve(Sources { file: Some(file.path().to_owned()), ..sources(&[]) }).unwrap();
+    assert_eq!(shown(&in_file), text.replace("agreement", "oldest").replace("resilience", "random"));
+    assert_eq!(origin(&in_file, "policy"), Origin::File(file.path().to_owned()));
+    assert_eq!((in_file.policies.lead.0, in_file.policies.join.0), ("oldest", "random"));
+    let by_flag = resolve(sources(&["--policy", "size=off,repartition=off", "--policy", "divide=even"])).unwrap();
+    assert_eq!((by_flag.policies.size.0, by_flag.policies.divide.0), ("off", "even"));
+    // What is shown can be written there.
+    let again = resolve(sources(&["--policy", &shown(&by_flag)])).unwrap();
+    assert_eq!(again.policies.names(), by_flag.policies.names());
+    assert!(error(sources(&["--policy", "size=off,size=thresholds"])).contains("twice for size"));
+    for (text, words) in
+        [("lead=nobody", "agreement, oldest, anybody"), ("rule=off", "divide, join, lead"), ("off", "join=random")]
+    {
+        assert!(text.parse::<Policy>().unwrap_err().contains(words), "{text}");
+    }
+}
+
+#[test]
 fn what_is_too_little_or_too_much_is_refused() {
     for flags in [
         ["--max-value", "10"],

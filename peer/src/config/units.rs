@@ -67,6 +67,29 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// `DECISION=NAME`: which policy is taken for a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy(pub String, pub String);
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Policy, String> {
+        let (decision, name) = text
+            .split_once('=')
+            .ok_or_else(|| format!("`{text}` chooses no policy: write a decision and a name, such as join=random"))?;
+        let (decision, name) = (decision.trim(), name.trim());
+        node::Policies::default().choose(decision, name).map_err(|unknown| unknown.to_string())?;
+        Ok(Policy(decision.into(), name.into()))
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.0, self.1)
+    }
+}
+
 /// `on` or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch(pub bool);
@@ -193,7 +216,7 @@ macro_rules! deserialize_from_str {
     )*};
 }
 
-deserialize_from_str!(Bytes, Switch, Endpoint, Multiaddr);
+deserialize_from_str!(Bytes, Switch, Endpoint, Multiaddr, Policy);
 
 #[cfg(test)]
 mod tests {

@@ -131,6 +131,7 @@ fn node_config(
         leases: config.leases,
         members_min: config.min_group,
         members_max: config.max_group,
+        policies: config.policies,
         cluster: config.cluster.clone(),
         memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,

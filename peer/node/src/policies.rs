@@ -1,0 +1,152 @@
+//! How a node decides what it may decide: one policy for each decision, chosen by name (§7 of the design).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use group::config::{DividePolicy, DivisionView};
+use overlay::{NodeId, Point};
+use policy::division::{Able, ByLoad, Divided, Dividing, Even};
+use policy::halves::{Alike, Arbitrary, Halving};
+use policy::joining::{Anywhere, Joining, Resilience};
+use policy::leading::{Anybody, Leading, LowestAgreement, Oldest};
+use policy::repartition::{Fixed, Proportional, Repartitioning};
+use policy::size::{Never, Sizing, Thresholds};
+
+/// Policies for one decision, by their names; the first is what is meant where nobody says otherwise.
+type Known<T> = &'static [(&'static str, T)];
+
+const DIVIDE: Known<DividePolicy> = &[("load", divide::<ByLoad>), ("even", divide::<Even>)];
+const JOIN: Known<&dyn Joining> = &[("resilience", &Resilience), ("random", &Anywhere)];
+const LEAD: Known<&dyn Leading> = &[("agreement", &LowestAgreement), ("oldest", &Oldest), ("anybody", &Anybody)];
+const REPARTITION: Known<&dyn Repartitioning> = &[("proportional", &Proportional), ("off", &Fixed)];
+const SIZE: Known<&dyn Sizing> = &[("thresholds", &Thresholds), ("off", &Never)];
+const SPLIT: Known<&dyn Halving> = &[("alike", &Alike), ("random", &Arbitrary)];
+
+/// The policies of a node, and how they are called.
+#[derive(Clone, Copy)]
+pub struct Policies {
+    /// Who is primary of how much.
+    pub divide: (&'static str, DividePolicy),
+    /// Which group a newcomer asks.
+    pub join: (&'static str, &'static dyn Joining),
+    /// Who leads a group.
+    pub lead: (&'static str, &'static dyn Leading),
+    /// When the boundary between two groups moves.
+    pub repartition: (&'static str, &'static dyn Repartitioning),
+    /// When a group splits, merges, or trades members.
+    pub size: (&'static str, &'static dyn Sizing),
+    /// Who goes where then.
+    pub split: (&'static str, &'static dyn Halving),
+}
+
+/// There is no such policy, or decision.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownPolicy {
+    /// No decision is called that.
+    #[error("`{0}` is not decided by a policy: there are divide, join, lead, repartition, size and split")]
+    Decision(String),
+    /// No policy for this decision is called that.
+    #[error("there is no policy `{name}` for {decision}: it is one of {}", known.join(", "))]
+    Name {
+        /// What is to be decided.
+        decision: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+}
+
+impl Policies {
+    /// Takes another policy for a decision, both by name.
+    pub fn choose(&mut self, decision: &str, name: &str) -> Result<(), UnknownPolicy> {
+        match decision {
+            "divide" => self.divide = find(DIVIDE, decision, name)?,
+            "join" => self.join = find(JOIN, decision, name)?,
+            "lead" => self.lead = find(LEAD, decision, name)?,
+            "repartition" => self.repartition = find(REPARTITION, decision, name)?,
+            "size" => self.size = find(SIZE, decision, name)?,
+            "split" => self.split = find(SPLIT, decision, name)?,
+            _ => return Err(UnknownPolicy::Decision(decision.into())),
+        }
+        Ok(())
+    }
+
+    /// Each decision, and which policy is taken for it.
+    pub fn names(&self) -> [(&'static str, &'static str); 6] {
+        [
+            ("divide", self.divide.0),
+            ("join", self.join.0),
+            ("lead", self.lead.0),
+            ("repartition", self.repartition.0),
+            ("size", self.size.0),
+            ("split", self.split.0),
+        ]
+    }
+}
+
+fn find<T: Copy>(known: Known<T>, decision: &str, name: &str) -> Result<(&'static str, T), UnknownPolicy> {
+    known.iter().find(|(other, _)| *other == name).copied().ok_or_else(|| UnknownPolicy::Name {
+        decision: decision.into(),
+        name: name.into(),
+        known: known.iter().map(|(name, _)| *name).collect(),
+    })
+}
+
+impl Default for Policies {
+    fn default() -> Policies {
+        Policies {
+            divide: DIVIDE[0],
+            join: JOIN[0],
+            lead: LEAD[0],
+            repartition: REPARTITION[0],
+            size: SIZE[0],
+            split: SPLIT[0],
+        }
+    }
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.names()).finish()
+    }
+}
+
+/// A policy as groups know it.
+fn divide<P: Dividing + Default>(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
+    let DivisionView { range, current, load, calm, rested, .. } = *view;
+    let able = view.able.iter().zip(view.ages);
+    let able: Vec<Able> = able.map(|(node, age)| Able { node: *node, age: *age }).collect();
+    P::default().divide(&Divided { range, current, able: &able, load, calm, rested })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn policies_have_names() {
+        let mut policies = Policies::default();
+        assert_eq!(
+            policies.names().map(|(_, name)| name),
+            ["load", "resilience", "agreement", "proportional", "thresholds", "alike"]
+        );
+        for (decision, name) in [
+            ("divide", "even"),
+            ("join", "random"),
+            ("lead", "oldest"),
+            ("repartition", "off"),
+            ("size", "off"),
+            ("split", "random"),
+        ] {
+            assert_eq!(policies.choose(decision, name), Ok(()));
+            assert!(policies.names().contains(&(decision, name)));
+        }
+        let why = policies.choose("lead", "youngest").unwrap_err().to_string();
+        assert_eq!(why, "there is no policy `youngest` for lead: it is one of agreement, oldest, anybody");
+        assert!(policies.choose("rule", "off").unwrap_err().to_string().contains("repartition"));
+    }
+}
