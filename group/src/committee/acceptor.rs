@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use overlay::{IntervalMap, Key, KeyRange, NodeId};
 
+use super::all::Committees;
 use super::catch_up::CatchUp;
 use super::leases::{Grants, granters_length};
 use super::standing::AskedBases;
@@ -39,7 +40,7 @@ pub struct Acceptor {
     pub(super) promises: IntervalMap<Option<TermBallot>>,
     /// The newest base accepted at each point.
     pub(super) bases: IntervalMap<Option<TermBallot>>,
-    pub(super) committees: BTreeMap<TermBallot, Committee>,
+    pub(super) committees: Committees,
     pub(super) grants: Grants,
     /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
     pub(super) quiet_until: Time,
@@ -55,7 +56,7 @@ impl Acceptor {
         Acceptor {
             promises: IntervalMap::new(None),
             bases: IntervalMap::new(None),
-            committees: BTreeMap::new(),
+            committees: Committees::default(),
             grants: Grants::default(),
             quiet_until,
             catch_up: CatchUp::default(),
@@ -392,12 +393,13 @@ impl Acceptor {
 
     /// Before a batch goes to the store: what moved, and no more recent writes than there is room for.
     pub fn flush(&mut self, ctx: &mut Context<'_>) {
-        for committee in self.committees.values_mut() {
+        let Some(committees) = self.committees.take_unflushed() else { return };
+        for committee in committees.values_mut() {
             committee.flush(ctx.out);
         }
-        let total: usize = self.committees.values().map(Committee::window_bytes).sum();
+        let total: usize = committees.values().map(Committee::window_bytes).sum();
         let mut excess = total.saturating_sub(ctx.config.window_bytes_max);
-        for committee in self.committees.values_mut() {
+        for committee in committees.values_mut() {
             let before = committee.window_bytes();
             committee.trim(before.saturating_sub(excess));
             excess = excess.saturating_sub(before - committee.window_bytes());

@@ -23,6 +23,7 @@
 //! apart (PITFALLS 7).
 
 mod acceptor;
+mod all;
 mod bases;
 mod catch_up;
 mod chain;

@@ -99,8 +99,7 @@ impl Acceptor {
 
     /// May [`Acceptor::progress`] tell of other terms than when this was asked last?
     pub fn take_completeness_changed(&mut self) -> bool {
-        let changed: Vec<bool> = self.committees.values_mut().map(Committee::take_completeness_changed).collect();
-        changed.contains(&true)
+        self.committees.take_completeness_changed()
     }
 
     /// A quorum read: only who has accepted the reader's base knows which of its own records stand.

@@ -1,0 +1,57 @@
+//! All committees of an acceptor, and whether any of them may have changed: an input mostly concerns none of them, and there
+//! may be many.
+
+use alloc::collections::BTreeMap;
+use core::ops::{Deref, DerefMut};
+
+use super::window::Committee;
+use crate::ballot::TermBallot;
+
+/// The committees by ballot. Whoever gets them to change them is taken to have done so.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Committees {
+    map: BTreeMap<TermBallot, Committee>,
+    /// Since the last flush.
+    unflushed: bool,
+    /// Since it was last asked whether any became complete.
+    unasked: bool,
+}
+
+impl Committees {
+    /// To be flushed, where there may be something to flush.
+    pub(super) fn take_unflushed(&mut self) -> Option<&mut BTreeMap<TermBallot, Committee>> {
+        core::mem::take(&mut self.unflushed).then_some(&mut self.map)
+    }
+
+    /// May one of them have become complete, or incomplete, since this was last asked?
+    pub(super) fn take_completeness_changed(&mut self) -> bool {
+        let mut changed = false;
+        if core::mem::take(&mut self.unasked) {
+            for committee in self.map.values_mut() {
+                changed |= committee.take_completeness_changed();
+            }
+        }
+        changed
+    }
+}
+
+impl Deref for Committees {
+    type Target = BTreeMap<TermBallot, Committee>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.map
+    }
+}
+
+impl DerefMut for Committees {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        (self.unflushed, self.unasked) = (true, true);
+        &mut self.map
+    }
+}
+
+impl FromIterator<(TermBallot, Committee)> for Committees {
+    fn from_iter<I: IntoIterator<Item = (TermBallot, Committee)>>(committees: I) -> Committees {
+        Committees { map: committees.into_iter().collect(), unflushed: true, unasked: true }
+    }
+}
