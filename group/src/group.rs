@@ -244,7 +244,7 @@ impl Group {
         if self.config.defects.has(Defect::NoFence) {
             return self.on_epoch_message(from, message);
         }
-        if !self.state.audience().contains(&from.node) {
+        if !self.state.is_in_audience(from.node) {
             if from.epoch > self.state.epoch {
                 self.ask_state(from.node);
             } else {
@@ -483,7 +483,7 @@ impl Group {
         if self.now.time >= self.heartbeat_due {
             self.send_heartbeat();
         }
-        if self.heard != self.hears() {
+        if !self.pulse.hears_these(&self.heard, &self.config.timing, self.now.time) {
             self.send_heartbeat(); // Whoever leads counts who misses whom.
         }
         if self.vouching.is_none() {

@@ -32,6 +32,13 @@ struct Heard {
     round_trip_us: Option<u32>,
 }
 
+impl Heard {
+    fn is_suspect(&self, timing: &Timing, now: Time) -> bool {
+        now.since(self.at) >= timing.suspicion()
+            || self.broken.is_some_and(|broken| now.since(broken) >= timing.broken_grace)
+    }
+}
+
 /// Who is alive, as far as this node can tell.
 #[derive(Clone, Debug, Default)]
 pub struct Pulse {
@@ -109,10 +116,7 @@ impl Pulse {
 
     /// Is this node suspected?
     pub fn suspects(&self, node: NodeId, timing: &Timing, now: Time) -> bool {
-        self.heard.get(&node).is_none_or(|heard| {
-            now.since(heard.at) >= timing.suspicion()
-                || heard.broken.is_some_and(|broken| now.since(broken) >= timing.broken_grace)
-        })
+        self.heard.get(&node).is_none_or(|heard| heard.is_suspect(timing, now))
     }
 
     /// When the next suspicion would arise if nothing more is heard.
@@ -126,7 +130,17 @@ impl Pulse {
 
     /// The nodes heard of late, in order.
     pub fn hears(&self, timing: &Timing, now: Time) -> Vec<NodeId> {
-        self.heard.keys().copied().filter(|node| !self.suspects(*node, timing, now)).collect()
+        self.those_heard(timing, now).collect()
+    }
+
+    /// Are these the nodes heard of late?
+    pub fn hears_these(&self, nodes: &[NodeId], timing: &Timing, now: Time) -> bool {
+        self.those_heard(timing, now).eq(nodes.iter().copied())
+    }
+
+    fn those_heard(&self, timing: &Timing, now: Time) -> impl Iterator<Item = NodeId> {
+        let is_heard = move |heard: &Heard| !heard.is_suspect(timing, now);
+        self.heard.iter().filter(move |(_, heard)| is_heard(heard)).map(|(node, _)| *node)
     }
 
     /// The last heartbeat of a node, if it is not older than `age_max`.

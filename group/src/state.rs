@@ -419,6 +419,12 @@ impl GroupState {
         nodes
     }
 
+    /// Is this node one of those? It is asked for each message.
+    pub fn is_in_audience(&self, node: NodeId) -> bool {
+        let asked = || self.recovery.iter().any(|config| config.members.contains(&node));
+        self.is_member(node) || self.is_learner(node) || asked()
+    }
+
     /// May this membership follow the current one? Says why not.
     ///
     /// An epoch that is not established may only be followed by one of as many members, of which most stay: a group can

@@ -134,7 +134,7 @@ impl Group {
 
     pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {
         let Some(vouching) = &mut self.vouching else { return };
-        if !self.state.audience().contains(&from) {
+        if !self.state.is_in_audience(from) {
             return;
         }
         vouching.answered.insert(from);
