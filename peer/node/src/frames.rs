@@ -116,7 +116,12 @@ impl Node {
         }
         let to = letter.to.id;
         let answers = |group: &Group| group.state().id == to || group.state().dealings.is_heir_of(to);
-        for group in self.hosts.living_mut().filter(|group| answers(group)) {
+        let mut groups = self.hosts.living_mut().filter(|group| answers(group)).peekable();
+        while let Some(group) = groups.next() {
+            // Mostly there is one.
+            if groups.peek().is_none() {
+                return group.on_letter(letter);
+            }
             group.on_letter(letter.clone());
         }
     }

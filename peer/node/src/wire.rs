@@ -111,8 +111,31 @@ pub fn encode(frame: &Frame, lane: Option<u8>) -> Bytes {
     let mut bytes = Vec::with_capacity(256);
     bytes.extend(lane.map(|lane| IN_LANE | lane));
     bytes.push(FRAME_VERSION);
-    let bytes = postcard::to_extend(frame, bytes).expect("frames have no maps of unknown length");
+    let bytes = postcard::serialize_with_flavor(frame, Bytewise(bytes)).expect("frames have no maps of unknown length");
     bytes.into()
+}
+
+/// Appends to a vector. Keys of peers, of which frames are full, come byte by byte.
+pub(crate) struct Bytewise(pub(crate) Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Bytewise {
+    type Output = Vec<u8>;
+
+    #[inline(always)]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
 }
 
 /// Bytes as a frame, of this lane.
