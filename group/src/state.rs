@@ -26,7 +26,7 @@ pub const RECOVERY_MAX: usize = 8;
 const RECOVERY_INHERITED_MAX: usize = 2 * (RECOVERY_MAX + 1);
 
 /// One member, or learner, of a group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
     /// Who.
     pub node: NodeId,
@@ -41,7 +41,7 @@ pub struct Member {
 }
 
 /// One sub-range's primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Assignment {
     /// Where the sub-range starts; it ends where the next one starts.
     pub start: Point,
@@ -52,7 +52,7 @@ pub struct Assignment {
 }
 
 /// What every member of a network shares; fixed when it is founded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settings {
     /// Writes of a sub-range are acknowledged, chosen and answered in the order of their numbers, as in one log, instead of
     /// each by itself.
@@ -74,7 +74,7 @@ pub struct Settings {
 }
 
 /// A former configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Config {
     /// Its epoch.
     pub epoch: Epoch,
@@ -92,7 +92,7 @@ impl Config {
 }
 
 /// When tombstones were let go of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Purge {
     /// The slot that said so.
     pub slot: Slot,
@@ -103,7 +103,7 @@ pub struct Purge {
 }
 
 /// Tombstones that are let go of: everybody has them, so nobody needs them any more (PITFALLS 14).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Purged {
     /// Per piece of the range, the last purge.
     pub bounds: IntervalMap<Option<Purge>>,
@@ -133,7 +133,7 @@ impl Purged {
 pub const LOSSES_MAX: usize = 64;
 
 /// A range that was declared lost: what was chosen there before is void, whoever still has it (PITFALLS 40).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Loss {
     /// Who owned it.
     pub groups: Vec<GroupId>,
@@ -158,7 +158,7 @@ impl Loss {
 }
 
 /// The state of a group after some slot of its log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupState {
     /// The network it is part of.
     pub ring: RingId,

@@ -10,7 +10,7 @@ use crate::{KeyRange, Point};
 /// Gives every point of the ring a value; neighbouring points of equal value share one entry.
 ///
 /// Invariant: `starts` holds point zero, and no two neighbouring entries have equal values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Entries<V>", bound(deserialize = "V: Deserialize<'de> + PartialEq"))]
 pub struct IntervalMap<V> {
     starts: BTreeMap<Point, V>,

@@ -11,7 +11,7 @@ use overlay::GroupRef;
 use crate::checkers::ring::Place;
 use crate::checkers::transactions::Step;
 use crate::checkers::{Observation, Scope};
-use crate::sim::observe::Fnv;
+use crate::sim::trace::Words;
 
 /// Shows what the log has done since, and what it has come to.
 pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn FnMut(Observation)) {
@@ -32,10 +32,8 @@ pub fn show_log(group: &Group, watched: &Watched, scope: Scope, show: &mut dyn F
 }
 
 fn show_state(state: &GroupState, show: &mut dyn FnMut(Observation)) {
-    let bytes = postcard::to_allocvec(state).expect("states can be written");
-    let mut hash = Fnv::default();
-    hash.add(&bytes);
-    show(Observation::ControlChosen { group: state.id, born: state.born, slot: state.applied.0, hash: hash.0 });
+    let hash = Words::hash_of(state);
+    show(Observation::ControlChosen { group: state.id, born: state.born, slot: state.applied.0, hash });
 }
 
 /// What an entry did to transactions: as the state tells, since entries may be void.

@@ -1,6 +1,7 @@
 //! What happened, in order: a running hash always, lines where somebody wants to read them.
 
 use std::fmt::Write;
+use std::hash::{Hash, Hasher};
 
 use group::time::Time;
 
@@ -40,8 +41,12 @@ impl Trace {
     }
 
     fn mix(&mut self, word: u64) {
-        self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+        self.hash = mixed(self.hash, word);
     }
+}
+
+fn mixed(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
 /// A quick hash of bytes; nobody attacks it here.
@@ -49,9 +54,70 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
     let mut hash = bytes.len() as u64;
     let mut chunks = bytes.chunks_exact(8);
     for chunk in &mut chunks {
-        let word = chunk.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-        hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+        hash = mixed(hash, u64::from_le_bytes(chunk.try_into().expect("eight bytes")));
     }
     let rest = chunks.remainder().iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    (hash.rotate_left(5) ^ rest).wrapping_mul(0x517c_c1b7_2722_0a95)
+    mixed(hash, rest)
+}
+
+/// The same of whatever has parts, word by word: equal things have equal hashes in every run, and on every machine of this
+/// kind.
+pub struct Words(u64);
+
+impl Words {
+    /// The hash of one thing.
+    pub fn hash_of(thing: &impl Hash) -> u64 {
+        let mut words = Words(0xcbf2_9ce4_8422_2325);
+        thing.hash(&mut words);
+        words.0
+    }
+}
+
+impl Hasher for Words {
+    fn write(&mut self, bytes: &[u8]) {
+        self.write_u64(hash_bytes(bytes));
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.write_u64(u64::from(byte));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mixed(self.0, word);
+    }
+
+    fn write_u128(&mut self, words: u128) {
+        self.write_u64(words as u64);
+        self.write_u64((words >> 64) as u64);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_anywhere_has_another_hash() {
+        let thing = (7_u128, [1_u8; 32], vec!["one", "two"], Some(3_u64));
+        let hash = Words::hash_of(&thing);
+        assert_eq!(hash, Words::hash_of(&thing.clone()));
+        let mut key = thing.1;
+        key[31] = 2;
+        assert_ne!(hash, Words::hash_of(&(7_u128 << 64, thing.1, thing.2.clone(), thing.3)));
+        assert_ne!(hash, Words::hash_of(&(7_u128, key, thing.2.clone(), thing.3)));
+        assert_ne!(hash, Words::hash_of(&(7_u128, thing.1, vec!["onet", "wo"], thing.3)));
+        assert_ne!(hash, Words::hash_of(&(7_u128, thing.1, thing.2.clone(), None::<u64>)));
+    }
 }
