@@ -7,6 +7,10 @@
 //! - [`tool`]: programs of others that make something.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
+/// A simulated network allocates for every frame and every look at it. This is also what the daemon runs with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 pub mod bench;
 pub mod call;
 pub mod checkers;
