@@ -8,8 +8,8 @@ use group::time::Time;
 #[derive(Debug)]
 pub struct Connections {
     n: usize,
-    /// By pair, the smaller first.
-    up: BTreeSet<(usize, usize)>,
+    /// By pair, both ways: it is asked for each frame.
+    up: Vec<bool>,
     /// Being made.
     dialling: BTreeSet<(usize, usize)>,
     /// What a machine's driver has told its node: `(machine, peer)`.
@@ -32,7 +32,7 @@ impl Connections {
     pub fn new(n: usize) -> Connections {
         Connections {
             n,
-            up: BTreeSet::new(),
+            up: vec![false; n * n],
             dialling: BTreeSet::new(),
             told: BTreeSet::new(),
             known: BTreeSet::new(),
@@ -44,7 +44,7 @@ impl Connections {
 
     /// Whether there is a connection.
     pub fn is_up(&self, a: usize, b: usize) -> bool {
-        self.up.contains(&pair(a, b))
+        self.up[a * self.n + b]
     }
 
     /// The machine's driver learns where a peer can be found.
@@ -75,7 +75,7 @@ impl Connections {
     /// The attempt succeeded: whether each side's node is to be told (it may still believe in an old connection).
     pub fn made(&mut self, a: usize, b: usize) -> (bool, bool) {
         self.dialling.remove(&pair(a, b));
-        self.up.insert(pair(a, b));
+        self.set_up(a, b, true);
         self.learn(a, b);
         self.learn(b, a);
         (self.told.insert((a, b)), self.told.insert((b, a)))
@@ -84,7 +84,13 @@ impl Connections {
     /// The connection is gone; whether there was one.
     pub fn broken(&mut self, a: usize, b: usize) -> bool {
         self.stalled[pair(a, b).0 * self.n + pair(a, b).1] = None;
-        self.up.remove(&pair(a, b))
+        self.set_up(a, b, false)
+    }
+
+    /// Whether there was a connection.
+    fn set_up(&mut self, a: usize, b: usize, up: bool) -> bool {
+        self.up[b * self.n + a] = up;
+        std::mem::replace(&mut self.up[a * self.n + b], up)
     }
 
     /// The driver notices that it has no connection: whether its node is to be told.

@@ -28,33 +28,16 @@ pub(super) enum Event {
     Patience { id: RequestId, host: usize },
 }
 
-struct Queued {
-    at: Time,
-    serial: u64,
-    event: Event,
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.serial) == (other.at, other.serial)
-    }
-}
-impl Eq for Queued {}
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Queued {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.serial).cmp(&(other.at, other.serial))
-    }
-}
+/// When, in which order, and the place of the event: what is sorted is small.
+type Queued = (Time, u64, usize);
 
 /// Events that are to come; those of one moment in the order in which they were put in.
 #[derive(Default)]
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<Queued>>,
+    events: Vec<Option<Event>>,
+    /// Places that are free.
+    free: Vec<usize>,
     serial: u64,
 }
 
@@ -62,16 +45,48 @@ impl Queue {
     /// Something is to happen then.
     pub fn push(&mut self, at: Time, event: Event) {
         self.serial += 1;
-        self.heap.push(Reverse(Queued { at, serial: self.serial, event }));
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(event);
+        self.heap.push(Reverse((at, self.serial, place)));
     }
 
     /// When the next thing happens.
     pub fn next_at(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse(next)| next.at)
+        self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// The next thing.
     pub fn pop(&mut self) -> Option<(Time, Event)> {
-        self.heap.pop().map(|Reverse(next)| (next.at, next.event))
+        let Reverse((at, _, place)) = self.heap.pop()?;
+        self.free.push(place);
+        Some((at, self.events[place].take()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_of_time_and_then_of_being_put_in() {
+        let mut queue = Queue::default();
+        let mut seen = Vec::new();
+        let mut next = |queue: &mut Queue| match queue.pop() {
+            Some((at, Event::Client(client))) => seen.push((at.0, client)),
+            _ => panic!("there are clients alone"),
+        };
+        for (at, client) in [(5, 0), (3, 1), (5, 2), (3, 3)] {
+            queue.push(Time(at), Event::Client(client));
+        }
+        next(&mut queue);
+        // Takes the place of what has gone, and not its turn.
+        queue.push(Time(3), Event::Client(4));
+        assert_eq!(queue.next_at(), Some(Time(3)));
+        (0..4).for_each(|_| next(&mut queue));
+        assert_eq!(seen, [(3, 1), (3, 3), (3, 4), (5, 0), (5, 2)]);
+        assert!(queue.pop().is_none());
     }
 }
