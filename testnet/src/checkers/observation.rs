@@ -125,8 +125,6 @@ pub enum Observation {
         group: GroupId,
         /// The newest epoch it is in.
         epoch: Epoch,
-        /// Whether it counts in quorums and holds all that it must: losing another may then be survived.
-        whole: bool,
     },
     /// This node is a member here, or a learner.
     Holds {

@@ -113,7 +113,7 @@ impl Probes {
                 .one_configuration
                 .on_config(group, epoch, &members)
                 .map_err(|detail| ("I2 one configuration", detail)),
-            Observation::Member { node, group, epoch, .. } => {
+            Observation::Member { node, group, epoch } => {
                 self.nodes[seen.host] = Some(node);
                 self.monotone.on_epoch(group, node, epoch).map_err(|detail| ("I12 only up", detail))
             }

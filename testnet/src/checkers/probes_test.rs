@@ -29,8 +29,7 @@ fn broken(shown: &[(usize, Observation)]) -> Option<&'static str> {
     let mut probes = Probes::new(2);
     let clocks = Clocks::new(Time(0), Time(0), 0);
     for host in 0..2 {
-        let member =
-            Observation::Member { node: node(host as u8), group: overlay::GroupId(1), epoch: Epoch(1), whole: true };
+        let member = Observation::Member { node: node(host as u8), group: overlay::GroupId(1), epoch: Epoch(1) };
         assert_eq!(probes.note(&Seen { host, at: Time(0), clocks: &clocks }, member), Ok(()));
     }
     let mut note = |(host, observation): &(usize, Observation)| {

@@ -116,8 +116,10 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
             return;
         }
         let state = group.state();
-        if state.is_member(me) || state.is_learner(me) {
-            show(Observation::Member { node: me, group: state.id, epoch: state.epoch, whole: is_whole_group(group) });
+        // A pure function of the log: as long as nothing was applied, what was shown is so.
+        let is_news = watched.moved || scope == Scope::All;
+        if is_news && (state.is_member(me) || state.is_learner(me)) {
+            show(Observation::Member { node: me, group: state.id, epoch: state.epoch });
             show(Observation::Holds { range: state.range });
         }
         for write in &watched.accepted {
@@ -136,7 +138,9 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
                 node: ballot.node,
             });
         }
-        show(Observation::Config { group: id, epoch: state.epoch, members: state.nodes() });
+        if is_news {
+            show(Observation::Config { group: id, epoch: state.epoch, members: state.nodes() });
+        }
         if scope == Scope::All {
             show_all(group, show);
         }
