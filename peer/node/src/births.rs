@@ -10,7 +10,7 @@ use core::cmp::Reverse;
 
 use group::Group;
 use group::config::Defect;
-use group::message::{ClientMessage, Message, Outcome, Sender};
+use group::message::{ClientMessage, Message, Operation, Outcome, Sender};
 use group::state::{GroupState, Loss};
 use group::transaction::TransactionId;
 use group::transaction::birth::births;
@@ -47,6 +47,7 @@ impl Node {
         self.birth_wanted = false;
         if busy {
             self.resume_questions();
+            self.let_go_early();
         }
         busy
     }
@@ -487,7 +488,8 @@ impl Node {
             let early = (to, sender, message.clone());
             self.early.retain(|held| *held != early);
             if self.early.len() >= EARLY_MAX {
-                self.early.remove(0);
+                let oldest = self.early.remove(0);
+                self.answer_unknown(oldest);
             }
             self.early.push(early);
         }
@@ -498,12 +500,16 @@ impl Node {
                 message.outcomes.into_iter().for_each(|(attempt, outcome)| {
                     self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
                 });
-                let unknown: Vec<_> =
-                    message.operations.iter().map(|operation| (operation.attempt, Outcome::Unknown)).collect();
-                if !unknown.is_empty() {
-                    let message = ClientMessage { operations: Vec::new(), outcomes: unknown };
-                    self.send_as(to, &[sender.node], Message::Client(message), Epoch(0));
+                // What is answered *unknown* may yet be done, as far as whoever asks can tell, and it must wait for the end of
+                // the very ballot that is about to begin here.
+                let room = EARLY_MAX.saturating_sub(self.early.len());
+                let is_early = |operation: &Operation| room > 0 && self.expects_birth() && self.is_to_come(operation);
+                let (early, foreign): (Vec<_>, Vec<_>) = message.operations.into_iter().partition(is_early);
+                let asked = |operations| Message::Client(ClientMessage { operations, outcomes: Vec::new() });
+                if !early.is_empty() {
+                    self.early.push((to, sender, asked(early)));
                 }
+                self.answer_unknown((to, sender, asked(foreign)));
             }
             Message::Wait(_) | Message::Vouch(_) | Message::Declined => {}
             Message::AskState if self.tell_final(to, sender.epoch, sender.node) => {}
@@ -514,6 +520,33 @@ impl Node {
                 }
             }
             _ => self.tell_heirs(to, sender.node),
+        }
+    }
+
+    /// Is it for a primary of a later epoch than all that this node has, or had, at that place?
+    fn is_to_come(&self, operation: &Operation) -> bool {
+        let (point, ballot) = (operation.key.point(), operation.ballot);
+        let here = || self.hosts.all.iter().map(|hosted| hosted.group.state());
+        ballot.is_some_and(|ballot| {
+            here().filter(|state| state.range.contains(point)).all(|state| state.epoch < ballot.epoch)
+        })
+    }
+
+    /// Nothing is about to be born here any more: what was said to anything else comes to nothing.
+    pub(crate) fn let_go_early(&mut self) {
+        if !self.expects_birth() {
+            core::mem::take(&mut self.early).into_iter().for_each(|early| self.answer_unknown(early));
+        }
+    }
+
+    /// Of operations for a group that this node has no part in it cannot tell what became.
+    fn answer_unknown(&mut self, (to, sender, message): (GroupId, Sender, Message)) {
+        let Message::Client(message) = message else { return };
+        let outcomes: Vec<_> =
+            message.operations.iter().map(|operation| (operation.attempt, Outcome::Unknown)).collect();
+        if !outcomes.is_empty() {
+            let message = ClientMessage { operations: Vec::new(), outcomes };
+            self.send_as(to, &[sender.node], Message::Client(message), Epoch(0));
         }
     }
 

@@ -695,9 +695,7 @@ impl Node {
             self.ask_for_finals();
             self.follow_pending();
         }
-        if !self.expects_birth() {
-            self.early.clear();
-        }
+        self.let_go_early();
         if self.hosts.all.len() > 1 {
             self.hosts.share_memory(self.config.memory_bytes_max);
         }
