@@ -170,7 +170,8 @@ fn what_was_deleted_stays_so_whoever_was_away() {
 /// The same, where whoever was away keeps what it had.
 #[test]
 fn what_was_deleted_comes_back() {
-    is_found(Defect::Undying, &["I14 deletes stay deleted", "I1 one value", "I16 live"], 300, absences);
+    let shown = ["I14 deletes stay deleted", "I4 linearizable", "I1 one value", "I16 live"];
+    is_found(Defect::Undying, &shown, 300, absences);
 }
 
 /// Nothing goes wrong, and a group becomes another every half second: clients wait for the hand-over itself, and no operation
