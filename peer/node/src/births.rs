@@ -502,8 +502,8 @@ impl Node {
                 });
                 // What is answered *unknown* may yet be done, as far as whoever asks can tell, and it must wait for the end of
                 // the very ballot that is about to begin here.
-                let room = EARLY_MAX.saturating_sub(self.early.len());
-                let is_early = |operation: &Operation| room > 0 && self.expects_birth() && self.is_to_come(operation);
+                let holds = self.early.len() < EARLY_MAX && self.expects_birth();
+                let is_early = |operation: &Operation| holds && self.is_to_come(operation);
                 let (early, foreign): (Vec<_>, Vec<_>) = message.operations.into_iter().partition(is_early);
                 let asked = |operations| Message::Client(ClientMessage { operations, outcomes: Vec::new() });
                 if !early.is_empty() {
