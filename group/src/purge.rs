@@ -192,7 +192,10 @@ impl Group {
         if kept > 0 {
             self.table.set_deleted(true);
         }
-        if found > 0 && self.log.leads() && !self.log.is_busy() && self.state.is_settled() {
+        if found > 0 && self.log.is_busy() {
+            // What else is decided at such times may be so each time.
+            self.purging.due = self.now.time + self.config.timing.resend;
+        } else if found > 0 && self.log.leads() && self.state.is_settled() {
             let entry = Entry::Purge { epoch: self.state.epoch, bounds, floor };
             if entry.is_sound() {
                 self.propose(entry); // Else its tombstones stay: nobody would accept it.
