@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{
-    AskCompare, Base, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Heartbeat, LogMessage, Message,
-    Operation, Outcome, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
+    AskCompare, AskCopy, Base, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat,
+    LogMessage, Message, Operation, Outcome, Progress, Sender, Since, Vouch, VouchedCommittee, Write,
 };
 use group::number_set::NumberSet;
 use group::op::{
@@ -19,6 +19,7 @@ use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
 use group::state::{Config, Entry, GroupState, Member, Settings};
 use group::time::WallMillis;
+use node::copying::{CopyOrder, CopyTold};
 use node::seeking::{Sample, Sampled};
 use node::whereabouts::{Astray, Locate, Located, Wanted};
 use node::wire::Frame;
@@ -267,6 +268,15 @@ fn messages() -> Vec<Message> {
         Message::State(Box::new(state())),
         Message::AskState,
         Message::Addresses(vec!["/ip4/127.0.0.1/tcp/1".into(), String::new()]),
+        Message::AskCopy(AskCopy { piece: RANGE, after: Some(key("b")), number: 1 << 60 }),
+        Message::Copied(Box::new(Copied {
+            piece: RANGE,
+            after: None,
+            number: 1 << 60,
+            writes: writes(),
+            up_to: Some(key("c")),
+            applied: Slot(8),
+        })),
     ];
     let log = log_messages().into_iter().map(Message::Log);
     let committee = committee_messages().into_iter().map(Message::Committee);
@@ -277,6 +287,8 @@ fn messages() -> Vec<Message> {
 
 /// Every message there is.
 pub fn frames() -> Vec<Frame> {
+    let order = CopyOrder { ring: RingId(9), number: 1 << 60, source: GroupId(6), ranges: vec![RANGE] };
+    let told = CopyTold { ring: RingId(9), number: 1 << 60, source: GroupId(6), records: 300, done: true };
     let sender = Sender { node: NODE, epoch: EPOCH };
     let within = |message| Frame::Group { ring: RingId(9), group: GroupId(1 << 90), sender, message };
     let group = GroupRef {
@@ -308,6 +320,9 @@ pub fn frames() -> Vec<Frame> {
         Frame::NotUnderstood { version: 2 },
         Frame::Probe { ring: RingId(9), number: 1 << 60 },
         Frame::Probed { ring: RingId(9), number: 1 << 60 },
+        Frame::Patience { ring: RingId(9), number: 1 << 60 },
+        Frame::CopyOrder(order.into()),
+        Frame::CopyTold(told.into()),
         Frame::Locate(locate.into()),
         Frame::Located(located.into()),
         Frame::Astray(astray.into()),

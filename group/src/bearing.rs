@@ -4,7 +4,8 @@
 //! - Whatever this node promised, accepted, granted or was told before stands in the group that owns the place now.
 //! - What may have been deleted, without a trace, while this node was away does not come along.
 //! - A node has something of one of the groups at most that another is born of: who belongs to two has been let go of by one
-//!   of them, which then needs nothing of it any more.
+//!   of them, which then needs nothing of it any more. Of the other one it may have copied records: they were chosen, and
+//!   it knows itself to lack what was chosen there.
 
 use alloc::vec::Vec;
 
@@ -24,11 +25,18 @@ impl Group {
     /// This node's part in a group that came of `parent`'s, in which it has a part as well: everything in the new group's
     /// range is taken out of the latter. `state`: the new group's first state, or a later one; this node must be in its
     /// audience. Nothing of it is in the store yet, and no record in the [`Group::forgotten`] parts, nor in those that the parent
-    /// has `given` to others before.
+    /// has `given` to others before. `copied`: as of [`Group::join_holding`], where the parent had nothing.
     ///
     /// # Panics
     /// If that group is not a later one, of the same ring.
-    pub fn bear(parent: &mut Group, state: GroupState, given: &[KeyRange], now: Now, seed: u64) -> Group {
+    pub fn bear(
+        parent: &mut Group,
+        state: GroupState,
+        given: &[KeyRange],
+        copied: Vec<Table>,
+        now: Now,
+        seed: u64,
+    ) -> Group {
         assert!(state.epoch > parent.state.epoch, "{:?} comes of {:?}", state.id, parent.state.id);
         assert_eq!(state.ring, parent.state.ring, "no group moves to another ring");
         let sealed = Epoch(state.epoch.0 - 1);
@@ -39,6 +47,7 @@ impl Group {
         born.acceptor = parent.acceptor.heir(range, sealed, &forgotten);
         born.table = parent.table.take(range);
         forgotten.into_iter().for_each(|piece| drop(born.table.take(piece)));
+        copied.into_iter().for_each(|table| born.table.add(table));
         if born.config.defects.has(Defect::IdsStayBehind) {
             born.table.forget_operations();
         }

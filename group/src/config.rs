@@ -182,6 +182,8 @@ pub enum Defect {
     ToldOnce,
     /// What operations did is not told to what is born.
     IdsStayBehind,
+    /// What was copied before a transaction is taken along although tombstones were let go of since.
+    StaleCopies,
 }
 
 /// A set of [`Defect`]s.

@@ -13,7 +13,7 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 use crate::ballot::{Ballot, Slot, Term};
 use crate::config::{Defect, Defects};
 use crate::group::{Group, context};
-use crate::message::Message;
+use crate::message::{AskCopy, Message};
 use crate::outbox::GroupOutput;
 use crate::state::{Entry, GroupState, Member};
 use crate::time::Time;
@@ -125,9 +125,8 @@ impl Group {
         self.state.own(self.config.defects)
     }
 
-    /// Begins a transaction that this group coordinates; only its leader can. What comes of it is seen in the state. `rank`
-    /// says how often it was tried before, and since when, in group time.
-    pub fn begin_transaction(&mut self, operation: Operation, rank: Rank) -> Result<(), BeginRefusal> {
+    /// What a transaction that this group coordinates would be, as far as its leader knows now; nothing is begun.
+    pub fn plan_transaction(&mut self, operation: Operation, rank: Rank) -> Result<Plan, BeginRefusal> {
         if !self.log.leads() || self.state.ended.is_some() {
             return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
         }
@@ -152,6 +151,13 @@ impl Group {
         if plan.operation == Operation::Merge && plan.births.iter().any(is_large) {
             return Err(BeginRefusal::Nonsense(Refusal::TooLarge));
         }
+        Ok(plan)
+    }
+
+    /// Begins a transaction that this group coordinates; only its leader can. What comes of it is seen in the state. `rank`
+    /// says how often it was tried before, and since when, in group time.
+    pub fn begin_transaction(&mut self, operation: Operation, rank: Rank) -> Result<(), BeginRefusal> {
+        let plan = self.plan_transaction(operation, rank)?;
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow(
                 "too few of those that one group would have are heard of and hold everything; try again",
@@ -202,6 +208,15 @@ impl Group {
             return Err(BeginRefusal::NotNow(why));
         }
         self.propose_begin(plan)
+    }
+
+    /// A neighbour's member may come to own some of this range. Nobody else has to copy from here.
+    pub(crate) fn on_ask_copy(&mut self, from: NodeId, ask: AskCopy) {
+        let (predecessor, successor) = (self.state.dealings.predecessor(), self.state.dealings.successor());
+        let is_near = predecessor.into_iter().chain(successor).any(|link| link.nodes().any(|node| node == from));
+        if is_near && self.vouching.is_none() && !self.failed && self.state.ended.is_none() {
+            self.acceptor.on_ask_copy(&mut context!(self), &mut self.table, from, ask);
+        }
     }
 
     /// Asks the neighbours anew what they are.

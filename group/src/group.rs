@@ -239,6 +239,7 @@ impl Group {
             Message::AskVouch => return self.on_ask_vouch(from.node),
             Message::Vouch(vouch) => return self.on_vouch(from.node, &vouch),
             Message::Client(message) => return self.on_client_message(from.node, message),
+            Message::AskCopy(ask) => return self.on_ask_copy(from.node, ask),
             _ => {}
         }
         if self.config.defects.has(Defect::NoFence) {

@@ -32,6 +32,7 @@ pub mod service;
 mod start;
 pub mod state;
 pub mod table;
+pub mod throttle;
 pub mod time;
 pub mod transaction;
 mod vouching;

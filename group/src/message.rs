@@ -50,6 +50,39 @@ pub enum Message {
     Letter(Box<Letter>),
     /// From a learner: it is in another group by now.
     Declined,
+    /// A neighbour's member, which may come to own some of this group's range, asks for what is there.
+    AskCopy(AskCopy),
+    /// Answers [`Message::AskCopy`].
+    Copied(Box<Copied>),
+}
+
+/// A question for a page of chosen records, before whoever asks has anything to do with them (§6.5 of the design).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskCopy {
+    /// Where they lie: not across point zero.
+    pub piece: KeyRange,
+    /// Keys behind this one, in ring order.
+    pub after: Option<Key>,
+    /// To be given back: a page belongs to one question.
+    pub number: u64,
+}
+
+/// A page of chosen records. Nothing is promised of them but that each was chosen: newer ones may have been, and records that
+/// are not here may have been and be gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copied {
+    /// As asked.
+    pub piece: KeyRange,
+    /// As asked.
+    pub after: Option<Key>,
+    /// As asked.
+    pub number: u64,
+    /// The records, tombstones too, in ring order.
+    pub writes: Vec<Write>,
+    /// All that the sender holds up to and with this key; `None`: to the end of the piece.
+    pub up_to: Option<Key>,
+    /// What the sender had applied when it looked: purges up to there are heeded in what is here.
+    pub applied: Slot,
 }
 
 /// A sign of life.

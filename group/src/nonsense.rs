@@ -6,14 +6,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use overlay::{Contact, GroupRef, KeyRange, NodeId};
+use overlay::{Contact, GroupRef, Key, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::committee::CHAIN_LENGTH_MAX;
 use crate::load;
 use crate::message::{
-    Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Heartbeat, LogMessage, Message, Operation,
-    Progress, Since, Write,
+    Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat, LogMessage, Message,
+    Operation, Progress, Since, Write,
 };
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
@@ -136,8 +136,25 @@ impl Message {
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
             Message::Letter(letter) => unless(letter.is_sound(), Nonsense::Malformed),
-            Message::AskVouch | Message::AskState | Message::Wait(_) | Message::Declined => Ok(()),
+            Message::Copied(copied) => copied.check(),
+            Message::AskCopy(_) | Message::AskVouch | Message::AskState | Message::Wait(_) | Message::Declined => {
+                Ok(())
+            }
         }
+    }
+}
+
+impl Copied {
+    fn check(&self) -> Result<(), Nonsense> {
+        let Copied { piece, after, writes, up_to, applied, .. } = self;
+        unless(all_within(writes, *piece), Nonsense::Misplaced)?;
+        let ordered = writes.windows(2).all(|pair| pair[0].key < pair[1].key);
+        let behind = |key: &Key| after.as_ref().is_none_or(|after| after < key);
+        let begins = writes.first().is_none_or(|first| behind(&first.key));
+        let onward = up_to.as_ref().is_none_or(|up_to| {
+            behind(up_to) && piece.contains(up_to.point()) && writes.last().is_none_or(|last| last.key <= *up_to)
+        });
+        unless(ordered && begins && onward && writes.iter().all(is_written) && is_slot(applied), Nonsense::Malformed)
     }
 }
 

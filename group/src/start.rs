@@ -83,8 +83,22 @@ impl Group {
 
     /// A newcomer, from a state that names it.
     pub fn join(config: GroupConfig, me: NodeId, state: GroupState, now: Now, seed: u64) -> Group {
+        Group::join_holding(config, me, state, now, seed, Vec::new())
+    }
+
+    /// The same, with what was copied before: chosen records, each table of another part of the range, on one side of point
+    /// zero. It counts for nothing until it was compared.
+    pub fn join_holding(
+        config: GroupConfig,
+        me: NodeId,
+        state: GroupState,
+        now: Now,
+        seed: u64,
+        copied: Vec<Table>,
+    ) -> Group {
         let born = state.born;
         let mut group = Group::start(config, me, state, now, seed, None);
+        copied.into_iter().for_each(|table| group.table.add(table));
         group.granted_before = Slot(0);
         // In this life it may have been a primary of what was here before, and have executed what comes once more.
         group.strays = Strays::forgotten_up_to(Epoch(born.0.saturating_sub(1)));

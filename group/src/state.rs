@@ -554,6 +554,14 @@ impl GroupState {
         later.map(|(piece, _)| piece).collect()
     }
 
+    /// Where in this range tombstones were let go of by slots behind this one: what was copied as of it, before this node had
+    /// anything to do with the range, may be of keys that are gone.
+    pub fn purged_behind(&self, range: KeyRange, slot: Slot) -> Vec<KeyRange> {
+        let pieces = self.purged.bounds.pieces(range).into_iter();
+        let later = pieces.filter(|(_, purge)| purge.is_some_and(|purge| purge.slot > slot));
+        later.map(|(piece, _)| piece).collect()
+    }
+
     fn apply_learner(&mut self, slot: Slot, learner: &Member) {
         if self.is_member(learner.node) || self.is_learner(learner.node) {
             return;

@@ -117,6 +117,8 @@ fn measure(run: u64, change: Change, latency: &Latency, leads: Leads) -> Times {
     // What the policy would have is had soon, or never.
     let wait = if leads == Leads::BestPlaced { Duration::from_secs(1) } else { PATIENCE * 100 };
     scenario.timing.resize_after = wait;
+    // What is copied before is not part of it.
+    scenario.timing.copy_patience = Duration::ZERO;
     let hosts = scenario.hosts;
     let mut world = World::<Node>::new(scenario);
     assert!(world.run_until_ready(PATIENCE), "{:?}", world.failure());

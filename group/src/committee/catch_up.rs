@@ -14,18 +14,20 @@ use core::time::Duration;
 use overlay::{Epoch, Key, KeyRange, NodeId, Point};
 
 use super::acceptor::Acceptor;
-use super::job::{CatchUpStatus, Found, Job, Stage, Then, Throttle};
+use super::copying::tell_copy;
+use super::job::{CatchUpStatus, Found, Job, Stage, Then};
 use super::source::Asked;
 use super::window::Committee;
-use crate::ballot::{Number, TermBallot};
+use crate::ballot::{Number, Slot, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::message::{AskCompare, Base, CommitteeMessage, Compared, Message, Since, Write};
+use crate::message::{AskCompare, AskCopy, Base, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
 use crate::outbox::{Durable, GroupOutput};
 use crate::record::Record;
 use crate::state::Config;
 use crate::table::Table;
+use crate::throttle::Throttle;
 use crate::time::Time;
 
 /// Keys listed in one page of a scan.
@@ -51,6 +53,8 @@ pub(super) enum ScanUse {
     Mine(TermBallot),
     /// To answer somebody.
     Theirs { from: NodeId, asked: Box<Asked> },
+    /// For a neighbour's member, as of this slot.
+    Copy { from: NodeId, ask: AskCopy, applied: Slot },
 }
 
 /// All catching up of one member.
@@ -310,6 +314,11 @@ impl Acceptor {
             ScanUse::Theirs { from, asked } => {
                 let (records, more) = within(records, asked.ask.piece, asked.ask.after.as_ref(), done);
                 self.answer_compare(ctx, from, &asked, records.iter().map(|(key, record)| (key, record)), more);
+            }
+            ScanUse::Copy { from, ask, applied } => {
+                let (records, more) = within(records, ask.piece, ask.after.as_ref(), done);
+                let records = records.iter().map(|(key, record)| (key, record));
+                tell_copy(ctx, from, ask, applied, records, more);
             }
         }
         true

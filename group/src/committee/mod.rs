@@ -27,6 +27,7 @@ mod all;
 mod bases;
 mod catch_up;
 mod chain;
+mod copying;
 mod heritage;
 mod job;
 mod leases;

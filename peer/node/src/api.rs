@@ -97,7 +97,8 @@ pub enum Input {
     Addresses(Vec<String>),
     /// Stop politely: hand primaries over, then [`Event::Stopped`].
     Stop,
-    /// Somebody wants a group to become another; answered by exactly one [`Output::Granted`], after 10 s at the latest.
+    /// Somebody wants a group to become another; answered by exactly one [`Output::Granted`], 10 s after it
+    /// was begun at the latest; members may have to copy much before.
     Wish {
         /// Chosen by the driver, never used again while the process lives.
         number: u64,

@@ -22,11 +22,14 @@ use crate::storage::Space;
 pub struct Bays {
     at: IntervalMap<u8>,
     leftovers: Vec<(u8, KeyRange)>,
+    /// Of those what is not to be dropped yet. After a crash nothing is known of it.
+    #[serde(skip)]
+    lent: Vec<(u8, KeyRange)>,
 }
 
 impl Default for Bays {
     fn default() -> Bays {
-        Bays { at: IntervalMap::new(0), leftovers: Vec::new() }
+        Bays { at: IntervalMap::new(0), leftovers: Vec::new(), lent: Vec::new() }
     }
 }
 
@@ -54,9 +57,38 @@ impl Bays {
         free.is_some()
     }
 
+    /// A bay for what is copied in this range, which no group here has: after a crash it is left over. `None` where there is no
+    /// bay in which nothing lies.
+    #[must_use]
+    pub fn lend(&mut self, range: KeyRange) -> Option<u8> {
+        let here = self.at.pieces(range);
+        let used = |bay: u8| {
+            let is_left = self.leftovers.iter().any(|(of, piece)| *of == bay && piece.overlaps(range));
+            is_left || here.iter().any(|(_, at)| *at == bay)
+        };
+        let free = (0..=u8::MAX).find(|bay| !used(*bay))?;
+        self.leftovers.push((free, range));
+        self.lent.push((free, range));
+        Some(free)
+    }
+
+    /// What was lent has come to nothing.
+    pub fn give_back(&mut self, lent: (u8, KeyRange)) {
+        self.lent.retain(|known| *known != lent);
+    }
+
+    /// These parts of what was lent are in a group's range from now on; the rest has come to nothing.
+    pub fn claim(&mut self, lent: (u8, KeyRange), parts: &[KeyRange]) {
+        self.give_back(lent);
+        self.leftovers.retain(|known| *known != lent);
+        let (bay, range) = lent;
+        self.leftovers.extend(range.without(parts.iter().copied()).into_iter().map(|piece| (bay, piece)));
+        parts.iter().for_each(|part| self.at.set(*part, bay));
+    }
+
     /// What is to be dropped next.
     pub fn leftover(&self) -> Option<(u8, KeyRange)> {
-        self.leftovers.first().copied()
+        self.leftovers.iter().find(|leftover| !self.lent.contains(leftover)).copied()
     }
 
     /// That is dropped.
@@ -197,6 +229,33 @@ mod tests {
                 assert_eq!(walk(&store, &bays, of, page), expected, "{of:?}, pages of {page}");
             }
         }
+    }
+
+    /// What is lent is nobody's yet: it is left over as soon as its end is known, or a crash came.
+    #[test]
+    fn what_is_lent_is_claimed_or_left_over() {
+        let mut bays = Bays::default();
+        assert!(bays.enter(range(0, 10)));
+        bays.leave(range(20, 30));
+        let [one, other] = [range(10, 40), range(40, 50)].map(|piece| (bays.lend(piece).unwrap(), piece));
+        assert_eq!((one.0, other.0), (1, 1), "where nothing lies, be it left over or not");
+        assert_eq!(bays.leftover(), Some((0, range(20, 30))), "what is lent is not dropped");
+        bays.swept((0, range(20, 30)));
+        assert_eq!(bays.leftover(), None);
+        let after_crash: Bays = postcard::from_bytes(&postcard::to_allocvec(&bays).unwrap()).unwrap();
+        assert_eq!(after_crash.leftover(), Some(one));
+        assert!(bays.enter(range(35, 45)), "another group comes to be there");
+        assert_eq!(bays.of(range(36, 37).start()), 0);
+        bays.claim(one, &[range(15, 20), range(30, 40)]);
+        assert_eq!([12, 16, 25, 35].map(|at| bays.of(range(at, 0).start())), [0, 1, 0, 1]);
+        let mut left = Vec::new();
+        while let Some(leftover) = bays.leftover() {
+            left.push(leftover);
+            bays.swept(leftover);
+        }
+        assert_eq!(left, [(1, range(10, 15)), (1, range(20, 30))]);
+        bays.give_back(other);
+        assert_eq!(bays.leftover(), Some(other));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -12,6 +13,7 @@ use group::Group;
 use group::config::Defect;
 use group::message::{ClientMessage, Message, Operation, Outcome, Sender};
 use group::state::{GroupState, Loss};
+use group::table::Table;
 use group::transaction::TransactionId;
 use group::transaction::birth::births;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
@@ -19,6 +21,7 @@ use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey};
 use crate::api::{Change, Event, Output};
 use crate::bays::Bays;
 use crate::config::Durability;
+use crate::copying::Claim;
 use crate::hosting::Hosted;
 use crate::node::Node;
 use crate::sessions::Sessions;
@@ -257,22 +260,24 @@ impl Node {
             let is_in = parent.is_member(self.me) || parent.is_learner(self.me);
             (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
-        let Some(bays) = self.bays_for(&state, &parents) else {
+        let Some((bays, claimed)) = self.bays_for(&state, &parents) else {
             return self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
         };
         let seed = self.rng.draw();
         for index in parents.iter().copied() {
             self.silence(index);
         }
+        let copied = self.copies.take(claimed);
+        let records: usize = copied.iter().map(Table::len).sum();
         let group = match parents.first() {
             Some(index) => {
                 let given = range.intersection(self.hosts.all[*index].group.state().range).into_iter().flatten();
                 let place = self.hosts.all[*index].place();
                 let given = given.flat_map(|piece| piece.without(place.iter().copied())).collect::<Vec<_>>();
-                Group::bear(&mut self.hosts.all[*index].group, state, &given, self.now, seed)
+                Group::bear(&mut self.hosts.all[*index].group, state, &given, copied, self.now, seed)
             }
             None => {
-                let mut group = Group::join(self.group_config(), self.me, state, self.now, seed);
+                let mut group = Group::join_holding(self.group_config(), self.me, state, self.now, seed, copied);
                 // What it has been asked goes for wherever it comes to be.
                 group.set_addresses(self.addresses.clone());
                 self.leaving.into_iter().for_each(|force| group.leave(force));
@@ -286,7 +291,11 @@ impl Node {
             // Not before: what it comes from lies elsewhere until then.
             self.bays_due = Some(serial);
         }
-        self.event(Event::Note(alloc::format!("has a part in {id:?} from now on")));
+        let copied = match records {
+            0 => String::new(),
+            count => alloc::format!(", with {count} records that were copied before"),
+        };
+        self.event(Event::Note(alloc::format!("has a part in {id:?} from now on{copied}")));
         let same = self.hosts.all.iter_mut().filter(|hosted| hosted.group.state().id == id);
         let mut early: Vec<(Sender, Message)> = same.flat_map(|hosted| hosted.group.take_early()).collect();
         early.extend(
@@ -296,13 +305,13 @@ impl Node {
         for (sender, message) in early {
             self.on_own_message(id, sender, message);
         }
-        self.hosts.share_memory(self.config.memory_bytes_max);
+        self.share_memory();
         self.with_sessions(Sessions::on_division);
     }
 
-    /// Where the records of a group lie of which this node takes a part, with what the first of these parents has. `None` where
-    /// too much is still to be dropped.
-    fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<Bays> {
+    /// Where the records of a group lie of which this node takes a part, with what the first of these parents has, and what was
+    /// copied elsewhere. `None` where too much is still to be dropped.
+    fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<(Bays, Vec<Claim>)> {
         let mut bays = self.hosts.bays.clone();
         let mut fresh = alloc::vec![state.range];
         for (nth, parent) in parents.iter().map(|index| &self.hosts.all[*index]).enumerate() {
@@ -318,7 +327,14 @@ impl Node {
                 bays.enter(piece).then_some(())?;
             }
         }
-        fresh.into_iter().all(|piece| bays.enter(piece)).then_some(bays)
+        let claims = self.claims(state, &fresh);
+        for claim in &claims {
+            for (lent, parts) in &claim.lots {
+                lent.iter().for_each(|lent| bays.claim(*lent, parts));
+            }
+            fresh = fresh.into_iter().flat_map(|piece| piece.without(claim.parts())).collect();
+        }
+        fresh.into_iter().all(|piece| bays.enter(piece)).then_some((bays, claims))
     }
 
     /// The last words of a group that is over.
@@ -404,7 +420,7 @@ impl Node {
         changes.push(self.space().bays(&self.hosts.bays));
         changes.extend(self.ring.map(|ring| self.space().life(&self.life(ring))));
         self.persist_own(changes);
-        self.hosts.share_memory(self.config.memory_bytes_max);
+        self.share_memory();
         if self.hosts.is_empty() && !self.over {
             // Whoever has voted somewhere, and remembers nothing of it, enters another group as somebody else.
             self.part_from("no group here needs it any more");
@@ -511,7 +527,7 @@ impl Node {
                 }
                 self.answer_unknown((to, sender, asked(foreign)));
             }
-            Message::Wait(_) | Message::Vouch(_) | Message::Declined => {}
+            Message::Wait(_) | Message::Vouch(_) | Message::Declined | Message::AskCopy(_) | Message::Copied(_) => {}
             Message::AskState if self.tell_final(to, sender.epoch, sender.node) => {}
             // It is thought to be a member, and may be one by now.
             Message::Heartbeat(_) | Message::Log(_) if self.hosts.heirs_of(to).next().is_none() => {

@@ -42,6 +42,9 @@ pub struct Timing {
     /// How often a peer looks for somebody on the ring whom it should know and does not; what it knows it looks at a
     /// sixteenth as often. Default 2 s.
     pub look_around: Duration,
+    /// Before a merge, a repartition or a migration members copy what they do not hold of what they will own. Who has got
+    /// nothing for so long is not waited for; with zero nobody is, and all copy afterwards. Default 3 s.
+    pub copy_patience: Duration,
 }
 
 impl Default for Timing {
@@ -56,6 +59,7 @@ impl Default for Timing {
             purge_every: Duration::from_secs(300),
             horizon: Duration::from_secs(60),
             look_around: Duration::from_secs(2),
+            copy_patience: Duration::from_secs(3),
         }
     }
 }

@@ -10,6 +10,7 @@ mod api;
 pub mod bays;
 mod births;
 mod config;
+pub mod copying;
 mod frames;
 mod hosting;
 mod key_use;
@@ -17,6 +18,7 @@ mod leading;
 mod leaving;
 mod node;
 pub mod policies;
+mod preparing;
 mod probing;
 #[cfg(test)]
 mod repair_test;

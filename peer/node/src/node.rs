@@ -10,23 +10,23 @@ use bytes::Bytes;
 use group::Group;
 use group::ballot::Slot;
 use group::config::GroupConfig;
-use group::dealing::BeginRefusal;
 use group::message::{Message, Sender};
 use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
-use group::transaction::plan::Operation;
 use group::watched::Watched;
 use overlay::{Epoch, GroupId, Key, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::bays::Walk;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
+use crate::copying::Copies;
 use crate::hosting::{Hosted, Hosts, Scan};
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
+use crate::preparing::Preparing;
 use crate::repartitioning::LoadWatch;
 use crate::seeking::Seeking;
 use crate::sessions::{SessionContext, Sessions};
@@ -71,6 +71,8 @@ pub struct Node {
     pub(crate) whereabouts: Whereabouts,
     pub(crate) surveys: Vec<Walking>,
     pub(crate) wishes: Wishes,
+    pub(crate) copies: Copies,
+    pub(crate) preparing: Option<Preparing>,
     pub(crate) size_watch: SizeWatch,
     pub(crate) load_watch: LoadWatch,
     pub(crate) lead_watch: LeadWatch,
@@ -130,6 +132,8 @@ impl Node {
             whereabouts: Whereabouts::default(),
             surveys: Vec::new(),
             wishes: Wishes::default(),
+            copies: Copies::default(),
+            preparing: None,
             size_watch: SizeWatch::default(),
             load_watch: LoadWatch::default(),
             lead_watch: LeadWatch::default(),
@@ -234,7 +238,7 @@ impl Node {
             let changes = alloc::vec![self.space().life(&self.life(ring)), self.space().bays(&self.hosts.bays)];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
-        self.hosts.share_memory(self.config.memory_bytes_max);
+        self.share_memory();
         if self.config.durability == Durability::Memory || self.config.ring == Some(ring) {
             self.entered = true;
             self.event(Event::InRing(ring));
@@ -341,13 +345,6 @@ impl Node {
         self.hosts.bays.leftover().is_none() && !self.awaits_birth()
     }
 
-    /// As [`Group::begin_transaction`] of its own group.
-    pub fn begin_transaction(&mut self, operation: Operation) -> Result<(), BeginRefusal> {
-        let group = self.hosts.home_mut().ok_or(BeginRefusal::NotLeader(None))?;
-        let rank = group.rank(0);
-        group.begin_transaction(operation, rank)
-    }
-
     /// As [`Group::watch`], of each of its groups, for checks, and whether that lives.
     pub fn watch_groups(&mut self, mut see: impl FnMut(&Group, Watched, bool)) {
         for hosted in &mut self.hosts.all {
@@ -396,8 +393,14 @@ impl Node {
                 self.each_group(Group::on_store_failed);
                 self.event(Event::Fatal(why));
             }
-            Input::DiskLow(low) => self.each_group(|group| group.on_disk_low(low)),
-            Input::StoreBehind(behind) => self.each_group(|group| group.on_store_behind(behind)),
+            Input::DiskLow(low) => {
+                self.copies.disk_low = low;
+                self.each_group(|group| group.on_disk_low(low));
+            }
+            Input::StoreBehind(behind) => {
+                self.copies.store_behind = behind;
+                self.each_group(|group| group.on_store_behind(behind));
+            }
             Input::Loaded { record_key, record } => self.on_loaded(&record_key, record.as_deref()),
             Input::Scanned { token, records, done } => self.on_scanned(token, records, done),
             Input::Tick => {}
@@ -652,6 +655,8 @@ impl Node {
         self.seek();
         self.go_on_surveying();
         self.look_around();
+        self.go_on_copying();
+        self.go_on_preparing();
         self.follow_wishes();
         self.watch_size();
         self.watch_load();
@@ -697,7 +702,7 @@ impl Node {
         }
         self.let_go_early();
         if self.hosts.all.len() > 1 {
-            self.hosts.share_memory(self.config.memory_bytes_max);
+            self.share_memory();
         }
         self.go_on_sweeping();
     }
@@ -734,6 +739,7 @@ impl Node {
             next = next.min(self.finals_due);
         }
         next = next.min(self.surveys_due()).min(self.wishes_due()).min(self.sweep_due()).min(self.looks_due());
+        next = next.min(self.copies_due()).min(self.preparing_due());
         if self.leads() {
             next = next.min(self.size_due()).min(self.load_due()).min(self.lead_due());
         }

@@ -6,6 +6,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, Read, ReadMode};
 use group::time::{Now, Time, WallMillis};
+use group::transaction::plan::Operation;
 use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;

@@ -13,6 +13,7 @@ use overlay::{Epoch, GroupId, Point};
 use policy::density::Density;
 
 use crate::node::Node;
+use crate::preparing::Begun;
 
 /// Between two looks, about.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -30,6 +31,8 @@ pub(crate) struct LoadWatch {
     leads: Option<(GroupId, Epoch)>,
     /// A move is called for, of its own end or of its successor's start, and since when.
     wanted: Option<(bool, Time)>,
+    /// To there, where that is being prepared: what is copied is of no use to another.
+    prepared: Option<Point>,
     /// What it began: of which group as what it was, at the boundary with which, and when.
     begun: VecDeque<(GroupId, Epoch, GroupId, Time)>,
     due: Time,
@@ -66,20 +69,30 @@ impl Node {
         let watch = &mut self.load_watch;
         watch.begun.retain(|(.., at)| now.since(*at) < least * BUDGET_TIME);
         if watch.leads != Some((id, born)) {
-            (watch.leads, watch.wanted) = (Some((id, born)), None);
+            (watch.leads, watch.wanted, watch.prepared) = (Some((id, born)), None, None);
         }
-        let Some((successor, at, shrinks)) = wanted else { return watch.wanted = None };
+        let Some((successor, at, shrinks)) = wanted else {
+            (watch.wanted, watch.prepared) = (None, None);
+            return;
+        };
         let since = watch.wanted.filter(|(before, _)| *before == shrinks).map_or(now, |(_, since)| since);
+        if since == now {
+            watch.prepared = None;
+        }
         watch.wanted = Some((shrinks, since));
         if now.since(since) < least || !watch.may_move((id, born), successor, now, least) {
             return;
         }
-        let Some(group) = self.hosts.home_mut() else { return };
-        let rank = group.rank(0);
+        let Some(rank) = self.hosts.home().map(|group| group.rank(0)) else { return };
+        let at = self.load_watch.prepared.unwrap_or(at);
         // What stands against it now may not soon.
-        if group.begin_transaction(Operation::Repartition { at }, rank).is_ok() {
-            self.load_watch.begun.push_back((id, born, successor, now));
-            self.load_watch.wanted = None;
+        match self.begin_prepared(id, Operation::Repartition { at }, rank) {
+            Ok(Begun::Yes) => {
+                self.load_watch.begun.push_back((id, born, successor, now));
+                (self.load_watch.wanted, self.load_watch.prepared) = (None, None);
+            }
+            Ok(Begun::Copying) => self.load_watch.prepared = Some(at),
+            Err(_) => self.load_watch.prepared = None,
         }
     }
 

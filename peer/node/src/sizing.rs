@@ -10,6 +10,7 @@ use overlay::{Epoch, GroupId};
 use policy::size::{Resize, Sizes};
 
 use crate::node::Node;
+use crate::preparing::Begun;
 use crate::wishes::member_views;
 
 /// Between two looks, about.
@@ -78,7 +79,7 @@ impl Node {
     fn begin_resize(&mut self, wanted: Resize) {
         let halving = self.config.policies.split.1;
         let (tried, first) = (self.size_watch.tried, self.size_watch.first);
-        let Some(group) = self.hosts.home_mut() else { return };
+        let Some(group) = self.hosts.home() else { return };
         let state = group.state();
         let operation = match wanted {
             Resize::Split => {
@@ -98,9 +99,9 @@ impl Node {
             }
         };
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
-        let now = group.group_time();
+        let (id, now) = (state.id, group.group_time());
         // What stands against it now may not soon.
-        if group.begin_transaction(operation, rank).is_ok() {
+        if self.begin_prepared(id, operation, rank) == Ok(Begun::Yes) {
             self.size_watch.tried += 1;
             self.size_watch.first.get_or_insert(now);
         }

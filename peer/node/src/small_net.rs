@@ -103,12 +103,18 @@ impl Net {
 
     /// Carries what is under way, and cuts these off as soon as that is so, between two messages.
     pub(crate) fn cut_when(&mut self, cut: &[usize], is_so: impl Fn(&Net) -> bool) {
-        self.settle_but(|net| {
-            if !net.cut[cut[0]] && is_so(net) {
-                cut.iter().for_each(|index| net.cut[*index] = true);
+        for _ in 0..1_000 {
+            self.settle_but(|net| {
+                if !net.cut[cut[0]] && is_so(net) {
+                    cut.iter().for_each(|index| net.cut[*index] = true);
+                }
+            });
+            if self.cut[cut[0]] {
+                return;
             }
-        });
-        assert!(self.cut[cut[0]], "it never came to that");
+            self.tick();
+        }
+        panic!("it never came to that");
     }
 
     /// Who owns what, as this node finds out.
@@ -129,16 +135,19 @@ impl Net {
             if done(self) {
                 return;
             }
-            let step = Duration::from_millis(10);
-            let time = self.now.time + step;
-            self.now = Now { time, awake: time, wall: WallMillis(self.now.wall.0 + 10) };
-            for index in 0..self.nodes.len() {
-                self.nodes[index].handle(self.now, Input::Tick);
-            }
+            self.tick();
             self.settle();
         }
         let steps: Vec<_> = self.nodes.iter().map(|node| node.status().leaving).collect();
         panic!("it does not come to that: {steps:?}");
+    }
+
+    fn tick(&mut self) {
+        let time = self.now.time + Duration::from_millis(10);
+        self.now = Now { time, awake: time, wall: WallMillis(self.now.wall.0 + 10) };
+        for index in 0..self.nodes.len() {
+            self.nodes[index].handle(self.now, Input::Tick);
+        }
     }
 
     pub(crate) fn settle(&mut self) {

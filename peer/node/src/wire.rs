@@ -14,12 +14,13 @@ use overlay::{GroupId, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
+use crate::copying::{CopyOrder, CopyTold};
 use crate::seeking::{Sample, Sampled};
 use crate::whereabouts::{Astray, Locate, Located};
 use crate::wishes::{Granted, Wished};
 
 /// The version of frames that this node speaks.
-pub const FRAME_VERSION: u8 = 6;
+pub const FRAME_VERSION: u8 = 7;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +83,17 @@ pub enum Frame {
         /// As it was sent.
         number: u64,
     },
+    /// What was asked for by hand takes a while: whoever asked is to go on waiting.
+    Patience {
+        /// The ring.
+        ring: RingId,
+        /// Its name at whoever was asked.
+        number: u64,
+    },
+    /// Who leads a group wants the receiver to copy what it may come to own.
+    CopyOrder(Box<CopyOrder>),
+    /// How far that has come.
+    CopyTold(Box<CopyTold>),
 }
 
 /// Why bytes are not a frame.
@@ -161,6 +173,7 @@ pub fn class_of(message: &Message) -> Class {
         Message::Committee(C::AskSince { .. } | C::Since { .. } | C::AskCompare { .. } | C::Compared { .. }) => {
             Class::Bulk
         }
+        Message::AskCopy(_) | Message::Copied(_) => Class::Bulk,
         Message::Committee(_) | Message::Client(_) => Class::Data,
         _ => Class::Control,
     }

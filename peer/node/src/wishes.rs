@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
+use crate::preparing::Begun;
 use crate::whereabouts::Located;
 use crate::wire::{self, Frame};
 
@@ -145,7 +146,8 @@ struct Taken {
     number: u64,
     group: GroupId,
     wish: Wish,
-    /// For a repair: who owns what lies before the lost range; when that was asked last.
+    /// For a repair: who owns what lies before the lost range; when that was asked last, or else whoever asked was told to
+    /// wait.
     before: Option<GroupRef>,
     asked: Option<Time>,
     since: Time,
@@ -265,8 +267,18 @@ impl Node {
             let outcome = match self.hosts.all.iter_mut().find(|hosted| hosted.group.state().id == taken.group) {
                 None => Some(Granted::Unknown),
                 Some(hosted) if taken.operation.is_some() => taken.follow(&hosted.group),
-                Some(hosted) => taken.begin(&mut hosted.group, self.config.policies.split.1, now),
+                Some(hosted) => match &taken.wish {
+                    Wish::Repair { from, lost } => {
+                        let (from, lost) = (*from, lost.clone());
+                        taken.begin_repair(&mut hosted.group, from, lost, now)
+                    }
+                    wish => match operation(&hosted.group, wish, self.config.policies.split.1) {
+                        Ok(operation) => self.begin_wished(index, operation),
+                        Err(why) => Some(Granted::Refused(why)),
+                    },
+                },
             };
+            let taken = &mut self.wishes.taken[index];
             match outcome.or_else(|| (now >= taken.until).then_some(Granted::Unknown)) {
                 None => index += 1,
                 Some(granted) => {
@@ -278,6 +290,42 @@ impl Node {
         while let Some(index) = self.wishes.own.iter().position(|(_, until)| *until <= now) {
             let (number, _) = self.wishes.own.remove(index);
             self.granted(number, Granted::Unknown);
+        }
+    }
+
+    /// Begins one, if it can be; `None` where that is so, or may be soon.
+    fn begin_wished(&mut self, index: usize, operation: Operation) -> Option<Granted> {
+        let now = self.now.time;
+        let (group, try_until) = (self.wishes.taken[index].group, self.wishes.taken[index].try_until);
+        let rank = self.hosts.find_mut(group)?.rank(0);
+        match self.begin_prepared(group, operation.clone(), rank) {
+            Ok(Begun::Yes) => self.wishes.taken[index].operation = Some(operation),
+            Ok(Begun::Copying) => self.go_on_waiting(index),
+            Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < try_until => {}
+            Err(why) => return Some(Granted::Refused(why.to_string())),
+        }
+        None
+    }
+
+    /// Members copy first: whoever asked is told so from time to time.
+    fn go_on_waiting(&mut self, index: usize) {
+        let now = self.now.time;
+        let taken = &mut self.wishes.taken[index];
+        (taken.try_until, taken.until) = (now + TRIED_FOR, now + PATIENCE);
+        let is_due = taken.asked.is_none_or(|asked| now.since(asked) >= PATIENCE / 5);
+        let (asker, number) = (taken.asker, taken.number);
+        if let (true, Some(asker), Some(ring)) = (is_due, asker, self.ring) {
+            self.wishes.taken[index].asked = Some(now);
+            self.say_to(asker, &Frame::Patience { ring, number });
+        }
+    }
+
+    /// What was passed on takes a while.
+    pub(crate) fn on_patience(&mut self, ring: RingId, number: u64) {
+        let known = self.wishes.own.iter_mut().find(|(own, _)| *own == number);
+        match known.filter(|_| self.ring == Some(ring)) {
+            None => self.frames_dropped += 1,
+            Some((_, until)) => *until = (*until).max(self.now.time + PATIENCE),
         }
     }
 
@@ -321,32 +369,14 @@ impl Node {
         self.outputs.push_back(Output::Granted { number, granted });
     }
 
-    fn say_to(&mut self, to: PeerKey, frame: &Frame) {
+    pub(crate) fn say_to(&mut self, to: PeerKey, frame: &Frame) {
         let frame = wire::encode(frame, self.config.lane);
         self.outputs.push_back(Output::Send { to, class: Class::Control, frame });
     }
 }
 
 impl Taken {
-    /// Begins it, if it can be; `None` where that is so, or may be soon.
-    fn begin(&mut self, group: &mut Group, halving: &dyn Halving, now: Time) -> Option<Granted> {
-        if let Wish::Repair { from, lost } = &self.wish {
-            return self.begin_repair(group, *from, lost.clone(), now);
-        }
-        let operation = match operation(group, &self.wish, halving) {
-            Ok(operation) => operation,
-            Err(why) => return Some(Granted::Refused(why)),
-        };
-        let rank = group.rank(0);
-        match group.begin_transaction(operation.clone(), rank) {
-            Ok(()) => self.operation = Some(operation),
-            Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {}
-            Err(why) => return Some(Granted::Refused(why.to_string())),
-        }
-        None
-    }
-
-    /// The same, once it is sure that nobody answers.
+    /// Begins a repair, once it is sure that nobody answers; `None` where that is so, or may be soon.
     fn begin_repair(
         &mut self,
         group: &mut Group,

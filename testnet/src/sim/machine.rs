@@ -19,12 +19,13 @@ use crate::sim::world::World;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// What nodes note, and what is counted for it.
-const NOTES: [(&str, &str); 5] = [
+const NOTES: [(&str, &str); 6] = [
     ("to take in", "group: newcomers were let in"),
     ("these members from now on", "group: members changed"),
     ("that all is there", "group: an epoch was established"),
     ("to let go of tombstones", "group: tombstones were let go of"),
     ("copies again", "group: a copy fell short"),
+    ("that were copied before", "node: born with what was copied before"),
 ];
 
 impl<H: Host> World<H> {

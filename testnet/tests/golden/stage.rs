@@ -161,6 +161,8 @@ impl Stage {
         let mut config = NodeConfig::new(key(index), incarnation);
         // Groups become others when the script says so, and only then.
         (config.members_min, config.members_max) = (1, 1_000);
+        // What is copied before is no part of these stories.
+        config.timing.copy_patience = core::time::Duration::ZERO;
         config.ring = self.ring;
         config.found = index == 0 && self.ring.is_none();
         config.defects = self.defects;

@@ -1,0 +1,87 @@
+//! What a member gives to a neighbour's members that may come to own some of this group's range: chosen records, page by page,
+//! before there is a transaction (§6.5 of the design). Whoever asks is bound by nothing, and neither is who answers.
+//!
+//! A record that comes this way may have been deleted since, and its tombstone be gone: so each page says up to which slot
+//! purges were heeded ([`Copied::applied`]), and what a later purge covers is not used. A member has each tombstone before a purge
+//! of it is proposed, and purges wait for whoever lacks something: what it holds as of a slot is of no key that a purge up
+//! to there let go of.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::{Key, KeyRange, NodeId, Point};
+
+use super::acceptor::Acceptor;
+use super::catch_up::{LOOKED_MAX, SCANS_MAX, ScanUse, page_bytes, scan_from};
+use crate::ballot::Slot;
+use crate::context::Context;
+use crate::message::{AskCopy, Copied, Message, Write};
+use crate::nonsense::Nonsense;
+use crate::outbox::GroupOutput;
+use crate::record::Record;
+use crate::table::Table;
+
+impl Acceptor {
+    /// Somebody asks for what is chosen in a piece of the range. Who lacks something there does not answer.
+    pub(crate) fn on_ask_copy(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, ask: AskCopy) {
+        if !ctx.state.range.contains_range(ask.piece) || !self.holds_all(ctx, ask.piece) {
+            return;
+        }
+        if !is_straight(ask.piece) {
+            return ctx.dropped.note(Nonsense::Malformed);
+        }
+        let applied = ctx.state.applied;
+        if table.is_whole() {
+            let records = table.scan(ask.piece, ask.after.as_ref());
+            tell_copy(ctx, from, ask.clone(), applied, records, false);
+        } else if self.catch_up.scans.len() >= SCANS_MAX {
+            ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
+        } else {
+            let first = scan_from(ask.after.as_ref(), ask.piece);
+            let token = self.catch_up.begin_scan(ScanUse::Copy { from, ask, applied });
+            ctx.out.push_behind(GroupOutput::Scan(token, first, page_bytes(ctx)));
+        }
+    }
+
+    /// Does this member hold all that was chosen in this piece, as far as it knows?
+    fn holds_all(&self, ctx: &Context<'_>, piece: KeyRange) -> bool {
+        let mut parts = ctx.state.parts().filter(|(range, _)| range.overlaps(piece));
+        ctx.state.is_member(ctx.me)
+            && parts.all(|(range, ballot)| {
+                let committee = self.committee(ballot);
+                committee.is_some_and(|committee| committee.chosen().is_some() && committee.is_complete_in(range))
+            })
+    }
+}
+
+/// `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
+pub(super) fn tell_copy<'a>(
+    ctx: &mut Context<'_>,
+    from: NodeId,
+    AskCopy { piece, after, number }: AskCopy,
+    applied: Slot,
+    records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
+    more: bool,
+) {
+    let (mut writes, mut bytes) = (Vec::new(), 0);
+    let mut records = records.peekable();
+    while let Some((key, record)) =
+        records.next_if(|_| bytes <= ctx.config.message_bytes_max && writes.len() < LOOKED_MAX)
+    {
+        bytes += record.bytes() + key.name().len();
+        writes.push(Write { key: key.clone(), record: record.clone() });
+    }
+    let rest = records.peek().is_some() || more;
+    if rest && writes.is_empty() {
+        return; // Nothing is known of what follows an empty page.
+    }
+    let up_to = writes.last().filter(|_| rest).map(|write| write.key.clone());
+    let copied = Copied { piece, after, number, writes, up_to, applied };
+    ctx.out.send(&[from], Message::Copied(Box::new(copied)));
+}
+
+/// Does it lie on one side of point zero? Then ring order is key order.
+fn is_straight(piece: KeyRange) -> bool {
+    piece.is_full() && piece.start() == Point(0) || piece.end() == Point(0) || piece.start() < piece.end()
+}

@@ -1,0 +1,368 @@
+//! Copying what this node may come to own, before there is a transaction that gives it (§6.5 of the design): whoever leads a
+//! group that is to become another with a neighbour orders it, members pull pages from the neighbour's members, and what was
+//! copied lies in bays of its own until it is claimed by what is born, or dropped.
+//!
+//! # Invariants
+//! - A copy counts for nothing: whoever is born with one lacks what it has copied until it was compared, as if it had nothing.
+//! - What is claimed is of no key of which a tombstone was let go of since it was copied (PITFALLS 14).
+//! - What a crash leaves of a copy is dropped.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::ballot::Slot;
+use group::config::Defect;
+use group::message::{AskCopy, Message};
+use group::state::GroupState;
+use group::table::Table;
+use group::throttle::Throttle;
+use group::time::Time;
+use overlay::{GroupId, GroupRef, IntervalMap, Key, KeyRange, NodeId, PeerKey, RingId};
+use serde::{Deserialize, Serialize};
+
+use crate::api::Change;
+use crate::config::Durability;
+use crate::node::Node;
+use crate::storage;
+use crate::wire::Frame;
+
+/// So many at a time: a node has two neighbours.
+const COPIES_MAX: usize = 2;
+/// Ranges that an order may name.
+const RANGES_MAX: usize = 4;
+/// Whoever ordered it orders again within this, as long as it is wanted.
+const KEPT_FOR: Duration = Duration::from_secs(30);
+/// A page that does not come is asked for again, of somebody else.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// While the store has much left to write, the next page waits for so long.
+const STORE_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Whoever leads a group wants the receiver to copy what it may come to own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyOrder {
+    /// The ring.
+    pub ring: RingId,
+    /// Its name at whoever orders.
+    pub number: u64,
+    /// Of which neighbour.
+    pub source: GroupId,
+    /// Which parts of that one's range.
+    pub ranges: Vec<KeyRange>,
+}
+
+/// How far an order has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyTold {
+    /// The ring.
+    pub ring: RingId,
+    /// Its name at whoever ordered.
+    pub number: u64,
+    /// Of which neighbour.
+    pub source: GroupId,
+    /// So many records came.
+    pub records: u64,
+    /// All of them have.
+    pub done: bool,
+}
+
+/// What of a copy becomes part of what is born.
+pub(crate) struct Claim {
+    serial: u64,
+    /// Each part of it: where it lies in the store, and what of it is of use.
+    pub(crate) lots: Vec<(Option<(u8, KeyRange)>, Vec<KeyRange>)>,
+}
+
+impl Claim {
+    /// All that is of use.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = KeyRange> + Clone {
+        self.lots.iter().flat_map(|(_, parts)| parts.iter().copied())
+    }
+}
+
+/// All copies of a node.
+#[derive(Default)]
+pub(crate) struct Copies {
+    all: Vec<Copying>,
+    last_serial: u64,
+    last_question: u64,
+    /// The store has no room for it.
+    pub(crate) disk_low: bool,
+    /// The store has much left to write.
+    pub(crate) store_behind: bool,
+}
+
+/// One copy: of some ranges of a neighbour.
+struct Copying {
+    serial: u64,
+    source: GroupId,
+    ranges: Vec<KeyRange>,
+    /// Who ordered it last, under which name, and when.
+    orderer: PeerKey,
+    number: u64,
+    ordered: Time,
+    /// The ranges, in parts that do not cross point zero, and in which bay each lies.
+    parts: Vec<(KeyRange, Option<u8>)>,
+    /// So many of them are done, and of the next one all up to this key.
+    done: usize,
+    after: Option<Key>,
+    /// The question that is open, of whom, and when it was asked last.
+    question: Option<(u64, NodeId, Time)>,
+    turns: usize,
+    /// Purges up to there are heeded in every page that came.
+    applied: Option<Slot>,
+    table: Table,
+    throttle: Throttle,
+    records: u64,
+}
+
+impl Copying {
+    fn is_done(&self) -> bool {
+        self.done == self.parts.len()
+    }
+
+    /// What of it is of use to a group in this state, in these ranges; `None` where nothing is.
+    fn claim(&self, state: &GroupState, ranges: &[KeyRange], heeds_purges: bool) -> Option<Claim> {
+        let applied = self.applied?;
+        let of_use = |part: KeyRange| -> Vec<KeyRange> {
+            let gone = if heeds_purges { state.purged_behind(part, applied) } else { Vec::new() };
+            let wanted = ranges.iter().flat_map(|range| range.intersection(part)).flatten();
+            wanted.flat_map(|piece| piece.without(gone.iter().copied())).collect()
+        };
+        let lots = self.parts.iter().map(|(part, bay)| (bay.map(|bay| (bay, *part)), of_use(*part))).collect();
+        let claim = Claim { serial: self.serial, lots };
+        let is_of_use = claim.parts().next().is_some();
+        is_of_use.then_some(claim)
+    }
+}
+
+impl Copies {
+    /// What was copied, as far as it is claimed; with it these copies are over.
+    pub(crate) fn take(&mut self, claims: Vec<Claim>) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for claim in claims {
+            if let Some(index) = self.all.iter().position(|copying| copying.serial == claim.serial) {
+                let mut copying = self.all.swap_remove(index);
+                tables.extend(claim.parts().map(|part| copying.table.take(part)));
+            }
+        }
+        tables
+    }
+
+    /// What they have in memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.all.iter().map(|copying| copying.table.bytes()).sum()
+    }
+}
+
+impl Node {
+    /// What was copied of these ranges that is of use to a group in this state.
+    pub(crate) fn claims(&self, state: &GroupState, ranges: &[KeyRange]) -> Vec<Claim> {
+        let heeds_purges = !self.config.defects.has(Defect::StaleCopies);
+        let mut left = ranges.to_vec();
+        let mut claims: Vec<Claim> = Vec::new();
+        // Two may have something in common.
+        for copying in &self.copies.all {
+            claims.extend(copying.claim(state, &left, heeds_purges));
+            for part in claims.iter().flat_map(Claim::parts) {
+                left = left.into_iter().flat_map(|piece| piece.without([part])).collect();
+            }
+        }
+        claims
+    }
+
+    /// Who leads this node's group, or a neighbour that is to become another with it, wants something copied.
+    pub(crate) fn on_copy_order(&mut self, from: PeerKey, order: CopyOrder) {
+        if self.ring != Some(order.ring) || !(1..=RANGES_MAX).contains(&order.ranges.len()) {
+            self.frames_dropped += 1;
+            return;
+        }
+        let known = self.copies.all.iter().position(|c| c.source == order.source && c.ranges == order.ranges);
+        // What is known of neighbours may be old, at either end: it is ordered again.
+        let Some(index) = known.or_else(|| self.begin_copy(from, &order)) else { return };
+        let copying = &mut self.copies.all[index];
+        (copying.orderer, copying.number, copying.ordered) = (from, order.number, self.now.time);
+        self.tell_copy(index);
+        self.go_on_copying();
+    }
+
+    fn begin_copy(&mut self, from: PeerKey, order: &CopyOrder) -> Option<usize> {
+        let source = self.copy_source(order.source)?;
+        let home = self.hosts.home().filter(|group| group.state().is_member(self.me))?;
+        let mut near = home.state().nodes().into_iter().chain(source.nodes());
+        let is_here = |range: &KeyRange| self.hosts.living().any(|group| group.state().range.overlaps(*range));
+        let is_there = |range: &KeyRange| source.range.contains_range(*range) && !is_here(range);
+        if !near.any(|node| node.peer == from) || !order.ranges.iter().all(is_there) || self.copies.disk_low {
+            return None;
+        }
+        if self.copies.all.len() >= COPIES_MAX {
+            let oldest = (0..self.copies.all.len()).min_by_key(|index| self.copies.all[*index].ordered)?;
+            self.end_copy(oldest);
+        }
+        let pieces = order.ranges.iter().flat_map(|range| IntervalMap::new(()).pieces(*range));
+        let pieces: Vec<KeyRange> = pieces.map(|(piece, ())| piece).collect();
+        let durable = self.config.durability == Durability::Sync;
+        let mut bays = self.hosts.bays.clone();
+        let mut parts = Vec::new();
+        for piece in pieces {
+            parts.push((piece, if durable { Some(bays.lend(piece)?) } else { None }));
+        }
+        if durable {
+            self.hosts.bays = bays;
+            // A crash must find what is left of it.
+            let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
+            self.persist_own(changes);
+        }
+        self.copies.last_serial += 1;
+        let share = if durable { 8 } else { 2 };
+        self.copies.all.push(Copying {
+            serial: self.copies.last_serial,
+            source: order.source,
+            ranges: order.ranges.clone(),
+            orderer: from,
+            number: order.number,
+            ordered: self.now.time,
+            parts,
+            done: 0,
+            after: None,
+            question: None,
+            turns: self.rng.below(1 << 16) as usize,
+            applied: None,
+            table: Table::new(self.config.memory_bytes_max / share, true, !durable),
+            throttle: Throttle::default(),
+            records: 0,
+        });
+        Some(self.copies.all.len() - 1)
+    }
+
+    /// Divides the memory for records among the groups: what is copied has some, too.
+    pub(crate) fn share_memory(&mut self) {
+        self.hosts.share_memory(self.config.memory_bytes_max.saturating_sub(self.copies.bytes()));
+    }
+
+    /// A neighbour of this node's group.
+    fn copy_source(&self, id: GroupId) -> Option<GroupRef> {
+        let dealings = &self.hosts.home()?.state().dealings;
+        dealings.predecessor().into_iter().chain(dealings.successor()).find(|link| link.id == id).cloned()
+    }
+
+    /// Whoever ordered it learns how far it has come.
+    fn tell_copy(&mut self, index: usize) {
+        let Some(ring) = self.ring else { return };
+        let copying = &self.copies.all[index];
+        let told = CopyTold {
+            ring,
+            number: copying.number,
+            source: copying.source,
+            records: copying.records,
+            done: copying.is_done(),
+        };
+        match copying.orderer {
+            me if me == self.me.peer => self.on_copy_told(me, told),
+            other => self.say_to(other, &Frame::CopyTold(told.into())),
+        }
+    }
+
+    fn end_copy(&mut self, index: usize) {
+        let over = self.copies.all.swap_remove(index);
+        for lent in over.parts.iter().filter_map(|(part, bay)| bay.map(|bay| (bay, *part))) {
+            self.hosts.bays.give_back(lent);
+        }
+        self.sweep.remains.push(over.table);
+    }
+
+    /// Asks for what is due, and drops what nobody wants any more.
+    pub(crate) fn go_on_copying(&mut self) {
+        let now = self.now.time;
+        while let Some(index) = self.copies.all.iter().position(|copying| now.since(copying.ordered) >= KEPT_FOR) {
+            self.end_copy(index);
+        }
+        for index in 0..self.copies.all.len() {
+            if self.copy_due(&self.copies.all[index]) <= now {
+                self.ask_for_copy(index);
+            }
+        }
+    }
+
+    /// When there is something to ask for, or to drop.
+    pub(crate) fn copies_due(&self) -> Time {
+        let due = |copying: &Copying| self.copy_due(copying).min(copying.ordered + KEPT_FOR);
+        self.copies.all.iter().map(due).min().unwrap_or(Time::NEVER)
+    }
+
+    fn copy_due(&self, copying: &Copying) -> Time {
+        match copying.question {
+            _ if copying.is_done() || copying.table.is_full() || self.copies.disk_low => Time::NEVER,
+            Some((.., asked)) => asked + ASK_AGAIN,
+            None => {
+                let behind = if self.copies.store_behind { STORE_PATIENCE } else { Duration::ZERO };
+                copying.throttle.opens(self.now.time) + behind
+            }
+        }
+    }
+
+    fn ask_for_copy(&mut self, index: usize) {
+        let Some(source) = self.copy_source(self.copies.all[index].source) else { return };
+        let nodes: Vec<NodeId> = source.nodes().filter(|node| node.peer != self.me.peer).collect();
+        let copying = &mut self.copies.all[index];
+        if nodes.is_empty() {
+            return;
+        }
+        if copying.question.is_some() {
+            copying.turns += 1;
+        }
+        let node = nodes[copying.turns % nodes.len()];
+        self.copies.last_question += 1;
+        let number = self.copies.last_question;
+        copying.question = Some((number, node, self.now.time));
+        let ask = AskCopy { piece: copying.parts[copying.done].0, after: copying.after.clone(), number };
+        source.members.iter().filter(|contact| contact.node == node).for_each(|contact| self.reach(contact));
+        self.send_as(source.id, &[node], Message::AskCopy(ask), source.epoch);
+    }
+
+    /// A page came.
+    pub(crate) fn on_copied(&mut self, source: GroupId, from: NodeId, message: Message) {
+        let is_sound = message.check(from).is_ok();
+        let Message::Copied(page) = message else { return };
+        let asked = |copying: &Copying| {
+            let here = copying.question.is_some_and(|(number, node, _)| (number, node) == (page.number, from));
+            let part = copying.parts.get(copying.done).map(|(part, _)| *part);
+            here && copying.source == source && part == Some(page.piece) && copying.after == page.after
+        };
+        let index = self.copies.all.iter().position(asked);
+        let Some(index) = index.filter(|_| is_sound) else {
+            // It may be late.
+            self.frames_dropped += u64::from(!is_sound);
+            return;
+        };
+        let space = self.space();
+        let copying = &mut self.copies.all[index];
+        copying.question = None;
+        copying.applied = Some(copying.applied.map_or(page.applied, |applied| applied.min(page.applied)));
+        let bay = copying.parts[copying.done].1;
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        for write in &page.writes {
+            bytes += (write.record.bytes() + write.key.name().len()) as u64;
+            copying.table.put_stored(&write.key, write.record.clone());
+            changes.extend(bay.map(|bay| {
+                Change::PutRecord(space.record_key(bay, &write.key), storage::encode_record(&write.record))
+            }));
+        }
+        copying.table.evict();
+        copying.records += page.writes.len() as u64;
+        copying.throttle.take(self.now.time, bytes, self.config.transfer_bytes_per_s);
+        copying.after = page.up_to;
+        copying.done += usize::from(copying.after.is_none());
+        let is_done = copying.is_done();
+        if !changes.is_empty() {
+            self.persist_own(changes);
+        }
+        if is_done {
+            self.tell_copy(index);
+        }
+        self.go_on_copying();
+    }
+}
+
+#[cfg(test)]
+#[path = "copying_test.rs"]
+mod tests;
