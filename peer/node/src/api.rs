@@ -65,8 +65,10 @@ pub enum Input {
     PeerUp(PeerKey),
     /// The last connection to this peer is gone. A hint, never a proof.
     PeerDown(PeerKey),
-    /// A client asks; answered by exactly one [`Output::Reply`] with the same id.
-    Request(Request),
+    /// The one way in, `routecast(key, message)` (RECODE §III): delivers an operation to the service at the key's group, wherever
+    /// that is, in one total order for each key, at most once, also while groups become others. Answered by exactly one
+    /// [`Output::Reply`] with the same id.
+    Routecast(Request),
     /// The batch of this token, and all before it, are durable.
     Persisted(u64),
     /// The store failed: nothing that was not yet [`Input::Persisted`] can be relied on, and nothing more is written.

@@ -45,7 +45,7 @@ fn ask(net: &mut Net, key: &Key, op: Op) {
     let (id, connection, key) = (RequestId(1), ConnectionId(1), key.clone());
     let request =
         Request { id, connection, key, op, mode: ReadMode::Linearizable, patience: Duration::from_secs(5), once: None };
-    net.nodes[0].handle(net.now, Input::Request(request));
+    net.nodes[0].handle(net.now, Input::Routecast(request));
     net.settle();
 }
 

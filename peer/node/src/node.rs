@@ -364,7 +364,7 @@ impl Node {
         self.set_now(now);
         if self.over {
             match input {
-                Input::Request(request) => self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup))),
+                Input::Routecast(request) => self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup))),
                 Input::Wish { number, .. } => {
                     self.outputs.push_back(Output::Granted { number, granted: Granted::NotHere });
                 }
@@ -387,7 +387,7 @@ impl Node {
                 self.connected.remove(&peer);
                 self.each_group(|group| group.on_broken(peer));
             }
-            Input::Request(request) => self.on_request(request),
+            Input::Routecast(request) => self.routecast(request),
             Input::Persisted(token) => self.on_persisted(token),
             Input::StoreFailed(why) => {
                 self.each_group(Group::on_store_failed);
@@ -579,7 +579,7 @@ impl Node {
         }
     }
 
-    fn on_request(&mut self, request: Request) {
+    fn routecast(&mut self, request: Request) {
         if self.stopping.is_some() && self.hosts.living().all(Group::is_idle) {
             let error = OpError::TryAgain(Refusal::Stopping);
             self.reply(request.id, Err(error));

@@ -29,7 +29,7 @@ fn config(peer: u8, durability: Durability, found: bool) -> NodeConfig {
 }
 
 fn request(id: u64, op: Op) -> Input {
-    Input::Request(Request {
+    Input::Routecast(Request {
         id: RequestId(id),
         connection: ConnectionId(1),
         key: Key::new(b"k").unwrap(),

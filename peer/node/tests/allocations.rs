@@ -153,7 +153,7 @@ impl Trio {
                 asked += 1;
                 let request = self.request(op());
                 let peer = (request.connection.0 % 3) as usize;
-                self.peers[peer].inbox.push(Input::Request(request));
+                self.peers[peer].inbox.push(Input::Routecast(request));
             }
             self.round();
             done += std::mem::take(&mut self.answered).len() as u64;

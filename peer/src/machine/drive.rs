@@ -142,7 +142,7 @@ impl Drive {
                 }
             }
             for request in requests.drain(..) {
-                self.node.handle(now, Input::Request(request));
+                self.node.handle(now, Input::Routecast(request));
             }
             for ask in asks {
                 // Who asked may have gone.

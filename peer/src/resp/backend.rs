@@ -5,7 +5,7 @@
 //! no wake-up.
 //!
 //! ```text
-//! connection --Backend::submit(Vec<Request>)--> loop thread: Node::handle(Input::Request) …
+//! connection --Backend::submit(Vec<Request>)--> loop thread: Node::handle(Input::Routecast) …
 //! connection <--Inbox-- Replies::flush() <-- Replies::push(id, result) for each Output::Reply
 //! ```
 

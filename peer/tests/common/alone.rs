@@ -54,7 +54,7 @@ pub fn start(router: &Arc<Router>) -> Arc<dyn Backend> {
                     let mut batches = vec![batch];
                     batches.extend(receiver.try_iter());
                     for request in batches.into_iter().flatten() {
-                        node.handle(now(), Input::Request(request));
+                        node.handle(now(), Input::Routecast(request));
                     }
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => node.handle(now(), Input::Tick),

@@ -312,7 +312,7 @@ impl<H: Host> World<H> {
         let numbers = [host as u64, request.id.0];
         self.trace.note(self.now, &numbers, request.key.name(), || format!("{host} is asked {request:?}"));
         self.queue_in(request.patience + GRACE, Event::Patience { id: request.id, host });
-        self.deliver(host, Input::Request(request));
+        self.deliver(host, Input::Routecast(request));
     }
 
     pub(super) fn on_patience(&mut self, id: RequestId, host: usize) {

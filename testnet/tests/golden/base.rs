@@ -93,7 +93,7 @@ fn ask(stage: &mut Stage, index: usize, key: Key, op: Op) -> Option<Result<Answe
     let id = RequestId(stage.now);
     let (connection, patience) = (ConnectionId(stage.now), Duration::from_secs(3));
     let mode = ReadMode::Linearizable;
-    stage.handle(index, Input::Request(Request { id, connection, key, op, mode, patience, once: None }));
+    stage.handle(index, Input::Routecast(Request { id, connection, key, op, mode, patience, once: None }));
     let end = stage.after(Duration::from_secs(4));
     while stage.replies.is_empty() && stage.step(end) {}
     // No two requests of one instant have the same name.

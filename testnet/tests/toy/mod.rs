@@ -143,7 +143,7 @@ impl<const DEFECT: u8> Host for Toy<DEFECT> {
         let now = now.time;
         match input {
             Input::PeerUp(peer) if self.is_server => drop(self.clients.insert(peer)),
-            Input::Request(request) => self.on_request(now, request),
+            Input::Routecast(request) => self.on_request(now, request),
             Input::Frame { from, frame } => self.on_frame(now, from, &frame),
             Input::Persisted(token) => {
                 while self.unsynced.front().is_some_and(|(at, ..)| *at <= token) {
