@@ -55,6 +55,26 @@ pub fn play(commands: &[String], defects: Defects, chance: u64) -> Result<Vec<St
     Ok(play.story.text())
 }
 
+/// The steps of what is asked for where nothing is lost, each by its first mark, and the groups that somebody leads just then.
+pub fn steps(ring: &str, asked: &str) -> Result<Vec<(String, Vec<String>)>, String> {
+    let (groups, per_group) = size_of(ring).ok_or("no ring is like this")?;
+    let mut play = Play::new(groups, per_group, Defects::NONE, 0);
+    let mut steps: Vec<(String, Vec<String>)> = Vec::new();
+    play.command(asked)?;
+    let end = play.stage.after(Duration::from_secs(10));
+    loop {
+        while let Some(mark) = play.story.marks.pop_front() {
+            let names = (1..10).map(|number| format!("g{number}")).filter(|name| play.leader(name).is_ok());
+            if !steps.iter().any(|(known, _)| *known == mark) {
+                steps.push((mark, names.collect()));
+            }
+        }
+        if !play.step(end) {
+            return Ok(steps);
+        }
+    }
+}
+
 /// `3`, or `3 of 5`: so many groups of three members, or of so many.
 fn size_of(text: &str) -> Option<(usize, usize)> {
     let (groups, per_group) = text.split_once(" of ").unwrap_or((text, "3"));
