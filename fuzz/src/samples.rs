@@ -276,6 +276,7 @@ fn messages() -> Vec<Message> {
             writes: writes(),
             up_to: Some(key("c")),
             applied: Slot(8),
+            purged: Slot(7),
         })),
     ];
     let log = log_messages().into_iter().map(Message::Log);

@@ -24,7 +24,7 @@ use crate::vouching::Vouching;
 impl Group {
     /// This node's part in a group that came of `parent`'s, in which it has a part as well: everything in the new group's
     /// range is taken out of the latter. `state`: the new group's first state, or a later one; this node must be in its
-    /// audience. Nothing of it is in the store yet, and no record in the [`Group::forgotten`] parts, nor in those that the parent
+    /// audience. Nothing of it is in the store yet but what was copied, and no record in the [`Group::forgotten`] parts, nor in those that the parent
     /// has `given` to others before. `copied`: as of [`Group::join_holding`], where the parent had nothing.
     ///
     /// # Panics

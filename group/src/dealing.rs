@@ -127,7 +127,7 @@ impl Group {
 
     /// What a transaction that this group coordinates would be, as far as its leader knows now; nothing is begun.
     pub fn plan_transaction(&mut self, operation: Operation, rank: Rank) -> Result<Plan, BeginRefusal> {
-        if !self.log.leads() || self.state.ended.is_some() {
+        if !self.log.leads() || self.state.ended.is_some() || self.failed {
             return Err(BeginRefusal::NotLeader(self.log.leader().filter(|leader| *leader != self.me)));
         }
         self.follow_leadership();

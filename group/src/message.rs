@@ -83,6 +83,8 @@ pub struct Copied {
     pub up_to: Option<Key>,
     /// What the sender had applied when it looked: purges up to there are heeded in what is here.
     pub applied: Slot,
+    /// The last slot up to there that let go of tombstones in the piece: what was copied as of an earlier one is of no use.
+    pub purged: Slot,
 }
 
 /// A sign of life.

@@ -146,7 +146,7 @@ impl Message {
 
 impl Copied {
     fn check(&self) -> Result<(), Nonsense> {
-        let Copied { piece, after, writes, up_to, applied, .. } = self;
+        let Copied { piece, after, writes, up_to, applied, purged, .. } = self;
         unless(all_within(writes, *piece), Nonsense::Misplaced)?;
         let ordered = writes.windows(2).all(|pair| pair[0].key < pair[1].key);
         let behind = |key: &Key| after.as_ref().is_none_or(|after| after < key);
@@ -154,7 +154,8 @@ impl Copied {
         let onward = up_to.as_ref().is_none_or(|up_to| {
             behind(up_to) && piece.contains(up_to.point()) && writes.last().is_none_or(|last| last.key <= *up_to)
         });
-        unless(ordered && begins && onward && writes.iter().all(is_written) && is_slot(applied), Nonsense::Malformed)
+        let sound = is_slot(applied) && purged <= applied && writes.iter().all(is_written);
+        unless(ordered && begins && onward && sound, Nonsense::Malformed)
     }
 }
 

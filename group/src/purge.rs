@@ -194,7 +194,7 @@ impl Group {
         }
         if found > 0 && self.log.is_busy() {
             // What else is decided at such times may be so each time.
-            self.purging.due = self.now.time + self.config.timing.resend;
+            self.purging.due = self.now.time + self.rng.duration_below(self.config.timing.purge_every);
         } else if found > 0 && self.log.leads() && self.state.is_settled() {
             let entry = Entry::Purge { epoch: self.state.epoch, bounds, floor };
             if entry.is_sound() {

@@ -252,16 +252,15 @@ impl Table {
     /// Puts in what was copied for a part of the range in which nothing is here: the opposite of [`Table::take`]. Its keys lie on
     /// one side of point zero.
     pub fn add(&mut self, copied: Table) {
-        let Some((first, _)) = copied.held.iter().next() else {
-            self.whole &= copied.whole;
-            return;
-        };
-        let rest = self.held.split_off(first);
-        self.held.append(copied.held);
-        self.held.append(rest);
         self.bytes += copied.bytes;
         self.whole &= copied.whole;
         self.deleted |= copied.deleted;
+        let first = copied.held.iter().next().map(|(first, _)| first.clone());
+        if let Some(first) = first {
+            let rest = self.held.split_off(&first);
+            self.held.append(copied.held);
+            self.held.append(rest);
+        }
     }
 
     /// Makes all records forget what operations did: for checks that this is noticed.

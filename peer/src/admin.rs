@@ -15,8 +15,8 @@ pub trait Admin: Send + Sync + 'static {
     /// Must not block.
     fn leave(&self, force: bool) -> oneshot::Receiver<Result<LeavingStatus, LeaveError>>;
 
-    /// Has a group become another: one answer from each lane, of which one at most has the group. Decided after 10 s at the
-    /// latest.
+    /// Has a group become another: one answer from each lane, of which one at most has the group. Decided 10 s after it
+    /// was begun at the latest, a repair after a minute; members may have to copy for ten minutes before.
     ///
     /// Must not block.
     fn wish(&self, group: GroupId, wish: Wish) -> UnboundedReceiver<Granted>;

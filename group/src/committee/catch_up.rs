@@ -53,8 +53,8 @@ pub(super) enum ScanUse {
     Mine(TermBallot),
     /// To answer somebody.
     Theirs { from: NodeId, asked: Box<Asked> },
-    /// For a neighbour's member, as of this slot.
-    Copy { from: NodeId, ask: AskCopy, applied: Slot },
+    /// For a neighbour's member, as of this slot and with purges up to that one.
+    Copy { from: NodeId, ask: AskCopy, as_of: (Slot, Slot) },
 }
 
 /// All catching up of one member.
@@ -315,10 +315,10 @@ impl Acceptor {
                 let (records, more) = within(records, asked.ask.piece, asked.ask.after.as_ref(), done);
                 self.answer_compare(ctx, from, &asked, records.iter().map(|(key, record)| (key, record)), more);
             }
-            ScanUse::Copy { from, ask, applied } => {
+            ScanUse::Copy { from, ask, as_of } => {
                 let (records, more) = within(records, ask.piece, ask.after.as_ref(), done);
                 let records = records.iter().map(|(key, record)| (key, record));
-                tell_copy(ctx, from, ask, applied, records, more);
+                tell_copy(ctx, from, ask, as_of, records, more);
             }
         }
         true
@@ -523,6 +523,11 @@ impl CatchUp {
     /// The committee is let go of: what was asked for it is of no use.
     pub(super) fn forget(&mut self, ballot: TermBallot) {
         self.jobs.remove(&ballot);
+    }
+
+    /// How many pages of the store are being read for neighbours' members.
+    pub(super) fn copy_scans(&self) -> usize {
+        self.scans.values().filter(|scan| matches!(scan, ScanUse::Copy { .. })).count()
     }
 
     pub(super) fn begin_scan(&mut self, scan: ScanUse) -> u64 {

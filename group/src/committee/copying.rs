@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use overlay::{Key, KeyRange, NodeId, Point};
 
 use super::acceptor::Acceptor;
-use super::catch_up::{LOOKED_MAX, SCANS_MAX, ScanUse, page_bytes, scan_from};
+use super::catch_up::{LOOKED_MAX, ScanUse, page_bytes, scan_from};
 use crate::ballot::Slot;
 use crate::context::Context;
 use crate::message::{AskCopy, Copied, Message, Write};
@@ -21,6 +21,9 @@ use crate::nonsense::Nonsense;
 use crate::outbox::GroupOutput;
 use crate::record::Record;
 use crate::table::Table;
+
+/// Pages of the store that are being read for others at one time: this group's own copying must not wait for them.
+const SCANS_MAX: usize = 8;
 
 impl Acceptor {
     /// Somebody asks for what is chosen in a piece of the range. Who lacks something there does not answer.
@@ -31,15 +34,15 @@ impl Acceptor {
         if !is_straight(ask.piece) {
             return ctx.dropped.note(Nonsense::Malformed);
         }
-        let applied = ctx.state.applied;
+        let as_of = as_of(ctx, ask.piece);
         if table.is_whole() {
             let records = table.scan(ask.piece, ask.after.as_ref());
-            tell_copy(ctx, from, ask.clone(), applied, records, false);
-        } else if self.catch_up.scans.len() >= SCANS_MAX {
+            tell_copy(ctx, from, ask.clone(), as_of, records, false);
+        } else if self.catch_up.copy_scans() >= SCANS_MAX {
             ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
         } else {
             let first = scan_from(ask.after.as_ref(), ask.piece);
-            let token = self.catch_up.begin_scan(ScanUse::Copy { from, ask, applied });
+            let token = self.catch_up.begin_scan(ScanUse::Copy { from, ask, as_of });
             ctx.out.push_behind(GroupOutput::Scan(token, first, page_bytes(ctx)));
         }
     }
@@ -55,12 +58,19 @@ impl Acceptor {
     }
 }
 
+/// What has been applied now, and the last slot of those that let go of tombstones in this piece.
+fn as_of(ctx: &Context<'_>, piece: KeyRange) -> (Slot, Slot) {
+    let purges = ctx.state.purged.bounds.pieces(piece).into_iter();
+    let last = purges.filter_map(|(_, purge)| purge.map(|purge| purge.slot)).max();
+    (ctx.state.applied, last.unwrap_or(Slot(0)))
+}
+
 /// `records` are all that this node holds behind `ask.after`, to the end of the piece unless there is `more`.
 pub(super) fn tell_copy<'a>(
     ctx: &mut Context<'_>,
     from: NodeId,
     AskCopy { piece, after, number }: AskCopy,
-    applied: Slot,
+    (applied, purged): (Slot, Slot),
     records: impl Iterator<Item = (&'a Key, &'a Arc<Record>)>,
     more: bool,
 ) {
@@ -77,7 +87,7 @@ pub(super) fn tell_copy<'a>(
         return; // Nothing is known of what follows an empty page.
     }
     let up_to = writes.last().filter(|_| rest).map(|write| write.key.clone());
-    let copied = Copied { piece, after, number, writes, up_to, applied };
+    let copied = Copied { piece, after, number, writes, up_to, applied, purged };
     ctx.out.send(&[from], Message::Copied(Box::new(copied)));
 }
 

@@ -72,6 +72,11 @@ impl Bays {
         Some(free)
     }
 
+    /// How much is left over, or lent.
+    pub fn left(&self) -> usize {
+        self.leftovers.len()
+    }
+
     /// What was lent has come to nothing.
     pub fn give_back(&mut self, lent: (u8, KeyRange)) {
         self.lent.retain(|known| *known != lent);

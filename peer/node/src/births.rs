@@ -242,10 +242,9 @@ impl Node {
             return;
         }
         let (range, epoch) = (state.range, state.epoch);
-        if self.bays_due.is_some() {
-            // Its first batch says where records lie without this one.
-            (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
-        }
+        // The first batch of the last one says where records lie without this one; and what groups say may have this node copy
+        // something.
+        (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
         let mut parents: Vec<usize> = (0..self.hosts.all.len())
             .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
             .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
@@ -267,7 +266,7 @@ impl Node {
         for index in parents.iter().copied() {
             self.silence(index);
         }
-        let copied = self.copies.take(claimed);
+        let copied = self.take_copies(claimed);
         let records: usize = copied.iter().map(Table::len).sum();
         let group = match parents.first() {
             Some(index) => {
@@ -605,8 +604,13 @@ impl Node {
 
     /// Makes changes of the node's own durable, where anything is.
     pub(crate) fn persist_own(&mut self, changes: Vec<Change>) {
+        self.persist_named(0, changes);
+    }
+
+    /// The same under this name, which [`crate::hosting::Hosts::on_persisted`] gives back.
+    pub(crate) fn persist_named(&mut self, name: u64, changes: Vec<Change>) {
         if self.config.durability == Durability::Sync {
-            let token = self.hosts.name_batch(0, 0);
+            let token = self.hosts.name_batch(0, name);
             self.outputs.push_back(Output::Persist { token, changes });
         }
     }

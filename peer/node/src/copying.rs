@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use group::ballot::Slot;
 use group::config::Defect;
-use group::message::{AskCopy, Message};
+use group::message::{AskCopy, Copied, Message, Sender};
 use group::state::GroupState;
 use group::table::Table;
 use group::throttle::Throttle;
@@ -28,6 +28,10 @@ use crate::wire::Frame;
 
 /// So many at a time: a node has two neighbours.
 const COPIES_MAX: usize = 2;
+/// Nothing new is copied where so much is still to be dropped.
+const LEFT_MAX: usize = 64;
+/// Whoever has ordered within this orders still.
+const ORDERS: Duration = Duration::from_secs(2);
 /// Ranges that an order may name.
 const RANGES_MAX: usize = 4;
 /// Whoever ordered it orders again within this, as long as it is wanted.
@@ -65,11 +69,14 @@ pub struct CopyTold {
     pub done: bool,
 }
 
+/// A bay, and what was lent of it.
+type Lent = (u8, KeyRange);
+
 /// What of a copy becomes part of what is born.
 pub(crate) struct Claim {
     serial: u64,
     /// Each part of it: where it lies in the store, and what of it is of use.
-    pub(crate) lots: Vec<(Option<(u8, KeyRange)>, Vec<KeyRange>)>,
+    pub(crate) lots: Vec<(Option<Lent>, Vec<KeyRange>)>,
 }
 
 impl Claim {
@@ -85,6 +92,7 @@ pub(crate) struct Copies {
     all: Vec<Copying>,
     last_serial: u64,
     last_question: u64,
+    throttle: Throttle,
     /// The store has no room for it.
     pub(crate) disk_low: bool,
     /// The store has much left to write.
@@ -100,19 +108,33 @@ struct Copying {
     orderer: PeerKey,
     number: u64,
     ordered: Time,
-    /// The ranges, in parts that do not cross point zero, and in which bay each lies.
-    parts: Vec<(KeyRange, Option<u8>)>,
+    /// The ranges, in parts that do not cross point zero.
+    parts: Vec<Part>,
     /// So many of them are done, and of the next one all up to this key.
     done: usize,
     after: Option<Key>,
-    /// The question that is open, of whom, and when it was asked last.
-    question: Option<(u64, NodeId, Time)>,
+    /// The question that is open, and when it was asked last.
+    question: Option<(u64, Time)>,
     turns: usize,
-    /// Purges up to there are heeded in every page that came.
-    applied: Option<Slot>,
+    /// When the last page came, and the name of its batch while that is not durable: a slow disk is not overrun.
+    came: Time,
+    written: Option<u64>,
     table: Table,
-    throttle: Throttle,
     records: u64,
+}
+
+struct Part {
+    range: KeyRange,
+    /// Where it lies in the store.
+    bay: Option<u8>,
+    /// Purges up to there are heeded in every page that came; `None` where none has.
+    applied: Option<Slot>,
+}
+
+impl Part {
+    fn lent(&self) -> Option<Lent> {
+        self.bay.map(|bay| (bay, self.range))
+    }
 }
 
 impl Copying {
@@ -122,13 +144,13 @@ impl Copying {
 
     /// What of it is of use to a group in this state, in these ranges; `None` where nothing is.
     fn claim(&self, state: &GroupState, ranges: &[KeyRange], heeds_purges: bool) -> Option<Claim> {
-        let applied = self.applied?;
-        let of_use = |part: KeyRange| -> Vec<KeyRange> {
-            let gone = if heeds_purges { state.purged_behind(part, applied) } else { Vec::new() };
-            let wanted = ranges.iter().flat_map(|range| range.intersection(part)).flatten();
+        let of_use = |part: &Part| -> Vec<KeyRange> {
+            let Some(applied) = part.applied else { return Vec::new() };
+            let gone = if heeds_purges { state.purged_behind(part.range, applied) } else { Vec::new() };
+            let wanted = ranges.iter().flat_map(|range| range.intersection(part.range)).flatten();
             wanted.flat_map(|piece| piece.without(gone.iter().copied())).collect()
         };
-        let lots = self.parts.iter().map(|(part, bay)| (bay.map(|bay| (bay, *part)), of_use(*part))).collect();
+        let lots = self.parts.iter().map(|part| (part.lent(), of_use(part))).collect();
         let claim = Claim { serial: self.serial, lots };
         let is_of_use = claim.parts().next().is_some();
         is_of_use.then_some(claim)
@@ -136,18 +158,6 @@ impl Copying {
 }
 
 impl Copies {
-    /// What was copied, as far as it is claimed; with it these copies are over.
-    pub(crate) fn take(&mut self, claims: Vec<Claim>) -> Vec<Table> {
-        let mut tables = Vec::new();
-        for claim in claims {
-            if let Some(index) = self.all.iter().position(|copying| copying.serial == claim.serial) {
-                let mut copying = self.all.swap_remove(index);
-                tables.extend(claim.parts().map(|part| copying.table.take(part)));
-            }
-        }
-        tables
-    }
-
     /// What they have in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.all.iter().map(|copying| copying.table.bytes()).sum()
@@ -170,65 +180,87 @@ impl Node {
         claims
     }
 
+    /// What was copied, as far as it is claimed; with it these copies are over.
+    pub(crate) fn take_copies(&mut self, claims: Vec<Claim>) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for claim in claims {
+            if let Some(index) = self.copies.all.iter().position(|copying| copying.serial == claim.serial) {
+                let mut copying = self.copies.all.swap_remove(index);
+                tables.extend(claim.parts().map(|part| copying.table.take(part)));
+                self.sweep.remains.push(copying.table);
+            }
+        }
+        tables
+    }
+
     /// Who leads this node's group, or a neighbour that is to become another with it, wants something copied.
     pub(crate) fn on_copy_order(&mut self, from: PeerKey, order: CopyOrder) {
-        if self.ring != Some(order.ring) || !(1..=RANGES_MAX).contains(&order.ranges.len()) {
+        let apart =
+            |(index, range): (usize, &KeyRange)| order.ranges[..index].iter().all(|other| !other.overlaps(*range));
+        let is_sound = (1..=RANGES_MAX).contains(&order.ranges.len()) && order.ranges.iter().enumerate().all(apart);
+        if self.ring != Some(order.ring) || !is_sound {
             self.frames_dropped += 1;
             return;
         }
-        let known = self.copies.all.iter().position(|c| c.source == order.source && c.ranges == order.ranges);
         // What is known of neighbours may be old, at either end: it is ordered again.
-        let Some(index) = known.or_else(|| self.begin_copy(from, &order)) else { return };
+        let Some(source) = self.copy_source(order.source).filter(|source| self.may_order(from, source)) else { return };
+        let known = self.copies.all.iter().position(|c| c.source == order.source && c.ranges == order.ranges);
+        let Some(index) = known.or_else(|| self.begin_copy(&source, &order.ranges)) else { return };
         let copying = &mut self.copies.all[index];
         (copying.orderer, copying.number, copying.ordered) = (from, order.number, self.now.time);
         self.tell_copy(index);
         self.go_on_copying();
     }
 
-    fn begin_copy(&mut self, from: PeerKey, order: &CopyOrder) -> Option<usize> {
-        let source = self.copy_source(order.source)?;
-        let home = self.hosts.home().filter(|group| group.state().is_member(self.me))?;
-        let mut near = home.state().nodes().into_iter().chain(source.nodes());
+    /// Is it one of those who might lead?
+    fn may_order(&self, from: PeerKey, source: &GroupRef) -> bool {
+        let home = self.hosts.home().map(|group| group.state().nodes()).unwrap_or_default();
+        home.contains(&self.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
+    }
+
+    fn begin_copy(&mut self, source: &GroupRef, ranges: &[KeyRange]) -> Option<usize> {
         let is_here = |range: &KeyRange| self.hosts.living().any(|group| group.state().range.overlaps(*range));
         let is_there = |range: &KeyRange| source.range.contains_range(*range) && !is_here(range);
-        if !near.any(|node| node.peer == from) || !order.ranges.iter().all(is_there) || self.copies.disk_low {
+        let full = self.copies.disk_low || self.hosts.bays.left() >= LEFT_MAX;
+        if full || !ranges.iter().all(is_there) {
             return None;
         }
-        if self.copies.all.len() >= COPIES_MAX {
-            let oldest = (0..self.copies.all.len()).min_by_key(|index| self.copies.all[*index].ordered)?;
-            self.end_copy(oldest);
+        let oldest = (0..self.copies.all.len()).min_by_key(|index| self.copies.all[*index].ordered);
+        let oldest = oldest.filter(|_| self.copies.all.len() >= COPIES_MAX);
+        if oldest.is_some_and(|index| self.now.time.since(self.copies.all[index].ordered) < ORDERS) {
+            return None;
         }
-        let pieces = order.ranges.iter().flat_map(|range| IntervalMap::new(()).pieces(*range));
-        let pieces: Vec<KeyRange> = pieces.map(|(piece, ())| piece).collect();
         let durable = self.config.durability == Durability::Sync;
         let mut bays = self.hosts.bays.clone();
         let mut parts = Vec::new();
-        for piece in pieces {
-            parts.push((piece, if durable { Some(bays.lend(piece)?) } else { None }));
+        for (range, ()) in ranges.iter().flat_map(|range| IntervalMap::new(()).pieces(*range)) {
+            let bay = if durable { Some(bays.lend(range)?) } else { None };
+            parts.push(Part { range, bay, applied: None });
         }
-        if durable {
-            self.hosts.bays = bays;
-            // A crash must find what is left of it.
+        self.hosts.bays = bays;
+        oldest.into_iter().for_each(|index| self.end_copy(index));
+        if self.bays_due.is_none() {
+            // A crash must find what is left of it. Where a group's first batch is to say where records lie, nothing says so before.
             let changes = alloc::vec![self.space().bays(&self.hosts.bays)];
             self.persist_own(changes);
         }
         self.copies.last_serial += 1;
-        let share = if durable { 8 } else { 2 };
+        let share = if durable { 8 } else { 4 };
         self.copies.all.push(Copying {
             serial: self.copies.last_serial,
-            source: order.source,
-            ranges: order.ranges.clone(),
-            orderer: from,
-            number: order.number,
+            source: source.id,
+            ranges: ranges.to_vec(),
+            orderer: self.me.peer,
+            number: 0,
             ordered: self.now.time,
             parts,
             done: 0,
             after: None,
             question: None,
             turns: self.rng.below(1 << 16) as usize,
-            applied: None,
+            came: Time(0),
+            written: None,
             table: Table::new(self.config.memory_bytes_max / share, true, !durable),
-            throttle: Throttle::default(),
             records: 0,
         });
         Some(self.copies.all.len() - 1)
@@ -249,13 +281,8 @@ impl Node {
     fn tell_copy(&mut self, index: usize) {
         let Some(ring) = self.ring else { return };
         let copying = &self.copies.all[index];
-        let told = CopyTold {
-            ring,
-            number: copying.number,
-            source: copying.source,
-            records: copying.records,
-            done: copying.is_done(),
-        };
+        let (number, source, records) = (copying.number, copying.source, copying.records);
+        let told = CopyTold { ring, number, source, records, done: copying.is_done() };
         match copying.orderer {
             me if me == self.me.peer => self.on_copy_told(me, told),
             other => self.say_to(other, &Frame::CopyTold(told.into())),
@@ -264,10 +291,21 @@ impl Node {
 
     fn end_copy(&mut self, index: usize) {
         let over = self.copies.all.swap_remove(index);
-        for lent in over.parts.iter().filter_map(|(part, bay)| bay.map(|bay| (bay, *part))) {
-            self.hosts.bays.give_back(lent);
-        }
+        over.parts.iter().filter_map(Part::lent).for_each(|lent| self.hosts.bays.give_back(lent));
         self.sweep.remains.push(over.table);
+        self.share_memory();
+    }
+
+    /// A purge behind what has come: all of it is of no use, and copied anew.
+    fn copy_anew(&mut self, index: usize) {
+        let Copying { source, ranges, orderer, number, ordered, .. } = &self.copies.all[index];
+        let (source, ranges, order) = (*source, ranges.clone(), (*orderer, *number, *ordered));
+        self.end_copy(index);
+        let Some(source) = self.copy_source(source) else { return };
+        if let Some(index) = self.begin_copy(&source, &ranges) {
+            let copying = &mut self.copies.all[index];
+            (copying.orderer, copying.number, copying.ordered) = order;
+        }
     }
 
     /// Asks for what is due, and drops what nobody wants any more.
@@ -290,74 +328,98 @@ impl Node {
     }
 
     fn copy_due(&self, copying: &Copying) -> Time {
+        let waits = copying.is_done() || copying.table.is_full() || copying.written.is_some();
         match copying.question {
-            _ if copying.is_done() || copying.table.is_full() || self.copies.disk_low => Time::NEVER,
-            Some((.., asked)) => asked + ASK_AGAIN,
+            _ if waits || self.copies.disk_low => Time::NEVER,
+            Some((_, asked)) => asked + ASK_AGAIN,
             None => {
-                let behind = if self.copies.store_behind { STORE_PATIENCE } else { Duration::ZERO };
-                copying.throttle.opens(self.now.time) + behind
+                let store = if self.copies.store_behind { copying.came + STORE_PATIENCE } else { Time(0) };
+                self.copies.throttle.opens(self.now.time).max(store)
             }
         }
     }
 
     fn ask_for_copy(&mut self, index: usize) {
-        let Some(source) = self.copy_source(self.copies.all[index].source) else { return };
-        let nodes: Vec<NodeId> = source.nodes().filter(|node| node.peer != self.me.peer).collect();
+        let source = self.copy_source(self.copies.all[index].source);
         let copying = &mut self.copies.all[index];
+        // A page may take longer than that: it is still asked for under the same name.
+        let number = copying.question.map(|(number, _)| number).unwrap_or_else(|| {
+            self.copies.last_question += 1;
+            self.copies.last_question
+        });
+        copying.turns += usize::from(copying.question.is_some());
+        copying.question = Some((number, self.now.time));
+        let Some(source) = source else { return };
+        let nodes: Vec<NodeId> = source.nodes().filter(|node| node.peer != self.me.peer).collect();
         if nodes.is_empty() {
             return;
         }
-        if copying.question.is_some() {
-            copying.turns += 1;
-        }
         let node = nodes[copying.turns % nodes.len()];
-        self.copies.last_question += 1;
-        let number = self.copies.last_question;
-        copying.question = Some((number, node, self.now.time));
-        let ask = AskCopy { piece: copying.parts[copying.done].0, after: copying.after.clone(), number };
+        let ask = AskCopy { piece: copying.parts[copying.done].range, after: copying.after.clone(), number };
         source.members.iter().filter(|contact| contact.node == node).for_each(|contact| self.reach(contact));
         self.send_as(source.id, &[node], Message::AskCopy(ask), source.epoch);
     }
 
-    /// A page came.
-    pub(crate) fn on_copied(&mut self, source: GroupId, from: NodeId, message: Message) {
-        let is_sound = message.check(from).is_ok();
+    /// A page came. One of a node that does not know what its group is by now is not taken.
+    pub(crate) fn on_copied(&mut self, source: GroupId, from: Sender, message: Message) {
+        let is_sound = message.check(from.node).is_ok();
         let Message::Copied(page) = message else { return };
-        let asked = |copying: &Copying| {
-            let here = copying.question.is_some_and(|(number, node, _)| (number, node) == (page.number, from));
-            let part = copying.parts.get(copying.done).map(|(part, _)| *part);
+        let known = self.copy_source(source);
+        let is_member =
+            known.is_some_and(|group| from.epoch >= group.epoch && group.nodes().any(|node| node == from.node));
+        let is_asked = |copying: &Copying| {
+            let here = copying.question.is_some_and(|(number, _)| number == page.number);
+            let part = copying.parts.get(copying.done).map(|part| part.range);
             here && copying.source == source && part == Some(page.piece) && copying.after == page.after
         };
-        let index = self.copies.all.iter().position(asked);
-        let Some(index) = index.filter(|_| is_sound) else {
+        let index = self.copies.all.iter().position(is_asked);
+        let Some(index) = index.filter(|_| is_sound && is_member) else {
             // It may be late.
             self.frames_dropped += u64::from(!is_sound);
             return;
         };
-        let space = self.space();
-        let copying = &mut self.copies.all[index];
-        copying.question = None;
-        copying.applied = Some(copying.applied.map_or(page.applied, |applied| applied.min(page.applied)));
-        let bay = copying.parts[copying.done].1;
+        let part = &self.copies.all[index].parts[self.copies.all[index].done];
+        if part.applied.is_some_and(|applied| applied < page.purged) {
+            self.copy_anew(index);
+        } else {
+            self.take_page(index, *page);
+        }
+        self.go_on_copying();
+    }
+
+    fn take_page(&mut self, index: usize, page: Copied) {
+        let (space, copying) = (self.space(), &mut self.copies.all[index]);
+        let part = &mut copying.parts[copying.done];
+        part.applied = Some(part.applied.map_or(page.applied, |applied| applied.min(page.applied)));
         let (mut changes, mut bytes) = (Vec::new(), 0);
         for write in &page.writes {
             bytes += (write.record.bytes() + write.key.name().len()) as u64;
             copying.table.put_stored(&write.key, write.record.clone());
-            changes.extend(bay.map(|bay| {
+            changes.extend(part.bay.map(|bay| {
                 Change::PutRecord(space.record_key(bay, &write.key), storage::encode_record(&write.record))
             }));
         }
         copying.table.evict();
         copying.records += page.writes.len() as u64;
-        copying.throttle.take(self.now.time, bytes, self.config.transfer_bytes_per_s);
+        copying.question = None;
+        copying.came = self.now.time;
         copying.after = page.up_to;
         copying.done += usize::from(copying.after.is_none());
-        let is_done = copying.is_done();
-        if !changes.is_empty() {
-            self.persist_own(changes);
+        let (is_done, written) = (copying.is_done(), !changes.is_empty());
+        copying.written = written.then_some(page.number);
+        self.copies.throttle.take(self.now.time, bytes, self.config.transfer_bytes_per_s);
+        if written {
+            self.persist_named(page.number, changes);
         }
         if is_done {
             self.tell_copy(index);
+        }
+    }
+
+    /// All batches under names up to this one are durable.
+    pub(crate) fn on_copy_persisted(&mut self, name: u64) {
+        for copying in &mut self.copies.all {
+            copying.written.take_if(|written| *written <= name);
         }
         self.go_on_copying();
     }

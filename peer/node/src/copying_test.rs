@@ -185,5 +185,25 @@ fn orders_that_cannot_be_are_not_followed() {
     assert_eq!(give(1, other.id, vec![own.range]), (0, 0));
     assert_eq!(give(1, other.id, Vec::new()), (0, 1));
     assert_eq!(give(1, other.id, vec![other.range; RANGES_MAX + 1]), (0, 1));
+    assert_eq!(give(1, other.id, vec![other.range; 2]), (0, 1), "the same twice");
     assert_eq!(give(4, other.id, vec![other.range]), (1, 0), "a member of the neighbour may lead the transaction");
+    assert_eq!(give(40, other.id, vec![other.range]), (1, 0));
+    assert_eq!(net.nodes[0].copies.all[0].orderer, key(4), "nobody else takes it over");
+}
+
+/// Two wishes for different things do not keep each other from coming about.
+#[test]
+fn one_thing_is_prepared_at_a_time() {
+    let mut net = two_groups(Defects::NONE);
+    let id = net.nodes[0].group().unwrap().state().id;
+    let leads = leader(&net, 0..3);
+    net.begin(leads, id, Wish::Repartition { at: Point(3 << 126) });
+    let merged = net.wish(leads, id, Wish::Merge);
+    settle(&mut net);
+    let ranges = |net: &Net| net.nodes[0].group().unwrap().state().range;
+    match merged {
+        Granted::Done(_) => assert!(ranges(&net).is_full()),
+        Granted::Refused(_) | Granted::Aborted => assert_eq!(ranges(&net).end(), Point(3 << 126)),
+        other => panic!("{other:?}"),
+    }
 }

@@ -54,10 +54,10 @@ impl Node {
             Ok(Frame::Sample(sample)) => self.on_sample(from, *sample),
             Ok(Frame::Sampled(sampled)) => self.on_sampled(*sampled),
             Ok(Frame::Wished(wished)) => self.on_wished(from, *wished),
-            Ok(Frame::Granted { ring, number, granted }) => self.on_granted(ring, number, granted),
+            Ok(Frame::Granted { ring, number, granted }) => self.on_granted(from, ring, number, granted),
             Ok(Frame::Probe { ring, number }) => self.on_probe(from, ring, number),
             Ok(Frame::Probed { number, .. }) => self.on_probed(from, number),
-            Ok(Frame::Patience { ring, number }) => self.on_patience(ring, number),
+            Ok(Frame::Patience { ring, number }) => self.on_patience(from, ring, number),
             Ok(Frame::CopyOrder(order)) => self.on_copy_order(from, *order),
             Ok(Frame::CopyTold(told)) => self.on_copy_told(from, *told),
             Ok(Frame::NotUnderstood { version }) => {
@@ -74,7 +74,7 @@ impl Node {
 
     fn on_group_message(&mut self, id: GroupId, sender: Sender, message: Message) {
         if let Message::Copied(_) = message {
-            return self.on_copied(id, sender.node, message);
+            return self.on_copied(id, sender, message);
         }
         let Some(group) = self.hosts.find_mut(id) else { return self.on_foreign(id, sender, message) };
         let (born, sought) = (group.state().born, sender.epoch);

@@ -136,7 +136,7 @@ impl Hosts {
             let (_, serial, token) = self.batches.pop_front()?;
             match self.all.iter_mut().find(|hosted| hosted.serial == serial) {
                 Some(hosted) => hosted.group.on_persisted(token),
-                None if serial == 0 => own = Some(token),
+                None if serial == 0 => own = own.max(Some(token)),
                 None => {}
             }
         }

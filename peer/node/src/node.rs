@@ -254,7 +254,8 @@ impl Node {
                 self.event(Event::InRing(ring));
             }
         }
-        if self.hosts.on_persisted(token).is_some() {
+        if let Some(own) = self.hosts.on_persisted(token) {
+            self.on_copy_persisted(own);
             self.go_on_sweeping();
         }
     }
@@ -701,7 +702,7 @@ impl Node {
             self.follow_pending();
         }
         self.let_go_early();
-        if self.hosts.all.len() > 1 {
+        if self.hosts.all.len() > 1 || self.copies.bytes() > 0 {
             self.share_memory();
         }
         self.go_on_sweeping();

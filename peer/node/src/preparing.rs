@@ -18,7 +18,9 @@ use crate::wire::Frame;
 /// Orders are said again so often: they ask how far it has come, too.
 const ORDER_AGAIN: Duration = Duration::from_millis(500);
 /// Nobody is waited for longer than this: what is lacking then is copied afterwards, as after any other change of members.
-const COPY_MAX: Duration = Duration::from_secs(600);
+pub(crate) const COPY_MAX: Duration = Duration::from_secs(600);
+/// Another one waits for so long after this one was tried last: two that took turns would never come to an end.
+const TURN: Duration = Duration::from_secs(1);
 /// Whoever wanted it has given up, if it has not tried again for so long.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
@@ -49,6 +51,7 @@ struct Step {
 pub(crate) struct Preparing {
     /// Who coordinates it.
     group: GroupId,
+    operation: Operation,
     number: u64,
     steps: BTreeMap<Need, Step>,
     contacts: Vec<Contact>,
@@ -58,14 +61,24 @@ pub(crate) struct Preparing {
     /// Somebody has just come to an end.
     news: bool,
     /// It is begun by itself when it is prepared.
-    by_itself: Option<(Operation, Rank)>,
+    by_itself: Option<Rank>,
 }
 
 impl Preparing {
-    /// Is it one for the same copies?
-    fn is_for(&self, group: GroupId, needs: &BTreeMap<Need, Vec<KeyRange>>) -> bool {
-        let steps = self.steps.iter().map(|(need, step)| (need, &step.ranges));
-        self.group == group && steps.eq(needs.iter())
+    fn is_for(&self, group: GroupId, operation: &Operation) -> bool {
+        self.group == group && self.operation == *operation
+    }
+
+    /// The same for other members, of whom some may have come far.
+    fn turn_to(&mut self, needs: BTreeMap<Need, Vec<KeyRange>>, now: Time) -> bool {
+        let same = self.steps.iter().map(|(need, step)| (need, &step.ranges)).eq(needs.iter());
+        let mut before = core::mem::take(&mut self.steps);
+        let step = |(need, ranges): (Need, Vec<KeyRange>)| {
+            let known = before.remove(&need).filter(|step| step.ranges == ranges);
+            (need, known.unwrap_or(Step { ranges, records: 0, done: false, moved: now }))
+        };
+        self.steps = needs.into_iter().map(step).collect();
+        !same
     }
 
     /// Is nobody waited for any more?
@@ -88,20 +101,22 @@ impl Node {
         let plan = hosted.plan_transaction(operation.clone(), rank)?;
         let needs = needs(&plan);
         if !needs.is_empty() && patience > Duration::ZERO {
-            let same = self.preparing.as_ref().is_some_and(|known| known.is_for(group, &needs));
-            if !same {
-                self.prepare(group, &plan, needs);
+            let other = self.preparing.as_ref().filter(|known| !known.is_for(group, &operation));
+            if other.is_some_and(|other| now.since(other.tried) < TURN) {
+                return Err(BeginRefusal::NotNow(
+                    "members are copying for something else that is to be done; try again",
+                ));
             }
-            let Some(preparing) = &mut self.preparing else { return Ok(Begun::Copying) };
-            preparing.tried = now;
-            if !preparing.is_ready(now, patience) {
+            self.prepare(group, &operation, &plan, needs);
+            if !self.preparing.as_ref().is_some_and(|preparing| preparing.is_ready(now, patience)) {
                 return Ok(Begun::Copying);
             }
-            self.note_lacks(&plan);
         }
         let hosted = self.hosts.find_mut(group).ok_or(BeginRefusal::NotLeader(None))?;
         hosted.begin_transaction(operation, rank)?;
-        self.preparing = None;
+        if let Some(preparing) = self.preparing.take() {
+            self.note_lacks(&preparing, &plan);
+        }
         Ok(Begun::Yes)
     }
 
@@ -109,29 +124,38 @@ impl Node {
     pub fn begin_transaction(&mut self, operation: Operation) -> Result<(), BeginRefusal> {
         let group = self.hosts.home().ok_or(BeginRefusal::NotLeader(None))?;
         let (id, rank) = (group.state().id, group.rank(0));
-        if self.begin_prepared(id, operation.clone(), rank)? == Begun::Copying
+        if self.begin_prepared(id, operation, rank)? == Begun::Copying
             && let Some(preparing) = &mut self.preparing
         {
-            preparing.by_itself = Some((operation, rank));
+            preparing.by_itself = Some(rank);
         }
         Ok(())
     }
 
-    fn prepare(&mut self, group: GroupId, plan: &Plan, needs: BTreeMap<Need, Vec<KeyRange>>) {
+    /// Has members begin with what they need, or sees to it that they go on.
+    fn prepare(&mut self, group: GroupId, operation: &Operation, plan: &Plan, needs: BTreeMap<Need, Vec<KeyRange>>) {
         let now = self.now.time;
-        let step = |ranges| Step { ranges, records: 0, done: false, moved: now };
-        self.preparing = Some(Preparing {
-            group,
-            number: self.rng.draw(),
-            steps: needs.into_iter().map(|(need, ranges)| (need, step(ranges))).collect(),
-            contacts: plan.births.iter().flat_map(|birth| birth.members.iter().cloned()).collect(),
-            since: now,
-            ordered: now,
-            tried: now,
-            news: false,
-            by_itself: None,
-        });
-        self.order_copies();
+        let number = self.rng.draw();
+        let preparing = match self.preparing.take().filter(|known| known.is_for(group, operation)) {
+            Some(known) => self.preparing.insert(known),
+            None => self.preparing.insert(Preparing {
+                group,
+                operation: operation.clone(),
+                number,
+                steps: BTreeMap::new(),
+                contacts: Vec::new(),
+                since: now,
+                ordered: now,
+                tried: now,
+                news: false,
+                by_itself: None,
+            }),
+        };
+        preparing.tried = now;
+        if preparing.turn_to(needs, now) {
+            preparing.contacts = plan.births.iter().flat_map(|birth| birth.members.iter().cloned()).collect();
+            self.order_copies();
+        }
     }
 
     /// Orders what is not there yet, and what is to be kept.
@@ -163,10 +187,11 @@ impl Node {
             self.frames_dropped += 1;
             return;
         };
+        // Whoever began anew has to come further than it had.
         if told.records > step.records || told.done && !step.done {
             step.moved = now;
         }
-        (step.records, step.done) = (told.records, told.done);
+        (step.records, step.done) = (step.records.max(told.records), told.done);
         preparing.news |= told.done;
     }
 
@@ -183,19 +208,18 @@ impl Node {
             self.order_copies();
         }
         let Some(preparing) = &mut self.preparing else { return };
-        let Some((operation, rank)) = preparing.by_itself.clone() else { return };
-        if !preparing.is_ready(now, self.config.timing.copy_patience) {
-            preparing.tried = now;
-            return;
-        }
-        let (group, tried) = (preparing.group, preparing.tried);
-        let begun = self.begin_prepared(group, operation.clone(), rank);
-        if matches!(begun, Err(BeginRefusal::Nonsense(_) | BeginRefusal::NotLeader(_))) {
-            self.preparing = None;
-        }
-        // What stands against it now may be gone soon; or others are to copy, as the group is now.
-        if let Some(preparing) = &mut self.preparing {
-            (preparing.tried, preparing.by_itself) = (tried, Some((operation, rank)));
+        let Some(rank) = preparing.by_itself else { return };
+        let is_ready = preparing.is_ready(now, self.config.timing.copy_patience);
+        let tried = if is_ready { preparing.tried } else { now };
+        preparing.tried = tried;
+        if is_ready {
+            let (group, operation) = (preparing.group, preparing.operation.clone());
+            let begun = self.begin_prepared(group, operation, rank);
+            if matches!(begun, Err(BeginRefusal::Nonsense(_) | BeginRefusal::NotLeader(_))) {
+                self.preparing = None;
+            }
+            // What stands against it now may be gone soon, and else it is given up.
+            self.preparing.iter_mut().for_each(|preparing| preparing.tried = tried);
         }
     }
 
@@ -211,8 +235,7 @@ impl Node {
     }
 
     /// Says so where fewer than a majority of what is born hold all of a part.
-    fn note_lacks(&mut self, plan: &Plan) {
-        let Some(preparing) = &self.preparing else { return };
+    fn note_lacks(&mut self, preparing: &Preparing, plan: &Plan) {
         let lacks = |node: NodeId| preparing.steps.iter().any(|((of, _), step)| *of == node && !step.done);
         let few = plan.births.iter().any(|birth| {
             let nodes = birth.members.iter().map(|contact| contact.node);

@@ -23,6 +23,8 @@ pub(crate) struct SizeWatch {
     leads: Option<(GroupId, Epoch)>,
     /// What should be done, and since when.
     wanted: Option<(Resize, Time)>,
+    /// How, where that is being prepared: what is copied is of no use to others.
+    prepared: Option<Operation>,
     /// How often that was begun, and when for the first time.
     tried: u32,
     first: Option<WallMillis>,
@@ -46,12 +48,18 @@ impl Node {
         };
         let watch = &mut self.size_watch;
         if watch.leads != Some((id, born)) {
-            (watch.leads, watch.wanted, watch.tried, watch.first) = (Some((id, born)), None, 0, None);
+            *watch = SizeWatch { leads: Some((id, born)), due: watch.due, ..SizeWatch::default() };
         }
         let since = match (watch.wanted, wanted) {
-            (_, None) => return watch.wanted = None,
+            (_, None) => {
+                (watch.wanted, watch.prepared) = (None, None);
+                return;
+            }
             (Some((before, since)), Some(now)) if same_kind(before, now) => since,
-            _ => self.now.time,
+            _ => {
+                watch.prepared = None;
+                self.now.time
+            }
         };
         watch.wanted = wanted.map(|wanted| (wanted, since));
         if let Some(wanted) = wanted
@@ -100,10 +108,15 @@ impl Node {
         };
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
         let (id, now) = (state.id, group.group_time());
+        let operation = self.size_watch.prepared.take().unwrap_or(operation);
         // What stands against it now may not soon.
-        if self.begin_prepared(id, operation, rank) == Ok(Begun::Yes) {
-            self.size_watch.tried += 1;
-            self.size_watch.first.get_or_insert(now);
+        match self.begin_prepared(id, operation.clone(), rank) {
+            Ok(Begun::Yes) => {
+                self.size_watch.tried += 1;
+                self.size_watch.first.get_or_insert(now);
+            }
+            Ok(Begun::Copying) => self.size_watch.prepared = Some(operation),
+            Err(_) => {}
         }
     }
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
-use crate::preparing::Begun;
+use crate::preparing::{Begun, COPY_MAX};
 use crate::whereabouts::Located;
 use crate::wire::{self, Frame};
 
@@ -133,8 +133,8 @@ pub struct Wished {
 /// All wishes that wait for an end.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
-    /// Of this peer's users: until when they wait.
-    own: Vec<(u64, Time)>,
+    /// Of this peer's users: until when they wait, and who was asked.
+    own: Vec<(u64, Time, PeerKey)>,
     /// Of whoever asked, where this node leads.
     taken: Vec<Taken>,
 }
@@ -146,10 +146,11 @@ struct Taken {
     number: u64,
     group: GroupId,
     wish: Wish,
-    /// For a repair: who owns what lies before the lost range; when that was asked last, or else whoever asked was told to
-    /// wait.
+    /// For a repair: who owns what lies before the lost range; when that was asked last.
     before: Option<GroupRef>,
     asked: Option<Time>,
+    /// When whoever asked was told to wait, since members copy.
+    told: Option<Time>,
     since: Time,
     silent_since: Time,
     /// Once it is begun.
@@ -173,7 +174,7 @@ impl Node {
         match leader {
             _ if hosted.log().leads() => self.take_wish(None, number, group, wish),
             Some(leader) if leader != self.me => {
-                self.wishes.own.push((number, until));
+                self.wishes.own.push((number, until, leader.peer));
                 let frame = Frame::Wished(Wished { ring, group, number, wish }.into());
                 self.say_to(leader.peer, &frame);
             }
@@ -211,10 +212,23 @@ impl Node {
             group.look_for_predecessor();
             try_until = since + DYING + silence(group) + TRIED_FOR;
         }
-        let (before, asked, operation, id) = (None, None, None, None);
+        let (before, asked, told, operation, id) = (None, None, None, None, None);
         let silent_since = since;
-        let taken =
-            Taken { asker, number, group, wish, before, asked, since, silent_since, operation, id, try_until, until };
+        let taken = Taken {
+            asker,
+            number,
+            group,
+            wish,
+            before,
+            asked,
+            told,
+            since,
+            silent_since,
+            operation,
+            id,
+            try_until,
+            until,
+        };
         self.wishes.taken.push(taken);
         self.follow_wishes();
     }
@@ -241,13 +255,13 @@ impl Node {
     }
 
     /// What came of a wish that was passed on.
-    pub(crate) fn on_granted(&mut self, ring: RingId, number: u64, granted: Granted) {
+    pub(crate) fn on_granted(&mut self, from: PeerKey, ring: RingId, number: u64, granted: Granted) {
         let is_short = match &granted {
             Granted::Refused(why) => why.len() <= WORDS_MAX,
             Granted::Done(groups) => groups.len() <= 2,
             _ => true,
         };
-        let known = self.wishes.own.iter().position(|(own, _)| *own == number);
+        let known = self.wishes.own.iter().position(|(own, _, asked)| (*own, *asked) == (number, from));
         match known.filter(|_| self.ring == Some(ring) && is_short) {
             None => self.frames_dropped += 1,
             Some(index) => {
@@ -287,8 +301,8 @@ impl Node {
                 }
             }
         }
-        while let Some(index) = self.wishes.own.iter().position(|(_, until)| *until <= now) {
-            let (number, _) = self.wishes.own.remove(index);
+        while let Some(index) = self.wishes.own.iter().position(|(_, until, _)| *until <= now) {
+            let (number, ..) = self.wishes.own.remove(index);
             self.granted(number, Granted::Unknown);
         }
     }
@@ -297,7 +311,8 @@ impl Node {
     fn begin_wished(&mut self, index: usize, operation: Operation) -> Option<Granted> {
         let now = self.now.time;
         let (group, try_until) = (self.wishes.taken[index].group, self.wishes.taken[index].try_until);
-        let rank = self.hosts.find_mut(group)?.rank(0);
+        let rank = self.hosts.find_mut(group).map(|group| group.rank(0));
+        let Some(rank) = rank else { return Some(Granted::Refused(BeginRefusal::NotLeader(None).to_string())) };
         match self.begin_prepared(group, operation.clone(), rank) {
             Ok(Begun::Yes) => self.wishes.taken[index].operation = Some(operation),
             Ok(Begun::Copying) => self.go_on_waiting(index),
@@ -311,21 +326,24 @@ impl Node {
     fn go_on_waiting(&mut self, index: usize) {
         let now = self.now.time;
         let taken = &mut self.wishes.taken[index];
+        if now.since(taken.since) >= COPY_MAX {
+            return;
+        }
         (taken.try_until, taken.until) = (now + TRIED_FOR, now + PATIENCE);
-        let is_due = taken.asked.is_none_or(|asked| now.since(asked) >= PATIENCE / 5);
+        let is_due = taken.told.is_none_or(|told| now.since(told) >= PATIENCE / 5);
         let (asker, number) = (taken.asker, taken.number);
         if let (true, Some(asker), Some(ring)) = (is_due, asker, self.ring) {
-            self.wishes.taken[index].asked = Some(now);
+            self.wishes.taken[index].told = Some(now);
             self.say_to(asker, &Frame::Patience { ring, number });
         }
     }
 
     /// What was passed on takes a while.
-    pub(crate) fn on_patience(&mut self, ring: RingId, number: u64) {
-        let known = self.wishes.own.iter_mut().find(|(own, _)| *own == number);
+    pub(crate) fn on_patience(&mut self, from: PeerKey, ring: RingId, number: u64) {
+        let known = self.wishes.own.iter_mut().find(|(own, _, asked)| (*own, *asked) == (number, from));
         match known.filter(|_| self.ring == Some(ring)) {
             None => self.frames_dropped += 1,
-            Some((_, until)) => *until = (*until).max(self.now.time + PATIENCE),
+            Some((_, until, _)) => *until = (*until).max(self.now.time + PATIENCE),
         }
     }
 
@@ -362,7 +380,7 @@ impl Node {
     pub(crate) fn wishes_due(&self) -> Time {
         let soon = self.now.time + TRY_AGAIN;
         let taken = self.wishes.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
-        taken.chain(self.wishes.own.iter().map(|(_, until)| *until)).min().unwrap_or(Time::NEVER)
+        taken.chain(self.wishes.own.iter().map(|(_, until, _)| *until)).min().unwrap_or(Time::NEVER)
     }
 
     fn granted(&mut self, number: u64, granted: Granted) {

@@ -5,8 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What groups have to agree on is decided within 10 s, a repair within a minute.
-const PATIENT_TIMEOUT: Duration = Duration::from_secs(70);
+/// What groups have to agree on is decided within 10 s, a repair within a minute; members may copy for ten minutes before.
+const PATIENT_TIMEOUT: Duration = Duration::from_secs(700);
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
 /// What a peer answered.
