@@ -279,11 +279,19 @@ fn messages() -> Vec<Message> {
             purged: Slot(7),
         })),
     ];
+    let handover = group::handover::Handover { ballot: TERM_BALLOT, base: base(), chosen: 5, unsettled: writes() };
     let log = log_messages().into_iter().map(Message::Log);
     let committee = committee_messages().into_iter().map(Message::Committee);
     let client = client_messages().into_iter().map(Message::Client);
     let letters = dealings::letters().into_iter().map(|letter| Message::Letter(Box::new(letter)));
-    others.into_iter().chain(log).chain(committee).chain(client).chain(letters).collect()
+    others
+        .into_iter()
+        .chain([Message::Handover(Box::new(handover))])
+        .chain(log)
+        .chain(committee)
+        .chain(client)
+        .chain(letters)
+        .collect()
 }
 
 /// Every message there is.

@@ -13,6 +13,7 @@ use overlay::{Epoch, KeyRange, NodeId};
 
 use crate::config::Defect;
 use crate::group::{Group, context};
+use crate::handover::Inheritance;
 use crate::message::Outcome;
 use crate::operations::Strays;
 use crate::outbox::Attempt;
@@ -24,8 +25,9 @@ use crate::vouching::Vouching;
 impl Group {
     /// This node's part in a group that came of `parent`'s, in which it has a part as well: everything in the new group's
     /// range is taken out of the latter. `state`: the new group's first state, or a later one; this node must be in its
-    /// audience. Nothing of it is in the store yet but what was copied, and no record in the [`Group::forgotten`] parts, nor in those that the parent
-    /// has `given` to others before. `copied`: as of [`Group::join_holding`], where the parent had nothing.
+    /// audience. Nothing of it is in the store yet but what was copied, and no record in the [`Group::forgotten`] parts, nor in
+    /// those that the parent has `given` to others before. `copied`: as of [`Group::join_holding`], where the parent had nothing.
+    /// What is known to be handed over is its `inheritance`.
     ///
     /// # Panics
     /// If that group is not a later one, of the same ring.
@@ -34,6 +36,7 @@ impl Group {
         state: GroupState,
         given: &[KeyRange],
         copied: Vec<Table>,
+        inheritance: Inheritance,
         now: Now,
         seed: u64,
     ) -> Group {
@@ -63,6 +66,7 @@ impl Group {
         born.addresses.clone_from(&parent.addresses);
         born.parting = parent.parting;
         born.full = parent.full;
+        born.inheritance = inheritance;
         born.acceptor.persist_all(&mut born.out);
         born.begin();
         born

@@ -184,6 +184,8 @@ pub enum Defect {
     IdsStayBehind,
     /// What was copied before a transaction is taken along although tombstones were let go of since.
     StaleCopies,
+    /// The first primary of what is born asks nobody what may have been chosen, whoever had its sub-range before.
+    NobodyAsked,
 }
 
 /// A set of [`Defect`]s.

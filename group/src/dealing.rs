@@ -456,6 +456,7 @@ impl Group {
     pub(crate) fn end(&mut self, led: bool) {
         self.acceptor.seal(&mut context!(self), self.state.epoch);
         self.end_superseded();
+        self.hand_over();
         self.sealed_since = None;
         let wait = if led { Duration::ZERO } else { TELL_AFTER + self.rng.duration_below(TELL_AFTER) };
         self.dealing.tell_end = Some(self.now.time + wait);

@@ -16,6 +16,7 @@ use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
 use crate::duties::Duties;
+use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
 use crate::message::{CommitteeMessage, LogMessage, Message, Parting, Sender};
@@ -79,6 +80,8 @@ pub struct Group {
     pub(crate) asked_state: Time,
     pub(crate) sent_state: BTreeMap<NodeId, Time>,
     pub(crate) dealing: Dealing,
+    pub(crate) handovers: Handovers,
+    pub(crate) inheritance: Inheritance,
     pub(crate) meter: Meter,
 }
 
@@ -340,6 +343,7 @@ impl Group {
         if !self.acceptor.has_sealed(self.state.epoch) && !self.config.defects.has(Defect::OneReplicaState) {
             self.acceptor.seal(&mut context!(self), self.state.epoch);
             self.end_superseded();
+            self.hand_over();
         }
         self.sealed_since.get_or_insert(self.now.time);
     }

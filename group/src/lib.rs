@@ -15,6 +15,7 @@ pub mod dealing;
 mod duties;
 mod following;
 mod group;
+pub mod handover;
 pub mod load;
 pub mod log;
 pub mod membership;

@@ -12,6 +12,7 @@ use overlay::{Epoch, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Number, Slot, TermBallot};
+use crate::handover::Handover;
 use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
 use crate::state::{Entry, GroupState, Member};
@@ -54,6 +55,8 @@ pub enum Message {
     AskCopy(AskCopy),
     /// Answers [`Message::AskCopy`].
     Copied(Box<Copied>),
+    /// From a primary of a group that ends, to whoever may follow it.
+    Handover(Box<Handover>),
 }
 
 /// A question for a page of chosen records, before whoever asks has anything to do with them (§6.5 of the design).
@@ -576,7 +579,11 @@ impl Message {
         matches!(
             self,
             Message::Log(LogMessage::Prepare { .. } | LogMessage::Accept { .. })
-                | Message::Committee(CommitteeMessage::Prepare { .. } | CommitteeMessage::Base { .. })
+                | Message::Committee(
+                    CommitteeMessage::Prepare { .. }
+                        | CommitteeMessage::Accept { chosen: None, .. }
+                        | CommitteeMessage::Base { .. }
+                )
         )
     }
 }

@@ -10,6 +10,7 @@ use overlay::{Contact, GroupRef, Key, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
 use crate::committee::CHAIN_LENGTH_MAX;
+use crate::handover::Handover;
 use crate::load;
 use crate::message::{
     Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat, LogMessage, Message,
@@ -136,6 +137,7 @@ impl Message {
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
             Message::Letter(letter) => unless(letter.is_sound(), Nonsense::Malformed),
+            Message::Handover(handover) => handover.check(from),
             Message::Copied(copied) => copied.check(),
             Message::AskCopy(_) | Message::AskVouch | Message::AskState | Message::Wait(_) | Message::Declined => {
                 Ok(())
@@ -375,6 +377,20 @@ impl CommitteeMessage {
                 | CommitteeMessage::Confirm { .. }
                 | CommitteeMessage::AskRecord { .. }
         )
+    }
+}
+
+impl Handover {
+    /// Is it its sender's own, and of its own sub-range and term?
+    pub fn check(&self, from: NodeId) -> Result<(), Nonsense> {
+        unless(self.ballot.node == from, Nonsense::NotItsBallot)?;
+        self.base.check()?;
+        unless(all_within(&self.unsettled, self.range()), Nonsense::Misplaced)?;
+        let numbers = || self.unsettled.iter().map(|write| write.record.number);
+        let beyond = numbers().all(|number| number.term == self.ballot.term && number.n > self.chosen);
+        let ordered = numbers().zip(numbers().skip(1)).all(|(one, next)| one < next);
+        let sound = fits(self.chosen) && beyond && ordered && self.unsettled.iter().all(is_written);
+        unless(sound, Nonsense::Malformed)
     }
 }
 

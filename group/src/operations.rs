@@ -9,6 +9,7 @@ use overlay::{Epoch, Key, NodeId};
 use crate::ballot::TermBallot;
 use crate::committee::{Arrival, Local, Name, Pending, Primary, Seen, seal_of};
 use crate::group::{Group, context, local};
+use crate::handover::Handover;
 use crate::message::{ClientMessage, Operation, Outcome};
 use crate::nonsense::Nonsense;
 use crate::op::{Limit, OpError, ReadMode, Refusal};
@@ -164,7 +165,8 @@ impl Group {
         for (range, ballot) in parts {
             if ballot.node == self.me && self.may_begin(ballot) {
                 let seen = self.strays.early.remove(&ballot).unwrap_or_default();
-                let primary = Primary::begin(&mut context!(self), ballot, range, seen);
+                let handed = self.handed_to(ballot, range);
+                let primary = Primary::begin(&mut context!(self), ballot, range, seen, handed);
                 self.primaries.insert(ballot, primary);
             }
         }
@@ -178,6 +180,8 @@ impl Group {
         let (ended, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
             core::mem::take(&mut self.primaries).into_iter().partition(|(_, primary)| primary.is_ended());
         self.primaries = rest;
+        let handovers: Vec<Handover> = ended.values().filter_map(|primary| primary.handover(&self.acceptor)).collect();
+        self.keep_handovers(handovers);
         self.strays.ended.extend(ended.into_iter().map(|(ballot, primary)| (ballot, primary.into_seen())));
     }
 

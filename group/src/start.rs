@@ -14,6 +14,7 @@ use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
 use crate::duties::Duties;
 use crate::group::{Group, context};
+use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
 use crate::log::{Log, LogAcceptor};
 use crate::message::{Parting, Write};
@@ -180,6 +181,8 @@ impl Group {
             asked_state: Time(0),
             sent_state: BTreeMap::new(),
             dealing: Dealing::default(),
+            handovers: Handovers::default(),
+            inheritance: Inheritance::default(),
             meter,
         }
     }

@@ -19,6 +19,7 @@ use super::takeover::Takeover;
 use super::writes::InFlight;
 use crate::ballot::TermBallot;
 use crate::context::Context;
+use crate::handover::Handover;
 use crate::message::{Base, CommitteeMessage, Message, Outcome, Write};
 use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
@@ -150,15 +151,24 @@ pub struct Primary {
     /// Where the look for expired keys goes on.
     pub(super) sweep: Option<Key>,
     pub(super) swept: Time,
+    /// What was in flight when it ended, where it served until then.
+    left: Option<Vec<Write>>,
 }
 
 impl Primary {
-    /// Begins to take over; see the module's text in [`super`]. What was `seen` came before, and was refused.
-    pub fn begin(ctx: &mut Context<'_>, ballot: TermBallot, range: KeyRange, seen: Seen) -> Primary {
+    /// Begins to take over; see the module's text in [`super`]. What was `seen` came before, and was refused. `handed`: what
+    /// those say who had the sub-range last.
+    pub fn begin(
+        ctx: &mut Context<'_>,
+        ballot: TermBallot,
+        range: KeyRange,
+        seen: Seen,
+        handed: Vec<Handover>,
+    ) -> Primary {
         let mut primary = Primary {
             ballot,
             range,
-            phase: Phase::TakingOver(Takeover::new(ctx.now.time)),
+            phase: Phase::TakingOver(Takeover::new(ctx.now.time, handed)),
             base: None,
             base_accepted: BTreeSet::new(),
             next_n: 1,
@@ -176,6 +186,7 @@ impl Primary {
             seen,
             sweep: None,
             swept: ctx.now.time,
+            left: None,
         };
         primary.send_prepare(ctx);
         primary
@@ -311,6 +322,8 @@ impl Primary {
         if self.is_ended() {
             return;
         }
+        self.left =
+            self.is_serving().then(|| self.in_flight.values().map(|in_flight| in_flight.write.clone()).collect());
         self.phase = Phase::Ended;
         self.reads.lease_until = Time(0);
         for (_, queue) in core::mem::take(&mut self.keys) {
@@ -350,6 +363,20 @@ impl Primary {
         if self.is_serving() {
             self.send_base(ctx, newcomers);
         }
+    }
+
+    /// It is over, and served until then: what may have been chosen under its ballot. `None` where it cannot tell of each
+    /// number what became of it; its own acceptor has what it sent, unless others came first.
+    pub fn handover(&self, acceptor: &Acceptor) -> Option<Handover> {
+        let (left, base) = (self.left.as_ref()?, self.base.clone()?);
+        let chosen = self.chosen.mark();
+        let accepted =
+            acceptor.committee(self.ballot).into_iter().flat_map(|committee| committee.unsettled(self.range));
+        let writes = accepted.chain(left).map(|write| (write.record.number.n, write));
+        let beyond: BTreeMap<u64, Write> =
+            writes.filter(|(n, _)| *n > chosen).map(|(n, write)| (n, write.clone())).collect();
+        let is_whole = beyond.len() as u64 == self.next_n.saturating_sub(chosen + 1);
+        is_whole.then(|| Handover { ballot: self.ballot, base, chosen, unsettled: beyond.into_values().collect() })
     }
 
     /// The attempts that it has seen, to be told from copies of them when it is over.

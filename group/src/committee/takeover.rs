@@ -13,6 +13,7 @@ use super::primary::{Local, Phase, Primary, renumbered};
 use crate::ballot::{Number, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
+use crate::handover::{Handover, covers};
 use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Write};
 use crate::nonsense::Nonsense;
 use crate::time::Time;
@@ -37,11 +38,13 @@ pub(super) struct Takeover {
     /// for what it said before: since its promise it has granted nothing that matters here.
     leases: BTreeMap<NodeId, Vec<(TermBallot, Time)>>,
     sent: Time,
+    /// What those hand over who had the sub-range last.
+    handed: Vec<Handover>,
 }
 
 impl Takeover {
-    pub(super) fn new(now: Time) -> Takeover {
-        Takeover { promises: BTreeMap::new(), promised: BTreeSet::new(), leases: BTreeMap::new(), sent: now }
+    pub(super) fn new(now: Time, handed: Vec<Handover>) -> Takeover {
+        Takeover { promises: BTreeMap::new(), promised: BTreeSet::new(), leases: BTreeMap::new(), sent: now, handed }
     }
 
     /// How many older leases it knows of.
@@ -49,9 +52,11 @@ impl Takeover {
         self.leases.values().map(Vec::len).sum()
     }
 
-    /// When the last older lease is over. A holder that promised has given its lease up.
+    /// When the last older lease is over. A holder that promised, or handed over, has given its lease up.
     fn leases_over(&self) -> Time {
-        let held = self.leases.values().flatten().filter(|(ballot, _)| !self.promised.contains(&ballot.node));
+        let handed = |ballot: &TermBallot| self.handed.iter().any(|handover| handover.ballot == *ballot);
+        let gave_up = |ballot: &TermBallot| self.promised.contains(&ballot.node) || handed(ballot);
+        let held = self.leases.values().flatten().filter(|(ballot, _)| !gave_up(ballot));
         held.map(|(_, until)| *until).max().unwrap_or(Time(0))
     }
 }
@@ -106,30 +111,51 @@ impl Primary {
             return;
         }
         takeover.promised.insert(from);
-        if self.base.is_none() && promised_by_quorums(ctx, self.range, &takeover.promised) {
+        self.go_on(ctx, local);
+    }
+
+    /// Somebody hands over a part of what this is to be primary of.
+    pub fn on_handover(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, handover: Handover) {
+        let Phase::TakingOver(takeover) = &mut self.phase else { return };
+        if self.base.is_none() {
+            takeover.handed.push(handover);
+            self.go_on(ctx, local);
+        }
+    }
+
+    /// Lays the base, once it is known what may have been chosen: from promises of quorums, or from those who had it all.
+    fn go_on(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        let Phase::TakingOver(takeover) = &self.phase else { return };
+        // This node counts when it has promised itself, durably, like everyone.
+        let promised = takeover.promised.contains(&ctx.me);
+        let trusts = ctx.config.defects.has(Defect::NobodyAsked) && self.ballot.term.slot() == ctx.state.born_at;
+        let is_handed = || trusts || covers(&takeover.handed, self.range);
+        let is_known = || is_handed() || covers_quorums(ctx, self.range, &takeover.promised);
+        if self.base.is_none() && promised && is_known() {
             self.lay_base(ctx);
         } else {
             self.try_serve(ctx, local);
         }
     }
 
-    /// Phase 1 is done: proposes again what may have been chosen, and the base.
+    /// Phase 1 is done, or need not be: proposes again what may have been chosen, and the base.
     fn lay_base(&mut self, ctx: &mut Context<'_>) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
         let promises = core::mem::take(&mut takeover.promises);
-        let promised = &takeover.promised;
-        let complete = || promises.iter().filter(|(node, _)| promised.contains(node)).map(|(_, promise)| promise);
-        let reports: Vec<CommitteeReport> = complete().flat_map(|promise| promise.committees.clone()).collect();
+        let (reports, unsettled) = match covers(&takeover.handed, self.range) {
+            true => handed_over(&takeover.handed, self.range),
+            false => reported(promises, &takeover.promised),
+        };
         let pieces = chain::pieces(self.range, &reports);
         let mut newest: BTreeMap<&Key, &Write> = BTreeMap::new();
         let passes_for_chosen = |write: &Write| {
             let same = |other: &&Write| other.key == write.key && other.record.version == write.record.version;
-            let mut same = complete().flat_map(|promise| &promise.unsettled).filter(same);
+            let mut same = unsettled.iter().filter(same);
             ctx.config.defects.has(Defect::VoidComesBack)
                 || ctx.config.defects.has(Defect::SameTimestampSameValue)
                     && same.any(|other| may_be_chosen(&pieces, other))
         };
-        for write in complete().flat_map(|promise| &promise.unsettled) {
+        for write in &unsettled {
             if may_be_chosen(&pieces, write) || passes_for_chosen(write) {
                 let known = newest.entry(&write.key).or_insert(write);
                 if newer(ctx, write, known) {
@@ -211,10 +237,29 @@ impl Primary {
     }
 }
 
-/// Do these make a quorum of every configuration that may hold something alone?
-fn promised_by_quorums(ctx: &Context<'_>, range: KeyRange, promised: &BTreeSet<NodeId>) -> bool {
-    // This node counts when it has promised itself, like everyone.
-    promised.contains(&ctx.me) && covers_quorums(ctx, range, promised)
+/// What is known of committees, and not known to be chosen, by those who have promised.
+fn reported(
+    promises: BTreeMap<NodeId, PromiseParts>,
+    promised: &BTreeSet<NodeId>,
+) -> (Vec<CommitteeReport>, Vec<Write>) {
+    let (mut reports, mut unsettled) = (Vec::new(), Vec::new());
+    for (_, promise) in promises.into_iter().filter(|(node, _)| promised.contains(node)) {
+        reports.extend(promise.committees);
+        unsettled.extend(promise.unsettled);
+    }
+    (reports, unsettled)
+}
+
+/// The same by those who hand over.
+fn handed_over(handed: &[Handover], range: KeyRange) -> (Vec<CommitteeReport>, Vec<Write>) {
+    let report = |handover: &Handover| CommitteeReport {
+        ballot: handover.ballot,
+        base: Some(handover.base.clone()),
+        chosen: Some(handover.chosen),
+    };
+    let here = |write: &&Write| range.contains(write.key.point());
+    let unsettled = handed.iter().flat_map(|handover| &handover.unsettled).filter(here).cloned().collect();
+    (handed.iter().map(report).collect(), unsettled)
 }
 
 /// May this unsettled write have been chosen? Not if it is of a term that a newer base has closed (then it is chosen for

@@ -11,6 +11,7 @@ use core::cmp::Reverse;
 
 use group::Group;
 use group::config::Defect;
+use group::handover::{Handover, Inheritance};
 use group::message::{ClientMessage, Message, Operation, Outcome, Sender};
 use group::state::{GroupState, Loss};
 use group::table::Table;
@@ -33,6 +34,8 @@ const FINALS_MAX: usize = 16;
 const PENDING_MAX: usize = 16;
 /// First words of groups that are not born here yet.
 const EARLY_MAX: usize = 64;
+/// Sub-ranges that others hand over, kept until what they are for is born.
+const HANDED_MAX: usize = 64;
 /// Peers of whom it is remembered when they were told of what is here.
 const TOLD_MAX: usize = 1024;
 
@@ -65,17 +68,27 @@ impl Node {
                 continue;
             }
             let born = births(id, plan, &finals, self.config.defects);
+            let mut inheritance = Inheritance::of(&finals);
+            let own =
+                self.hosts.all.iter().flat_map(|hosted| {
+                    hosted.group.handovers().iter().map(|handover| (hosted.group.state().id, handover))
+                });
+            let told = self.handed.iter().map(|(group, handover)| (*group, handover));
+            for (group, handover) in own.chain(told) {
+                inheritance.take(group, handover);
+            }
             let touched: Vec<GroupId> = finals.iter().map(|last| last.id).collect();
             let kept: Vec<GroupState> = finals.into_iter().cloned().collect();
             self.keep_finals(kept);
             // Whoever asks here for what others own now need not be asked who they are.
             born.iter().for_each(|state| self.whereabouts.note_parts(state));
             for state in born {
-                self.take_part(state);
+                self.inherit(state, inheritance.clone());
             }
             // What of it this node is not in is not its affair any more.
             self.let_go(|group| touched.contains(&group.state().id) && group.state().ended == Some(id));
             touched.iter().for_each(|group| drop(self.finals.remove(group)));
+            self.handed.retain(|(group, _)| !touched.contains(group));
             return true;
         }
         false
@@ -236,8 +249,27 @@ impl Node {
         }
     }
 
+    /// A primary of a group that ends, or may, says what it hands over to whoever follows it. That may have begun already.
+    pub(crate) fn on_handover(&mut self, of: GroupId, sender: Sender, handover: Handover) {
+        if handover.check(sender.node).is_err() {
+            self.frames_dropped += 1;
+            return;
+        }
+        for group in self.hosts.living_mut() {
+            group.on_handover(of, &handover);
+        }
+        if self.expects_birth() && self.handed.len() < HANDED_MAX {
+            self.handed.push((of, handover));
+        }
+    }
+
     /// Begins a part in this group, with what there is of it here.
     fn take_part(&mut self, state: GroupState) {
+        self.inherit(state, Inheritance::default());
+    }
+
+    /// The same where it is known who was primary last of what, and what some of these hand over.
+    fn inherit(&mut self, state: GroupState, inheritance: Inheritance) {
         if !state.audience().contains(&self.me) || self.knows_later(&state) {
             return;
         }
@@ -273,7 +305,8 @@ impl Node {
                 let given = range.intersection(self.hosts.all[*index].group.state().range).into_iter().flatten();
                 let place = self.hosts.all[*index].place();
                 let given = given.flat_map(|piece| piece.without(place.iter().copied())).collect::<Vec<_>>();
-                Group::bear(&mut self.hosts.all[*index].group, state, &given, copied, self.now, seed)
+                let parent = &mut self.hosts.all[*index].group;
+                Group::bear(parent, state, &given, copied, inheritance, self.now, seed)
             }
             None => {
                 let mut group = Group::join_holding(self.group_config(), self.me, state, self.now, seed, copied);
@@ -526,7 +559,12 @@ impl Node {
                 }
                 self.answer_unknown((to, sender, asked(foreign)));
             }
-            Message::Wait(_) | Message::Vouch(_) | Message::Declined | Message::AskCopy(_) | Message::Copied(_) => {}
+            Message::Wait(_)
+            | Message::Vouch(_)
+            | Message::Declined
+            | Message::AskCopy(_)
+            | Message::Copied(_)
+            | Message::Handover(_) => {}
             Message::AskState if self.tell_final(to, sender.epoch, sender.node) => {}
             // It is thought to be a member, and may be one by now.
             Message::Heartbeat(_) | Message::Log(_) if self.hosts.heirs_of(to).next().is_none() => {
@@ -550,6 +588,7 @@ impl Node {
     /// Nothing is about to be born here any more: what was said to anything else comes to nothing.
     pub(crate) fn let_go_early(&mut self) {
         if !self.expects_birth() {
+            self.handed.clear();
             core::mem::take(&mut self.early).into_iter().for_each(|early| self.answer_unknown(early));
         }
     }

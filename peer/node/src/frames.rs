@@ -73,6 +73,9 @@ impl Node {
     }
 
     fn on_group_message(&mut self, id: GroupId, sender: Sender, message: Message) {
+        if let Message::Handover(handover) = message {
+            return self.on_handover(id, sender, *handover);
+        }
         if let Message::Copied(_) = message {
             return self.on_copied(id, sender, message);
         }

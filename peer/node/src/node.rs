@@ -10,6 +10,7 @@ use bytes::Bytes;
 use group::Group;
 use group::ballot::Slot;
 use group::config::GroupConfig;
+use group::handover::Handover;
 use group::message::{Message, Sender};
 use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
@@ -65,6 +66,8 @@ pub struct Node {
     pub(crate) told: BTreeMap<PeerKey, Time>,
     /// First words of groups that others began their parts in before this node did.
     pub(crate) early: Vec<(GroupId, Sender, Message)>,
+    /// What primaries of groups that are about to end said that they hand over.
+    pub(crate) handed: Vec<(GroupId, Handover)>,
     /// The group whose first batch tells where records lie since it was born.
     pub(crate) bays_due: Option<u64>,
     pub(crate) sweep: Sweep,
@@ -127,6 +130,7 @@ impl Node {
             finals_due: now.time,
             told: BTreeMap::new(),
             early: Vec::new(),
+            handed: Vec::new(),
             bays_due: None,
             sweep: Sweep::default(),
             whereabouts: Whereabouts::default(),
