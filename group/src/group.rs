@@ -35,7 +35,7 @@ use crate::vouching::{Acknowledgements, Vouching};
 use crate::watched::{Applied, Watched};
 
 /// Messages of an epoch to come that are kept: the first words of its leader and of its primaries.
-const EARLY_MAX: usize = 64;
+const EARLY_MAX: usize = 128;
 
 /// One member, or learner, of one group. A copy of it is a member in the same situation, for searches through all schedules.
 #[derive(Clone)]

@@ -16,6 +16,15 @@
 //! 3. The new base (how far every older term got) is accepted by who has all `k`. A quorum of that settles the past:
 //!    what was not proposed again is void, for ever and at every member. Then the primary serves.
 //!
+//! Where the last primaries of a group that ended say what they knew, the first of what is born need not wait for promises:
+//! see [`crate::handover`].
+//!
+//! Once its own acceptor has the base, a primary evaluates operations, and proposes and asks for confirmation right behind it
+//! (Multi-Paxos with several slots under way): an answer costs one round from then on. What it evaluates rests on chosen records
+//! and on nothing that is proposed again; a write behind a base that comes to nothing may be found by the next primary, like any,
+//! or be void with all of that term. Nothing is chosen, and nothing is answered, before the base is chosen and older leases are
+//! over.
+//!
 //! # Departure from the papers
 //! fRSM compares `(epoch, timestamp)` and then ballots, per key. Here an acceptor compares `(ballot, number)`: a ballot's
 //! writes of one key are numbered in order, and whatever a higher ballot proposes was derived from a quorum that had

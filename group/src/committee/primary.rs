@@ -1,7 +1,8 @@
 //! The primary of one sub-range under one ballot.
 //!
 //! # Invariants
-//! - Serves only after a quorum accepted its base, and after every older lease is over.
+//! - Serves only after a quorum accepted its base, and after every older lease is over. Takes operations before that, but
+//!   answers none.
 //! - Evaluates an operation on a chosen record only, and has one write of a key in flight (PITFALLS 9).
 //! - An answer leaves only after its write is chosen, or after a quorum confirmed the ballot since it was asked for.
 //! - Ends at the first sign of a higher ballot: what was not sent is refused, what was sent is unknown.
@@ -153,6 +154,10 @@ pub struct Primary {
     pub(super) swept: Time,
     /// What was in flight when it ended, where it served until then.
     left: Option<Vec<Write>>,
+    /// Its own acceptor has its base, or it serves; and it is not over.
+    pub(super) takes_operations: bool,
+    /// Batches of writes that were sent between these two.
+    pub(super) batches_ahead: u32,
 }
 
 impl Primary {
@@ -187,6 +192,8 @@ impl Primary {
             sweep: None,
             swept: ctx.now.time,
             left: None,
+            takes_operations: false,
+            batches_ahead: 0,
         };
         primary.send_prepare(ctx);
         primary
@@ -205,6 +212,12 @@ impl Primary {
     /// Does it serve?
     pub fn is_serving(&self) -> bool {
         matches!(self.phase, Phase::Serving)
+    }
+
+    /// Does it take operations? It does once its own acceptor has its base: what it proposes then is on its way behind that, and
+    /// nothing is answered before it serves.
+    pub fn takes_operations(&self) -> bool {
+        self.takes_operations
     }
 
     /// Is it over?
@@ -325,6 +338,7 @@ impl Primary {
         self.left =
             self.is_serving().then(|| self.in_flight.values().map(|in_flight| in_flight.write.clone()).collect());
         self.phase = Phase::Ended;
+        self.takes_operations = false;
         self.reads.lease_until = Time(0);
         for (_, queue) in core::mem::take(&mut self.keys) {
             for pending in queue.waiting {

@@ -106,7 +106,7 @@ fn renewal(ctx: &Context<'_>) -> core::time::Duration {
 impl Primary {
     /// Sends a round for what was registered since the last one; answers at once under a lease.
     pub(super) fn flush_reads(&mut self, ctx: &mut Context<'_>) {
-        if self.reads.registered.is_empty() || !self.is_serving() {
+        if self.reads.registered.is_empty() || !self.takes_operations() {
             return;
         }
         // The lease is looked at last, after the value was taken (PITFALLS 15).
@@ -128,22 +128,43 @@ impl Primary {
         let round =
             Round { attempt, sent: ctx.now.time, sent_awake: ctx.now.awake, lease, votes: BTreeSet::new(), reads };
         self.reads.rounds.push_back(round);
-        let chosen = Some(self.chosen.mark());
+        let chosen = self.is_serving().then(|| self.chosen.mark());
         let message = CommitteeMessage::Confirm { ballot: self.ballot, attempt, lease, chosen };
         let nodes = ctx.state.nodes();
         ctx.out.send(&nodes, Message::Committee(message));
     }
 
     pub(super) fn on_confirmed(&mut self, ctx: &mut Context<'_>, from: NodeId, attempt: u64) {
-        if !ctx.state.is_member(from) || !self.is_serving() {
+        if !ctx.state.is_member(from) || !self.takes_operations() {
             return;
         }
         let recycled = ctx.config.defects.has(Defect::RecycledConfirmation);
         let matches = |round: &Round| round.attempt == attempt || recycled;
         let Some(index) = self.reads.rounds.iter().rposition(matches) else { return };
-        let round = &mut self.reads.rounds[index];
-        round.votes.insert(from);
-        if round.votes.len() < ctx.state.quorum() {
+        self.reads.rounds[index].votes.insert(from);
+        self.answer_round(ctx, index);
+    }
+
+    /// It serves from now on: answers what a quorum has confirmed before, and asks again for the rest, as not all who were asked
+    /// may have begun their parts by then.
+    pub(super) fn begin_answers(&mut self, ctx: &mut Context<'_>) {
+        let quorum = ctx.state.quorum();
+        if let Some(index) = self.reads.rounds.iter().rposition(|round| round.votes.len() >= quorum) {
+            self.answer_round(ctx, index);
+        }
+        let rest: Vec<(Attempt, Outcome)> = self.reads.rounds.drain(..).flat_map(|round| round.reads).collect();
+        if !rest.is_empty() {
+            self.send_round(ctx, rest, false);
+        }
+        let keys: Vec<Key> = self.quorum_reads.keys().cloned().collect();
+        keys.iter().for_each(|key| self.ask_record(ctx, key));
+    }
+
+    /// Answers the reads of this round and of earlier ones, if a quorum has confirmed it. Before it serves a primary answers
+    /// nothing: older leases may not be over, and what it read may have been chosen with its base for the first time.
+    fn answer_round(&mut self, ctx: &mut Context<'_>, index: usize) {
+        let round = &self.reads.rounds[index];
+        if round.votes.len() < ctx.state.quorum() || !self.is_serving() {
             return;
         }
         let (sent, sent_awake, lease) = (round.sent, round.sent_awake, round.lease);

@@ -138,6 +138,14 @@ impl Primary {
         }
     }
 
+    /// Goes on with all that waits.
+    fn run_all(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        let keys: Vec<Key> = self.keys.keys().cloned().collect();
+        for key in keys {
+            self.run(ctx, local, &key);
+        }
+    }
+
     /// Phase 1 is done, or need not be: proposes again what may have been chosen, and the base.
     fn lay_base(&mut self, ctx: &mut Context<'_>) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
@@ -184,6 +192,12 @@ impl Primary {
 
     pub(super) fn on_base_accepted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, from: NodeId) {
         self.base_accepted.insert(from);
+        if from == ctx.me && !self.is_serving() && !self.is_ended() {
+            // What it proposes from now on is on its way together with the base: each of those who hear both accepts the base
+            // first. Nothing is chosen, or answered, before the base is.
+            self.takes_operations = true;
+            self.run_all(ctx, local);
+        }
         self.try_serve(ctx, local);
     }
 
@@ -197,6 +211,7 @@ impl Primary {
         }
         let reproposed = base.reproposed;
         self.phase = Phase::Serving;
+        self.takes_operations = true;
         // Who accepted the base has all that it re-proposes: a quorum has, so all of that is chosen.
         self.chosen.insert_range(1, reproposed);
         for n in 1..=reproposed {
@@ -204,11 +219,10 @@ impl Primary {
                 self.on_chosen(ctx, local, in_flight);
             }
         }
+        self.choose_voted(ctx, local);
         self.announce(ctx);
-        let keys: Vec<Key> = self.keys.keys().cloned().collect();
-        for key in keys {
-            self.run(ctx, local, &key);
-        }
+        self.run_all(ctx, local);
+        self.begin_answers(ctx);
         self.renew_lease(ctx);
     }
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use overlay::{Key, NodeId};
 
-use super::primary::{Local, Pending, Phase, Primary, renumbered};
+use super::primary::{Local, Pending, Primary, renumbered};
 use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
@@ -22,6 +22,8 @@ use crate::time::{Time, WallMillis};
 
 /// Others are told of the chosen mark so soon after it moved, if nothing else is said to them meanwhile.
 pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(5);
+/// Batches of writes that follow a base before it is chosen.
+const BATCHES_AHEAD_MAX: u32 = 6;
 /// Operations of one key that one write may carry.
 const BATCH_MAX: usize = 256;
 /// What a record may take in all, in bytes, beside its value: answers that are kept for repetition.
@@ -52,7 +54,7 @@ struct Draft {
 impl Primary {
     /// Goes on with a key, as far as it can.
     pub(super) fn run(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
-        if !matches!(self.phase, Phase::Serving) {
+        if !self.takes_operations() {
             return;
         }
         let Some(queue) = self.keys.get(key) else { return };
@@ -120,7 +122,7 @@ impl Primary {
         key: &Key,
         pending: Pending,
     ) -> Option<Pending> {
-        let is_free = self.is_serving() && !self.keys.contains_key(key) && !self.is_crowded(ctx);
+        let is_free = self.takes_operations() && !self.keys.contains_key(key) && !self.is_crowded(ctx);
         if !is_free || !matches!(pending.op, Op::Read(_)) {
             return Some(pending);
         }
@@ -183,13 +185,20 @@ impl Primary {
 
     /// Phase 2a for everything proposed since the last call.
     pub(super) fn flush_writes(&mut self, ctx: &mut Context<'_>) {
-        if !self.unsent.is_empty() {
+        if !self.unsent.is_empty() && self.may_send() {
             let writes = core::mem::take(&mut self.unsent);
             let to = self.audience(ctx);
             self.send_writes(ctx, &to, writes);
         } else if self.chosen.mark() > self.announced.0 && ctx.now.time.since(self.announced.1) >= ANNOUNCE_AFTER {
             self.announce(ctx);
         }
+    }
+
+    /// Before it serves, only some batches leave: others may not have begun their parts yet, and keep what comes before.
+    fn may_send(&mut self) -> bool {
+        let is_ahead = self.takes_operations() && !self.is_serving();
+        self.batches_ahead += u32::from(is_ahead);
+        !is_ahead || self.batches_ahead <= BATCHES_AHEAD_MAX
     }
 
     fn send_writes(&mut self, ctx: &mut Context<'_>, to: &[NodeId], writes: Vec<Write>) {
@@ -233,22 +242,38 @@ impl Primary {
             return;
         }
         let quorum = ctx.state.quorum();
-        let serving = self.is_serving();
-        let mut chosen = Vec::new();
+        let mut voted = Vec::new();
         for (first, last) in numbers.iter().filter(|(first, last)| first <= last) {
             for (n, in_flight) in self.in_flight.range_mut(*first..=*last) {
                 if !in_flight.votes.contains(&from) {
                     in_flight.votes.push(from);
                 }
-                // Before the base is chosen nothing is: a re-proposal may yet be proposed again by another.
-                if serving && in_flight.votes.len() >= quorum {
-                    chosen.push(*n);
+                if in_flight.votes.len() >= quorum {
+                    voted.push(*n);
                 }
             }
         }
+        self.choose(ctx, local, voted);
+    }
+
+    /// What a quorum has voted for before it served.
+    pub(super) fn choose_voted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        let quorum = ctx.state.quorum();
+        let voted = self.in_flight.iter().filter(|(_, in_flight)| in_flight.votes.len() >= quorum).map(|(n, _)| *n);
+        let voted = voted.collect();
+        self.choose(ctx, local, voted);
+    }
+
+    /// A quorum has voted for these.
+    fn choose(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, voted: Vec<u64>) {
+        if !self.is_serving() {
+            return; // Before the base is chosen nothing is: a re-proposal may yet be proposed again by another.
+        }
+        let mut chosen = voted;
         if ctx.state.settings.coarse && !ctx.config.defects.has(Defect::Overtaking) {
             // Those that wait for a lower number are found when its votes come: what is in flight is what is not chosen.
-            let in_order = self.in_flight.iter().take_while(|(_, first)| serving && first.votes.len() >= quorum);
+            let quorum = ctx.state.quorum();
+            let in_order = self.in_flight.iter().take_while(|(_, first)| first.votes.len() >= quorum);
             chosen = in_order.map(|(n, _)| *n).collect();
         }
         for n in chosen {

@@ -33,7 +33,7 @@ const FINALS_MAX: usize = 16;
 /// Groups that are known to be there in part of what is this node's, until the rest is known.
 const PENDING_MAX: usize = 16;
 /// First words of groups that are not born here yet.
-const EARLY_MAX: usize = 64;
+const EARLY_MAX: usize = 128;
 /// Sub-ranges that others hand over, kept until what they are for is born.
 const HANDED_MAX: usize = 64;
 /// Peers of whom it is remembered when they were told of what is here.
