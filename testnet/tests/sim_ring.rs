@@ -114,6 +114,49 @@ fn ids_stay_behind() {
     is_found(Defect::IdsStayBehind, &["I4 linearizable", "I6 at most once", "PTO2 integrity"], 300, Scenario::ring);
 }
 
+/// Whoever is primary first of what is born asks nobody what may have been chosen, though nobody handed that over to it: a crash
+/// is enough (PITFALLS 13).
+#[test]
+fn nobody_is_asked_what_was_chosen() {
+    is_found(Defect::NobodyAsked, &FORGOTTEN, 300, Scenario::ring);
+}
+
+/// A group becomes another every half second, and much is in flight then: writes overtake each other on the way.
+fn hurry(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, "hurry");
+    let faults = (6..40).map(|n| {
+        let kind = Kind::Reform(Target::Host(rng.below(6) as usize), rng.below(u64::MAX));
+        Fault { at: Duration::from_millis(500) * n, kind, lasts: Duration::from_millis(5) }
+    });
+    let load = Load {
+        clients: 24,
+        think: (Duration::ZERO, Duration::from_millis(2)),
+        reads: 300,
+        cold_keys: 60,
+        operations_max: 40_000,
+        ..Load::default()
+    };
+    Scenario {
+        hosts: 6,
+        members: (1, 1_000),
+        latency: Latency::Uniform(Duration::from_millis(1), Duration::from_millis(8)),
+        faults: faults.collect(),
+        fault_time: Duration::from_secs(20),
+        load,
+        ..Scenario::calm(seed)
+    }
+}
+
+#[test]
+fn what_is_in_flight_goes_along() {
+    for_each_seed("what_is_in_flight_goes_along", 5, |seed| {
+        drop(expect_well::<Node>(&hurry(seed)));
+    });
+}
+
+/// What is shown where something that was chosen is forgotten.
+const FORGOTTEN: [&str; 3] = ["I4 linearizable", "I5 durable", "I1 one value"];
+
 /// A group's boundaries moved, one after the other, until it had nothing of what it owned when one of its members crashed, which
 /// came back in what it was and in what it is.
 #[test]
