@@ -3,9 +3,10 @@
 //! while clients read and write.
 //!
 //! - *decided*: the coordinator's group knows its outcome, counted from when its leader proposes to begin.
-//! - *served*: a primary serves each place in what was born.
+//! - *taken*: a primary takes operations at each place in what was born: an answer comes after the round that it always needs.
+//! - *served*: and a majority has accepted what that rests on: answers may leave.
 //! - *over*: and every other group knows the outcome, too: no lock is left.
-//! - *unserved*: from the first to the second of these.
+//! - *unserved*: from *decided* to *served*.
 //! - *pause*: how much longer than usual a client waited, at most: also for who had asked the wrong one, and asks again.
 //!
 //! With 0.15 ms one way and nothing else that takes time, a message delay is 0.15 ms. RECODE's Table I has for Scatter
@@ -18,6 +19,7 @@
 use std::time::Duration;
 
 use group::Group;
+use group::committee::Primary;
 use group::time::Time;
 use node::{Durability, Node};
 use overlay::{Epoch, Point};
@@ -51,6 +53,7 @@ enum Change {
 /// Since it was begun.
 struct Times {
     decided: Duration,
+    taken: Duration,
     served: Duration,
     over: Duration,
     unserved: Duration,
@@ -60,7 +63,7 @@ struct Times {
 fn main() {
     println!("simulated; milliseconds from the beginning: median (least - most)\n");
     print!("{:<38}", "");
-    ["decided", "served", "over", "unserved", "pause"].iter().for_each(|column| print!(" {column:>24}"));
+    ["decided", "taken", "served", "over", "unserved", "pause"].iter().for_each(|column| print!(" {column:>24}"));
     println!(" {:>8}", "Scatter");
     let lan = Latency::Uniform(ONE_WAY, Duration::ZERO);
     let changes = [
@@ -84,7 +87,8 @@ fn main() {
 fn row(name: &str, change: Change, latency: &Latency, leads: Leads, paper: &str) {
     let times: Vec<Times> = (0..RUNS).map(|run| measure(run, change, latency, leads)).collect();
     print!("{name:<38}");
-    let columns: [fn(&Times) -> Duration; 5] = [|t| t.decided, |t| t.served, |t| t.over, |t| t.unserved, |t| t.pause];
+    let columns: [fn(&Times) -> Duration; 6] =
+        [|t| t.decided, |t| t.taken, |t| t.served, |t| t.over, |t| t.unserved, |t| t.pause];
     let mut delays = Vec::new();
     for column in columns {
         let mut all: Vec<Duration> = times.iter().map(column).collect();
@@ -147,11 +151,12 @@ fn become_other(world: &mut World<Node>, rng: &mut Rng, change: Change, first: u
     let is_other =
         |world: &World<Node>| own(world, coordinator).map(|group| (group.state().id, group.state().born)) != Some(old);
     let decided = wait(world, is_other).since(began);
-    let served = wait(world, |world| is_served(world, before)).since(began);
+    let taken = wait(world, |world| is_everywhere(world, before, Primary::takes_operations)).since(began);
+    let served = wait(world, |world| is_everywhere(world, before, Primary::is_serving)).since(began);
     let over = wait(world, |world| groups(world).all(|group| group.state().dealings.is_calm())).since(began);
     world.run_for(CALM);
     assert!(world.failure().is_none(), "{:?}", world.failure());
-    Times { decided, served, over, unserved: served - decided, pause: pause(world, began, over) }
+    Times { decided, taken, served, over, unserved: served - decided, pause: pause(world, began, over) }
 }
 
 /// Has it begun, once nothing stands against it, and says when.
@@ -201,8 +206,8 @@ fn highest(world: &World<Node>) -> Epoch {
     groups(world).map(|group| group.state().born).max().expect("there are groups")
 }
 
-/// Whether each place belongs to a group in which somebody serves it, and something was born since.
-fn is_served(world: &World<Node>, before: Epoch) -> bool {
+/// Whether each place belongs to a group in which a primary of it does this, and something was born since.
+fn is_everywhere(world: &World<Node>, before: Epoch, does: fn(&Primary) -> bool) -> bool {
     if highest(world) <= before {
         return false;
     }
@@ -212,7 +217,7 @@ fn is_served(world: &World<Node>, before: Epoch) -> bool {
         let born = owners().map(|group| group.state().born).max();
         owners()
             .filter(|group| Some(group.state().born) == born)
-            .any(|group| group.primaries().any(|primary| primary.is_serving() && primary.range().contains(point)))
+            .any(|group| group.primaries().any(|primary| does(primary) && primary.range().contains(point)))
     })
 }
 
