@@ -4,7 +4,7 @@
 //! each member tells what was decided, and the last state, until what comes of it has begun.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -39,12 +39,38 @@ pub(crate) struct Dealing {
     seen: BTreeMap<TransactionId, Slot>,
     /// Votes that are not said yet.
     held: Vec<Letter>,
+    answered: Answered,
     /// When this member, since the group ended, tells others of it next.
     tell_end: Option<Time>,
     /// When this member asks the neighbours next, since nobody leads.
     lonely: Option<Time>,
     /// When somebody was told last that what it had was declared lost.
     told_loss: Option<Time>,
+}
+
+/// What a leader answered of late: each member that a letter reaches hands a copy on.
+#[derive(Clone, Debug, Default)]
+struct Answered(VecDeque<(Time, Slot, Letter)>);
+
+impl Answered {
+    /// So many are remembered.
+    const MAX: usize = 8;
+
+    /// Was this answered less than a third of the time ago after which it is said again, from the same log? What is said
+    /// again is answered again.
+    fn has(&mut self, letter: &Letter, applied: Slot, now: Time, resend: Duration) -> bool {
+        while self.0.front().is_some_and(|(at, ..)| now.since(*at) >= resend / 3) {
+            self.0.pop_front();
+        }
+        self.0.iter().any(|(_, slot, known)| *slot == applied && known == letter)
+    }
+
+    fn note(&mut self, letter: Letter, applied: Slot, now: Time) {
+        if self.0.len() >= Self::MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, applied, letter));
+    }
 }
 
 impl Dealing {
@@ -323,6 +349,10 @@ impl Group {
             }
         } else if self.log.leads() {
             self.follow_leadership();
+            let (applied, now) = (self.state.applied, self.now.time);
+            if self.dealing.answered.has(&letter, applied, now, self.config.timing.resend) {
+                return;
+            }
             // Whoever asks does so again: these may be heard of by then, or the coordinator gives up. Who hears no majority
             // may lead nobody any more.
             let answers = match &letter.word {
@@ -331,6 +361,7 @@ impl Group {
                 _ => true,
             };
             if answers {
+                self.dealing.answered.note(letter.clone(), applied, now);
                 self.answer(letter);
             }
             self.do_duties();
@@ -360,7 +391,8 @@ impl Group {
         let leads = self.log.leads_under();
         if self.dealing.leads != leads {
             self.dealing.leads = leads;
-            self.dealing.dealer = Dealer::default();
+            self.dealing.dealer = Dealer::of(self.me);
+            self.dealing.answered = Answered::default();
             self.dealing.seen.clear();
             self.dealing.held.clear();
         }

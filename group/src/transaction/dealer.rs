@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Epoch, GroupId, GroupRef, KeyRange};
+use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::TransactionId;
@@ -65,9 +65,9 @@ impl Word {
 pub struct Letter {
     /// In whose name it is said: of a group that is no more, perhaps.
     pub from: GroupId,
-    /// Who says it, and is answered.
+    /// Who says it, and is answered; whoever leads there comes first.
     pub by: GroupRef,
-    /// To which group it is said, and where that was last.
+    /// To which group it is said, and where that was last, or who of it is told.
     pub to: GroupRef,
     /// What it says.
     pub word: Word,
@@ -86,15 +86,21 @@ struct Beside {
     load: Option<(Time, Vec<u32>)>,
     /// When it was told last.
     told: Option<Time>,
+    /// Who spoke for it last.
+    speaker: Option<NodeId>,
     /// When something was heard of it last, and else when this leader began to listen.
     heard: Time,
 }
 
 impl Beside {
+    /// Is there something that it does not know of this group, or this one of it?
+    fn lacks(&self, link: &GroupRef, own: Epoch) -> bool {
+        self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link)
+    }
+
     /// When it is to be told next what this group is.
     fn due(&self, link: &GroupRef, own: Epoch) -> Time {
-        let lacks = self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link);
-        let wait = if lacks { SAID_AGAIN } else { PROBED_AGAIN };
+        let wait = if self.lacks(link, own) { SAID_AGAIN } else { PROBED_AGAIN };
         self.told.map_or(Time(0), |told| told + wait)
     }
 
@@ -123,14 +129,23 @@ pub struct Dealer {
     /// When those were told last who must know of commits.
     told: BTreeMap<(TransactionId, GroupId), Time>,
     beside: [Beside; 2],
+    /// Who leads.
+    me: Option<NodeId>,
     /// What is asked of this group: neighbours are told.
     pub(crate) load: Option<Vec<u32>>,
     /// The last tick.
     now: Time,
     letters: Vec<Letter>,
+    /// So often some of a group were chosen.
+    turns: u64,
 }
 
 impl Dealer {
+    /// For a node that has come to lead.
+    pub fn of(me: NodeId) -> Dealer {
+        Dealer { me: Some(me), ..Dealer::default() }
+    }
+
     /// What is to be said.
     pub fn take_letters(&mut self) -> Vec<Letter> {
         core::mem::take(&mut self.letters)
@@ -187,7 +202,10 @@ impl Dealer {
         let Letter { from, by, to, word } = letter;
         // A member that hears nobody of its own says so with this, and is no sign of life.
         if word != Word::Known(Epoch(0)) {
-            self.beside.iter_mut().filter(|beside| beside.id == Some(from)).for_each(|beside| beside.heard = self.now);
+            for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
+                beside.heard = self.now;
+                beside.speaker = by.nodes().next().filter(|_| by.id == from);
+            }
         }
         if to.id != own.id {
             if dealings.is_heir_of(to.id) {
@@ -207,7 +225,7 @@ impl Dealer {
             },
             Word::End(id) => self.want(Deal::Ended(id, from)),
             Word::Question(id) => self.on_question(own, me, dealings, &by, id),
-            Word::Push(view, asks, load) => self.on_push(own, me, dealings, *view, asks, load),
+            Word::Push(view, asks, load) => self.on_push(own, me, dealings, &by, *view, (asks, load)),
             Word::Known(epoch) => {
                 for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                     beside.knows = beside.knows.max(Some(epoch));
@@ -305,15 +323,16 @@ impl Dealer {
         own: &Own,
         me: &GroupRef,
         dealings: &Dealings,
+        by: &GroupRef,
         view: View,
-        asks: bool,
-        load: Option<Vec<u32>>,
+        (asks, load): (bool, Option<Vec<u32>>),
     ) {
         let links = [dealings.predecessor(), dealings.successor()];
         for (link, beside) in links.into_iter().zip(&mut self.beside) {
             let Some(link) = link.filter(|link| link.id == view.own.id) else { continue };
             if beside.id != Some(link.id) {
-                *beside = Beside { id: Some(link.id), heard: self.now, ..Beside::default() };
+                let speaker = by.nodes().next();
+                *beside = Beside { id: Some(link.id), heard: self.now, speaker, ..Beside::default() };
             }
             if beside.view.as_ref().is_none_or(|known| known.own.epoch <= view.own.epoch) {
                 beside.view = Some(view.clone());
@@ -325,16 +344,24 @@ impl Dealer {
         }
         let is_link = |link: &&GroupRef| link.id == view.own.id;
         let Some(link) = links.into_iter().flatten().find(is_link) else { return };
+        // If neither of them hears it, it is asked again.
+        let to = two_of(by, by.nodes().next(), self.turn());
         if asks {
             let mine = dealings.view(me);
-            self.say(own.id, me, &view.own, Word::Push(Box::new(mine), false, self.load.clone()));
+            self.say(own.id, me, &to, Word::Push(Box::new(mine), false, self.load.clone()));
         }
         let newer = link.epoch <= view.own.epoch || own.defects.has(Defect::ByArrival);
         if newer && *link != view.own {
             self.want(Deal::Neighbour(view.own));
         } else if link.epoch == view.own.epoch {
-            self.say(own.id, me, &view.own, Word::Known(view.own.epoch));
+            self.say(own.id, me, &to, Word::Known(view.own.epoch));
         }
+    }
+
+    /// Another number each time; of every second or third of them, too, no remainder is left out.
+    fn turn(&mut self) -> usize {
+        self.turns = self.turns.wrapping_add(1);
+        (self.turns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize
     }
 
     /// Does what is due: after something was applied, when this node comes to lead, and from time to time. `me`: this group
@@ -414,9 +441,9 @@ impl Dealer {
     }
 
     fn tell_neighbours(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
-        let view = dealings.view(me);
         let links = [dealings.predecessor(), dealings.successor()];
         for (index, link) in links.into_iter().enumerate() {
+            let turn = self.turn();
             let beside = &mut self.beside[index];
             if beside.id != link.map(|link| link.id) {
                 *beside = Beside { id: link.map(|link| link.id), heard: now, ..Beside::default() };
@@ -426,7 +453,9 @@ impl Dealer {
             {
                 let asks = !beside.is_seen(link);
                 beside.told = Some(now);
-                self.say(me.id, me, link, Word::Push(Box::new(view.clone()), asks, self.load.clone()));
+                let lacks = beside.lacks(link, me.epoch);
+                let to = if lacks { link.clone() } else { two_of(link, beside.speaker, turn) };
+                self.say(me.id, me, &to, Word::Push(Box::new(dealings.view(me)), asks, self.load.clone()));
             }
         }
     }
@@ -438,8 +467,23 @@ impl Dealer {
     }
 
     fn say(&mut self, from: GroupId, me: &GroupRef, to: &GroupRef, word: Word) {
-        self.letters.push(Letter { from, by: me.clone(), to: to.clone(), word });
+        let mut by = me.clone();
+        if let Some(first) = by.members.iter().position(|contact| Some(contact.node) == self.me) {
+            by.members[..=first].rotate_right(1);
+        }
+        self.letters.push(Letter { from, by, to: to.clone(), word });
     }
+}
+
+/// A group with only two of its members: who speaks for it, and another one, each time another, who tells whoever leads by
+/// now. All of them, where it is not known who speaks.
+fn two_of(group: &GroupRef, speaker: Option<NodeId>, turn: usize) -> GroupRef {
+    let mut others: Vec<&Contact> = group.members.iter().collect();
+    let Some(first) = others.iter().position(|contact| Some(contact.node) == speaker) else { return group.clone() };
+    let first = others.remove(first);
+    let second = others.get(turn % others.len().max(1)).copied();
+    let members = core::iter::once(first).chain(second).cloned().collect();
+    GroupRef { id: group.id, epoch: group.epoch, range: group.range, members }
 }
 
 /// Would applying it do anything?
