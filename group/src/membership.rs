@@ -139,13 +139,15 @@ impl Group {
     /// The next change of members, if one is due: learners that have caught up come, in place of older lives of theirs
     /// and of the dead; who wants to go goes; who has been silent for long is put out.
     pub(crate) fn next_members(&mut self) -> Option<Entry> {
-        let mut ready = self.ready_learners();
+        let (mut ready, mut dead, leaving) = (self.ready_learners(), self.dead(), self.leaving());
+        if ready.is_empty() && dead.is_empty() && leaving.is_empty() {
+            return None; // As mostly, and this is asked with each heartbeat.
+        }
         let mut members = self.state.members.clone();
         for learner in ready.extract_if(.., |learner| is_life_of(&members, learner.node.peer)).collect::<Vec<_>>() {
             members.retain(|member| member.node.peer != learner.node.peer);
             members.push(learner);
         }
-        let (mut dead, leaving) = (self.dead(), self.leaving());
         dead.retain(|node| members.iter().any(|member| member.node == *node)); // Its next life is here already.
         // An epoch that is not established yet is only healed: one comes for one who is dead.
         let heals = !self.state.recovery.is_empty();

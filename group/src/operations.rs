@@ -187,6 +187,9 @@ impl Group {
 
     /// Forgets what nothing can come of any more.
     pub(crate) fn forget_strays(&mut self) {
+        if self.strays.early.is_empty() && self.strays.ended.is_empty() {
+            return;
+        }
         let mut early = core::mem::take(&mut self.strays.early);
         early.retain(|ballot, _| self.may_begin(*ballot));
         self.strays.early = early;
