@@ -1,19 +1,19 @@
 //! Whatever can grow has a limit, and keeps to it (I15).
 
-use std::collections::BTreeMap;
-
 /// The most that was seen.
 #[derive(Debug, Default)]
 pub struct Bounded {
-    /// By name.
-    pub most: BTreeMap<&'static str, usize>,
+    /// By name: there are few, and some are asked for with each step.
+    pub most: Vec<(&'static str, usize)>,
 }
 
 impl Bounded {
     /// So much there is of something.
     pub fn on_size(&mut self, name: &'static str, size: usize, limit: usize) -> Result<(), String> {
-        let most = self.most.entry(name).or_default();
-        *most = size.max(*most);
+        match self.most.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, most)) => *most = size.max(*most),
+            None => self.most.push((name, size)),
+        }
         if size > limit {
             return Err(format!("{name}: {size}, and its limit is {limit}"));
         }

@@ -1,6 +1,7 @@
 //! What an acceptor has promised or accepted never goes down, for one identity (I12).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, Point};
 
@@ -39,11 +40,22 @@ impl Monotone {
     /// A promise for a range.
     pub fn on_promised(&mut self, node: NodeId, range: KeyRange, ballot: Ballot) -> Result<(), String> {
         let points = self.promises.entry(node).or_default();
-        for (point, last) in points.iter_mut().filter(|(point, _)| range.contains(**point)) {
-            if *last > ballot {
-                return Err(format!("{node:?} had promised {last:?} at {point}, and now {ballot:?}"));
+        let (start, end) = (range.start(), range.end());
+        let mut check = |from: Bound<Point>, to: Bound<Point>| {
+            for (point, last) in points.range_mut((from, to)) {
+                if *last > ballot {
+                    return Err(format!("{node:?} had promised {last:?} at {point}, and now {ballot:?}"));
+                }
+                *last = ballot;
             }
-            *last = ballot;
+            Ok(())
+        };
+        if start < end {
+            check(Bound::Included(start), Bound::Excluded(end))?;
+        } else {
+            // Round the top of the ring, or all of it.
+            check(Bound::Included(start), Bound::Unbounded)?;
+            check(Bound::Unbounded, Bound::Excluded(end))?;
         }
         if points.len() < POINTS_MAX {
             points.insert(range.start(), ballot);

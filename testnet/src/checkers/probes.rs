@@ -218,7 +218,7 @@ impl Probes {
     }
 
     /// The most that was seen of everything that can grow.
-    pub fn most(&self) -> &BTreeMap<&'static str, usize> {
+    pub fn most(&self) -> &[(&'static str, usize)] {
         &self.bounded.most
     }
 }

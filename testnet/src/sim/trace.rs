@@ -74,8 +74,13 @@ impl Words {
 }
 
 impl Hasher for Words {
+    /// Keys of peers, of which groups' states are full, are whole words.
     fn write(&mut self, bytes: &[u8]) {
-        self.write_u64(hash_bytes(bytes));
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
+            self.write_u64(hash_bytes(rest));
+        }
     }
 
     fn write_u8(&mut self, byte: u8) {
