@@ -23,6 +23,8 @@ pub const SAID_AGAIN: Duration = Duration::from_millis(300);
 pub const VOTES_PATIENCE: Duration = Duration::from_secs(3);
 /// Whoever voted asks what came of it after this.
 pub const OUTCOME_PATIENCE: Duration = Duration::from_secs(1);
+/// What is older than what this group voted for waits for that no longer than this.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Neighbours are told what this group is so often, though they know it: whoever was cut off, and is a neighbour no more, learns
 /// that way.
 const PROBED_AGAIN: Duration = Duration::from_secs(1);
@@ -125,7 +127,7 @@ pub struct Dealer {
     asked: Option<Time>,
     votes: BTreeMap<GroupId, bool>,
     /// Since when it waits for the outcome of others' transactions, and when it asked last.
-    waits: BTreeMap<TransactionId, Time>,
+    waits: BTreeMap<TransactionId, (Time, Time)>,
     /// When those were told last who must know of commits.
     told: BTreeMap<(TransactionId, GroupId), Time>,
     beside: [Beside; 2],
@@ -154,6 +156,7 @@ impl Dealer {
     /// What is to be chosen next, if it is still of use, and not too early.
     pub fn take_wanted(&mut self, own: &Own, dealings: &Dealings, is_due: impl Fn(&Deal) -> bool) -> Option<Deal> {
         self.wanted.retain(|deal| is_of_use(own, dealings, deal));
+        self.give_way(own, dealings);
         let first = self.wanted.iter().position(is_due)?;
         self.wanted.remove(first)
     }
@@ -263,17 +266,46 @@ impl Dealer {
         if let Some(yes) = dealings.vote(id) {
             return self.say(own.id, me, plan.coordinator(), Word::Vote(id, yes));
         }
-        // Its own can still be given up, for one that has waited longer (PITFALLS 34).
-        if let Some((own_id, own_plan)) = dealings.coordinates()
-            && (plan.rank, id) < (own_plan.rank, own_id)
-            && plan.boundaries_of(own.range).iter().any(|boundary| dealings.lock(own, *boundary) == Some(own_id))
-        {
-            return self.want(Deal::Outcome(own_id, false));
+        if let Some(younger) = self.waits_for(own, dealings, id, &plan) {
+            return self.give_up(dealings, younger);
         }
         if own.defects.has(Defect::VoteBeforeChosen) {
             self.say(own.id, me, plan.coordinator(), Word::Vote(id, true));
         }
         self.want(Deal::Asked(id, plan));
+    }
+
+    /// What is asked for is older than what holds its locks (see [`Dealings::younger_holder`]), and is not refused for that.
+    /// The group's own is given up for it; what others began comes to its end soon, for it is refused wherever an older one
+    /// holds a lock. Nothing is said meanwhile, and the coordinator asks again. Only the older wait for the younger, so they
+    /// do not wait for each other, and the oldest of all is refused nowhere (PITFALLS 34): but where the younger one's
+    /// coordinator seems to be lost.
+    fn waits_for(&self, own: &Own, dealings: &Dealings, id: TransactionId, plan: &Plan) -> Option<TransactionId> {
+        let is_open_for_long = |younger: &TransactionId| {
+            self.waits.get(younger).is_some_and(|(since, _)| self.now.since(*since) >= LOCK_PATIENCE)
+        };
+        dealings.younger_holder(own, id, plan).filter(|younger| !is_open_for_long(younger))
+    }
+
+    /// Where it is the group's own.
+    fn give_up(&mut self, dealings: &Dealings, younger: TransactionId) {
+        if dealings.coordinates().is_some_and(|(open, _)| open == younger) {
+            self.want(Deal::Outcome(younger, false));
+        }
+    }
+
+    /// What this group began itself while others asked it is in the log by now, perhaps before what they asked.
+    fn give_way(&mut self, own: &Own, dealings: &Dealings) {
+        let mut wanted = core::mem::take(&mut self.wanted);
+        let mut younger = Vec::new();
+        wanted.retain(|deal| {
+            let Deal::Asked(id, plan) = deal else { return true };
+            let waits_for = self.waits_for(own, dealings, *id, plan);
+            younger.extend(waits_for);
+            waits_for.is_none()
+        });
+        self.wanted = wanted;
+        younger.into_iter().for_each(|younger| self.give_up(dealings, younger));
     }
 
     fn on_vote(
@@ -379,7 +411,7 @@ impl Dealer {
         let again = |said: Option<&Time>| said.map_or(Time(0), |said| *said + SAID_AGAIN);
         let coordinates = dealings.coordinates().map(|_| again(self.asked.as_ref()));
         let waits =
-            dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |asked| *asked + OUTCOME_PATIENCE));
+            dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |(_, asked)| *asked + OUTCOME_PATIENCE));
         let told = self.told.values().map(|told| again(Some(told)));
         let links = [dealings.predecessor(), dealings.successor()].into_iter().zip(&self.beside);
         let pushes = links.filter_map(|(link, beside)| Some(beside.due(link?, own.epoch)));
@@ -415,12 +447,12 @@ impl Dealer {
     fn ask_outcomes(&mut self, me: &GroupRef, dealings: &Dealings, now: Time) {
         self.waits.retain(|id, _| dealings.voted().any(|(voted, _)| voted == *id));
         for (id, plan) in dealings.voted() {
-            let word = match self.waits.get(&id) {
-                None => Word::Vote(id, true),
-                Some(asked) if now.since(*asked) >= OUTCOME_PATIENCE => Word::Question(id),
+            let (since, word) = match self.waits.get(&id) {
+                None => (now, Word::Vote(id, true)),
+                Some((since, asked)) if now.since(*asked) >= OUTCOME_PATIENCE => (*since, Word::Question(id)),
                 Some(_) => continue,
             };
-            self.waits.insert(id, now);
+            self.waits.insert(id, (since, now));
             self.say(me.id, me, plan.coordinator(), word);
         }
     }

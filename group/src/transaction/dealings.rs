@@ -175,13 +175,6 @@ impl Dealings {
         self.coordinates.is_none() && self.voted.is_empty()
     }
 
-    /// Who locks this boundary.
-    pub fn lock(&self, own: &Own, boundary: Point) -> Option<TransactionId> {
-        let open = self.coordinates.iter().chain(&self.voted);
-        let mut holders = open.filter(|(_, plan)| plan.boundaries_of(own.range).contains(&boundary));
-        holders.next().map(|(id, _)| *id)
-    }
-
     /// What this group can say of a transaction that somebody waits for: its outcome. `None` while it is open, or if it is not
     /// this group's to say.
     pub fn outcome(&self, own: &Own, id: TransactionId) -> Option<bool> {
@@ -335,6 +328,21 @@ impl Dealings {
             let mut locked = locks.boundaries_of(own.range).into_iter();
             !plan.lost().contains(&id.group) && locked.any(|boundary| boundaries.contains(&boundary))
         }) && !own.defects.has(Defect::NoLocks)
+    }
+
+    /// What holds locks that this plan needs, where all of that is younger (of a later rank, or id): its own first. `None` where
+    /// nothing does, or something older: then it is to be refused.
+    pub fn younger_holder(&self, own: &Own, id: TransactionId, plan: &Plan) -> Option<TransactionId> {
+        let boundaries = plan.boundaries_of(own.range);
+        let open = self.coordinates.iter().chain(&self.voted);
+        let mut holders = open.filter(|(holder, locks)| {
+            let mut locked = locks.boundaries_of(own.range).into_iter();
+            !plan.lost().contains(&holder.group) && locked.any(|boundary| boundaries.contains(&boundary))
+        });
+        let (first, locks) = holders.next()?;
+        let is_younger = |holder: &TransactionId, locks: &Plan| (plan.rank, id) < (locks.rank, *holder);
+        let all = is_younger(first, locks) && holders.all(|(holder, locks)| is_younger(holder, locks));
+        all.then_some(*first)
     }
 
     /// What lost groups began, and what was to be told to them, is over.
