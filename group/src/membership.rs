@@ -249,13 +249,17 @@ impl Group {
         // A group that splits has room again.
         let (all, max) =
             (self.state.members.len() + self.state.learners.len(), self.state.settings.members_max as usize);
-        let room = LEARNERS_MAX.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
+        let mut room = LEARNERS_MAX.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
         let mut coming: Vec<Member> = Vec::new();
-        while coming.len() < room
-            && let Some((mut joiner, asked)) = self.duties.doors.joiners.pop_front()
-        {
+        let waiting = core::mem::take(&mut self.duties.doors.joiners);
+        for (mut joiner, asked) in waiting {
+            // Another life of a learner comes in its place: the group must not wait for one that is dead until it is forgotten.
+            let takes = usize::from(!is_life_of(&self.state.learners, joiner.node.peer));
             let known = self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node);
-            if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
+            if takes > room {
+                self.duties.doors.joiners.push_back((joiner, asked));
+            } else if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
+                room -= takes;
                 joiner.joined = self.pulse.group_time(self.now);
                 coming.push(joiner);
             }

@@ -157,6 +157,13 @@ fn what_is_in_flight_goes_along() {
 /// What is shown where something that was chosen is forgotten.
 const FORGOTTEN: [&str; 3] = ["I4 linearizable", "I5 durable", "I1 one value"];
 
+/// Learners died, and their new lives found no room beside the old ones in a group that was too large, and could not split before
+/// those were forgotten: 30 s for each leader.
+#[test]
+fn another_life_of_a_learner_needs_no_room() {
+    expect_well::<Node>(&Scenario::ring(241_233_558_650_281));
+}
+
 /// A group's boundaries moved, one after the other, until it had nothing of what it owned when one of its members crashed, which
 /// came back in what it was and in what it is.
 #[test]
