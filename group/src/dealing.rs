@@ -260,12 +260,24 @@ impl Group {
     /// Has whatever is to be born a majority of those members of this group that it gets, here, now and with everything?
     /// What is born of the dead stays dead (§6.5 of the design). Each group answers for its own.
     fn are_able(&self, plan: &Plan) -> bool {
-        let (hears, members) = (self.hears(), self.state.nodes());
+        self.are_able_of(plan, &self.state.nodes())
+    }
+
+    /// May whoever goes go, so that only these members are left? Not where too many of those are dead with whom it was agreed, or
+    /// may be, that it stays.
+    pub(crate) fn leaves_able(&self, members: &[NodeId]) -> bool {
+        let dealings = &self.state.dealings;
+        let mut open = dealings.coordinates().into_iter().chain(dealings.voted());
+        open.all(|(_, plan)| self.are_able_of(plan, members))
+    }
+
+    fn are_able_of(&self, plan: &Plan, members: &[NodeId]) -> bool {
+        let hears = self.hears();
         let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
         let is_able =
             |node: &NodeId| (*node == self.me || hears.contains(node)) && self.duties.is_complete(*node, &terms);
         plan.births.iter().all(|birth| {
-            let own = own_members(birth, &members);
+            let own = own_members(birth, members);
             own.is_empty() || own.iter().filter(|node| is_able(node)).count() > own.len() / 2
         })
     }

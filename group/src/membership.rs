@@ -164,6 +164,10 @@ impl Group {
             }
         }
         for (node, force) in leaving.into_iter().filter(|_| !heals) {
+            let others: Vec<NodeId> = members.iter().map(|member| member.node).filter(|other| *other != node).collect();
+            if !self.leaves_able(&others) {
+                continue; // It goes when it is decided, or when the dead are put out.
+            }
             if (room > 0 || force) && members.len() > 1 {
                 members.retain(|member| member.node != node);
                 room = room.saturating_sub(1);

@@ -164,6 +164,13 @@ fn another_life_of_a_learner_needs_no_room() {
     expect_well::<Node>(&Scenario::ring(241_233_558_650_281));
 }
 
+/// A group voted for what would leave it two members and a dead one, and one of the two left before the outcome came: one of two was
+/// dead in what was born.
+#[test]
+fn nobody_leaves_the_dead_alone_with_what_is_born() {
+    expect_well::<Node>(&Scenario::ring(172_934_388_896_808));
+}
+
 /// A group's boundaries moved, one after the other, until it had nothing of what it owned when one of its members crashed, which
 /// came back in what it was and in what it is.
 #[test]
