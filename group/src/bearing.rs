@@ -66,7 +66,7 @@ impl Group {
         born.addresses.clone_from(&parent.addresses);
         born.parting = parent.parting;
         born.full = parent.full;
-        born.inheritance = inheritance;
+        born.inheritance = inheritance.of_range(range);
         born.acceptor.persist_all(&mut born.out);
         born.begin();
         born

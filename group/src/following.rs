@@ -7,6 +7,7 @@ use overlay::NodeId;
 
 use crate::ballot::TermBallot;
 use crate::group::{Group, context};
+use crate::handover::Inheritance;
 use crate::message::{Message, Parting, Sender};
 use crate::outbox::{Durable, GroupOutput};
 use crate::state::{Entry, GroupState};
@@ -149,6 +150,9 @@ impl Group {
                 _ => GroupOutput::Over("its group goes on without this life of it"),
             });
             self.failed = true;
+        }
+        if self.state.recovery.is_empty() {
+            self.inheritance = Inheritance::default(); // Whoever was to follow somebody does.
         }
         self.acknowledgements.keep(&audience);
         self.duties.keep(&audience);

@@ -103,6 +103,13 @@ impl Inheritance {
         is_new
     }
 
+    /// All that may concern a group with this range.
+    pub(crate) fn of_range(mut self, range: KeyRange) -> Inheritance {
+        self.last.retain(|(_, part, _)| part.overlaps(range));
+        self.handed.retain(|handover| handover.range().overlaps(range));
+        self
+    }
+
     /// What of it concerns this range.
     pub(crate) fn within(&self, range: KeyRange) -> Vec<Handover> {
         self.handed.iter().filter(|handover| handover.range().overlaps(range)).cloned().collect()

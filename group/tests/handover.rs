@@ -9,7 +9,7 @@ use group::ballot::{Slot, Term, TermBallot};
 use group::handover::{Handover, Inheritance};
 use group::message::{Base, CommitteeMessage, Message};
 use group::outbox::GroupOutput;
-use group::state::{Assignment, GroupState};
+use group::state::{Assignment, Config, GroupState};
 use group::transaction::TransactionId;
 use overlay::{Epoch, GroupId, KeyRange, Point};
 
@@ -36,7 +36,8 @@ fn born() -> GroupState {
     let slot = Slot(41);
     let all = Assignment { start: LEFT.start(), node: node(1), term: Term::new(slot, 0) };
     let born = GroupState { id: GroupId(2), applied: slot, epoch: Epoch(5), born: Epoch(5), born_at: slot, ..last() };
-    GroupState { division: vec![all], ended: None, ..born }
+    let before = Config { epoch: Epoch(4), members: last().nodes(), open: vec![KeyRange::FULL] };
+    GroupState { division: vec![all], recovery: vec![before], ended: None, ..born }
 }
 
 fn ballots() -> [TermBallot; 2] {

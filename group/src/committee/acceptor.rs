@@ -293,7 +293,7 @@ impl Acceptor {
             return;
         }
         let mut accepted = NumberSet::default();
-        // Beyond its re-proposals a term rests on its base.
+        // Where something of a term is chosen, its base was before.
         let lacks_base = committee.base().is_none() && chosen.is_some();
         for write in writes {
             let n = write.record.number.n;

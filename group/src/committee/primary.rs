@@ -383,9 +383,11 @@ impl Primary {
     /// number what became of it; its own acceptor has what it sent, unless others came first.
     pub fn handover(&self, acceptor: &Acceptor) -> Option<Handover> {
         let (left, base) = (self.left.as_ref()?, self.base.clone()?);
-        let chosen = self.chosen.mark();
-        let accepted =
-            acceptor.committee(self.ballot).into_iter().flat_map(|committee| committee.unsettled(self.range));
+        let committee = acceptor.committee(self.ballot);
+        // What others may not know to be chosen is handed over as well: who lacks it then gets it, and lacks nothing.
+        let known = committee.and_then(|committee| committee.chosen()).unwrap_or(0);
+        let chosen = self.chosen.mark().min(known);
+        let accepted = committee.into_iter().flat_map(|committee| committee.unsettled(self.range));
         let writes = accepted.chain(left).map(|write| (write.record.number.n, write));
         let beyond: BTreeMap<u64, Write> =
             writes.filter(|(n, _)| *n > chosen).map(|(n, write)| (n, write.clone())).collect();

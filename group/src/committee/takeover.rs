@@ -117,10 +117,9 @@ impl Primary {
     /// Somebody hands over a part of what this is to be primary of.
     pub fn on_handover(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, handover: Handover) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
-        if self.base.is_none() {
-            takeover.handed.push(handover);
-            self.go_on(ctx, local);
-        }
+        // Whoever hands over has given up its lease, too: that need not be waited for then.
+        takeover.handed.push(handover);
+        self.go_on(ctx, local);
     }
 
     /// Lays the base, once it is known what may have been chosen: from promises of quorums, or from those who had it all.

@@ -144,7 +144,7 @@ impl Committee {
     }
 
     /// Can it be remembered that this number was received? What is in order always can, and what fills a gap; and a
-    /// takeover's re-proposals are all there is to come.
+    /// takeover's re-proposals, and a few batches behind them, are all there is to come before its base.
     pub fn has_room_for(&self, n: u64) -> bool {
         self.head.base.is_none() || n <= self.received.last() + 1 || self.received.gaps() < GAPS_MAX
     }

@@ -174,7 +174,7 @@ pub fn class_of(message: &Message) -> Class {
             Class::Bulk
         }
         Message::AskCopy(_) | Message::Copied(_) => Class::Bulk,
-        Message::Committee(_) | Message::Client(_) => Class::Data,
+        Message::Committee(_) | Message::Client(_) | Message::Handover(_) => Class::Data,
         _ => Class::Control,
     }
 }
