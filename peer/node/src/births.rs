@@ -82,8 +82,12 @@ impl Node {
             self.keep_finals(kept);
             // Whoever asks here for what others own now need not be asked who they are.
             born.iter().for_each(|state| self.whereabouts.note_parts(state));
+            let mut has_room = true;
             for state in born {
-                self.inherit(state, inheritance.clone());
+                has_room &= self.inherit(state, inheritance.clone());
+            }
+            if !has_room {
+                return false; // What it needs stays where it is until that is tried again.
             }
             // What of it this node is not in is not its affair any more.
             self.let_go(|group| touched.contains(&group.state().id) && group.state().ended == Some(id));
@@ -258,9 +262,20 @@ impl Node {
         for group in self.hosts.living_mut() {
             group.on_handover(of, &handover);
         }
-        if self.expects_birth() && self.handed.len() < HANDED_MAX {
+        self.handed.retain(|(group, known)| (*group, known.ballot) != (of, handover.ballot));
+        if self.may_follow(of, sender.node) && self.handed.len() < HANDED_MAX {
             self.handed.push((of, handover));
         }
+    }
+
+    /// May something be born here soon of what this member of that group has, as far as is known?
+    fn may_follow(&self, of: GroupId, node: NodeId) -> bool {
+        let states = || self.hosts.all.iter().map(|hosted| hosted.group.state());
+        let open = states().flat_map(|state| state.dealings.coordinates().into_iter().chain(state.dealings.voted()));
+        let mut plans = open.chain(states().filter_map(GroupState::ending)).map(|(_, plan)| plan);
+        plans.any(|plan| {
+            plan.party(of).is_some_and(|party| party.touched && party.group.nodes().any(|member| member == node))
+        })
     }
 
     /// Begins a part in this group, with what there is of it here.
@@ -268,10 +283,11 @@ impl Node {
         self.inherit(state, Inheritance::default());
     }
 
-    /// The same where it is known who was primary last of what, and what some of these hand over.
-    fn inherit(&mut self, state: GroupState, inheritance: Inheritance) {
+    /// The same where it is known who was primary last of what, and what some of these hand over. False where there is no room
+    /// for it now.
+    fn inherit(&mut self, state: GroupState, inheritance: Inheritance) -> bool {
         if !state.audience().contains(&self.me) || self.knows_later(&state) {
-            return;
+            return true;
         }
         let (range, epoch) = (state.range, state.epoch);
         // The first batch of the last one says where records lie without this one; and what groups say may have this node copy
@@ -292,7 +308,8 @@ impl Node {
             (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
         let Some((bays, claimed)) = self.bays_for(&state, &parents) else {
-            return self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
+            self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
+            return false;
         };
         let seed = self.rng.draw();
         for index in parents.iter().copied() {
@@ -318,7 +335,10 @@ impl Node {
         };
         let moved = core::mem::replace(&mut self.hosts.bays, bays) != self.hosts.bays;
         let id = group.state().id;
-        let Some(serial) = self.hosts.add(group) else { return self.damaged("it has a part in too many groups") };
+        let Some(serial) = self.hosts.add(group) else {
+            self.damaged("it has a part in too many groups");
+            return false;
+        };
         if moved && self.config.durability == Durability::Sync {
             // Not before: what it comes from lies elsewhere until then.
             self.bays_due = Some(serial);
@@ -339,6 +359,7 @@ impl Node {
         }
         self.share_memory();
         self.with_sessions(Sessions::on_division);
+        true
     }
 
     /// Where the records of a group lie of which this node takes a part, with what the first of these parents has, and what was

@@ -160,6 +160,24 @@ fn what_was_given_to_others_does_not_go_along() {
     assert_eq!(node.hosts.bays.of(RIGHT.start()), bays.of(RIGHT.start()));
 }
 
+/// Where too much is still to be dropped what is born is not entered yet, and what it needs stays.
+#[test]
+fn what_is_born_waits_for_room() {
+    let (mut node, ballots) = node_in(alloc::vec![state(10, 9, LEFT, &[2, 1])]);
+    let mut bays = node.hosts.bays.clone();
+    for _ in 0..256 {
+        bays.leave(RIGHT);
+        let _ = bays.enter(RIGHT);
+    }
+    let full = core::mem::replace(&mut node.hosts.bays, bays);
+    let born = state(12, 12, KeyRange::FULL, &[1, 2]);
+    assert!(!node.inherit(born.clone(), Inheritance::default()));
+    assert_eq!((node.hosts.living().count(), has(&node, LEFT)), (1, Some(ballots[0])));
+    node.hosts.bays = full;
+    assert!(node.inherit(born, Inheritance::default()));
+    assert_eq!(has(&node, LEFT), Some(ballots[0]));
+}
+
 /// Where records lie is durable together with the first that is durable of what is born, not before.
 #[test]
 fn bays_and_heirs_are_durable_together() {

@@ -704,6 +704,8 @@ impl Node {
             self.finals_due = self.now.time + ASK_AGAIN;
             self.ask_for_finals();
             self.follow_pending();
+            // There may have been no room for it.
+            self.birth_wanted = true;
         }
         self.let_go_early();
         if self.hosts.all.len() > 1 || self.copies.bytes() > 0 {
