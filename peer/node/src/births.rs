@@ -26,6 +26,7 @@ use crate::copying::Claim;
 use crate::hosting::Hosted;
 use crate::node::Node;
 use crate::sessions::Sessions;
+use crate::storage::Over;
 use crate::wire::{self, Frame};
 
 /// Last states of others' groups that are kept until what comes of them is born.
@@ -419,6 +420,7 @@ impl Node {
     /// Of groups whose ranges overlap, or that have one name, the later is there. Who has nothing left is let go of; `elsewhere` others are
     /// known to own.
     pub(crate) fn settle_ranges(&mut self, elsewhere: &[KeyRange]) {
+        let mut given = Vec::new();
         for index in 0..self.hosts.all.len() {
             let state = self.hosts.all[index].group.state();
             let mut rest = self.hosts.rest(state.range, state.epoch);
@@ -433,10 +435,53 @@ impl Node {
                 if self.hosts.all[index].over.is_none() {
                     self.hosts.all[index].group.give_way();
                 }
+                let place = self.hosts.all[index].place();
+                given.extend(place.into_iter().flat_map(|piece| piece.without(rest.iter().copied())));
                 self.hosts.all[index].over = Some(rest);
             }
         }
+        if !given.is_empty() {
+            self.leave_places(&given);
+        }
         self.let_go_hosted(|hosted| hosted.over.as_ref().is_some_and(Vec::is_empty));
+    }
+
+    /// Parts of groups here have no place there any more: what nobody else here has is left over, now and not when the last of
+    /// such a part is, for this node may come to own the place again before that.
+    fn leave_places(&mut self, given: &[KeyRange]) {
+        if self.config.durability != Durability::Sync {
+            return;
+        }
+        // What has the place now must be in the store before that.
+        (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
+        let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
+        let left = given.iter().flat_map(|piece| piece.without(held.iter().copied()));
+        left.for_each(|piece| self.hosts.bays.leave(piece));
+        let changes = self.places();
+        self.persist_own(changes);
+    }
+
+    /// Where records lie, and what groups that are over have left.
+    pub(crate) fn places(&self) -> Vec<Change> {
+        let over = self.hosts.all.iter().filter_map(|hosted| {
+            let state = hosted.group.state();
+            Some(Over { drawer: hosted.drawer, group: state.id, epoch: state.epoch, place: hosted.over.clone()? })
+        });
+        alloc::vec![self.space().bays(&self.hosts.bays), self.space().over(&over.collect::<Vec<_>>())]
+    }
+
+    /// What was over when the process ended is so still.
+    pub(crate) fn restore_over(&mut self, all: Vec<Over>) {
+        for Over { drawer, group, epoch, place } in all {
+            let is_it = |hosted: &&mut Hosted| {
+                let state = hosted.group.state();
+                (hosted.drawer, state.id, state.epoch) == (drawer, group, epoch)
+            };
+            if let Some(hosted) = self.hosts.all.iter_mut().find(is_it) {
+                hosted.over = Some(place);
+                hosted.group.give_way();
+            }
+        }
     }
 
     fn let_go(&mut self, is_over: impl Fn(&Group) -> bool) {
@@ -460,7 +505,7 @@ impl Node {
             if self.config.durability == Durability::Sync {
                 // What others here own, or did and still hold, is theirs.
                 let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
-                for piece in gone.group.state().range.without(held) {
+                for piece in gone.place().into_iter().flat_map(|piece| piece.without(held.iter().copied())) {
                     self.hosts.bays.leave(piece);
                 }
             }
@@ -470,7 +515,7 @@ impl Node {
         if changes.is_empty() {
             return;
         }
-        changes.push(self.space().bays(&self.hosts.bays));
+        changes.extend(self.places());
         changes.extend(self.ring.map(|ring| self.space().life(&self.life(ring))));
         self.persist_own(changes);
         self.share_memory();

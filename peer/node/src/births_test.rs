@@ -160,6 +160,26 @@ fn what_was_given_to_others_does_not_go_along() {
     assert_eq!(node.hosts.bays.of(RIGHT.start()), bays.of(RIGHT.start()));
 }
 
+/// Where a part that is over loses some of its place to groups that this node has nothing to do with, what it has there is left
+/// over at once: it may come to own that place again before the last of that part is gone. And so it is after a crash.
+#[test]
+fn what_is_given_up_is_left_over_at_once() {
+    let all = || alloc::vec![state(10, 9, KeyRange::FULL, &[2, 1])];
+    let (mut node, ballots) = node_in(all());
+    let bay = node.hosts.bays.of(LEFT.start());
+    node.give_up(LEFT, Epoch(12));
+    assert_eq!(node.hosts.all[0].over, Some(alloc::vec![RIGHT]));
+    assert_eq!(node.hosts.bays.leftover(), Some((bay, LEFT)));
+    let over = Over { drawer: 0, group: GroupId(10), epoch: Epoch(9), place: alloc::vec![RIGHT] };
+    assert_eq!(node.places()[1], node.space().over(core::slice::from_ref(&over)));
+    node.take_part(state(13, 13, LEFT, &[1, 2]));
+    assert_ne!(node.hosts.bays.of(LEFT.start()), bay, "what lies there is of before");
+    let (mut again, _) = node_in(all());
+    again.restore_over(alloc::vec![over]);
+    again.take_part(state(12, 12, KeyRange::FULL, &[1, 2]));
+    assert_eq!((has(&again, LEFT), has(&again, RIGHT)), (None, Some(ballots[0])));
+}
+
 /// Where too much is still to be dropped what is born is not entered yet, and what it needs stays.
 #[test]
 fn what_is_born_waits_for_room() {

@@ -195,6 +195,7 @@ impl Node {
             let group = Group::restore(self.group_config(), self.me, stored, self.now, seed);
             self.hosts.add_at(drawer, group);
         }
+        self.restore_over(self.space().restore_over(&restored.meta)?);
         self.settle_ranges(&[]);
         self.birth_wanted = true;
         self.in_ring(life.ring);
@@ -493,7 +494,7 @@ impl Node {
                     drawer.changes(&self.hosts.bays, change, &mut changes);
                 }
                 if self.bays_due.take_if(|of| *of == serial).is_some() {
-                    changes.push(self.space().bays(&self.hosts.bays));
+                    changes.extend(self.places());
                 }
                 let token = self.hosts.name_batch(serial, token);
                 self.outputs.push_back(Output::Persist { token, changes });

@@ -10,6 +10,7 @@
 //! | drawer `w` term number record-key | an unsettled write |
 //! | `~n` | this life: ring and incarnation |
 //! | `~b` | in which bays records lie ([`Bays`]) |
+//! | `~o` | what is left of groups here that are over ([`Over`]) |
 //! | `~f` | last states of groups that others may need to know |
 //!
 //! A drawer is a byte: each group that a node is in has one of its own, and an empty one is used again. Numbers are
@@ -30,7 +31,7 @@ use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use group::state::{Entry, GroupState};
-use overlay::{Epoch, Incarnation, IntervalMap, Key, Point, RingId};
+use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, Point, RingId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,19 @@ pub struct Life {
     pub incarnation: Incarnation,
     /// It had a part in groups that it has let go of, up to this epoch.
     pub voted: Epoch,
+}
+
+/// A node's part in a group that is over: what of its range nobody is known to own since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Over {
+    /// Its entries.
+    pub drawer: u8,
+    /// Which.
+    pub group: GroupId,
+    /// As what it was.
+    pub epoch: Epoch,
+    /// What is left.
+    pub place: Vec<KeyRange>,
 }
 
 /// What is stored cannot be understood: it is damaged, or of a later version.
@@ -141,6 +155,16 @@ impl Space {
     /// The entry of where records lie.
     pub fn bays(self, bays: &Bays) -> Change {
         Change::PutMeta(self.own(b'b'), encode(bays))
+    }
+
+    /// The entry of groups that are over.
+    pub fn over(self, all: &[Over]) -> Change {
+        Change::PutMeta(self.own(b'o'), encode(&all))
+    }
+
+    /// The same as they were stored.
+    pub fn restore_over(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<Over>, StorageError> {
+        meta.get(&self.own(b'o')).map_or(Ok(Vec::new()), |over| decode(over, "list of what is over"))
     }
 
     /// The entry of last states that others may need.
