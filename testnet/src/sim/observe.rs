@@ -10,7 +10,7 @@ use group::time::Time;
 use group::transaction::dealings::Deal;
 use group::transaction::plan::{Operation, Plan};
 use node::Node;
-use overlay::{Epoch, GroupRef, Incarnation, Key, NodeId, PeerKey, Point};
+use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
 use crate::checkers::{Ballot, Broken, Observation, Scope};
 use crate::sim::host::Owned;
@@ -247,11 +247,15 @@ fn is_whole_group(group: &Group) -> bool {
 pub fn reform(node: &mut Node, chance: u64) -> bool {
     let Some(group) = node.group().filter(|group| group.log().leads()) else { return false };
     let state = group.state();
-    let point = |chance: u64| Point(state.range.start().0.wrapping_add(u128::from(chance) << 64));
-    let mut at = point(chance);
-    while !state.range.contains(at) || at == state.range.start() {
-        at = Point(state.range.start().0.wrapping_add(at.0.wrapping_sub(state.range.start().0) / 2));
-    }
+    let within = |range: KeyRange| {
+        let start = range.start().0;
+        let mut at = Point(start.wrapping_add(u128::from(chance) << 64));
+        while !range.contains(at) || at.0 == start {
+            at = Point(start.wrapping_add(at.0.wrapping_sub(start) / 2));
+        }
+        at
+    };
+    let at = within(state.range);
     let members = state.nodes();
     let successor: Vec<NodeId> = state.dealings.successor().map(|other| other.nodes().collect()).unwrap_or_default();
     // Some of each, and never all.
@@ -270,7 +274,11 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
         }
         2 => Operation::Merge,
         3 => Operation::Migrate { to: some(&members, chance >> 8), from: some(&successor, chance >> 24) },
-        _ => Operation::Repartition { at },
+        // It gives, or it gains.
+        _ => {
+            let other = state.dealings.successor().filter(|_| chance >> 40 & 1 == 1).map(|other| within(other.range));
+            Operation::Repartition { at: other.unwrap_or(at) }
+        }
     };
     node.begin_transaction(operation).is_ok()
 }
