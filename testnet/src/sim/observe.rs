@@ -8,7 +8,7 @@ use group::record::{DoneOp, Record};
 use group::state::Entry;
 use group::time::Time;
 use group::transaction::dealings::Deal;
-use group::transaction::plan::{Operation, Plan};
+use group::transaction::plan::{Birth, BirthName, Operation, Plan};
 use node::Node;
 use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
@@ -213,8 +213,7 @@ fn group_depends_on(group: &Group, other: NodeId, alive: &[NodeId]) -> bool {
         _ => None,
     });
     let plans: Vec<Plan> = open.cloned().chain(begun).collect();
-    let births = plans.iter().flat_map(|plan| &plan.births);
-    let born = births.map(|birth| birth.members.iter().map(|contact| contact.node).collect());
+    let born = plans.iter().flat_map(|plan| plan.births.iter().map(|birth| first_voters(plan, birth)));
     let states = [group.state().nodes(), without_leaving(group, other)];
     next.chain(states).chain(born).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
 }
@@ -234,6 +233,16 @@ fn without_leaving(group: &Group, other: NodeId) -> Vec<NodeId> {
         }
     }
     nodes
+}
+
+/// Who votes in what is born at first: in what goes on under its name, who comes from elsewhere only learns.
+fn first_voters(plan: &Plan, birth: &Birth) -> Vec<NodeId> {
+    let kept = match birth.name {
+        BirthName::Kept(id) => plan.party(id),
+        BirthName::New(_) => None,
+    };
+    let votes = |node: &NodeId| kept.is_none_or(|party| party.group.nodes().any(|member| member == *node));
+    birth.members.iter().map(|contact| contact.node).filter(votes).collect()
 }
 
 fn is_whole_group(group: &Group) -> bool {
