@@ -171,6 +171,12 @@ fn nobody_leaves_the_dead_alone_with_what_is_born() {
     expect_well::<Node>(&Scenario::ring(172_934_388_896_808));
 }
 
+/// A member's store was slow, and neighbours asked again and again for what they were to copy: that is no nonsense.
+#[test]
+fn whoever_asks_again_is_answered_once() {
+    expect_well::<Node>(&Scenario::ring(75_518_449_098_274));
+}
+
 /// A group's boundaries moved, one after the other, until it had nothing of what it owned when one of its members crashed, which
 /// came back in what it was and in what it is.
 #[test]

@@ -525,9 +525,14 @@ impl CatchUp {
         self.jobs.remove(&ballot);
     }
 
-    /// How many pages of the store are being read for neighbours' members.
-    pub(super) fn copy_scans(&self) -> usize {
-        self.scans.values().filter(|scan| matches!(scan, ScanUse::Copy { .. })).count()
+    /// May a page of the store be read for a neighbour's member? Not the same twice, where the store is slow and it asks again; and not
+    /// more than so many at one time: it will ask again, or somebody else.
+    pub(super) fn may_copy(&self, node: NodeId, number: u64, scans_max: usize) -> bool {
+        let mut copies = self.scans.values().filter_map(|scan| match scan {
+            ScanUse::Copy { from, ask, .. } => Some((*from, ask.number)),
+            _ => None,
+        });
+        copies.clone().count() < scans_max && !copies.any(|known| known == (node, number))
     }
 
     pub(super) fn begin_scan(&mut self, scan: ScanUse) -> u64 {

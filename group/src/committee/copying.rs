@@ -38,9 +38,7 @@ impl Acceptor {
         if table.is_whole() {
             let records = table.scan(ask.piece, ask.after.as_ref());
             tell_copy(ctx, from, ask.clone(), as_of, records, false);
-        } else if self.catch_up.copy_scans() >= SCANS_MAX {
-            ctx.dropped.note(Nonsense::NoRoom); // It will ask again, or somebody else.
-        } else {
+        } else if self.catch_up.may_copy(from, ask.number, SCANS_MAX) {
             let first = scan_from(ask.after.as_ref(), ask.piece);
             let token = self.catch_up.begin_scan(ScanUse::Copy { from, ask, as_of });
             ctx.out.push_behind(GroupOutput::Scan(token, first, page_bytes(ctx)));
