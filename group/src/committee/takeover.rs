@@ -192,8 +192,8 @@ impl Primary {
     pub(super) fn on_base_accepted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, from: NodeId) {
         self.base_accepted.insert(from);
         if from == ctx.me && !self.is_serving() && !self.is_ended() {
-            // What it proposes from now on is on its way together with the base: each of those who hear both accepts the base
-            // first. Nothing is chosen, or answered, before the base is.
+            // What it proposes from now on is on its way together with the base. Who lacks a re-proposal may accept it before the
+            // base; but nothing is chosen, or answered, before the base is.
             self.takes_operations = true;
             self.run_all(ctx, local);
         }
