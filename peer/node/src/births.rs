@@ -1,4 +1,5 @@
-//! How a node comes to be in the groups that are born of its own, and lets go of those that are over (Scatter §4).
+//! How a node comes to be in the groups that are born of its own (Scatter §4). How it lets go of those that are over: see
+//! [`crate::letting_go`].
 //!
 //! Whoever knows the last states of all groups that a transaction touched works out by itself what is born. Who is late is
 //! told what there is now by whoever is in it, and cuts what it has to fit.
@@ -24,9 +25,9 @@ use crate::bays::Bays;
 use crate::config::Durability;
 use crate::copying::Claim;
 use crate::hosting::Hosted;
+use crate::letting_go::{is_alike, meet};
 use crate::node::Node;
 use crate::sessions::Sessions;
-use crate::storage::Over;
 use crate::wire::{self, Frame};
 
 /// Last states of others' groups that are kept until what comes of them is born.
@@ -293,7 +294,7 @@ impl Node {
         let (range, epoch) = (state.range, state.epoch);
         // The first batch of the last one says where records lie without this one; and what groups say may have this node copy
         // something.
-        (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
+        self.hear_all();
         let mut parents: Vec<usize> = (0..self.hosts.all.len())
             .filter(|index| self.hosts.all[*index].place().iter().any(|place| place.overlaps(range)))
             .filter(|index| self.hosts.all[*index].group.state().epoch < epoch)
@@ -389,162 +390,6 @@ impl Node {
             fresh = fresh.into_iter().flat_map(|piece| piece.without(claim.parts())).collect();
         }
         fresh.into_iter().all(|piece| bays.enter(piece)).then_some((bays, claims))
-    }
-
-    /// The last words of a group that is over.
-    fn silence(&mut self, index: usize) {
-        self.hosts.all[index].group.give_way();
-        self.hear_out(index);
-    }
-
-    /// Carries all that a group wants done.
-    fn hear_out(&mut self, index: usize) {
-        let serial = self.hosts.all[index].serial;
-        while let Some(output) = self.hosts.all[index].group.poll_output() {
-            self.carry(serial, output);
-        }
-    }
-
-    /// Others own this range since that epoch, and need nothing of this node.
-    fn give_up(&mut self, range: KeyRange, epoch: Epoch) {
-        for hosted in &mut self.hosts.all {
-            let state = hosted.group.state();
-            if state.epoch < epoch && state.range.overlaps(range) && hosted.over.is_none() {
-                hosted.over = Some(alloc::vec![state.range]);
-                hosted.group.give_way();
-            }
-        }
-        self.settle_ranges(&[range]);
-    }
-
-    /// Of groups whose ranges overlap, or that have one name, the later is there. Who has nothing left is let go of; `elsewhere` others are
-    /// known to own.
-    pub(crate) fn settle_ranges(&mut self, elsewhere: &[KeyRange]) {
-        let mut given = Vec::new();
-        for index in 0..self.hosts.all.len() {
-            let state = self.hosts.all[index].group.state();
-            let mut rest = self.hosts.rest(state.range, state.epoch);
-            if let Some(known) = &self.hosts.all[index].over {
-                rest = rest.into_iter().flat_map(|piece| meet(piece, known)).collect();
-            }
-            for range in elsewhere.iter().filter(|_| self.hosts.all[index].over.is_some()) {
-                rest = rest.into_iter().flat_map(|piece| piece.without([*range])).collect();
-            }
-            let later = |group: &Group| group.state().epoch > state.epoch && is_alike(group.state(), state);
-            if self.hosts.all[index].over.is_some() || self.hosts.living().any(later) {
-                if self.hosts.all[index].over.is_none() {
-                    self.hosts.all[index].group.give_way();
-                }
-                let place = self.hosts.all[index].place();
-                given.extend(place.into_iter().flat_map(|piece| piece.without(rest.iter().copied())));
-                self.hosts.all[index].over = Some(rest);
-            }
-        }
-        if !given.is_empty() {
-            self.leave_places(&given);
-        }
-        self.let_go_hosted(|hosted| hosted.over.as_ref().is_some_and(Vec::is_empty));
-    }
-
-    /// Parts of groups here have no place there any more: what nobody else here has is left over, now and not when the last of
-    /// such a part is, for this node may come to own the place again before that.
-    fn leave_places(&mut self, given: &[KeyRange]) {
-        if self.config.durability != Durability::Sync {
-            return;
-        }
-        // What has the place now must be in the store before that.
-        (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
-        let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
-        let left = given.iter().flat_map(|piece| piece.without(held.iter().copied()));
-        left.for_each(|piece| self.hosts.bays.leave(piece));
-        let changes = self.places();
-        self.persist_own(changes);
-    }
-
-    /// Where records lie, and what groups that are over have left.
-    pub(crate) fn places(&self) -> Vec<Change> {
-        let over = self.hosts.all.iter().filter_map(|hosted| {
-            let state = hosted.group.state();
-            Some(Over { drawer: hosted.drawer, group: state.id, epoch: state.epoch, place: hosted.over.clone()? })
-        });
-        alloc::vec![self.space().bays(&self.hosts.bays), self.space().over(&over.collect::<Vec<_>>())]
-    }
-
-    /// What was over when the process ended is so still.
-    pub(crate) fn restore_over(&mut self, all: Vec<Over>) {
-        for Over { drawer, group, epoch, place } in all {
-            let is_it = |hosted: &&mut Hosted| {
-                let state = hosted.group.state();
-                (hosted.drawer, state.id, state.epoch) == (drawer, group, epoch)
-            };
-            if let Some(hosted) = self.hosts.all.iter_mut().find(is_it) {
-                hosted.over = Some(place);
-                hosted.group.give_way();
-            }
-        }
-    }
-
-    fn let_go(&mut self, is_over: impl Fn(&Group) -> bool) {
-        self.let_go_hosted(|hosted| is_over(&hosted.group));
-    }
-
-    /// Drops all that this node has of some groups, but for what others here own.
-    fn let_go_hosted(&mut self, is_over: impl Fn(&Hosted) -> bool) {
-        let mut changes = Vec::new();
-        if self.hosts.all.iter().any(&is_over) {
-            // What came of it must be in the store before it is gone from there: a crash may come between the two.
-            (0..self.hosts.all.len()).for_each(|index| self.hear_out(index));
-        }
-        while let Some(index) = self.hosts.all.iter().position(&is_over) {
-            self.silence(index);
-            let gone = self.hosts.all.remove(index);
-            self.voted = self.voted.max(gone.group.state().epoch);
-            if gone.over.is_none() && gone.group.state().ended.is_none() {
-                self.whereabouts.note_parts(gone.group.state());
-            }
-            if self.config.durability == Durability::Sync {
-                // What others here own, or did and still hold, is theirs.
-                let held: Vec<KeyRange> = self.hosts.all.iter().flat_map(Hosted::place).collect();
-                for piece in gone.place().into_iter().flat_map(|piece| piece.without(held.iter().copied())) {
-                    self.hosts.bays.leave(piece);
-                }
-            }
-            changes.push(self.space().drawer(gone.drawer).clear());
-            self.sweep.remains.push(gone.group.into_table());
-        }
-        if changes.is_empty() {
-            return;
-        }
-        changes.extend(self.places());
-        changes.extend(self.ring.map(|ring| self.space().life(&self.life(ring))));
-        self.persist_own(changes);
-        self.share_memory();
-        if self.hosts.is_empty() && !self.over {
-            // Whoever has voted somewhere, and remembers nothing of it, enters another group as somebody else.
-            self.part_from("no group here needs it any more");
-        }
-    }
-
-    /// A group says that it needs this node no more, or that the node's part in it has come to an end.
-    fn depart(&mut self, serial: u64, why: Option<&'static str>) {
-        let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
-        let is_needed = hosted.group.state().audience().contains(&self.me);
-        let others = self.hosts.all.len() > 1;
-        if others && !is_needed {
-            return self.let_go_hosted(|hosted| hosted.serial == serial);
-        }
-        match why {
-            None => self.left(),
-            Some(why) => self.part_from(why),
-        }
-    }
-
-    /// A life that is over has nothing more to give; the wish to leave outlives it.
-    fn part_from(&mut self, why: &str) {
-        match self.leaving {
-            Some(_) => self.left(),
-            None => self.end_life(why),
-        }
     }
 
     /// Asks for the last states of other groups that births wait for, and whoever was in this node's own group for what came
@@ -721,20 +566,9 @@ impl Node {
     }
 }
 
-/// Do two groups have a place or a name in common, so that the later of them is there instead of the other? What goes on under
-/// its name may come to own nothing of what it owned once.
-fn is_alike(one: &GroupState, other: &GroupState) -> bool {
-    one.id == other.id || one.range.overlaps(other.range)
-}
-
 /// Does one of these take the place of that one?
 fn is_superseded(these: &[GroupState], state: &GroupState) -> bool {
     these.iter().any(|other| other.epoch > state.epoch && other.range.overlaps(state.range))
-}
-
-/// What of a range lies in these.
-fn meet(range: KeyRange, these: &[KeyRange]) -> Vec<KeyRange> {
-    these.iter().flat_map(|other| range.intersection(*other)).flatten().collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use overlay::{Incarnation, Point, RingId};
 
 use super::*;
 use crate::config::{NodeConfig, Restored, Tail};
+use crate::storage::Over;
 
 const LEFT: KeyRange = KeyRange::new(Point(0), Point(1 << 127));
 const RIGHT: KeyRange = KeyRange::new(Point(1 << 127), Point(0));

@@ -16,6 +16,7 @@ mod hosting;
 mod key_use;
 mod leading;
 mod leaving;
+mod letting_go;
 mod node;
 pub mod policies;
 mod preparing;
