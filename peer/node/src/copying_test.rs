@@ -203,7 +203,7 @@ fn one_thing_is_prepared_at_a_time() {
     let ranges = |net: &Net| net.nodes[0].group().unwrap().state().range;
     match merged {
         Granted::Done(_) => assert!(ranges(&net).is_full()),
-        Granted::Refused(_) | Granted::Aborted => assert_eq!(ranges(&net).end(), Point(3 << 126)),
+        Granted::NotNow(_) | Granted::Refused(_) | Granted::Aborted => assert_eq!(ranges(&net).end(), Point(3 << 126)),
         other => panic!("{other:?}"),
     }
 }

@@ -91,7 +91,7 @@ impl Wish {
 pub enum Granted {
     /// It is done: these groups came of it.
     Done(Vec<GroupId>),
-    /// It cannot be, or not now; nothing has changed.
+    /// It cannot be; nothing has changed.
     Refused(String),
     /// It was begun and given up: somebody who takes part refused, or was silent. Nothing has changed.
     Aborted,
@@ -99,13 +99,26 @@ pub enum Granted {
     Unknown,
     /// This peer has no part in such a group.
     NotHere,
+    /// Not at this moment, but it may be soon; nothing has changed.
+    NotNow(String),
+}
+
+impl From<BeginRefusal> for Granted {
+    fn from(why: BeginRefusal) -> Granted {
+        match why {
+            BeginRefusal::Nonsense(why) => Granted::Refused(why.to_string()),
+            BeginRefusal::NotLeader(_) | BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_) => {
+                Granted::NotNow(why.to_string())
+            }
+        }
+    }
 }
 
 impl fmt::Display for Granted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Granted::Done(_) => f.write_str("done"),
-            Granted::Refused(why) => f.write_str(why),
+            Granted::Refused(why) | Granted::NotNow(why) => f.write_str(why),
             Granted::Aborted => f.write_str(
                 "a group that takes part refused, or was silent: nothing has changed; try again when it has settled",
             ),
@@ -167,7 +180,7 @@ impl Node {
         let until = self.now.time + wish.patience();
         let Some(ring) = self.ring else { return self.granted(number, Granted::NotHere) };
         if self.wishes.own.len() >= WISHES_MAX {
-            return self.granted(number, Granted::Refused("too much is asked at once".into()));
+            return self.granted(number, Granted::NotNow("too much is asked at once; try again".into()));
         }
         let Some(hosted) = self.hosts.find_mut(group) else { return self.granted(number, Granted::NotHere) };
         let leader = hosted.log().leader();
@@ -179,8 +192,7 @@ impl Node {
                 self.say_to(leader.peer, &frame);
             }
             _ => {
-                let why = BeginRefusal::NotLeader(None).to_string();
-                self.granted(number, Granted::Refused(why));
+                self.granted(number, BeginRefusal::NotLeader(None).into());
             }
         }
     }
@@ -198,7 +210,7 @@ impl Node {
 
     fn take_wish(&mut self, asker: Option<PeerKey>, number: u64, group: GroupId, wish: Wish) {
         if self.wishes.taken.len() >= WISHES_MAX {
-            return self.answer_wish(asker, number, Granted::Refused("too much is asked at once".into()));
+            return self.answer_wish(asker, number, Granted::NotNow("too much is asked at once; try again".into()));
         }
         if let Err(why) = self.allows(&wish) {
             return self.answer_wish(asker, number, Granted::Refused(why.into()));
@@ -257,7 +269,7 @@ impl Node {
     /// What came of a wish that was passed on.
     pub(crate) fn on_granted(&mut self, from: PeerKey, ring: RingId, number: u64, granted: Granted) {
         let is_short = match &granted {
-            Granted::Refused(why) => why.len() <= WORDS_MAX,
+            Granted::Refused(why) | Granted::NotNow(why) => why.len() <= WORDS_MAX,
             Granted::Done(groups) => groups.len() <= 2,
             _ => true,
         };
@@ -312,12 +324,12 @@ impl Node {
         let now = self.now.time;
         let (group, try_until) = (self.wishes.taken[index].group, self.wishes.taken[index].try_until);
         let rank = self.hosts.find_mut(group).map(|group| group.rank(0));
-        let Some(rank) = rank else { return Some(Granted::Refused(BeginRefusal::NotLeader(None).to_string())) };
+        let Some(rank) = rank else { return Some(BeginRefusal::NotLeader(None).into()) };
         match self.begin_prepared(group, operation.clone(), rank) {
             Ok(Begun::Yes) => self.wishes.taken[index].operation = Some(operation),
             Ok(Begun::Copying) => self.go_on_waiting(index),
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < try_until => {}
-            Err(why) => return Some(Granted::Refused(why.to_string())),
+            Err(why) => return Some(why.into()),
         }
         None
     }
@@ -428,7 +440,7 @@ impl Taken {
             Err(BeginRefusal::NeighbourUnknown | BeginRefusal::NotNow(_)) if now < self.try_until => {
                 self.before = None; // It may have changed.
             }
-            Err(why) => return Some(Granted::Refused(why.to_string())),
+            Err(why) => return Some(why.into()),
         }
         None
     }
@@ -495,8 +507,11 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
         if peers.len() > NAMED_MAX {
             return Err("too many members are named".into());
         }
-        let find = |peer: &PeerKey| nodes.iter().find(|node| node.peer == *peer).copied();
-        peers.iter().map(|peer| find(peer).ok_or_else(|| alloc::format!("{peer:?} is no member there"))).collect()
+        let find = |(index, peer): (usize, &PeerKey)| {
+            let known = nodes.iter().find(|node| node.peer == *peer).copied();
+            known.ok_or_else(|| alloc::format!("of the peers named, number {} is no member there", index + 1))
+        };
+        peers.iter().enumerate().map(find).collect()
     };
     Ok(match wish {
         Wish::Split { at, first } => {

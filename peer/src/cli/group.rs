@@ -198,7 +198,7 @@ fn ask(which: &Which, operation: &str, body: &Value) -> Result<Value, (Exit, Str
     Err(match (answer.code, said["outcome"].as_str()) {
         (400, _) => (Exit::Usage, why),
         (401, _) => (Exit::Refused, format!("{why} (here: --admin-token-file FILE)")),
-        (_, Some("aborted")) => (Exit::TryAgain, why),
+        (_, Some("aborted" | "not_now")) => (Exit::TryAgain, why),
         (_, Some("unknown")) => (Exit::Unknown, why),
         _ => (Exit::Refused, why),
     })

@@ -110,6 +110,7 @@ pub async fn wish(
                 Granted::NotHere => (StatusCode::NOT_FOUND, "not_here"),
                 Granted::Unknown => (StatusCode::GATEWAY_TIMEOUT, "unknown"),
                 Granted::Aborted => (StatusCode::CONFLICT, "aborted"),
+                Granted::NotNow(_) => (StatusCode::CONFLICT, "not_now"),
                 _ => (StatusCode::CONFLICT, "refused"),
             };
             answer(code, &json!({ "error": other.to_string(), "outcome": outcome }))

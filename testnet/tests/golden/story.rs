@@ -292,6 +292,7 @@ impl Story {
                 format!("done: {}", names.join(", "))
             }
             Granted::Refused(why) => format!("refused: {why}"),
+            Granted::NotNow(why) => format!("not now: {why}"),
             Granted::Aborted => "aborted".into(),
             Granted::Unknown => "it is not known what came of it".into(),
             Granted::NotHere => "no such group here".into(),
