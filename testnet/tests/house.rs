@@ -8,14 +8,15 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may know whom; what is not here may not be.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
     ("node", &["overlay", "policy", "group"]),
     ("load", &[]),
-    ("peer", &["overlay", "group", "node", "load"]),
-    ("testnet", &["overlay", "policy", "group", "node", "load", "peer"]),
+    ("screen", &[]),
+    ("peer", &["overlay", "group", "node", "load", "screen"]),
+    ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer"]),
     ("fuzz", &["overlay", "group", "node", "peer"]),
 ];
 

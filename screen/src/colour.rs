@@ -1,0 +1,146 @@
+//! What is emphasized how: with the sixteen colours that every terminal has, or with none.
+//!
+//! The sixteen are named, not mixed: a person's terminal decides what they look like, and that suits a light background as
+//! well as a dark one. Without colours what matters is bold, reversed or underlined, and the program says it in words or
+//! signs as well: no state is told by a style alone.
+
+use std::ffi::OsStr;
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// Which styles there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Palette {
+    /// The sixteen of every terminal.
+    Sixteen,
+    /// No colours: bold, dim, underlined and reversed only.
+    Plain,
+}
+
+/// Colours that tell things apart which are of one kind; no red, which means that something is wrong.
+const KINDS: [Color; 10] = [
+    Color::Cyan,
+    Color::Yellow,
+    Color::Magenta,
+    Color::Green,
+    Color::Blue,
+    Color::LightCyan,
+    Color::LightYellow,
+    Color::LightMagenta,
+    Color::LightGreen,
+    Color::LightBlue,
+];
+
+impl Palette {
+    /// As this process's environment wants it: none where `NO_COLOR` is set and not empty, or where `TERM` is `dumb`.
+    pub fn of_environment() -> Palette {
+        Palette::wanted(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref())
+    }
+
+    /// As these values of `NO_COLOR` and `TERM` want it.
+    pub fn wanted(no_color: Option<&OsStr>, term: Option<&OsStr>) -> Palette {
+        let refused = no_color.is_some_and(|value| !value.is_empty());
+        let dumb = term.is_some_and(|term| term == "dumb");
+        if refused || dumb { Palette::Plain } else { Palette::Sixteen }
+    }
+
+    /// A colour, or where there is none, something else.
+    fn or(self, colour: Color, instead: Modifier) -> Style {
+        match self {
+            Palette::Sixteen => Style::new().fg(colour),
+            Palette::Plain => Style::new().add_modifier(instead),
+        }
+    }
+
+    /// Ordinary text.
+    pub fn text(self) -> Style {
+        Style::new()
+    }
+
+    /// Less important than what stands beside it.
+    pub fn faint(self) -> Style {
+        self.or(Color::DarkGray, Modifier::DIM)
+    }
+
+    /// More important than what stands beside it.
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// The title of a part of the screen.
+    pub fn title(self) -> Style {
+        self.or(Color::Cyan, Modifier::empty()).add_modifier(Modifier::BOLD)
+    }
+
+    /// All is well.
+    pub fn good(self) -> Style {
+        self.or(Color::Green, Modifier::empty())
+    }
+
+    /// To be looked at.
+    pub fn warning(self) -> Style {
+        self.or(Color::Yellow, Modifier::BOLD)
+    }
+
+    /// Something is wrong.
+    pub fn bad(self) -> Style {
+        self.or(Color::LightRed, Modifier::REVERSED).add_modifier(Modifier::BOLD)
+    }
+
+    /// The name of a key to press.
+    pub fn key(self) -> Style {
+        self.or(Color::Cyan, Modifier::UNDERLINED)
+    }
+
+    /// The row or the tab that was chosen.
+    pub fn chosen(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// A figure that is drawn, such as a sparkline.
+    pub fn figure(self) -> Style {
+        self.or(Color::Green, Modifier::empty())
+    }
+
+    /// One of several of a kind; the same number always has the same style. Without colours all look the same: tell them
+    /// apart by letters as well.
+    pub fn kind(self, number: usize) -> Style {
+        self.or(KINDS[number % KINDS.len()], Modifier::empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_decides() {
+        let wanted = |no_color: Option<&str>, term: Option<&str>| {
+            Palette::wanted(no_color.map(OsStr::new), term.map(OsStr::new))
+        };
+        assert_eq!(wanted(None, Some("xterm-256color")), Palette::Sixteen);
+        assert_eq!(wanted(Some(""), None), Palette::Sixteen);
+        assert_eq!(wanted(Some("1"), Some("xterm")), Palette::Plain);
+        assert_eq!(wanted(Some("0"), None), Palette::Plain);
+        assert_eq!(wanted(None, Some("dumb")), Palette::Plain);
+    }
+
+    #[test]
+    fn without_colours_there_are_none() {
+        let plain = Palette::Plain;
+        let styles = [
+            plain.text(),
+            plain.faint(),
+            plain.strong(),
+            plain.title(),
+            plain.good(),
+            plain.warning(),
+            plain.bad(),
+            plain.key(),
+            plain.chosen(),
+            plain.figure(),
+            plain.kind(3),
+        ];
+        assert!(styles.iter().all(|style| style.fg.is_none() && style.bg.is_none()));
+    }
+}

@@ -1,0 +1,286 @@
+//! The terminal, taken as a whole and always given back: on return, on an error, on a panic in any thread, and when a signal
+//! asks the process to end.
+//!
+//! While a [`Screen`] lives, the terminal shows another screen than the one before, sends keys one by one, and shows no
+//! cursor. There is one at a time in a process.
+
+mod signals;
+
+use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+pub use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::{cursor, execute, queue, terminal};
+use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use signals::Signals;
+
+/// A signal that comes to another thread than the one that waits is seen after this.
+const SLICE: Duration = Duration::from_millis(100);
+/// Everything that is drawn at once goes to the terminal at once, as far as it fits in here.
+const OUT_BYTES: usize = 64 << 10;
+
+/// The terminal is in the state in which a [`Screen`] has it.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+/// There is a [`Screen`].
+static ENTERED: AtomicBool = AtomicBool::new(false);
+/// A thread has panicked while there was one.
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Why there is no screen.
+#[derive(Debug)]
+pub enum EnterError {
+    /// Standard input or output is no terminal.
+    NoTerminal,
+    /// There is one already in this process.
+    Taken,
+    /// The terminal did not do what it was told.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for EnterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            EnterError::NoTerminal => f.write_str("this needs a terminal for its input and its output"),
+            EnterError::Taken => f.write_str("the terminal shows something else already"),
+            EnterError::Io(error) => write!(f, "the terminal cannot be used: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for EnterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            EnterError::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for EnterError {
+    fn from(error: io::Error) -> EnterError {
+        EnterError::Io(error)
+    }
+}
+
+/// What happens at the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A key was pressed, or repeats. Ctrl-C is a key like any other here: the program decides.
+    Key(KeyEvent),
+    /// The terminal has another size, or its content was lost: draw.
+    Resized,
+    /// The time to wait is over.
+    Tick,
+    /// The program has to end, and soon: drop the [`Screen`].
+    End(End),
+}
+
+/// Why a program has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A signal came, of this number: SIGINT, SIGTERM or SIGHUP. The last also where the terminal has gone.
+    Signal(i32),
+    /// Another thread has panicked: what it said stands on the terminal, which is restored.
+    Panicked,
+}
+
+impl End {
+    /// The exit code that a process has by convention which ends for this.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            End::Signal(number) => 128_u8.saturating_add(u8::try_from(number).unwrap_or(0)),
+            End::Panicked => 101,
+        }
+    }
+}
+
+/// The terminal as long as a program has all of it. Dropped, it is as it was before.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    signals: Signals,
+}
+
+impl Screen {
+    /// Takes the terminal. From now on nothing may be printed.
+    ///
+    /// SIGINT, SIGTERM and SIGHUP end up in [`Screen::next`] until the screen is dropped; after that they do what others in
+    /// this process have registered, and nothing by themselves.
+    pub fn enter() -> Result<Screen, EnterError> {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return Err(EnterError::NoTerminal);
+        }
+        if ENTERED.swap(true, Ordering::SeqCst) {
+            return Err(EnterError::Taken);
+        }
+        PANICKED.store(false, Ordering::SeqCst);
+        Screen::begin().inspect_err(|_| {
+            give_back();
+            ENTERED.store(false, Ordering::SeqCst);
+        })
+    }
+
+    fn begin() -> Result<Screen, EnterError> {
+        chain_panic_hook();
+        let signals = Signals::watch()?;
+        take()?;
+        let out = BufWriter::with_capacity(OUT_BYTES, io::stdout());
+        let mut terminal = Terminal::new(CrosstermBackend::new(out))?;
+        terminal.clear()?;
+        Ok(Screen { terminal, signals })
+    }
+
+    /// Draws a picture; only what has changed goes to the terminal, and all of it at once.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        queue!(self.terminal.backend_mut(), terminal::BeginSynchronizedUpdate)?;
+        let drawn = self.terminal.draw(draw).map(drop);
+        execute!(self.terminal.backend_mut(), terminal::EndSynchronizedUpdate)?;
+        drawn
+    }
+
+    /// Waits for what happens next, for so long at most.
+    pub fn next(&mut self, wait: Duration) -> io::Result<Happening> {
+        let until = Instant::now() + wait;
+        loop {
+            if let Some(happening) = self.now()? {
+                return Ok(happening);
+            }
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Ok(Happening::Tick);
+            }
+            // Readable or not, the next round tells.
+            input(rest.min(SLICE))?;
+        }
+    }
+
+    /// What has happened already.
+    fn now(&mut self) -> io::Result<Option<Happening>> {
+        if PANICKED.load(Ordering::SeqCst) {
+            return Ok(Some(Happening::End(End::Panicked)));
+        }
+        if let Some(number) = self.signals.end() {
+            return Ok(Some(Happening::End(End::Signal(number))));
+        }
+        if self.signals.take_continued() {
+            return self.resume().map(Some);
+        }
+        // Asked before the library is: where the terminal has gone, that one reads for ever.
+        if input(Duration::ZERO)?.contains(PollFlags::HUP) {
+            return Ok(Some(Happening::End(End::Signal(signal_hook::consts::SIGHUP))));
+        }
+        while event::poll(Duration::ZERO)? {
+            match event::read()? {
+                Event::Key(key) if is_suspend(key) => return self.suspend().map(Some),
+                Event::Key(key) if key.kind != KeyEventKind::Release => return Ok(Some(Happening::Key(key))),
+                Event::Resize(..) => return Ok(Some(Happening::Resized)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stops the process, as Ctrl-Z does to any other program.
+    fn suspend(&mut self) -> io::Result<Happening> {
+        give_back();
+        signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
+        self.signals.take_continued();
+        self.resume()
+    }
+
+    /// Takes the terminal again, from whoever had it meanwhile.
+    fn resume(&mut self) -> io::Result<Happening> {
+        take()?;
+        self.terminal.clear()?;
+        Ok(Happening::Resized)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A panic while something was drawn leaves the beginning of an update in the buffer. Where the terminal has gone
+        // there is nothing left to do.
+        let out = self.terminal.backend_mut();
+        let _ = execute!(out, terminal::EndSynchronizedUpdate);
+        give_back();
+        ENTERED.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Columns and rows of the terminal that standard output is; `None` where it is none.
+pub fn size() -> Option<(u16, u16)> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    terminal::size().ok().filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
+fn is_suspend(key: KeyEvent) -> bool {
+    key.code == KeyCode::Char('z') && key.modifiers == KeyModifiers::CONTROL
+}
+
+/// What standard input says within so long; nothing where a signal came in between.
+fn input(wait: Duration) -> io::Result<PollFlags> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&wait)) {
+        Ok(_) => Ok(fds[0].revents()),
+        Err(rustix::io::Errno::INTR) => Ok(PollFlags::empty()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn take() -> io::Result<()> {
+    TAKEN.store(true, Ordering::SeqCst);
+    terminal::enable_raw_mode()?;
+    execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)
+}
+
+/// Gives the terminal back, once, from whatever thread. Nothing can be done where that fails.
+pub(crate) fn give_back() -> bool {
+    if !TAKEN.swap(false, Ordering::SeqCst) {
+        return false;
+    }
+    let mut out = io::stdout();
+    let _ = execute!(out, terminal::EndSynchronizedUpdate, terminal::LeaveAlternateScreen, cursor::Show);
+    let _ = terminal::disable_raw_mode();
+    let _ = out.flush();
+    true
+}
+
+/// What a panic says has to stand on the screen that stays.
+fn chain_panic_hook() {
+    static CHAINED: Once = Once::new();
+    CHAINED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if give_back() {
+                PANICKED.store(true, Ordering::SeqCst);
+            }
+            before(panic);
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_shells() {
+        assert_eq!(End::Signal(15).exit_code(), 143);
+        assert_eq!(End::Signal(-1).exit_code(), 128);
+        assert_eq!(End::Panicked.exit_code(), 101);
+    }
+
+    #[test]
+    fn what_was_not_taken_is_not_given_back() {
+        assert!(!give_back());
+    }
+}
