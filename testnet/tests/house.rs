@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may know whom; what is not here may not be.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
@@ -16,7 +16,8 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("load", &[]),
     ("screen", &[]),
     ("peer", &["overlay", "group", "node", "load", "screen"]),
-    ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer"]),
+    ("chirp-app", &["screen"]),
+    ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app"]),
     ("fuzz", &["overlay", "group", "node", "peer"]),
 ];
 

@@ -7,6 +7,7 @@
 mod cluster;
 mod daemon;
 mod load;
+mod lossy;
 mod measure;
 mod namespace;
 mod resp;
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub use cluster::{Cluster, Options};
 pub use daemon::{Daemon, Leave, Signal, View, fast_program, free_port, program};
 pub use load::{Habits, Keys, Load, Recorder};
+pub use lossy::Lossy;
 pub use measure::{FILL_VALUE_BYTES, Spread, fill, is_ok};
 pub use namespace::{Endpoint, Namespace, Site};
 pub use resp::{Connection, Reply};

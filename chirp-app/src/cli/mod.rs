@@ -1,0 +1,166 @@
+//! The command line: what each command is called, what it takes, how it ends.
+
+mod print;
+mod run;
+mod show;
+mod timeline;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::list::AppendMode;
+
+/// A small Twitter on any Scatter peer.
+#[derive(Debug, Parser)]
+#[command(name = "chirp", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    after_help = "Names are trusted: whoever says to be somebody can post as them, unless they sign (--key). Exit codes: \
+    0 done; 1 the answer is no (no such user, name taken); 2 usage, or a text or name that cannot be; 3 cannot reach a peer; \
+    4 refused; 5 outcome unknown; 6 nothing was done, try again."
+)]
+struct Cli {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What all commands take.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
+    /// A peer's address for clients; several, repeated or with commas: where one does not answer, the next is asked
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOST:PORT",
+        env = "SCATTER_ADDR",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:6479"
+    )]
+    pub(crate) addr: Vec<String>,
+
+    /// Who you are
+    #[arg(long, global = true, value_name = "NAME", env = "CHIRP_USER")]
+    pub(crate) user: Option<String>,
+
+    /// A file with your key: `signup` makes it where it is not there, `post` signs with it
+    #[arg(long, global = true, value_name = "FILE", env = "CHIRP_KEY")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// A file with the password, where the peer wants one
+    #[arg(long, global = true, value_name = "FILE", env = "SCATTER_PASSWORD_FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+
+    /// How lists are appended to: by the store in one operation, or as in the paper, reading and writing
+    #[arg(long, global = true, value_name = "HOW", default_value = "atomic")]
+    pub(crate) append: Append,
+
+    /// How to print what there is to be said
+    #[arg(long, global = true, value_name = "FORMAT", env = "SCATTER_OUTPUT", default_value = "text")]
+    pub(crate) output: Output,
+}
+
+/// As [`AppendMode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Append {
+    /// The store appends
+    Atomic,
+    /// Read, modify, write
+    Rmw,
+}
+
+impl From<Append> for AppendMode {
+    fn from(append: Append) -> AppendMode {
+        match append {
+            Append::Atomic => AppendMode::Atomic,
+            Append::Rmw => AppendMode::ReadModifyWrite,
+        }
+    }
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Text,
+    /// A JSON object on each line
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Take a name
+    Signup {
+        /// 1 to 32 of the letters a to z, digits, _ and -
+        name: String,
+    },
+    /// Post a chirp of at most 140 characters
+    Post {
+        /// What to say
+        text: String,
+    },
+    /// Have somebody's chirps in your timeline from now on
+    Follow {
+        /// Whom
+        name: String,
+    },
+    /// Not any more
+    Unfollow {
+        /// Whom
+        name: String,
+    },
+    /// Whom you follow
+    Following,
+    /// What those whom you follow and you have posted, newest first
+    ///
+    /// Where you follow many, lines appear as they come to be known: those of the first 0.7 s newest first, then those of each
+    /// 0.7 s more. With --watch the newest is the last, and new ones follow as they are posted.
+    Timeline {
+        /// How many, at most
+        #[arg(short, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        n: u32,
+        /// Go on until interrupted
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Who somebody is, and what they posted last
+    Profile {
+        /// Who
+        name: String,
+        /// How many chirps, at most
+        #[arg(short, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+        n: u32,
+    },
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(Cli { settings, command }) => run::run(&settings, command),
+        Err(error) => {
+            // Help and version are no errors; nothing is left to do where printing fails.
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn definition_holds() {
+        Cli::command().debug_assert();
+        let cli = Cli::try_parse_from(["chirp", "--addr", "a:1,b:2", "post", "--user", "ann", "--", "-x"]).unwrap();
+        assert_eq!(cli.settings.addr, ["a:1", "b:2"]);
+        assert!(matches!(cli.command, Command::Post { text } if text == "-x"));
+        for wrong in [&["chirp", "post"][..], &["chirp", "timeline", "-n", "0"], &["chirp", "nope"]] {
+            assert!(Cli::try_parse_from(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

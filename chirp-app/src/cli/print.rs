@@ -1,0 +1,57 @@
+//! Printing, for people or for programs.
+
+use std::io::{self, Write as _};
+
+use serde_json::Value;
+
+use super::Output;
+use crate::error::Error;
+
+/// Why a command goes no further.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The command line is not enough.
+    Usage(String),
+    /// It could not be done.
+    Failed(Error),
+    /// Nobody reads what is printed.
+    Unread,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Stop {
+        Stop::Unread
+    }
+}
+
+/// Where to print, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Printer(Output);
+
+impl Printer {
+    pub(crate) fn new(output: Output) -> Printer {
+        Printer(output)
+    }
+
+    /// Prints this text, which must be fit for a terminal, or what is meant by it. An empty text is not even a line.
+    pub(crate) fn say(self, text: &str, json: impl FnOnce() -> Value) -> Result<(), Stop> {
+        let mut out = io::stdout().lock();
+        match self.0 {
+            Output::Text if text.is_empty() => {}
+            Output::Text => writeln!(out, "{text}")?,
+            Output::Json => writeln!(out, "{}", json())?,
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Something that went wrong and does not end the command.
+    pub(crate) fn note(self, text: &str) {
+        eprintln!("chirp: {}", screen::safe::line(text));
+    }
+}

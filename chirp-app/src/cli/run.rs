@@ -1,0 +1,119 @@
+//! Each command.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::print::{Printer, Stop};
+use super::{Command, Output, Settings, show, timeline};
+use crate::chirp::Chirp;
+use crate::error::Error;
+use crate::name::UserName;
+use crate::remote::Remote;
+use crate::signature::UserKey;
+use crate::timeline::Line;
+
+/// Runs one command to its end.
+pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(settings, 2, &format!("cannot start: {error}")),
+    };
+    match runtime.block_on(carry_out(settings, command)) {
+        // Whoever reads it has seen enough: that is no failure.
+        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
+        Err(Stop::Usage(why)) => fail(settings, 2, &why),
+        Err(Stop::Failed(error)) => fail(settings, error.exit(), &error.to_string()),
+    }
+}
+
+fn fail(settings: &Settings, exit: u8, why: &str) -> ExitCode {
+    let why = screen::safe::line(why);
+    eprintln!("chirp: {why}");
+    if settings.output == Output::Json {
+        println!("{}", json!({ "error": why, "exit": exit }));
+    }
+    ExitCode::from(exit)
+}
+
+/// What cannot be is said before anything is asked of anybody.
+async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
+    let out = Printer::new(settings.output);
+    match command {
+        Command::Signup { name } => {
+            let name: UserName = name.parse().map_err(Error::from)?;
+            let key = key(settings, true)?;
+            connect(settings).await?.sign_up(&name, key.as_ref()).await?;
+            let signs = if key.is_some() { ", and signs" } else { "" };
+            out.say(
+                &format!("{name} has signed up{signs}"),
+                || json!({ "user": name.as_str(), "signs": key.is_some() }),
+            )
+        }
+        Command::Post { text } => {
+            let (user, text) = (me(settings)?, text.parse().map_err(Error::from)?);
+            let key = key(settings, false)?;
+            let record = connect(settings).await?.post(&user, &text, key.as_ref()).await?;
+            let line = Line { user, record };
+            out.say(&format!("posted as {}", line.user), || show::json(&line, None))
+        }
+        Command::Follow { name } => {
+            let (user, other) = (me(settings)?, name.parse().map_err(Error::from)?);
+            let is_new = connect(settings).await?.follow(&user, &other).await?;
+            let already = if is_new { "from now on" } else { "already" };
+            out.say(
+                &format!("{user} follows {other} {already}"),
+                || json!({ "user": user.as_str(), "follows": other.as_str(), "new": is_new }),
+            )
+        }
+        Command::Unfollow { name } => {
+            let (user, other) = (me(settings)?, name.parse().map_err(Error::from)?);
+            connect(settings).await?.unfollow(&user, &other).await?;
+            out.say(
+                &format!("{user} does not follow {other} any more"),
+                || json!({ "user": user.as_str(), "unfollowed": other.as_str() }),
+            )
+        }
+        Command::Following => {
+            let user = me(settings)?;
+            let users = connect(settings).await?.following(&user).await?.users();
+            let names: Vec<&str> = users.iter().map(UserName::as_str).collect();
+            out.say(&names.join("\n"), || json!({ "user": user.as_str(), "following": names }))
+        }
+        Command::Profile { name, n } => {
+            let name: UserName = name.parse().map_err(Error::from)?;
+            timeline::profile(&connect(settings).await?, &name, n as usize, &out).await
+        }
+        Command::Timeline { n, watch } => {
+            let user = me(settings)?;
+            timeline::timeline(&connect(settings).await?, &user, n as usize, watch, &out).await
+        }
+    }
+}
+
+/// Who the person at the keyboard is.
+fn me(settings: &Settings) -> Result<UserName, Stop> {
+    let name = settings.user.as_ref();
+    let name =
+        name.ok_or_else(|| Stop::Usage("say who you are: --user NAME, or CHIRP_USER in the environment".into()))?;
+    Ok(name.parse().map_err(Error::from)?)
+}
+
+fn key(settings: &Settings, make: bool) -> Result<Option<UserKey>, Error> {
+    let key = settings.key.as_deref().map(|path: &Path| UserKey::open(path, make));
+    Ok(key.transpose()?)
+}
+
+/// Chirp at whichever of the addresses answers.
+async fn connect(settings: &Settings) -> Result<Chirp<Remote>, Stop> {
+    let password = match &settings.password_file {
+        None => None,
+        Some(path) => {
+            let text = std::fs::read_to_string(path);
+            Some(text.map_err(|error| Stop::Usage(format!("cannot read the password {}: {error}", path.display())))?)
+        }
+    };
+    let remote = Remote::connect(&settings.addr, password.as_deref().map(str::trim)).await?;
+    Ok(Chirp::new(remote, settings.append.into()))
+}

@@ -1,0 +1,62 @@
+//! Why something was not done, for a person, and how a command ends then.
+
+use crate::name::{NameError, UserName};
+use crate::signature::KeyError;
+use crate::text::TextError;
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// That is no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// That is no chirp.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Nobody has signed up under this name.
+    #[error("there is no user {0}; `chirp signup {0}` makes one")]
+    NoUser(UserName),
+    /// Somebody has signed up under this name.
+    #[error("the name {0} is taken")]
+    Taken(UserName),
+    /// There was nobody to unfollow.
+    #[error("you do not follow {0}")]
+    NotFollowed(UserName),
+    /// No peer could be reached: nothing was done.
+    #[error("cannot reach a peer at {tried}: {why}")]
+    Unreachable {
+        /// The addresses, as they were given.
+        tried: String,
+        /// What the last one said.
+        why: String,
+    },
+    /// A peer refused: password, limits, a key that holds something else.
+    #[error("the peer refused: {0}")]
+    Refused(String),
+    /// Under this key is something that this program did not write.
+    #[error("the key {0} holds something that is not Chirp's")]
+    Foreign(String),
+    /// Nothing was done for as long as it was tried.
+    #[error("nothing was done, the network is busy or a part of it is down ({0}); try again")]
+    TryAgain(String),
+    /// It may have been done, or may be yet.
+    #[error("it is not known whether that was done ({0}); look before you repeat it")]
+    Unknown(String),
+}
+
+impl Error {
+    /// The exit code, as those of `scatter`.
+    pub fn exit(&self) -> u8 {
+        match self {
+            Error::NoUser(_) | Error::Taken(_) | Error::NotFollowed(_) => 1,
+            Error::Name(_) | Error::Text(_) | Error::Key(_) => 2,
+            Error::Unreachable { .. } => 3,
+            Error::Refused(_) | Error::Foreign(_) => 4,
+            Error::Unknown(_) => 5,
+            Error::TryAgain(_) => 6,
+        }
+    }
+}

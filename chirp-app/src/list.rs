@@ -1,0 +1,315 @@
+//! A list in a store of small values, to which anybody may append at any time (`Scatter §7.2.1`).
+//!
+//! The items stand one behind the other, each with a line end, in *blocks*: the values of `K`, `K/1`, `K/2` and so on, of
+//! [`BLOCK_BYTES`] at most. The first, the *head*, begins with a line that says which block is the last, and how many items
+//! are in those before it. So a reader finds the tail with two reads, or with one where it has been there before.
+//!
+//! Appending is one operation of the store, as long as there is room. Where there is none, whoever finds that out
+//! 1. fills what is left with line ends, so that nothing fits any more, not even something short: the block is *sealed*;
+//! 2. says in the head that the next block is the last; and then appends there.
+//!
+//! # Invariants
+//! - A sealed block never changes, but for the first line of the head. A block that is not sealed is the last one.
+//! - The number of the last block goes up by one at a time, and only past a sealed block.
+//! - Nothing is ever in a block that the head does not name. So there are no orphans to sweep: who dies between the two
+//!   steps leaves a sealed block, or a last block that is not there yet, and the next one goes on from there. (The paper
+//!   writes the new block first and links it then.)
+//! - Items of one who appends them one after the other are in this order.
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use crate::error::Error;
+use crate::patience::Pauses;
+use crate::store::Store;
+
+/// The size of a block, in bytes (`Scatter §7.2.1`).
+pub const BLOCK_BYTES: usize = 8192;
+/// The longest item, in bytes: it fits into a head.
+pub const ITEM_BYTES_MAX: usize = BLOCK_BYTES - HEADER_BYTES - 1;
+/// So many blocks of one list are read at once.
+const BLOCKS_AT_ONCE: usize = 32;
+
+const MAGIC: &str = "chirp1";
+/// [`MAGIC`], the last block in 8 digits, the items before it in 10, blanks between, and a line end.
+const HEADER_BYTES: usize = 27;
+const BLOCKS_MAX: u32 = 99_999_999;
+
+/// How an item is appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AppendMode {
+    /// By the store, in one operation.
+    #[default]
+    Atomic,
+    /// As in the paper: the block is read and written, which takes two. Unlike there, it is written only where nobody else
+    /// has written meanwhile, and otherwise read again.
+    ReadModifyWrite,
+}
+
+/// A list in a store, and what is known of where it ends.
+#[derive(Debug)]
+pub struct List<'a, S> {
+    store: &'a S,
+    key: String,
+    mode: AppendMode,
+    #[cfg(test)]
+    pub(crate) defect: Defect,
+}
+
+/// What a list could do wrong, for the tests to see that they would see it.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Defect {
+    #[default]
+    None,
+    /// Goes past a block without sealing it.
+    NoSeal,
+    /// Writes what it has read and changed, whoever has written meanwhile: the paper's way.
+    Blind,
+    /// Appends to a block before the head names it.
+    NotNamed,
+}
+
+/// A place in a list: everything before it has been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The block.
+    pub block: u32,
+    /// How many of its bytes.
+    pub bytes: usize,
+}
+
+/// The end of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// The last items, oldest first.
+    pub items: Vec<Vec<u8>>,
+    /// How many there are in all.
+    pub count: u64,
+    /// The place behind them.
+    pub place: Place,
+}
+
+/// The first line of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    /// The last block.
+    last: u32,
+    /// How many items are in those before it.
+    before: u64,
+}
+
+impl Header {
+    fn line(self) -> String {
+        let line = format!("{MAGIC} {:08} {:010}\n", self.last, self.before);
+        assert_eq!(line.len(), HEADER_BYTES, "{self:?} does not fit");
+        line
+    }
+
+    fn of(head: &[u8]) -> Option<Header> {
+        let line = std::str::from_utf8(head.get(..HEADER_BYTES)?).ok()?;
+        let mut words = line.strip_suffix('\n')?.split(' ');
+        let magic = words.next()?;
+        let header = Header { last: words.next()?.parse().ok()?, before: words.next()?.parse().ok()? };
+        (magic == MAGIC && header.line() == line).then_some(header)
+    }
+}
+
+/// The items in these bytes of a block; what fills a block has none.
+fn items(bytes: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    bytes.split(|byte| *byte == b'\n').filter(|item| !item.is_empty())
+}
+
+/// What of a block is items.
+fn body(index: u32, block: &[u8]) -> &[u8] {
+    if index == 0 { block.get(HEADER_BYTES..).unwrap_or_default() } else { block }
+}
+
+impl<'a, S: Store> List<'a, S> {
+    /// The list under this key; it need not be there.
+    pub fn new(store: &'a S, key: impl Into<String>, mode: AppendMode) -> List<'a, S> {
+        List {
+            store,
+            key: key.into(),
+            mode,
+            #[cfg(test)]
+            defect: Defect::None,
+        }
+    }
+
+    /// The key of its head.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn block(&self, index: u32) -> String {
+        if index == 0 { self.key.clone() } else { format!("{}/{index}", self.key) }
+    }
+
+    /// A block and its bytes; a block that is not there yet is empty.
+    async fn read(&self, index: u32) -> Result<Vec<u8>, Error> {
+        let block = self.store.get(&self.block(index)).await?.unwrap_or_default();
+        if index == 0 && !block.is_empty() {
+            self.header(&block)?;
+        }
+        Ok(block)
+    }
+
+    fn header(&self, head: &[u8]) -> Result<Header, Error> {
+        Header::of(head).ok_or_else(|| Error::Foreign(self.key.clone()))
+    }
+
+    /// Appends an item, which must not be empty or have a line end in it. `tail` is the last block as far as is known, and
+    /// is what it is found to be then: kept for the next time, it saves reading the head.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] where the item may be there, or come to be there; with any other it is not.
+    ///
+    /// # Panics
+    /// Where the item is empty, has a line end, or is longer than [`ITEM_BYTES_MAX`].
+    pub async fn append(&self, item: &[u8], tail: &mut Option<u32>) -> Result<(), Error> {
+        let fits = !item.is_empty() && item.len() <= ITEM_BYTES_MAX && !item.contains(&b'\n');
+        assert!(fits, "an item of {} bytes", item.len());
+        let line = [item, b"\n"].concat();
+        loop {
+            let last = match *tail {
+                Some(last) => last,
+                None => self.last_or_begin().await?,
+            };
+            *tail = Some(last);
+            if self.put(last, &line).await? {
+                return Ok(());
+            }
+            #[cfg(test)]
+            if self.defect == Defect::NotNamed && self.put(last + 1, &line).await? {
+                *tail = Some(self.go_past(last).await?);
+                return Ok(());
+            }
+            *tail = Some(self.go_past(last).await?);
+        }
+    }
+
+    /// Which block is the last; a list that is not there is begun.
+    async fn last_or_begin(&self) -> Result<u32, Error> {
+        let head = self.read(0).await?;
+        if !head.is_empty() {
+            return Ok(self.header(&head)?.last);
+        }
+        if self.store.create(&self.key, Header { last: 0, before: 0 }.line().as_bytes()).await? {
+            return Ok(0);
+        }
+        // Somebody else was first.
+        self.header(&self.read(0).await?).map(|header| header.last)
+    }
+
+    /// Appends a line to a block; false where it does not fit.
+    async fn put(&self, index: u32, line: &[u8]) -> Result<bool, Error> {
+        let key = self.block(index);
+        if self.mode == AppendMode::Atomic {
+            return Ok(self.store.append(&key, BLOCK_BYTES, line).await?.is_some());
+        }
+        let mut pauses = Pauses::default();
+        loop {
+            let (block, seen) = self.store.versioned(&key).await?;
+            let mut block = block.unwrap_or_default();
+            if block.len() + line.len() > BLOCK_BYTES {
+                return Ok(false);
+            }
+            block.extend_from_slice(line);
+            #[cfg(test)]
+            let seen = if self.defect == Defect::Blind { self.store.versioned(&key).await?.1 } else { seen };
+            if self.store.replace(&key, &seen, &block).await? {
+                return Ok(true);
+            }
+            self.store.pause(&mut pauses).await;
+        }
+    }
+
+    /// This block is full: has the next one be the last, if it is not, and says which one is.
+    async fn go_past(&self, full: u32) -> Result<u32, Error> {
+        self.seal(full).await?;
+        loop {
+            let (head, seen) = self.store.versioned(&self.key).await?;
+            let mut head = head.ok_or_else(|| Error::Foreign(self.key.clone()))?;
+            let header = self.header(&head)?;
+            if header.last > full {
+                return Ok(header.last);
+            }
+            if header.last < full || full >= BLOCKS_MAX {
+                return Err(Error::Foreign(self.key.clone()));
+            }
+            let sealed = if full == 0 { head.clone() } else { self.read(full).await? };
+            let before = header.before + items(body(full, &sealed)).count() as u64;
+            head[..HEADER_BYTES].copy_from_slice(Header { last: full + 1, before }.line().as_bytes());
+            if self.store.replace(&self.key, &seen, &head).await? {
+                return Ok(full + 1);
+            }
+        }
+    }
+
+    /// Fills what is left of a block.
+    async fn seal(&self, index: u32) -> Result<(), Error> {
+        let key = self.block(index);
+        #[cfg(test)]
+        if self.defect == Defect::NoSeal {
+            return Ok(());
+        }
+        loop {
+            let left = BLOCK_BYTES.saturating_sub(self.store.length(&key).await?);
+            // Where somebody else appended meanwhile, it does not fit.
+            if left == 0 || self.store.append(&key, BLOCK_BYTES, &b"\n".repeat(left)).await?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The last `wanted` items, at least: all of the last block, and of as many before it as it takes.
+    pub async fn tail(&self, wanted: usize) -> Result<Tail, Error> {
+        let head = self.read(0).await?;
+        if head.is_empty() {
+            return Ok(Tail::default());
+        }
+        let Header { last, before } = self.header(&head)?;
+        let newest = if last == 0 { head.clone() } else { self.read(last).await? };
+        let mut found: Vec<Vec<u8>> = items(body(last, &newest)).rev().map(<[u8]>::to_vec).collect();
+        let count = before + found.len() as u64;
+        let mut older = stream::iter((0..last).rev().map(|index| {
+            let head = &head;
+            async move { Ok::<_, Error>((index, if index == 0 { head.clone() } else { self.read(index).await? })) }
+        }))
+        .buffered(BLOCKS_AT_ONCE.min(1 + wanted / 32));
+        while found.len() < wanted
+            && let Some((index, block)) = older.try_next().await?
+        {
+            found.extend(items(body(index, &block)).rev().map(<[u8]>::to_vec));
+        }
+        found.reverse();
+        Ok(Tail { items: found, count, place: Place { block: last, bytes: newest.len() } })
+    }
+
+    /// What was appended behind a place, oldest first; the place is behind that then. Where nothing was, that takes one
+    /// operation that carries next to nothing.
+    pub async fn since(&self, place: &mut Place) -> Result<Vec<Vec<u8>>, Error> {
+        let mut found = Vec::new();
+        loop {
+            let read = if place.block == 0 { place.bytes.max(HEADER_BYTES) } else { place.bytes };
+            let length = self.store.length(&self.block(place.block)).await?;
+            if length > read {
+                let block = self.read(place.block).await?;
+                found.extend(items(block.get(read..).unwrap_or_default()).map(<[u8]>::to_vec));
+                place.bytes = block.len();
+            }
+            if place.bytes < BLOCK_BYTES {
+                return Ok(found);
+            }
+            let head = self.read(0).await?;
+            if head.is_empty() || self.header(&head)?.last == place.block {
+                return Ok(found);
+            }
+            *place = Place { block: place.block + 1, bytes: 0 };
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "list_test.rs"]
+mod tests;

@@ -1,0 +1,227 @@
+//! The list against a plain vector, with a fault between any two steps, and with several who append at once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ram::{Chance, Ram, run, run_all};
+
+const KEY: &str = "list";
+
+fn list(store: &Ram, mode: AppendMode, defect: Defect) -> List<'_, Ram> {
+    List { defect, ..List::new(store, KEY, mode) }
+}
+
+/// An item that says what it is: few are short, so that a few dozen fill several blocks.
+fn item(number: usize, chance: &mut Chance) -> Vec<u8> {
+    let length = match chance.below(8) {
+        0 => 1,
+        1..=4 => 100 + chance.below(300),
+        5 | 6 => 1000 + chance.below(3000),
+        _ => ITEM_BYTES_MAX,
+    };
+    let mut item = format!("{number}:").into_bytes();
+    item.resize(item.len().max(length), b'x');
+    item
+}
+
+/// All that the list has, as one who comes anew reads it; what it is made of has to be as it should.
+fn all(store: &Ram) -> Vec<Vec<u8>> {
+    let tail = run(list(store, AppendMode::Atomic, Defect::None).tail(usize::MAX)).unwrap();
+    assert_eq!(tail.count, tail.items.len() as u64, "the head counts all");
+    let values = store.values();
+    let Some(head) = values.get(KEY) else {
+        assert!(values.is_empty(), "no block without a head");
+        return tail.items;
+    };
+    let last = Header::of(head).unwrap().last;
+    for (key, value) in &values {
+        let index: u32 = key.strip_prefix("list/").map_or(0, |index| index.parse().unwrap());
+        assert!(index <= last, "block {index} is an orphan: the head names {last}");
+        assert!(value.len() <= BLOCK_BYTES);
+        assert!(index == last || value.len() == BLOCK_BYTES, "block {index} of {last} is not sealed");
+    }
+    let missing = (0..last).find(|index| *index > 0 && !values.contains_key(&format!("list/{index}")));
+    assert_eq!(missing, None, "a block is not there, and not the last");
+    // Read piece by piece it is the same.
+    let mut place = Place::default();
+    assert_eq!(run(list(store, AppendMode::Atomic, Defect::None).since(&mut place)).unwrap(), tail.items);
+    tail.items
+}
+
+/// The last few are the last of all.
+fn assert_tails(store: &Ram, all: &[Vec<u8>]) {
+    for wanted in [0, 1, 3, 40, 1000] {
+        let tail = run(list(store, AppendMode::Atomic, Defect::None).tail(wanted)).unwrap();
+        assert!(tail.items.len() >= wanted.min(all.len()));
+        assert_eq!(tail.items, all[all.len() - tail.items.len()..]);
+    }
+}
+
+/// What became of an append.
+#[derive(Clone, Debug)]
+struct Appended {
+    item: Vec<u8>,
+    began: u64,
+    ended: u64,
+    /// `None`: nobody knows.
+    done: Option<bool>,
+}
+
+/// Several append at once, by any of the two ways, while one reads on. Says what is wrong.
+fn play(seed: u64, faults: usize, clients: usize, each: usize, defect: Defect) -> Result<(), String> {
+    let store = Ram::new(seed, faults);
+    let mut chance = Chance(seed ^ 0x5ca7);
+    let history = RefCell::new(Vec::<Appended>::new());
+    let (clock, read) = (Cell::new(0), RefCell::new(Vec::new()));
+    let tick = || {
+        clock.set(clock.get() + 1);
+        clock.get()
+    };
+    let place = RefCell::new(Place::default());
+    let mut all_at_once: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+    for client in 0..clients {
+        let items: Vec<_> = (0..each).map(|index| item(client * each + index, &mut chance)).collect();
+        let mode = match chance.below(3) {
+            0 => AppendMode::ReadModifyWrite,
+            _ if defect == Defect::Blind => AppendMode::ReadModifyWrite,
+            _ => AppendMode::Atomic,
+        };
+        let (store, history, tick) = (&store, &history, &tick);
+        all_at_once.push(Box::pin(async move {
+            let mut tail = None;
+            for item in items {
+                let began = tick();
+                let done = match list(store, mode, defect).append(&item, &mut tail).await {
+                    Ok(()) => Some(true),
+                    Err(Error::Unknown(_)) => None,
+                    Err(_) => Some(false),
+                };
+                history.borrow_mut().push(Appended { item, began, ended: tick(), done });
+            }
+        }));
+    }
+    all_at_once.push(Box::pin(async {
+        for _ in 0..each {
+            let mut at = *place.borrow();
+            // What a reader has read before it fails, it reads again.
+            if let Ok(more) = list(&store, AppendMode::Atomic, Defect::None).since(&mut at).await {
+                read.borrow_mut().extend(more);
+                *place.borrow_mut() = at;
+            }
+        }
+    }));
+    run_all(all_at_once, &mut chance);
+    store.heal();
+    let mut at = *place.borrow();
+    read.borrow_mut().extend(run(list(&store, AppendMode::Atomic, Defect::None).since(&mut at)).unwrap());
+    let all = all(&store);
+    assert_tails(&store, &all);
+    if *read.borrow() != all {
+        return Err("who read on has seen something else".into());
+    }
+    let positions: BTreeMap<&Vec<u8>, usize> = all.iter().enumerate().map(|(at, item)| (item, at)).collect();
+    if positions.len() != all.len() {
+        return Err("something is there twice".into());
+    }
+    let mut appended = Vec::new();
+    for Appended { item, began, ended, done } in history.into_inner() {
+        let position = positions.get(&item);
+        if done.is_some_and(|done| done != position.is_some()) {
+            return Err(format!("done: {done:?}, and it is not so"));
+        }
+        appended.extend(position.map(|position| (*position, began, ended, done.is_some())));
+    }
+    // Whoever was told that theirs is there comes before whoever began after that.
+    appended.sort_unstable();
+    let mut began_last = 0;
+    for (_, began, ended, known) in appended {
+        if known && ended < began_last {
+            return Err("the order is not that of time".into());
+        }
+        began_last = began_last.max(began);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// One after the other, each may fail at any step: what is there is what a vector has, but for what nobody knows.
+    #[test]
+    fn a_list_is_a_vector(seed: u64, count in 1usize..60, faults in prop_oneof![Just(0usize), 2usize..30], read_modify_write: bool) {
+        let mode = if read_modify_write { AppendMode::ReadModifyWrite } else { AppendMode::Atomic };
+        let store = Ram::new(seed, faults);
+        let (mut chance, mut tail) = (Chance(seed), None);
+        let (mut vector, mut unknown) = (Vec::new(), BTreeSet::new());
+        for number in 0..count {
+            let item = item(number, &mut chance);
+            match run(list(&store, mode, Defect::None).append(&item, &mut tail)) {
+                Ok(()) => vector.push(item),
+                Err(Error::Unknown(_)) => { unknown.insert(item); }
+                Err(error) => prop_assert!(matches!(error, Error::TryAgain(_)), "{}", error),
+            }
+            if chance.below(4) == 0 {
+                tail = None; // Somebody else goes on.
+            }
+        }
+        store.heal();
+        let mut all = all(&store);
+        assert_tails(&store, &all);
+        all.retain(|item| !unknown.remove(item));
+        prop_assert_eq!(all, vector);
+    }
+
+    #[test]
+    fn many_append_at_once(seed: u64, faults in prop_oneof![Just(0usize), 3usize..40], clients in 1usize..10) {
+        prop_assert_eq!(play(seed, faults, clients, 12, Defect::None), Ok(()));
+    }
+}
+
+/// The tests would see a list that is wrong.
+#[test]
+fn defects_are_seen() {
+    for defect in [Defect::NoSeal, Defect::Blind, Defect::NotNamed] {
+        // A list that is wrong may stand on its head, too.
+        let seen = (0..300).any(|seed| {
+            let played = std::panic::catch_unwind(|| play(seed, 20, 4, 12, defect));
+            played.is_err() || played.is_ok_and(|played| played.is_err())
+        });
+        assert!(seen, "{defect:?} goes unseen");
+    }
+}
+
+/// Appending takes one operation of the store where the tail is known and there is room, reading it two, and to see that
+/// nothing is new one.
+#[test]
+fn few_operations_are_needed() {
+    let store = Ram::new(1, 0);
+    let list = list(&store, AppendMode::Atomic, Defect::None);
+    let mut tail = None;
+    for _ in 0..100 {
+        run(list.append(&[b'x'; 200], &mut tail)).unwrap();
+    }
+    let counted = |of: &mut dyn FnMut()| {
+        let before = store.operations();
+        of();
+        store.operations() - before
+    };
+    assert_eq!(counted(&mut || run(list.append(b"one more", &mut tail)).unwrap()), 1);
+    let mut place = Place::default();
+    assert_eq!(counted(&mut || place = run(list.tail(5)).unwrap().place), 2);
+    assert_eq!(counted(&mut || assert!(run(list.since(&mut place)).unwrap().is_empty())), 1);
+}
+
+#[test]
+fn what_somebody_else_wrote_is_no_list() {
+    for foreign in ["something else", "chirp1 x", "", "chirp1 00000000 0000000000", "chirp1 +0000000 0000000000\n"] {
+        let store = Ram::new(1, 0);
+        run(store.create(KEY, foreign.as_bytes())).unwrap();
+        let list = list(&store, AppendMode::Atomic, Defect::None);
+        assert!(matches!(run(list.append(b"x", &mut None)), Err(Error::Foreign(_))), "{foreign:?}");
+        assert!(foreign.is_empty() || matches!(run(list.tail(1)), Err(Error::Foreign(_))));
+        assert_eq!(store.values()[KEY], foreign.as_bytes(), "and is left alone");
+    }
+}

@@ -1,0 +1,7 @@
+//! The `chirp` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    chirp_app::cli::main()
+}
