@@ -67,6 +67,11 @@ impl<S: Store> Chirp<S> {
         Chirp { store, mode, tails: Mutex::default(), profiles: Mutex::default() }
     }
 
+    /// The store that it is on.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
     fn updates_of(&self, user: &UserName) -> List<'_, S> {
         List::new(&self.store, format!("chirp/updates/{}", user.folded()), self.mode)
     }
@@ -141,7 +146,7 @@ impl<S: Store> Chirp<S> {
         if self.following(user).await?.users().contains(&other) {
             return Ok(false);
         }
-        self.append(self.follows_of(user), &follows::item(&other, true)).await?;
+        self.append(self.follows_of(user), &follows::item(&other, true, now_ms())).await?;
         Ok(true)
     }
 
@@ -153,7 +158,7 @@ impl<S: Store> Chirp<S> {
         if !self.following(user).await?.users().contains(other) {
             return Err(Error::NotFollowed(other.clone()));
         }
-        self.append(self.follows_of(user), &follows::item(other, false)).await
+        self.append(self.follows_of(user), &follows::item(other, false, now_ms())).await
     }
 
     /// Whom a user follows.

@@ -28,7 +28,9 @@ pub mod signature;
 pub mod store;
 pub mod text;
 pub mod timeline;
+pub mod ui;
 
+mod age;
 mod chirp;
 #[cfg(test)]
 mod ram;

@@ -114,6 +114,11 @@ impl Header {
     }
 }
 
+/// Of the item itself nothing was done, whatever became of what comes before it.
+fn nothing_done(error: Error) -> Error {
+    if let Error::Unknown(why) = error { Error::TryAgain(why) } else { error }
+}
+
 /// The items in these bytes of a block; what fills a block has none.
 fn items(bytes: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n').filter(|item| !item.is_empty())
@@ -173,7 +178,7 @@ impl<'a, S: Store> List<'a, S> {
         loop {
             let last = match *tail {
                 Some(last) => last,
-                None => self.last_or_begin().await?,
+                None => self.last_or_begin().await.map_err(nothing_done)?,
             };
             *tail = Some(last);
             if self.put(last, &line).await? {
@@ -184,7 +189,7 @@ impl<'a, S: Store> List<'a, S> {
                 *tail = Some(self.go_past(last).await?);
                 return Ok(());
             }
-            *tail = Some(self.go_past(last).await?);
+            *tail = Some(self.go_past(last).await.map_err(nothing_done)?);
         }
     }
 
@@ -226,7 +231,11 @@ impl<'a, S: Store> List<'a, S> {
 
     /// This block is full: has the next one be the last, if it is not, and says which one is.
     async fn go_past(&self, full: u32) -> Result<u32, Error> {
-        self.seal(full).await?;
+        let mut pauses = Pauses::default();
+        if !self.seal(full).await? {
+            // Somebody else did, and is about to say so in the head.
+            self.store.pause(&mut pauses).await;
+        }
         loop {
             let (head, seen) = self.store.versioned(&self.key).await?;
             let mut head = head.ok_or_else(|| Error::Foreign(self.key.clone()))?;
@@ -240,24 +249,25 @@ impl<'a, S: Store> List<'a, S> {
             let sealed = if full == 0 { head.clone() } else { self.read(full).await? };
             let before = header.before + items(body(full, &sealed)).count() as u64;
             head[..HEADER_BYTES].copy_from_slice(Header { last: full + 1, before }.line().as_bytes());
-            if self.store.replace(&self.key, &seen, &head).await? {
-                return Ok(full + 1);
-            }
+            self.store.try_replace(&self.key, &seen, &head).await?;
         }
     }
 
-    /// Fills what is left of a block.
-    async fn seal(&self, index: u32) -> Result<(), Error> {
+    /// Fills what is left of a block; true where there was something left.
+    async fn seal(&self, index: u32) -> Result<bool, Error> {
         let key = self.block(index);
         #[cfg(test)]
         if self.defect == Defect::NoSeal {
-            return Ok(());
+            return Ok(true);
         }
         loop {
             let left = BLOCK_BYTES.saturating_sub(self.store.length(&key).await?);
+            if left == 0 {
+                return Ok(false);
+            }
             // Where somebody else appended meanwhile, it does not fit.
-            if left == 0 || self.store.append(&key, BLOCK_BYTES, &b"\n".repeat(left)).await?.is_some() {
-                return Ok(());
+            if self.store.append(&key, BLOCK_BYTES, &b"\n".repeat(left)).await?.is_some() {
+                return Ok(true);
             }
         }
     }

@@ -179,6 +179,13 @@ impl Store for Ram {
         Ok(self.change(change).await?.is_some())
     }
 
+    async fn try_replace(&self, key: &str, seen: &Version, value: &[u8]) -> Result<(), Error> {
+        match self.replace(key, seen, value).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::TryAgain("a fault, perhaps after it was done".into())),
+        }
+    }
+
     async fn append(&self, key: &str, max: usize, data: &[u8]) -> Result<Option<usize>, Error> {
         self.change(Change::Append { key: key.to_owned(), max, data: data.to_vec() }).await
     }

@@ -50,13 +50,19 @@ impl Remote {
     /// Connects to the first of these addresses (`HOST:PORT`) that answers.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] where none does; [`Error::Refused`] where one wants another password.
+    /// [`Error::Unreachable`] where none does, or none is given; [`Error::Refused`] where one wants another password.
     pub async fn connect(addresses: &[String], password: Option<&str>) -> Result<Remote, Error> {
         let clients = addresses.iter().map(|address| Ok((address.clone(), client(address, password)?)));
         let clients = clients.collect::<Result<Vec<_>, Error>>()?;
         let remote = Remote { clients, link: Mutex::new(Link { connection: None, number: 0, at: 0 }) };
         remote.connection().await?;
         Ok(remote)
+    }
+
+    /// The address in use, or tried next.
+    pub async fn address(&self) -> String {
+        let at = self.link.lock().await.at;
+        self.clients[at].0.clone()
     }
 
     /// The connection in use, or a new one.
@@ -116,8 +122,8 @@ impl Remote {
         }
     }
 
-    /// Tries until it is done, or known not to be possible, or patience is over. `repeats`: it may be sent again where the
-    /// last time may have done something; true of everything here, but that alone makes it so.
+    /// Tries until it is done, or known not to be possible, or patience is over. `changes`: whoever asks has to know whether
+    /// it was done. Everything here may be sent again where the last time may have done something.
     async fn ask(&self, command: &Cmd, changes: bool) -> Result<Value, Error> {
         let (since, mut pauses, mut unknown) = (Instant::now(), Pauses::default(), false);
         loop {
@@ -231,6 +237,14 @@ impl Store for Remote {
     async fn replace(&self, key: &str, seen: &Version, value: &[u8]) -> Result<bool, Error> {
         match self.change("SCATTER.CAS", &[key.as_bytes(), seen.0.as_bytes(), value]).await? {
             Value::Int(done) => Ok(done == 1),
+            other => Err(strange("SCATTER.CAS", &other)),
+        }
+    }
+
+    async fn try_replace(&self, key: &str, seen: &Version, value: &[u8]) -> Result<(), Error> {
+        // Repeated, it is in its own way, and that is as good.
+        match self.read(redis::cmd("SCATTER.CAS").arg(key).arg(&seen.0).arg(value)).await? {
+            Value::Int(_) => Ok(()),
             other => Err(strange("SCATTER.CAS", &other)),
         }
     }

@@ -29,6 +29,10 @@ pub trait Store: Send + Sync {
     /// Sets a key if it is still in this state; false where it is not.
     fn replace(&self, key: &str, seen: &Version, value: &[u8]) -> impl Future<Output = Result<bool, Error>> + Send;
 
+    /// As [`Store::replace`], for whoever looks at the key again in any case: it may be done where an error says otherwise.
+    /// Peers need not remember it for long, so it may be used often.
+    fn try_replace(&self, key: &str, seen: &Version, value: &[u8]) -> impl Future<Output = Result<(), Error>> + Send;
+
     /// Appends to a key, there or not: its new length. `None` and no change where that would be more than `max`.
     fn append(&self, key: &str, max: usize, data: &[u8]) -> impl Future<Output = Result<Option<usize>, Error>> + Send;
 

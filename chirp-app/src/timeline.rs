@@ -98,6 +98,11 @@ impl Timeline {
         Ok(Timeline { user: user.clone(), following, places: BTreeMap::new() })
     }
 
+    /// Whom the user follows.
+    pub fn following(&self) -> Vec<UserName> {
+        self.following.users()
+    }
+
     /// Whose chirps are in it, the user's own first.
     pub fn users(&self) -> Vec<UserName> {
         let mut users = vec![self.user.clone()];

@@ -87,6 +87,8 @@ pub(crate) enum Output {
     Text,
     /// A JSON object on each line
     Json,
+    /// A picture (`ui --once` only)
+    Svg,
 }
 
 #[derive(Debug, Subcommand)]
@@ -125,6 +127,15 @@ pub(crate) enum Command {
         #[arg(long)]
         watch: bool,
     },
+    /// Chirp on the whole terminal
+    Ui {
+        /// Print one picture of it, and end
+        #[arg(long)]
+        once: bool,
+        /// How large the picture is; by default as the terminal, or 80x24
+        #[arg(long, value_name = "COLUMNSxROWS", requires = "once", value_parser = size)]
+        size: Option<(u16, u16)>,
+    },
     /// Who somebody is, and what they posted last
     Profile {
         /// Who
@@ -133,6 +144,13 @@ pub(crate) enum Command {
         #[arg(short, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
         n: u32,
     },
+}
+
+/// `80x24`
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let two = text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
+    let fits = |(columns, rows): &(u16, u16)| (20..=500).contains(columns) && (6..=200).contains(rows);
+    two.filter(fits).ok_or_else(|| "a size is COLUMNSxROWS, from 20x6 to 500x200".to_owned())
 }
 
 /// The whole program.

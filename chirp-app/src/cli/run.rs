@@ -1,8 +1,10 @@
 //! Each command.
 
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use screen::colour::Palette;
 use serde_json::json;
 
 use super::print::{Printer, Stop};
@@ -13,9 +15,15 @@ use crate::name::UserName;
 use crate::remote::Remote;
 use crate::signature::UserKey;
 use crate::timeline::Line;
+use crate::ui::{self, Start, Written};
 
 /// Runs one command to its end.
 pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
+    let command = match command {
+        Command::Ui { once, size } => return ui(settings, once, size),
+        _ if settings.output == Output::Svg => return fail(settings, 2, "only `chirp ui --once` is a picture"),
+        command => command,
+    };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(settings, 2, &format!("cannot start: {error}")),
@@ -89,6 +97,7 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
             let user = me(settings)?;
             timeline::timeline(&connect(settings).await?, &user, n as usize, watch, &out).await
         }
+        Command::Ui { .. } => Err(Stop::Usage("this is a screen of its own".into())),
     }
 }
 
@@ -105,15 +114,55 @@ fn key(settings: &Settings, make: bool) -> Result<Option<UserKey>, Error> {
     Ok(key.transpose()?)
 }
 
+fn password(settings: &Settings) -> Result<Option<String>, Stop> {
+    let Some(path) = &settings.password_file else { return Ok(None) };
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Stop::Usage(format!("cannot read the password {}: {error}", path.display())))?;
+    Ok(Some(text.trim().to_owned()))
+}
+
 /// Chirp at whichever of the addresses answers.
 async fn connect(settings: &Settings) -> Result<Chirp<Remote>, Stop> {
-    let password = match &settings.password_file {
-        None => None,
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            Some(text.map_err(|error| Stop::Usage(format!("cannot read the password {}: {error}", path.display())))?)
-        }
-    };
-    let remote = Remote::connect(&settings.addr, password.as_deref().map(str::trim)).await?;
+    let remote = Remote::connect(&settings.addr, password(settings)?.as_deref()).await?;
     Ok(Chirp::new(remote, settings.append.into()))
+}
+
+/// `chirp ui`
+fn ui(settings: &Settings, once: bool, size: Option<(u16, u16)>) -> ExitCode {
+    let start = || -> Result<Start, Stop> {
+        Ok(Start {
+            addresses: settings.addr.clone(),
+            password: password(settings)?,
+            mode: settings.append.into(),
+            user: settings.user.as_ref().map(|name| name.parse()).transpose().map_err(Error::from)?,
+            key: key(settings, false)?.map(Into::into),
+        })
+    };
+    let start = match start() {
+        Ok(start) => start,
+        Err(Stop::Failed(error)) => return fail(settings, error.exit(), &error.to_string()),
+        Err(Stop::Usage(why)) => return fail(settings, 2, &why),
+        Err(Stop::Unread) => return ExitCode::SUCCESS,
+    };
+    if !once {
+        return match ui::run(start) {
+            Ok(exit) => ExitCode::from(exit),
+            Err(error) => fail(settings, 2, &format!("{error}; `chirp timeline` does without")),
+        };
+    }
+    let written = match settings.output {
+        Output::Svg => Written::Svg,
+        Output::Json => return fail(settings, 2, "a picture is no JSON: `chirp timeline --output json` has the data"),
+        Output::Text if io::stdout().is_terminal() && Palette::of_environment() == Palette::Sixteen => Written::Ansi,
+        Output::Text => Written::Text,
+    };
+    let (columns, rows) = size.or_else(screen::terminal::size).unwrap_or((80, 24));
+    match ui::once(start, columns, rows, written) {
+        Ok(picture) => {
+            // Whoever reads it may have seen enough.
+            let _ = io::stdout().lock().write_all(picture.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(settings, error.exit(), &error.to_string()),
+    }
 }

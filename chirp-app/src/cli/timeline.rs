@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::print::{Printer, Stop};
 use super::show;
+use crate::age::day;
 use crate::chirp::{Chirp, now_ms};
 use crate::error::Error;
 use crate::name::UserName;
@@ -30,7 +31,7 @@ pub(crate) async fn profile<S: Store>(chirp: &Chirp<S>, name: &UserName, n: usiz
     let head = format!(
         "{}, here since {}; {} chirps, follows {follows}{signs}",
         profile.name,
-        show::day(profile.since_ms / 1000),
+        day(profile.since_ms / 1000),
         updates.count
     );
     let records = updates.records.split_off(updates.records.len().saturating_sub(n));

@@ -136,34 +136,40 @@ pub struct Daemon {
 /// The daemon's binary: `SCATTER_BIN`, or else it is built beside this test.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build(false)))
+    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("peer", "scatter", false)))
 }
 
 /// The same, but as fast as it can be, if it has to be built.
 pub fn fast_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build(true)))
+    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("peer", "scatter", true)))
+}
+
+/// The `chirp` program, built beside this test.
+pub fn chirp_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| build("chirp-app", "chirp", false))
 }
 
 fn named() -> Option<PathBuf> {
     std::env::var_os("SCATTER_BIN").map(PathBuf::from)
 }
 
-fn build(release: bool) -> PathBuf {
+fn build(package: &str, binary: &str, release: bool) -> PathBuf {
     // A test stands in `target/PROFILE/deps`.
     let me = std::env::current_exe().expect("this program has a path");
     let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
     let target = profile.parent().expect("a profile's directory stands in the target directory");
     let release = release || profile.ends_with("release");
     let mut cargo = tool::cargo();
-    cargo.args(["build", "--quiet", "-p", "peer", "--bin", "scatter", "--target-dir"]).arg(target);
+    cargo.args(["build", "--quiet", "-p", package, "--bin", binary, "--target-dir"]).arg(target);
     if release {
         cargo.arg("--release");
     }
     let built = cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
-    assert!(built.is_ok_and(|status| status.success()), "the daemon can be built");
+    assert!(built.is_ok_and(|status| status.success()), "{binary} can be built");
     let place = if release { target.join("release") } else { profile.to_owned() };
-    place.join("scatter")
+    place.join(binary)
 }
 
 /// A port that is free now. Nothing else on this machine is likely to take it: no connection does, as systems take the

@@ -17,7 +17,7 @@ mod wires;
 use std::time::Duration;
 
 pub use cluster::{Cluster, Options};
-pub use daemon::{Daemon, Leave, Signal, View, fast_program, free_port, program};
+pub use daemon::{Daemon, Leave, Signal, View, chirp_program, fast_program, free_port, program};
 pub use load::{Habits, Keys, Load, Recorder};
 pub use lossy::Lossy;
 pub use measure::{FILL_VALUE_BYTES, Spread, fill, is_ok};

@@ -1,0 +1,113 @@
+//! `chirp ui`: Chirp on a terminal.
+//!
+//! Three parts that know as little of each other as can be: what is known ([`model`]) comes from a thread of its own
+//! ([`worker`]), what the person at the keyboard is about is a value that keys change ([`state`], [`edit`]), and both together
+//! are drawn by a function of them alone ([`draw`]).
+
+mod draw;
+mod edit;
+mod model;
+mod state;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use screen::colour::Palette;
+use screen::picture;
+use screen::ratatui::buffer::Buffer;
+use screen::ratatui::layout::Rect;
+use screen::terminal::{EnterError, Happening, Screen};
+
+use crate::chirp::now_ms;
+use model::Model;
+use state::{Act, State};
+pub use worker::Start;
+use worker::{Ask, News};
+
+/// Between two pictures, where nothing happens: ages go on.
+const TICK: Duration = Duration::from_millis(250);
+/// How long `--once` waits for a timeline.
+const ONCE_MAX: Duration = Duration::from_secs(20);
+
+/// How one picture is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Plain text.
+    Text,
+    /// Text with colours.
+    Ansi,
+    /// SVG.
+    Svg,
+}
+
+/// Shows it until the person has enough: the exit code.
+///
+/// # Errors
+/// Where there is no terminal, or it fails.
+pub fn run(start: Start) -> Result<u8, EnterError> {
+    let mut screen = Screen::enter()?;
+    let (asks, news) = begin(start.clone());
+    let palette = Palette::of_environment();
+    let (mut model, mut state) = (Model::new(start.user.clone()), State::new(start.user.is_none()));
+    loop {
+        while let Ok(news) = news.try_recv() {
+            state.note(&news);
+            model.take(news);
+        }
+        screen.draw(|frame| {
+            let area = frame.area();
+            state.settle(&model, area);
+            draw::draw(&model, &state, now_ms(), palette, area, frame.buffer_mut());
+        })?;
+        match screen.next(TICK)? {
+            Happening::Key(key) => match state.key(key, &model) {
+                Act::None => {}
+                Act::Quit => return Ok(0),
+                // A worker that has gone says so by its silence.
+                Act::Ask(ask) => drop(asks.send(ask)),
+            },
+            Happening::Resized | Happening::Tick => {}
+            Happening::End(end) => return Ok(end.exit_code()),
+        }
+    }
+}
+
+/// One picture of it, once it is known what is on it.
+///
+/// # Errors
+/// What went wrong, where nothing can be shown.
+pub fn once(start: Start, columns: u16, rows: u16, written: Written) -> Result<String, crate::Error> {
+    let palette = match written {
+        Written::Text => Palette::Plain,
+        Written::Ansi | Written::Svg => Palette::Sixteen,
+    };
+    let mut model = Model::new(start.user.clone());
+    let mut state = State::new(start.user.is_none());
+    let (_asks, news) = begin(start);
+    let until = std::time::Instant::now() + ONCE_MAX;
+    while !model.is_whole() {
+        match news.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
+            Ok(News::Trouble(error)) => return Err(error),
+            Ok(news) => model.take(news),
+            Err(_) => break,
+        }
+    }
+    let area = Rect::new(0, 0, columns, rows);
+    let mut buffer = Buffer::empty(area);
+    state.settle(&model, area);
+    draw::draw(&model, &state, now_ms(), palette, area, &mut buffer);
+    Ok(match written {
+        Written::Text => picture::text(&buffer),
+        Written::Ansi => picture::ansi(&buffer),
+        Written::Svg => picture::svg(&buffer, "chirp"),
+    })
+}
+
+fn begin(start: Start) -> (Sender<Ask>, Receiver<News>) {
+    let ((asks, asked), (tell, told)) = (channel(), channel());
+    std::thread::spawn(move || worker::work(start, asked, tell));
+    (asks, told)
+}
