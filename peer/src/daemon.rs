@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use crate::admin::Admin;
 use crate::cli::Exit;
 use crate::config::{Config, Format, Origin};
+use crate::diary::{Diary, Happening};
 use crate::http::{self, Served, StatusMetrics};
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
@@ -144,6 +145,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
     let mut registry = Registry::with_prefix("scatter");
     let router = Router::new();
     let metrics = Metrics::new(&mut registry);
+    let latencies = metrics.latencies.clone();
     let seat = Seat { router: router.clone(), registry: &mut registry, runtime: &runtime };
     let peer = launch(config, seat)?;
     registry.register_collector(Box::new(StatusMetrics(peer.status.clone())));
@@ -162,7 +164,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
         let shared = Arc::new(Shared { backend, router, status, settings, metrics, started });
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
     }
-    let followed = Arc::new(Notify::new());
+    let (followed, diary) = (Arc::new(Notify::new()), Arc::new(Diary::default()));
     if let Some(listener) = http_listener {
         let served = Served {
             status: peer.status.clone(),
@@ -170,7 +172,9 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
             admin: peer.admin.clone(),
             token: config.admin_token.as_deref().map(Password::new),
             followed: followed.clone(),
+            diary: diary.clone(),
         };
+        runtime.spawn(diary.clone().keep(peer.status.clone(), latencies, stopped.clone()));
         endpoints.push(runtime.spawn(async move {
             if let Err(error) = http::serve(listener, served, stopped).await {
                 tracing::error!(%error, "the HTTP endpoint ended");
@@ -182,7 +186,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
         ready: ready_line(config.output, &peer, resp_address, http_address),
         left: left_line(config.output, &peer.peer_id),
     };
-    let exit = runtime.block_on(live(peer, signals, &lines));
+    let exit = runtime.block_on(live(peer, signals, &lines, &diary));
     if exit == End::Left && http_address.is_some() {
         let _ = runtime.block_on(async {
             tokio::time::timeout(FAREWELL_MAX, async {
@@ -280,7 +284,7 @@ enum End {
 }
 
 /// Follows the peer from its start to its end.
-async fn live(peer: Peer, mut signals: Signals, lines: &Lines) -> End {
+async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) -> End {
     let Peer { mut events, stop, .. } = peer;
     let mut announced = false;
     loop {
@@ -288,6 +292,11 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines) -> End {
             event = events.recv() => event.unwrap_or(Event::Stopped),
             _ = signals.next() => break,
         };
+        match &event {
+            Event::Ready => diary.tell(Happening::serves(true)),
+            Event::NotReady => diary.tell(Happening::serves(false)),
+            _ => {}
+        }
         match event {
             Event::Ready if announced => tracing::info!("serves again"),
             Event::Ready => {

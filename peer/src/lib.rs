@@ -5,6 +5,7 @@ pub mod cli;
 pub mod config;
 pub mod daemon;
 mod demo;
+pub mod diary;
 pub mod http;
 pub mod machine;
 pub mod net;

@@ -102,6 +102,9 @@ pub struct GroupStatus {
     pub predecessor_range: Option<RangeStatus>,
     /// The group behind it on the ring, by id.
     pub successor: Option<String>,
+    /// What that owned when it was heard of last.
+    #[serde(default)]
+    pub successor_range: Option<RangeStatus>,
     /// What was declared lost, here or in groups that this one came of.
     #[serde(default)]
     pub losses: Vec<LossStatus>,
@@ -273,6 +276,133 @@ pub struct Location {
     pub members: Vec<String>,
 }
 
+/// One other peer: `GET /v1/peers`. Counts are since this peer started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeerTraffic {
+    /// Who it is.
+    pub peer_id: String,
+    /// Connected.
+    pub up: bool,
+    /// How it is written to, while it is connected: `tcp` or `quic`.
+    pub via: Option<String>,
+    /// Round trip of the last ping, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Frames sent to it.
+    pub sent_frames: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames received from it.
+    pub received_frames: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Bytes that wait to be sent.
+    pub queued_bytes: u64,
+    /// Frames for it that were dropped, because they waited too long or there was no room.
+    pub dropped_frames: u64,
+}
+
+/// The body of `GET /v1/peers`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peers {
+    /// The peer that tells it.
+    pub peer_id: String,
+    /// In no order.
+    pub peers: Vec<PeerTraffic>,
+}
+
+/// What is used of something that is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// As far as it is known.
+    pub used: Option<u64>,
+    /// `None` is no limit.
+    pub given: Option<u64>,
+}
+
+/// What a peer was given and what it uses of that: `GET /v1/budgets`. In the units of the flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budgets {
+    /// Bytes of its store, of `--max-disk`.
+    pub disk: Budget,
+    /// Bytes of its process that are in memory, of `--max-memory`.
+    pub memory: Budget,
+    /// Bytes of frames a second, sent and received together, in the last seconds; of `--max-bandwidth`.
+    pub bandwidth: Budget,
+    /// Connections with peers, of `--max-connections`.
+    pub connections: Budget,
+}
+
+/// Something that happened: one of `GET /v1/events`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Stays the same where the same happens again and this is told anew: then it replaces what was told before.
+    pub id: u64,
+    /// Goes up with each that is told, and with each that is told anew.
+    pub seq: u64,
+    /// When it happened, the last time.
+    pub unix_ms: u64,
+    /// When it happened first.
+    pub since_unix_ms: u64,
+    /// How often.
+    pub count: u64,
+    /// `joined`, `learning`, `left`, `excluded`, `suspected`, `heard_again`, `led`, `split`, `merged`, `repartitioned`,
+    /// `migrated`, `repaired`, `moved`, `ready`, `not_ready`, `leaving`; there may come to be others.
+    pub kind: String,
+    /// The group that it happened to, by id.
+    pub group: Option<String>,
+    /// The peer that it happened to, or that did it.
+    pub peer: Option<String>,
+    /// The same for a person.
+    pub text: String,
+}
+
+/// The body of `GET /v1/events?after=SEQ`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// The peer that tells it.
+    pub peer_id: String,
+    /// The last `seq` that was given: what to ask for next. Lower than the one asked for where the peer was started anew.
+    pub last: u64,
+    /// Those behind the one asked for that are kept, in the order of `seq`.
+    pub events: Vec<Told>,
+}
+
+/// One second of `GET /v1/load`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadSample {
+    /// When it ended.
+    pub unix_s: u64,
+    /// Client operations that were answered here, a second.
+    pub ops_per_s: f64,
+    /// Half of them were answered within so many milliseconds; `None` where there were none.
+    pub p50_ms: Option<f64>,
+    /// 99 of 100 of them.
+    pub p99_ms: Option<f64>,
+    /// Bytes of frames sent to other peers, a second.
+    pub sent_bytes_per_s: f64,
+    /// And received from them.
+    pub received_bytes_per_s: f64,
+}
+
+/// The body of `GET /v1/load`: the last five minutes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The peer that tells it.
+    pub peer_id: String,
+    /// Oldest first.
+    pub samples: Vec<LoadSample>,
+}
+
+/// What a person may tell peers apart by: the end of a name, for all begin alike.
+pub fn short_peer(peer_id: &str) -> &str {
+    peer_id.char_indices().rev().nth(5).map_or(peer_id, |(at, _)| &peer_id[at..])
+}
+
+/// What a person may tell groups apart by: the beginning of an id.
+pub fn short_group(id: &str) -> &str {
+    id.char_indices().nth(8).map_or(id, |(at, _)| &id[..at])
+}
+
 /// Where status comes from. Called for each question from outside, so answer from what lies ready; do not block.
 pub trait StatusSource: Send + Sync + 'static {
     /// Everything.
@@ -285,6 +415,16 @@ pub trait StatusSource: Send + Sync + 'static {
 
     /// Whether a client operation sent now will be answered.
     fn readiness(&self) -> Readiness;
+
+    /// The other peers that it knows or is connected with.
+    fn peers(&self) -> Vec<PeerTraffic> {
+        Vec::new()
+    }
+
+    /// What it uses of what it was given. Bandwidth is what nobody knows from a picture: `used` of it is left open.
+    fn budgets(&self) -> Budgets {
+        Budgets::default()
+    }
 
     /// Where a key lives; by default what the groups of [`StatusSource::status`] tell of it.
     fn locate(&self, key: &Key) -> Location {

@@ -187,7 +187,7 @@ fn hex(text: &str) -> Option<u128> {
 }
 
 /// A part of the query, as it is written.
-fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
     query?.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 
@@ -209,7 +209,8 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn answer(code: StatusCode, body: &impl Serialize) -> Response {
+/// An answer of this shape.
+pub fn answer(code: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => (code, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "the answer cannot be written"),

@@ -1,4 +1,4 @@
-//! The endpoint for people and monitoring: health, metrics, status, groups and the ring; and what administrators ask for
+//! The endpoint for people and monitoring: health, metrics, status, groups and the ring, and what dashboards ask; and what administrators ask for
 //! (`leave`, and operations of groups).
 //!
 //! Whatever is asked with `GET` changes nothing, and is open to whoever can connect; by default only this machine can.
@@ -9,6 +9,7 @@ mod groups;
 mod leave;
 mod listener;
 mod metrics;
+mod watch;
 
 use std::sync::Arc;
 
@@ -18,9 +19,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::admin::Admin;
+use crate::diary::Diary;
 use crate::resp::Password;
 use crate::status::{LeavingStatus, StatusSource};
 use listener::Bounded;
@@ -40,10 +42,16 @@ pub struct Served {
     pub token: Option<Password>,
     /// Somebody has seen in the status that this peer has left.
     pub followed: Arc<Notify>,
+    /// What happened of late.
+    pub diary: Arc<Diary>,
 }
 
 /// Serves until `stop` becomes true.
-pub async fn serve(listener: TcpListener, served: Served, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    served: Served,
+    mut stop: tokio::sync::watch::Receiver<bool>,
+) -> std::io::Result<()> {
     let router = axum::Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
@@ -52,6 +60,10 @@ pub async fn serve(listener: TcpListener, served: Served, mut stop: watch::Recei
         .route("/v1/groups", get(groups::groups))
         .route("/v1/ring", get(groups::ring))
         .route("/v1/where", get(groups::locate))
+        .route("/v1/peers", get(watch::peers))
+        .route("/v1/budgets", get(watch::budgets))
+        .route("/v1/events", get(watch::events))
+        .route("/v1/load", get(watch::load))
         .route("/v1/groups/{group}/{operation}", post(groups::wish))
         .route("/v1/leave", post(leave::leave))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })

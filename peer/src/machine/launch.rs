@@ -17,6 +17,7 @@ use super::memory::Shares;
 use super::metrics::{NetMetrics, StoreMetrics};
 use super::show::Showcase;
 use super::store_port::StorePort;
+use super::surroundings::Surroundings;
 use super::whole::{Common, Watch, Whole, Word};
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{NO_NETWORK, Peer, Seat};
@@ -57,6 +58,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     if let Some(store) = &store {
         seat.registry.register_collector(Box::new(StoreMetrics(store.watch())));
     }
+    let surroundings = Surroundings::new(config, net.handle().clone(), store.as_ref().map(StoreThread::watch));
     let store = store.map(|store| Arc::new(Mutex::new(store)));
     let seconds = clocks.wall().0 / 1000;
     let incarnation = memo.fresh_incarnation(seconds << 20 | draw() >> 44)?;
@@ -64,7 +66,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let (mut early, listen) = wait_for_addresses(&mut port)?;
     let peer_id = identity.peer_id().to_string();
     let durability = config.durability.to_string();
-    let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability, config.lanes);
+    let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability, config.lanes, surroundings);
     let (events_in, events) = mpsc::unbounded_channel();
     let rings = memo.rings();
     let memo = Arc::new(SharedMemo::new(memo, config.lanes));

@@ -23,7 +23,7 @@ impl<F> fmt::Debug for StoreMetrics<F> {
 impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = (self.0)();
-        let metrics: [(&str, &str, Value); 8] = [
+        let metrics: [(&str, &str, Value); 9] = [
             ("store_frames", "Frames written to the journal, each with one sync", Value::Count(stats.frames)),
             ("store_journal_bytes", "Bytes written to the journal", Value::Count(stats.bytes)),
             ("store_writing_seconds", "Time that these writes and syncs took", seconds(stats.writing)),
@@ -36,6 +36,7 @@ impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F
                 Value::Now(stats.pending_bytes as f64),
             ),
             ("store_backlog_bytes", "The journal behind its last checkpoint", Value::Now(stats.backlog_bytes as f64)),
+            ("store_used_bytes", "What the store takes on its disk", Value::Now(stats.used_bytes as f64)),
         ];
         metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))
     }

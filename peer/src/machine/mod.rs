@@ -14,6 +14,7 @@ mod memory;
 mod metrics;
 mod show;
 mod store_port;
+mod surroundings;
 mod whole;
 
 pub use launch::launch;

@@ -8,10 +8,11 @@ use group::state::Loss;
 use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, TransactionStatus as NodeTransaction};
 use overlay::NodeId;
 
+use super::surroundings::Surroundings;
 use crate::net::peer_id_of;
 use crate::status::{
-    Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PrimaryStatus, RangeStatus, Readiness, Status,
-    StatusSource, TransactionStatus, TransferStatus,
+    Budgets, Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, RangeStatus,
+    Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
 };
 
 /// The last pictures of a peer's nodes, one for each lane, and what does not change.
@@ -20,6 +21,7 @@ pub struct Showcase {
     network: String,
     durability: String,
     started: Instant,
+    surroundings: Surroundings,
     pictures: Mutex<Vec<Option<Picture>>>,
 }
 
@@ -32,9 +34,15 @@ struct Picture {
 
 impl Showcase {
     /// Without pictures yet.
-    pub fn new(peer_id: String, network: String, durability: String, lanes: u8) -> Arc<Showcase> {
+    pub fn new(
+        peer_id: String,
+        network: String,
+        durability: String,
+        lanes: u8,
+        surroundings: Surroundings,
+    ) -> Arc<Showcase> {
         let pictures = Mutex::new((0..lanes).map(|_| None).collect());
-        Arc::new(Showcase { peer_id, network, durability, started: Instant::now(), pictures })
+        Arc::new(Showcase { peer_id, network, durability, started: Instant::now(), surroundings, pictures })
     }
 
     fn pictures(&self) -> MutexGuard<'_, Vec<Option<Picture>>> {
@@ -74,6 +82,14 @@ impl StatusSource for Showcase {
 
     fn groups(&self) -> Vec<GroupStatus> {
         groups_of(&self.pictures(), |picture| picture.node.groups.clone())
+    }
+
+    fn peers(&self) -> Vec<PeerTraffic> {
+        self.surroundings.peers()
+    }
+
+    fn budgets(&self) -> Budgets {
+        self.surroundings.budgets()
     }
 
     fn readiness(&self) -> Readiness {
@@ -233,6 +249,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         predecessor: Some(group.predecessor.id.to_string()),
         predecessor_range: Some(group.predecessor.range.into()),
         successor: Some(group.successor.id.to_string()),
+        successor_range: Some(group.successor.range.into()),
         losses: group.losses.iter().map(loss_status).collect(),
         keys: group.records as u64,
         bytes: group.bytes as u64,

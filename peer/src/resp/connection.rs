@@ -314,7 +314,7 @@ impl Connection {
             };
             if asked {
                 let arrived = due - self.shared.settings.guard;
-                self.shared.metrics.seconds.observe(now.saturating_duration_since(arrived).as_secs_f64());
+                self.shared.metrics.took(now.saturating_duration_since(arrived));
             }
             self.shared.metrics.answered(&reply);
             reply.encode(protocol, &mut self.out);

@@ -1,6 +1,8 @@
 //! Counts of the endpoint, for `/metrics` and `INFO`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::latencies::Latencies;
 use super::reply::Reply;
 use super::table;
 
@@ -40,7 +43,9 @@ pub struct Metrics {
     /// Commands that the node left without an answer until the guard gave one.
     pub guarded: Counter<u64, AtomicU64>,
     /// From arrival to answer of commands that go to the node.
-    pub seconds: Histogram,
+    seconds: Histogram,
+    /// The same, for whoever looks each second.
+    pub latencies: Arc<Latencies>,
 }
 
 impl Metrics {
@@ -68,6 +73,7 @@ impl Metrics {
             seconds: Histogram::new([
                 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0,
             ]),
+            latencies: Arc::default(),
         };
         registry.register("clients", "Client connections open", metrics.clients.clone());
         registry.register("clients_accepted", "Client connections accepted", metrics.clients_total.clone());
@@ -87,6 +93,12 @@ impl Metrics {
         if let Some(counter) = self.commands.get(index) {
             counter.inc();
         }
+    }
+
+    /// A command that went to the node was answered after so long.
+    pub fn took(&self, time: Duration) {
+        self.seconds.observe(time.as_secs_f64());
+        self.latencies.count(time);
     }
 
     /// Counts what was answered, if it is an error.

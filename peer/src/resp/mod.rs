@@ -15,6 +15,7 @@ mod errors;
 mod execute;
 pub mod inline;
 pub mod join;
+pub mod latencies;
 pub mod metrics;
 pub mod pending;
 pub mod reply;

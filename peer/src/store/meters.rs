@@ -12,6 +12,7 @@ pub(crate) struct Meters {
     no_room: Waits,
     records: AtomicU64,
     checkpoints: AtomicU64,
+    used_bytes: AtomicU64,
 }
 
 /// Nanoseconds.
@@ -48,6 +49,8 @@ pub struct StoreStats {
     pub pending_bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
     pub backlog_bytes: u64,
+    /// Bytes that the store takes on its disk, as they were measured last.
+    pub used_bytes: u64,
 }
 
 impl Meters {
@@ -73,6 +76,11 @@ impl Meters {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The store takes so many bytes on its disk.
+    pub(crate) fn used(&self, bytes: u64) {
+        self.used_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// All of it, where so much waits and lies behind the last checkpoint.
     pub(crate) fn stats(&self, (pending_bytes, backlog_bytes): (usize, u64)) -> StoreStats {
         StoreStats {
@@ -84,6 +92,7 @@ impl Meters {
             checkpoints: self.checkpoints.load(Ordering::Relaxed),
             pending_bytes,
             backlog_bytes,
+            used_bytes: self.used_bytes.load(Ordering::Relaxed),
         }
     }
 }

@@ -127,6 +127,7 @@ impl Turns<'_> {
             // Nothing durable hangs on it.
             Err(error) => return tracing::warn!(%error, "the room on the disk is not known"),
         };
+        self.behind.pending.meters.used(room.used);
         if std::mem::replace(&mut self.low, room.low) == room.low {
             return;
         }

@@ -1,0 +1,100 @@
+//! How much was asked of a peer, second by second.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::resp::latencies::Counts;
+use crate::status::LoadSample;
+
+/// Five minutes.
+const SAMPLES_MAX: usize = 300;
+/// What counts as lately.
+const LATELY: usize = 5;
+
+/// The last samples, and what the next one is compared with.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    samples: VecDeque<LoadSample>,
+    last: Option<Last>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: Instant,
+    counts: Counts,
+    sent: u64,
+    received: u64,
+}
+
+impl Recorder {
+    /// Takes a sample; the first one only begins.
+    pub fn sample(&mut self, at: Instant, unix_s: u64, counts: Counts, (sent, received): (u64, u64)) {
+        if let Some(last) = self.last {
+            let seconds = at.saturating_duration_since(last.at).as_secs_f64().max(1e-3);
+            let since = counts.since(&last.counts);
+            let millis = |part| since.quantile(part).map(|time| time.as_secs_f64() * 1e3);
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+            if self.samples.len() == SAMPLES_MAX {
+                self.samples.pop_front();
+            }
+            self.samples.push_back(LoadSample {
+                unix_s,
+                ops_per_s: since.total() as f64 / seconds,
+                p50_ms: millis(0.5),
+                p99_ms: millis(0.99),
+                sent_bytes_per_s: rate(sent, last.sent),
+                received_bytes_per_s: rate(received, last.received),
+            });
+        }
+        self.last = Some(Last { at, counts, sent, received });
+    }
+
+    /// Oldest first.
+    pub fn samples(&self) -> Vec<LoadSample> {
+        self.samples.iter().copied().collect()
+    }
+
+    /// Bytes a second, both ways, of the last samples; `None` before the first.
+    pub fn bandwidth(&self) -> Option<u64> {
+        let lately = self.samples.iter().rev().take(LATELY);
+        let count = lately.len();
+        let sum: f64 = lately.map(|sample| sample.sent_bytes_per_s + sample.received_bytes_per_s).sum();
+        (count > 0).then(|| (sum / count as f64) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::resp::latencies::Latencies;
+
+    #[test]
+    fn a_sample_is_what_came_between() {
+        let (start, latencies) = (Instant::now(), Latencies::default());
+        let mut recorder = Recorder::default();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        latencies.count(Duration::from_millis(5));
+        recorder.sample(at(0), 100, latencies.counts(), (1000, 0));
+        assert_eq!((recorder.samples().len(), recorder.bandwidth()), (0, None));
+        (0..50).for_each(|_| latencies.count(Duration::from_millis(1)));
+        recorder.sample(at(2), 102, latencies.counts(), (3000, 500));
+        // A peer was forgotten, with what it had counted.
+        recorder.sample(at(3), 103, latencies.counts(), (100, 600));
+        let samples = recorder.samples();
+        assert_eq!((samples[0].unix_s, samples[0].ops_per_s, samples[0].sent_bytes_per_s), (102, 25.0, 1000.0));
+        assert!(samples[0].p50_ms.is_some_and(|millis| (0.8..1.25).contains(&millis)));
+        assert_eq!((samples[1].ops_per_s, samples[1].p99_ms, samples[1].sent_bytes_per_s), (0.0, None, 0.0));
+        assert_eq!(recorder.bandwidth(), Some((1250 + 100) / 2));
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let (start, counts) = (Instant::now(), Counts::default());
+        let mut recorder = Recorder::default();
+        (0..1000).for_each(|s| recorder.sample(start + Duration::from_secs(s), s, counts, (0, 0)));
+        let samples = recorder.samples();
+        assert_eq!((samples.len(), samples[0].unix_s, samples[SAMPLES_MAX - 1].unix_s), (SAMPLES_MAX, 700, 999));
+    }
+}

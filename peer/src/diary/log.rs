@@ -1,0 +1,115 @@
+//! The last things that happened, each told once: what comes back within seconds is one thing with a count.
+
+use std::collections::VecDeque;
+
+use super::happenings::{Family, Happening};
+use crate::status::Told;
+
+/// Entries kept.
+const ENTRIES_MAX: usize = 1000;
+/// What happens again to the same one within so many milliseconds is the same thing.
+const AGAIN_MS: u64 = 10_000;
+
+/// A bounded list, in the order of `seq`.
+#[derive(Debug, Default)]
+pub struct Log {
+    entries: VecDeque<(Family, Told)>,
+    /// The last `seq` that was given.
+    last: u64,
+}
+
+impl Log {
+    /// Something happened at this time of the wall clock, which may go back.
+    pub fn tell(&mut self, happening: Happening, unix_ms: u64) {
+        let family = happening.family();
+        let place = self.entries.iter().rposition(|(of, _)| *of == family);
+        let known = place.and_then(|place| self.entries.get(place)).map(|(_, told)| told);
+        let again = known.filter(|told| unix_ms.saturating_sub(told.unix_ms) < AGAIN_MS);
+        let stays = known.is_some_and(|told| says(told, &happening));
+        if stays && (family.is_state() || family.is_pair() && again.is_some()) {
+            return;
+        }
+        self.last += 1;
+        let (id, since_unix_ms, count) = match again {
+            // Suspected, heard again and suspected again is twice.
+            Some(told) => {
+                (told.id, told.since_unix_ms, told.count + u64::from(happening.kind.is_first_of_its_family()))
+            }
+            None => (self.last, unix_ms, 1),
+        };
+        if again.is_some()
+            && let Some(place) = place
+        {
+            self.entries.remove(place);
+        }
+        if self.entries.len() >= ENTRIES_MAX {
+            self.entries.pop_front();
+        }
+        let Happening { kind, group, peer, text } = happening;
+        let kind = kind.name().into();
+        self.entries
+            .push_back((family, Told { id, seq: self.last, unix_ms, since_unix_ms, count, kind, group, peer, text }));
+    }
+
+    /// What was told behind that, oldest first, and the last number that was given.
+    pub fn after(&self, seq: u64) -> (Vec<Told>, u64) {
+        let behind = self.entries.iter().map(|(_, told)| told).filter(|told| told.seq > seq);
+        (behind.cloned().collect(), self.last)
+    }
+}
+
+fn says(told: &Told, happening: &Happening) -> bool {
+    told.kind == happening.kind.name() && told.peer == happening.peer && told.group == happening.group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::happenings::Kind;
+    use super::*;
+
+    fn happening(kind: Kind, peer: &str) -> Happening {
+        Happening::of(kind, Some("g"), Some(peer), format!("{peer} {}", kind.name()))
+    }
+
+    fn told(log: &Log) -> Vec<(u64, u64, String, u64)> {
+        log.after(0).0.into_iter().map(|told| (told.id, told.seq, told.text, told.count)).collect()
+    }
+
+    #[test]
+    fn what_flickers_is_one_thing() {
+        let mut log = Log::default();
+        for (at, kind) in [(0, Kind::Suspected), (1, Kind::HeardAgain), (8, Kind::Suspected), (9, Kind::HeardAgain)] {
+            log.tell(happening(kind, "a"), at * 1000);
+            log.tell(happening(Kind::Suspected, "b"), at * 1000);
+        }
+        let wanted = [(1, 5, "a heard_again".to_owned(), 2), (2, 2, "b suspected".to_owned(), 1)];
+        let mut all = told(&log);
+        all.sort();
+        assert_eq!(all, wanted, "a state that stays is told once, one that comes back with a count");
+        // Who asked before is told anew, under the same id.
+        assert_eq!(log.after(4).0.iter().map(|told| told.id).collect::<Vec<_>>(), [1]);
+        log.tell(happening(Kind::Suspected, "a"), 60_000);
+        assert_eq!(told(&log).len(), 3, "much later it is another thing");
+    }
+
+    #[test]
+    fn a_leader_is_told_once() {
+        let mut log = Log::default();
+        for peer in ["a", "a", "b", "a", "a"] {
+            log.tell(happening(Kind::Led, peer), 1000);
+        }
+        assert_eq!(told(&log), [(1, 3, "a led".to_owned(), 3)]);
+        log.tell(happening(Kind::Led, "a"), 100_000);
+        assert_eq!(told(&log).len(), 1, "who leads already does not begin to");
+        log.tell(happening(Kind::Led, "b"), 200_000);
+        assert_eq!(told(&log).len(), 2);
+    }
+
+    #[test]
+    fn it_is_bounded_and_survives_a_clock_that_goes_back() {
+        let mut log = Log::default();
+        (0..3000_u64).for_each(|n| log.tell(happening(Kind::Joined, &n.to_string()), 3_000_000 - n * 1000));
+        let (all, last) = log.after(0);
+        assert_eq!((all.len(), all[0].seq, last), (ENTRIES_MAX, 2001, 3000));
+    }
+}

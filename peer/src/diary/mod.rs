@@ -1,0 +1,155 @@
+//! What a running peer remembers of the last minutes, for people: what happened to its groups, and how much was asked of it.
+//!
+//! Made outside of the loop, from the pictures that it takes anyway: a task looks at them four times a second. All of it is
+//! bounded, and gone with the process.
+
+mod happenings;
+mod load;
+mod log;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+pub use happenings::{Happening, Kind, happenings};
+use load::Recorder;
+use log::Log;
+
+use crate::resp::latencies::Latencies;
+use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusSource, Told};
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// So many looks make a sample of the load.
+const LOOKS_PER_SAMPLE: u32 = 4;
+
+/// What is remembered.
+#[derive(Default)]
+pub struct Diary {
+    log: Mutex<Log>,
+    load: Mutex<Recorder>,
+}
+
+impl Diary {
+    /// Something happened now.
+    pub fn tell(&self, happening: Happening) {
+        lock(&self.log).tell(happening, unix_ms());
+    }
+
+    /// What was told behind that, oldest first, and the last number that was given.
+    pub fn after(&self, seq: u64) -> (Vec<Told>, u64) {
+        lock(&self.log).after(seq)
+    }
+
+    /// The last five minutes, oldest first.
+    pub fn load(&self) -> Vec<LoadSample> {
+        lock(&self.load).samples()
+    }
+
+    /// Bytes a second, sent and received together, in the last seconds.
+    pub fn bandwidth(&self) -> Option<u64> {
+        lock(&self.load).bandwidth()
+    }
+
+    /// Looks on until `stop` becomes true.
+    pub async fn keep(
+        self: Arc<Diary>,
+        status: Arc<dyn StatusSource>,
+        latencies: Arc<Latencies>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let looks = async {
+            let mut ticks = tokio::time::interval(LOOK_EVERY);
+            // After a pause nothing is caught up on: a sample says how long it took.
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut last = Look::default();
+            let mut count = 0_u32;
+            loop {
+                ticks.tick().await;
+                last = self.look(&*status, last);
+                count = count.wrapping_add(1);
+                if count.is_multiple_of(LOOKS_PER_SAMPLE) {
+                    let traffic = traffic(&status.peers());
+                    lock(&self.load).sample(Instant::now(), unix_ms() / 1000, latencies.counts(), traffic);
+                }
+            }
+        };
+        tokio::select! {
+            () = looks => {}
+            // An error means that nobody can say it any more.
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    /// Tells what came between the last look and this one.
+    fn look(&self, status: &dyn StatusSource, last: Look) -> Look {
+        let whole = status.status();
+        let mut now = Look { groups: status.groups(), leaving: whole.leaving };
+        happenings::remember_leaders(&last.groups, &mut now.groups);
+        for happening in happenings(&whole.peer_id, &last.groups, &now.groups) {
+            self.tell(happening);
+        }
+        if let Some(leaving) = &now.leaving
+            && last.leaving.as_ref().map(|leaving| &leaving.step) != Some(&leaving.step)
+        {
+            self.tell(Happening::leaving(&whole.peer_id, &leaving.step));
+        }
+        now
+    }
+}
+
+/// What is compared with the next look.
+#[derive(Default)]
+struct Look {
+    groups: Vec<GroupStatus>,
+    leaving: Option<LeavingStatus>,
+}
+
+/// Bytes sent and received so far. A peer that is forgotten takes its count with it.
+fn traffic(peers: &[PeerTraffic]) -> (u64, u64) {
+    peers.iter().fold((0, 0), |(sent, received), peer| (sent + peer.sent_bytes, received + peer.received_bytes))
+}
+
+/// Milliseconds of the wall clock.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{Readiness, Status};
+
+    struct Leaver(&'static str);
+
+    impl StatusSource for Leaver {
+        fn status(&self) -> Status {
+            let leaving = LeavingStatus { step: self.0.into(), ..LeavingStatus::default() };
+            Status { peer_id: "12D3KooWLeaver".into(), leaving: Some(leaving), ..Status::default() }
+        }
+
+        fn readiness(&self) -> Readiness {
+            Readiness::default()
+        }
+    }
+
+    #[test]
+    fn each_step_of_a_leave_is_told_once() {
+        let diary = Diary::default();
+        let mut last = Look::default();
+        for step in ["handing over primaries", "handing over primaries", "left", "left"] {
+            last = diary.look(&Leaver(step), last);
+        }
+        let (told, seq) = diary.after(0);
+        let texts: Vec<&str> = told.iter().map(|told| told.text.as_str()).collect();
+        assert_eq!(texts, ["Leaver is leaving: handing over primaries", "Leaver is leaving: left"]);
+        assert_eq!((diary.after(seq).0, diary.after(1).0.len()), (vec![], 1));
+    }
+}

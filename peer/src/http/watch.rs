@@ -1,0 +1,39 @@
+//! What dashboards ask each second: `/v1/peers`, `/v1/budgets`, `/v1/events`, `/v1/load`. All of it lies ready.
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::groups::{answer, parameter};
+use super::{Served, problem};
+use crate::status::{Budgets, Events, Load, Peers};
+
+/// `GET /v1/peers`: the other peers, with round trips and traffic.
+pub async fn peers(State(served): State<Served>) -> Response {
+    answer(StatusCode::OK, &Peers { peer_id: who(&served), peers: served.status.peers() })
+}
+
+/// `GET /v1/budgets`: what is used of what was given.
+pub async fn budgets(State(served): State<Served>) -> Response {
+    let mut budgets: Budgets = served.status.budgets();
+    budgets.bandwidth.used = budgets.bandwidth.used.or(served.diary.bandwidth());
+    answer(StatusCode::OK, &budgets)
+}
+
+/// `GET /v1/events?after=SEQ`: what happened, each told once; without `after` all that is kept.
+pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
+    let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse() else {
+        return problem(StatusCode::BAD_REQUEST, "say the last number that you have seen: /v1/events?after=SEQ");
+    };
+    let (events, last) = served.diary.after(after);
+    answer(StatusCode::OK, &Events { peer_id: who(&served), last, events })
+}
+
+/// `GET /v1/load`: the last five minutes, a sample a second.
+pub async fn load(State(served): State<Served>) -> Response {
+    answer(StatusCode::OK, &Load { peer_id: who(&served), samples: served.diary.load() })
+}
+
+fn who(served: &Served) -> String {
+    served.status.status().peer_id
+}

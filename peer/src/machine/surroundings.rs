@@ -1,0 +1,77 @@
+//! What a peer uses of what it was given, and the other peers it is connected with.
+
+use crate::config::Config;
+use crate::net::{ClassStats, NetHandle, PeerStats, Via, peer_id_of};
+use crate::status::{Budget, Budgets, PeerTraffic};
+use crate::store::StoreStats;
+
+/// Where that is known.
+pub struct Surroundings {
+    net: NetHandle,
+    /// None where nothing is durable.
+    store: Option<Box<dyn Fn() -> StoreStats + Send + Sync>>,
+    given: Given,
+}
+
+/// The limits that a person set.
+struct Given {
+    disk: u64,
+    memory: u64,
+    bandwidth: Option<u64>,
+    connections: u64,
+}
+
+impl Surroundings {
+    /// Of this network and store, with the limits of these settings.
+    pub fn new(
+        config: &Config,
+        net: NetHandle,
+        store: Option<impl Fn() -> StoreStats + Send + Sync + 'static>,
+    ) -> Surroundings {
+        let given = Given {
+            disk: config.max_disk,
+            memory: config.max_memory,
+            bandwidth: config.max_bandwidth,
+            connections: u64::from(config.max_connections),
+        };
+        let store = store.map(|store| Box::new(store) as Box<dyn Fn() -> StoreStats + Send + Sync>);
+        Surroundings { net, store, given }
+    }
+
+    /// The other peers.
+    pub fn peers(&self) -> Vec<PeerTraffic> {
+        self.net.stats().peers.iter().map(traffic).collect()
+    }
+
+    /// What is used and given.
+    pub fn budgets(&self) -> Budgets {
+        let Given { disk, memory, bandwidth, connections } = self.given;
+        Budgets {
+            disk: Budget { used: Some(self.store.as_ref().map_or(0, |store| store().used_bytes)), given: Some(disk) },
+            // Only where the system tells.
+            memory: Budget { used: load::resident_bytes(std::process::id()), given: Some(memory) },
+            bandwidth: Budget { used: None, given: bandwidth },
+            connections: Budget { used: Some(self.net.stats().connections), given: Some(connections) },
+        }
+    }
+}
+
+fn traffic(peer: &PeerStats) -> PeerTraffic {
+    let sum = |of: fn(&ClassStats) -> u64| peer.classes.iter().map(of).sum::<u64>();
+    let via = peer.via.filter(|_| peer.up).map(|via| match via {
+        Via::Tcp => "tcp",
+        Via::Quic => "quic",
+    });
+    PeerTraffic {
+        peer_id: peer_id_of(&peer.peer).to_string(),
+        up: peer.up,
+        via: via.map(str::to_owned),
+        rtt_ms: peer.rtt.filter(|_| peer.up).map(|rtt| rtt.as_secs_f64() * 1e3),
+        sent_frames: sum(|class| class.sent_frames),
+        sent_bytes: sum(|class| class.sent_bytes),
+        received_frames: sum(|class| class.received_frames),
+        received_bytes: sum(|class| class.received_bytes),
+        queued_bytes: sum(|class| class.queued_bytes as u64),
+        dropped_frames: sum(|class| class.dropped_full + class.dropped_late),
+    }
+}
