@@ -13,3 +13,4 @@ mod priority;
 pub mod resp;
 pub mod status;
 pub mod store;
+pub mod top;

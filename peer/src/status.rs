@@ -384,7 +384,7 @@ pub struct LoadSample {
     pub received_bytes_per_s: f64,
 }
 
-/// The body of `GET /v1/load`: the last five minutes.
+/// The body of `GET /v1/load?after=UNIX_S`: of the last five minutes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// The peer that tells it.

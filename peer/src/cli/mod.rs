@@ -11,6 +11,7 @@ mod json;
 mod leave;
 mod run;
 mod status;
+mod top;
 pub(crate) mod web;
 
 use std::ffi::OsString;
@@ -67,6 +68,15 @@ enum Command {
     /// Where a key lives
     #[command(after_help = "Exit codes: 0 done; 1 nobody who owns it answers; 2 usage; 3 cannot reach the peer.")]
     Where(groups::WhereArgs),
+    /// Show the ring, groups, peers, load and events of a peer, as they change
+    ///
+    /// Everything comes from the peer's HTTP endpoint, which may be on another machine. Press ? for the keys. With --once it
+    /// prints one picture instead: without colours where NO_COLOR is set or nobody looks.
+    #[command(
+        after_help = "Exit codes: 0 done; 2 usage, or no terminal; 3 cannot reach a peer; 4 whoever answers is no peer, or \
+        refuses."
+    )]
+    Top(top::TopArgs),
     /// Have a group split, merge, move its boundary, or trade members
     ///
     /// Groups do so by themselves where their size calls for it (--min-group, --max-group); this is for whoever knows better.
@@ -183,6 +193,7 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         Command::Groups(args) => groups::groups(&args),
         Command::Ring(args) => groups::ring(&args),
         Command::Where(args) => groups::locate(&args),
+        Command::Top(args) => top::top(&args),
         Command::Group(args) => group::group(args),
         Command::Leave(args) => leave::leave(&args),
         Command::Export(args) => export::export(&args),

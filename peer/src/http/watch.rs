@@ -29,9 +29,14 @@ pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> 
     answer(StatusCode::OK, &Events { peer_id: who(&served), last, events })
 }
 
-/// `GET /v1/load`: the last five minutes, a sample a second.
-pub async fn load(State(served): State<Served>) -> Response {
-    answer(StatusCode::OK, &Load { peer_id: who(&served), samples: served.diary.load() })
+/// `GET /v1/load?after=UNIX_S`: the last five minutes, a sample a second; of these the ones that ended later.
+pub async fn load(State(served): State<Served>, RawQuery(query): RawQuery) -> Response {
+    let Ok(after) = parameter(query.as_deref(), "after").unwrap_or("0").parse::<u64>() else {
+        return problem(StatusCode::BAD_REQUEST, "say the last second that you have seen: /v1/load?after=UNIX_S");
+    };
+    let mut samples = served.diary.load();
+    samples.retain(|sample| sample.unix_s > after);
+    answer(StatusCode::OK, &Load { peer_id: who(&served), samples })
 }
 
 fn who(served: &Served) -> String {

@@ -1,0 +1,219 @@
+//! Gathers in the background, and goes to another endpoint where the one that is shown falls silent.
+//!
+//! Two threads: one asks the shown peer each second; the other asks for the ring, which takes longer as its owners are asked.
+//! Whoever draws never waits for either.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::gather::{Trouble, gather, gather_ring};
+use super::model::Model;
+
+/// Between two rounds.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// The ring's owners have other things to do.
+const RING_EVERY: Duration = Duration::from_secs(3);
+/// How long it is said that another peer is shown.
+const NOTICE: Duration = Duration::from_secs(20);
+
+/// Where peers may be: asked before each round, as it may change.
+pub type Endpoints = Box<dyn Fn() -> Vec<String> + Send>;
+
+/// What is gathered. Dropped, its threads end after what they are doing.
+pub struct Feed {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    known: Mutex<Known>,
+    /// Told at the end, and when something is wanted at once.
+    wake: Condvar,
+    stop: AtomicBool,
+    lane: AtomicU8,
+}
+
+#[derive(Default)]
+struct Known {
+    model: Model,
+    /// Goes up with each change.
+    version: u64,
+    answered: Option<Instant>,
+    ring_answered: Option<Instant>,
+    noticed: Option<Instant>,
+}
+
+impl Feed {
+    /// Begins to gather. `model` is what is known already.
+    pub fn start(endpoints: Endpoints, model: Model) -> std::io::Result<Feed> {
+        let (answered, ring_answered) = (model.status.is_some(), model.ring.is_some());
+        let now = Instant::now();
+        let known = Known {
+            model,
+            answered: answered.then_some(now),
+            ring_answered: ring_answered.then_some(now),
+            ..Known::default()
+        };
+        let shared = Arc::new(Shared {
+            known: Mutex::new(known),
+            wake: Condvar::new(),
+            stop: AtomicBool::new(false),
+            lane: AtomicU8::new(0),
+        });
+        let (status, ring) = (shared.clone(), shared.clone());
+        thread::Builder::new().name("top-status".into()).spawn(move || status.follow(&endpoints))?;
+        thread::Builder::new().name("top-ring".into()).spawn(move || ring.follow_ring())?;
+        Ok(Feed { shared })
+    }
+
+    /// What is known now, if that is not what `model` of this version is; ages in any case. The version of what is there.
+    pub fn refresh(&self, model: &mut Model, version: u64) -> u64 {
+        let known = self.shared.known();
+        if known.version != version {
+            *model = known.model.clone();
+        }
+        let age = |since: Option<Instant>| since.map(|since| since.elapsed().as_secs());
+        (model.age_s, model.ring_age_s) = (age(known.answered), age(known.ring_answered));
+        if known.noticed.is_none_or(|noticed| noticed.elapsed() > NOTICE) {
+            model.notice = None;
+        }
+        known.version
+    }
+
+    /// From now on the ring of that lane.
+    pub fn look_at_lane(&self, lane: u8) {
+        if self.shared.lane.swap(lane, Ordering::SeqCst) != lane {
+            let mut known = self.shared.known();
+            known.model.ring = None;
+            known.version += 1;
+            self.shared.wake.notify_all();
+        }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for so long; says whether to go on.
+    fn wait(&self, time: Duration) -> bool {
+        let known = self.known();
+        let goes_on = || !self.stop.load(Ordering::SeqCst);
+        if goes_on() {
+            drop(self.wake.wait_timeout(known, time).unwrap_or_else(PoisonError::into_inner));
+        }
+        goes_on()
+    }
+
+    fn follow(&self, endpoints: &Endpoints) {
+        loop {
+            self.round(&endpoints());
+            if !self.wait(ASK_EVERY) {
+                return;
+            }
+        }
+    }
+
+    /// Asks the shown one, then the others until one answers.
+    fn round(&self, endpoints: &[String]) {
+        let last = self.known().model.clone();
+        let mut troubles = BTreeMap::new();
+        for endpoint in order(endpoints, &last.endpoint) {
+            let known = if *endpoint == last.endpoint { last.clone() } else { Model::default() };
+            match gather(endpoint, &known) {
+                Ok(next) => return self.answered(next, &last, &troubles),
+                Err(trouble) => {
+                    troubles.insert(endpoint.clone(), trouble);
+                }
+            }
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+        let mut known = self.known();
+        known.model.troubles = troubles.iter().map(|(endpoint, why)| (endpoint.clone(), why.to_string())).collect();
+        known.version += 1;
+    }
+
+    fn answered(&self, mut next: Model, last: &Model, troubles: &BTreeMap<String, Trouble>) {
+        let mut known = self.known();
+        let now = Instant::now();
+        if next.endpoint == last.endpoint {
+            // The other thread may have heard of it meanwhile.
+            next.ring = known.model.ring.take();
+            next.notice = known.model.notice.take();
+        } else if !last.endpoint.is_empty() {
+            let why = troubles.get(&last.endpoint).map_or("it is not there any more".into(), Trouble::to_string);
+            next.notice = Some(format!("{}: {why}; this is {} now", last.endpoint, next.endpoint));
+            known.noticed = Some(now);
+            known.ring_answered = None;
+        }
+        known.model = next;
+        known.answered = Some(now);
+        known.version += 1;
+    }
+
+    fn follow_ring(&self) {
+        let mut wait = Duration::ZERO;
+        while self.wait(wait) {
+            let (endpoint, lane) = (self.known().model.endpoint.clone(), self.lane.load(Ordering::SeqCst));
+            if endpoint.is_empty() {
+                wait = Duration::from_millis(200);
+                continue;
+            }
+            let asked = gather_ring(&endpoint, lane);
+            let mut known = self.known();
+            let still = known.model.endpoint == endpoint && self.lane.load(Ordering::SeqCst) == lane;
+            if let Ok(ring) = asked
+                && still
+            {
+                known.model.ring = Some(ring);
+                known.ring_answered = Some(Instant::now());
+                known.version += 1;
+            }
+            wait = if still { RING_EVERY } else { Duration::ZERO };
+        }
+    }
+}
+
+/// The shown one first, as long as it is one of them; then those behind it.
+fn order<'a>(endpoints: &'a [String], shown: &str) -> Vec<&'a String> {
+    let at = endpoints.iter().position(|endpoint| endpoint == shown).unwrap_or(0);
+    endpoints[at..].iter().chain(&endpoints[..at]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shown_one_is_asked_first_and_then_its_followers() {
+        let endpoints: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+        let order = |shown| order(&endpoints, shown).into_iter().map(String::as_str).collect::<String>();
+        assert_eq!((order("b"), order("x"), order("")), ("bca".into(), "abc".into(), "abc".into()));
+        assert!(super::order(&[], "a").is_empty());
+    }
+
+    #[test]
+    fn who_does_not_answer_is_named() {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let endpoint = gone.clone();
+        let feed = Feed::start(Box::new(move || vec![endpoint.clone()]), Model::default()).unwrap();
+        let (mut model, mut version) = (Model::default(), 0);
+        while model.troubles.is_empty() {
+            version = feed.refresh(&mut model, version);
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(model.troubles.contains_key(&gone) && model.age_s.is_none());
+    }
+}

@@ -1,0 +1,230 @@
+//! What the dashboard knows: plain data, as the HTTP endpoints gave it. Nothing in it is safe to show yet.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::{
+    Budgets, GroupStatus, LoadSample, Located, MemberStatus, PeerTraffic, RangeStatus, Ring, Status, Told,
+};
+
+/// Events kept.
+const EVENTS_MAX: usize = 1000;
+/// Samples kept.
+const SAMPLES_MAX: usize = 300;
+
+/// Everything that was gathered: what `scatter top --once --output json` prints.
+///
+/// `None` is what the peer does not tell, or has not told yet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Model {
+    /// Who was asked: host and port.
+    pub endpoint: String,
+    /// Whether a client operation sent there now will be answered.
+    pub ready: Option<bool>,
+    /// `/v1/status`.
+    pub status: Option<Status>,
+    /// `/v1/groups`: also those that only need what the peer holds.
+    pub groups: Option<Vec<GroupStatus>>,
+    /// `/v1/ring`: of the lane that is looked at.
+    pub ring: Option<Ring>,
+    /// `/v1/peers`.
+    pub peers: Option<Vec<PeerTraffic>>,
+    /// `/v1/budgets`.
+    pub budgets: Option<Budgets>,
+    /// `/v1/events`, oldest first.
+    pub events: Option<Vec<Told>>,
+    /// `/v1/load`, oldest first.
+    pub load: Option<Vec<LoadSample>>,
+    /// Who was asked and did not answer, with what went wrong, as long as nobody does.
+    pub troubles: BTreeMap<String, String>,
+    /// What a person should know about how this was gathered: that another peer is shown now, and why.
+    pub notice: Option<String>,
+    /// How old the answers are, in seconds; `None` where there was none.
+    pub age_s: Option<u64>,
+    /// The same of the ring, which is asked for less often.
+    pub ring_age_s: Option<u64>,
+}
+
+impl Model {
+    /// New events: each replaces the one of its id.
+    pub fn add_events(&mut self, new: Vec<Told>) {
+        let events = self.events.get_or_insert_default();
+        events.retain(|known| new.iter().all(|told| told.id != known.id));
+        events.extend(new);
+        let superfluous = events.len().saturating_sub(EVENTS_MAX);
+        events.drain(..superfluous);
+    }
+
+    /// New samples, behind those that are there.
+    pub fn add_load(&mut self, new: Vec<LoadSample>) {
+        let load = self.load.get_or_insert_default();
+        let last = load.last().map_or(0, |sample| sample.unix_s);
+        // A clock that was set back begins anew.
+        if new.first().is_some_and(|first| first.unix_s <= last) {
+            load.clear();
+        }
+        load.extend(new);
+        let superfluous = load.len().saturating_sub(SAMPLES_MAX);
+        load.drain(..superfluous);
+    }
+
+    /// The peer that tells all this.
+    pub fn me(&self) -> &str {
+        self.status.as_ref().map_or("", |status| &status.peer_id)
+    }
+
+    /// The groups that the peer belongs to.
+    pub fn own_groups(&self) -> &[GroupStatus] {
+        self.status.as_ref().map_or(&[], |status| &status.groups)
+    }
+
+    /// All groups that the peer has a part in.
+    pub fn all_groups(&self) -> &[GroupStatus] {
+        self.groups.as_deref().unwrap_or_else(|| self.own_groups())
+    }
+
+    /// What it knows of a group.
+    pub fn group(&self, id: &str) -> Option<&GroupStatus> {
+        self.all_groups().iter().find(|group| group.id == id)
+    }
+
+    /// A member of a group that this peer knows, with that group.
+    pub fn member(&self, peer_id: &str) -> Option<(&GroupStatus, &MemberStatus)> {
+        self.own_groups().iter().find_map(|group| {
+            let member = group.members.iter().find(|member| member.peer_id == peer_id)?;
+            Some((group, member))
+        })
+    }
+
+    /// The traffic with a peer.
+    pub fn traffic(&self, peer_id: &str) -> Option<&PeerTraffic> {
+        self.peers.iter().flatten().find(|peer| peer.peer_id == peer_id)
+    }
+
+    /// The groups along the ring, by where they begin: as the owners say, or as far as this peer knows by itself.
+    pub fn arcs(&self) -> Vec<Arc> {
+        let mut arcs: Vec<Arc> = match &self.ring {
+            Some(ring) => ring.groups.iter().map(|located| self.arc(located)).collect(),
+            None => self.own_groups().iter().map(Arc::of_own).collect(),
+        };
+        arcs.sort_by(|one, other| one.start.total_cmp(&other.start).then_with(|| one.id.cmp(&other.id)));
+        arcs.dedup_by(|one, other| one.id == other.id);
+        arcs
+    }
+
+    fn arc(&self, located: &Located) -> Arc {
+        let own = self.own_groups().iter().find(|group| group.id == located.group);
+        let (start, share) = place(&located.range);
+        Arc {
+            id: located.group.clone(),
+            start,
+            share,
+            epoch: located.epoch,
+            members: located.members.len(),
+            primary: located.primary.clone(),
+            mine: own.is_some(),
+        }
+    }
+}
+
+/// A group's part of the ring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arc {
+    /// The group, by id.
+    pub id: String,
+    /// Where it begins: a part of the ring's length, from 0 to 1.
+    pub start: f64,
+    /// How long it is: a part of the ring's length.
+    pub share: f64,
+    /// The group's epoch.
+    pub epoch: u64,
+    /// How many belong to it.
+    pub members: usize,
+    /// Who is primary where it begins.
+    pub primary: String,
+    /// The peer that is shown belongs to it.
+    pub mine: bool,
+}
+
+impl Arc {
+    fn of_own(group: &GroupStatus) -> Arc {
+        let (start, share) = place(&group.range);
+        Arc {
+            id: group.id.clone(),
+            start,
+            share,
+            epoch: group.epoch,
+            members: group.members.len(),
+            primary: group.primaries.first().map(|primary| primary.peer_id.clone()).unwrap_or_default(),
+            mine: true,
+        }
+    }
+}
+
+/// Where a range begins and how long it is, as parts of the ring; nothing where the text is none.
+pub fn place(range: &RangeStatus) -> (f64, f64) {
+    let point = |text: &str| u128::from_str_radix(text, 16).ok();
+    let Some((start, end)) = point(&range.start).zip(point(&range.end)) else { return (0.0, 0.0) };
+    let part = |points: u128| points as f64 / 2f64.powi(128);
+    let share = if start == end { 1.0 } else { part(end.wrapping_sub(start)) };
+    (part(start), share)
+}
+
+/// `A` to `Z`, then `AA` and so on: what the group of this number along the ring is called on the screen.
+pub fn letters(mut number: usize) -> String {
+    let mut letters = Vec::new();
+    loop {
+        letters.push(char::from(b'A' + (number % 26) as u8));
+        match (number / 26).checked_sub(1) {
+            Some(next) => number = next,
+            None => break,
+        }
+    }
+    letters.iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_replaces_what_was_told_of_it() {
+        let told = |id, seq, count| Told { id, seq, count, ..Told::default() };
+        let mut model = Model::default();
+        model.add_events(vec![told(1, 1, 1), told(2, 2, 1)]);
+        model.add_events(vec![told(1, 3, 2)]);
+        let events: Vec<_> = model.events.iter().flatten().map(|told| (told.id, told.count)).collect();
+        assert_eq!(events, [(2, 1), (1, 2)]);
+        model.add_events((0..5000).map(|id| told(id, id, 1)).collect());
+        assert_eq!(model.events.map(|events| events.len()), Some(EVENTS_MAX));
+    }
+
+    #[test]
+    fn samples_are_kept_in_order() {
+        let samples = |range: std::ops::Range<u64>| range.map(|unix_s| LoadSample { unix_s, ..LoadSample::default() });
+        let mut model = Model::default();
+        model.add_load(samples(100..350).collect());
+        model.add_load(samples(350..450).collect());
+        let load = model.load.clone().unwrap();
+        assert_eq!((load.len(), load[0].unix_s, load[SAMPLES_MAX - 1].unix_s), (SAMPLES_MAX, 150, 449));
+        model.add_load(samples(10..12).collect());
+        assert_eq!(model.load.map(|load| load.len()), Some(2), "the clock was set back");
+    }
+
+    #[test]
+    fn places_on_the_ring() {
+        let range = |start: &str, end: &str| RangeStatus { start: start.into(), end: end.into() };
+        let half = format!("8{}", "0".repeat(31));
+        let zero = "0".repeat(32);
+        assert_eq!(place(&range(&zero, &zero)), (0.0, 1.0));
+        assert_eq!(place(&range(&half, &zero)), (0.5, 0.5));
+        assert_eq!(place(&range("x", &zero)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn groups_have_letters() {
+        let names: Vec<String> = [0, 1, 25, 26, 27, 701, 702].into_iter().map(letters).collect();
+        assert_eq!(names, ["A", "B", "Z", "AA", "AB", "ZZ", "AAA"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! The rows of the dashboard's tables: made of the model, filtered, sorted. What a cell means is said by a tone, not by a
+//! colour.
+
+mod events;
+mod groups;
+mod peers;
+
+use std::cmp::Ordering;
+
+use screen::safe;
+
+use super::model::Model;
+use super::state::{Choice, Tab};
+pub use events::tone as event_tone;
+pub use groups::state as group_state;
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// What stands above it.
+    pub title: &'static str,
+    /// Columns of the screen that it takes.
+    pub width: u16,
+    /// Its texts stand at the right, as numbers do.
+    pub right: bool,
+    /// Where there is little room the highest go first; those with 0 stay.
+    pub rank: u8,
+}
+
+/// How a cell looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// Ordinary.
+    #[default]
+    Text,
+    /// Less important.
+    Faint,
+    /// More important.
+    Strong,
+    /// All is well.
+    Good,
+    /// To be looked at.
+    Warning,
+    /// Something is wrong.
+    Bad,
+    /// The group of this number along the ring.
+    Group(usize),
+}
+
+/// One place of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// What is shown; not safe yet.
+    pub text: String,
+    /// How.
+    pub tone: Tone,
+    /// What it is sorted by, where that is not its text. Nothing comes last.
+    pub number: Option<f64>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// The same for the same thing, whatever becomes of it.
+    pub id: String,
+    /// As many as there are columns.
+    pub cells: Vec<Cell>,
+}
+
+impl Cell {
+    fn text(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), ..Cell::default() }
+    }
+
+    fn number(text: impl Into<String>, number: f64) -> Cell {
+        Cell { text: text.into(), number: Some(number), ..Cell::default() }
+    }
+
+    /// Empty where there is none.
+    fn maybe(text: Option<(String, f64)>) -> Cell {
+        text.map_or_else(Cell::default, |(text, number)| Cell::number(text, number))
+    }
+
+    fn tone(mut self, tone: Tone) -> Cell {
+        self.tone = tone;
+        self
+    }
+}
+
+/// The columns of a screen's table.
+pub fn columns(tab: Tab) -> &'static [Column] {
+    match tab {
+        Tab::Overview | Tab::Groups => &groups::COLUMNS,
+        Tab::Peers => &peers::COLUMNS,
+        Tab::Events => &events::COLUMNS,
+    }
+}
+
+/// The column by which a screen's table is sorted at first, and whether from the largest on.
+pub fn usual_order(tab: Tab) -> (usize, bool) {
+    match tab {
+        Tab::Overview | Tab::Groups => (0, false),
+        Tab::Peers => (2, false),
+        Tab::Events => (0, true),
+    }
+}
+
+/// The rows of a screen's table, as they are to stand.
+pub fn rows(model: &Model, tab: Tab, choice: &Choice) -> Vec<Row> {
+    let mut rows = match tab {
+        Tab::Overview | Tab::Groups => groups::rows(model),
+        Tab::Peers => peers::rows(model),
+        Tab::Events => events::rows(model),
+    };
+    let wanted = choice.filter.to_lowercase();
+    if !wanted.is_empty() {
+        // As it is shown: nobody can write what is not shown.
+        let holds = |text: &str| safe::line(text).to_lowercase().contains(&wanted);
+        rows.retain(|row| holds(&row.id) || row.cells.iter().any(|cell| holds(&cell.text)));
+    }
+    // Stable: what is equal stays in the usual order.
+    rows.sort_by(|one, other| compare(one.cells.get(choice.sort), other.cells.get(choice.sort)));
+    if choice.reverse {
+        rows.reverse();
+    }
+    rows
+}
+
+fn compare(one: Option<&Cell>, other: Option<&Cell>) -> Ordering {
+    let (Some(one), Some(other)) = (one, other) else { return Ordering::Equal };
+    match (one.number, other.number) {
+        (Some(one), Some(other)) => one.total_cmp(&other),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => one.text.cmp(&other.text),
+    }
+}

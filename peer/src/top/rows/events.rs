@@ -1,0 +1,46 @@
+//! What happened.
+
+use super::{Cell, Column, Row, Tone};
+use crate::status::Told;
+use crate::top::model::Model;
+use crate::top::units;
+
+const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Column {
+    Column { title, width, right, rank }
+}
+
+pub const COLUMNS: [Column; 4] =
+    [column("time", 8, false, 0), column("what", 13, false, 0), column("often", 5, true, 1), column("", 44, false, 0)];
+
+/// Oldest first.
+pub fn rows(model: &Model) -> Vec<Row> {
+    model.events.iter().flatten().map(row).collect()
+}
+
+fn row(told: &Told) -> Row {
+    let often = match told.count {
+        0 | 1 => Cell::default(),
+        count => Cell::number(format!("{count}x"), count as f64).tone(Tone::Warning),
+    };
+    Row {
+        id: told.id.to_string(),
+        cells: vec![
+            // In the order in which they were told: a clock may be set.
+            Cell::number(units::clock(told.unix_ms), told.seq as f64).tone(Tone::Faint),
+            Cell::text(told.kind.replace('_', " ")).tone(tone(&told.kind)),
+            often,
+            Cell::text(told.text.clone()),
+        ],
+    }
+}
+
+/// How much a kind of event matters.
+pub fn tone(kind: &str) -> Tone {
+    match kind {
+        "joined" | "heard_again" | "ready" => Tone::Good,
+        "suspected" | "leaving" | "left" | "learning" => Tone::Warning,
+        "excluded" | "repaired" | "not_ready" => Tone::Bad,
+        "split" | "merged" | "repartitioned" | "migrated" | "moved" | "led" => Tone::Strong,
+        _ => Tone::Text,
+    }
+}

@@ -1,0 +1,108 @@
+//! The groups of the ring, with what this peer knows of its own.
+
+use super::{Cell, Column, Row, Tone};
+use crate::status::{GroupStatus, short_group, short_peer};
+use crate::top::model::{Arc, Model, letters};
+use crate::top::units;
+
+const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Column {
+    Column { title, width, right, rank }
+}
+
+/// The first is the group's letter along the ring.
+pub const COLUMNS: [Column; 10] = [
+    column("ring", 4, false, 0),
+    column("group", 8, false, 0),
+    column("share", 6, true, 0),
+    column("members", 7, true, 0),
+    column("epoch", 6, true, 1),
+    column("leader", 7, false, 2),
+    column("keys", 6, true, 1),
+    column("ops/s", 6, true, 1),
+    column("holds", 6, true, 3),
+    column("state", 24, false, 0),
+];
+
+/// In the order of the ring; then those that have no place on it.
+pub fn rows(model: &Model) -> Vec<Row> {
+    let arcs = model.arcs();
+    let mut rows: Vec<Row> =
+        arcs.iter().enumerate().map(|(number, arc)| row(number, arc, model.group(&arc.id))).collect();
+    let elsewhere = model.all_groups().iter().filter(|group| arcs.iter().all(|arc| arc.id != group.id));
+    rows.extend(elsewhere.map(|group| {
+        let lane = group.lane.map_or("-".into(), |lane| format!("L{lane}"));
+        let mut cells = vec![Cell::number(lane, f64::MAX).tone(Tone::Faint), name(&group.id), Cell::default()];
+        cells.push(Cell::number(group.members.len().to_string(), group.members.len() as f64));
+        cells.push(Cell::number(group.epoch.to_string(), group.epoch as f64));
+        cells.extend(known(group));
+        Row { id: group.id.clone(), cells }
+    }));
+    rows
+}
+
+fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>) -> Row {
+    let mark = if arc.mine { "*" } else { "" };
+    let letter = Cell::number(format!("{}{mark}", letters(number)), number as f64).tone(Tone::Group(number));
+    let mut cells = vec![
+        letter,
+        name(&arc.id),
+        Cell::number(units::percent(arc.share), arc.share),
+        Cell::number(arc.members.to_string(), arc.members as f64),
+        Cell::number(arc.epoch.to_string(), arc.epoch as f64),
+    ];
+    match group {
+        Some(group) => cells.extend(known(group)),
+        None => {
+            cells.push(Cell::text(short_peer(&arc.primary)).tone(Tone::Faint));
+            cells.extend([Cell::default(), Cell::default(), Cell::default()]);
+            cells.push(Cell::text("of others").tone(Tone::Faint));
+        }
+    }
+    Row { id: arc.id.clone(), cells }
+}
+
+fn name(id: &str) -> Cell {
+    Cell::text(short_group(id))
+}
+
+/// What only somebody with a part in it knows.
+fn known(group: &GroupStatus) -> [Cell; 5] {
+    let parts = group.primaries.len() as u64;
+    let leader = group
+        .leader
+        .as_deref()
+        .map_or_else(|| Cell::text("none").tone(Tone::Bad), |leader| Cell::text(short_peer(leader)));
+    let (load, of) = match group.load_ops_per_s {
+        Some(load) => (load, ""),
+        None => (group.ops_per_s, "+"),
+    };
+    let holds = format!("{}/{parts}", group.complete);
+    let holds = Cell::number(holds, group.complete as f64 / parts.max(1) as f64);
+    [
+        leader,
+        Cell::number(units::count(group.keys), group.keys as f64),
+        Cell::number(format!("{}{of}", units::rate(load)), load),
+        holds.tone(if group.complete >= parts { Tone::Good } else { Tone::Warning }),
+        state(group),
+    ]
+}
+
+/// The worst of what is to be said of it.
+pub fn state(group: &GroupStatus) -> Cell {
+    let silent = group.members.iter().filter(|member| member.role == "suspect").count();
+    let voters = group.members.iter().filter(|member| member.role != "learner").count();
+    let open = group.transactions.iter().filter(|open| open.step != "is committed").count();
+    let (text, tone) = match () {
+        () if group.part == "former" => ("former: others need it".to_owned(), Tone::Faint),
+        () if silent * 2 >= voters && silent > 0 => (format!("no majority: {silent} silent"), Tone::Bad),
+        () if group.leader.is_none() => ("no leader".into(), Tone::Bad),
+        () if silent > 0 => (format!("{silent} silent"), Tone::Warning),
+        () if open > 0 => (format!("{} open", group.transactions[0].operation), Tone::Warning),
+        () if !group.transfers.is_empty() => (format!("copies {} parts", group.transfers.len()), Tone::Warning),
+        () if !group.established => ("no majority has all yet".into(), Tone::Warning),
+        () if group.part == "learner" => ("learner".into(), Tone::Warning),
+        () if !group.losses.is_empty() => ("something was lost".into(), Tone::Warning),
+        () => ("well".into(), Tone::Good),
+    };
+    Cell::text(text).tone(tone)
+}

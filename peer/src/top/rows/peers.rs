@@ -1,0 +1,89 @@
+//! The peers that this one knows: members of its groups, and who else it is connected with.
+
+use std::collections::BTreeSet;
+
+use super::{Cell, Column, Row, Tone};
+use crate::status::{GroupStatus, MemberStatus, PeerTraffic, short_peer};
+use crate::top::model::{Model, letters};
+use crate::top::units;
+
+const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Column {
+    Column { title, width, right, rank }
+}
+
+pub const COLUMNS: [Column; 11] = [
+    column("peer", 7, false, 0),
+    column("cluster", 12, false, 1),
+    column("role", 8, false, 0),
+    column("ring", 4, false, 2),
+    column("parts", 5, true, 3),
+    column("via", 5, false, 0),
+    column("round trip", 10, true, 0),
+    column("sent", 6, true, 2),
+    column("received", 8, true, 2),
+    column("dropped", 7, true, 3),
+    column("member for", 10, true, 4),
+];
+
+pub fn rows(model: &Model) -> Vec<Row> {
+    let members = model.own_groups().iter().flat_map(|group| &group.members).map(|member| &member.peer_id);
+    let connected = model.peers.iter().flatten().map(|peer| &peer.peer_id);
+    let all: BTreeSet<&String> = members.chain(connected).collect();
+    all.into_iter().map(|peer| row(model, peer)).collect()
+}
+
+fn row(model: &Model, peer: &str) -> Row {
+    let (member, traffic) = (model.member(peer), model.traffic(peer));
+    let me = peer == model.me();
+    let mark = if me { "*" } else { "" };
+    let name = Cell::text(format!("{}{mark}", short_peer(peer)));
+    let name = if me { name.tone(Tone::Strong) } else { name };
+    let mut cells = vec![name];
+    match member {
+        Some((group, member)) => cells.extend(of_member(model, group, member)),
+        None => {
+            let role = Cell::number("other", 4.0).tone(Tone::Faint);
+            cells.extend([Cell::default(), role, Cell::default(), Cell::default()]);
+        }
+    }
+    cells.extend(of_traffic(me, traffic));
+    cells.push(Cell::maybe(member.map(|(_, member)| (units::span(member.lifetime_s), member.lifetime_s as f64))));
+    Row { id: peer.to_owned(), cells }
+}
+
+fn of_member(model: &Model, group: &GroupStatus, member: &MemberStatus) -> [Cell; 4] {
+    let (order, tone) = match member.role.as_str() {
+        "leader" => (0.0, Tone::Strong),
+        "member" => (1.0, Tone::Text),
+        "learner" => (2.0, Tone::Warning),
+        "suspect" => (3.0, Tone::Bad),
+        _ => (5.0, Tone::Text),
+    };
+    let role = if member.role == "suspect" { "silent" } else { &member.role };
+    let number = model.arcs().iter().position(|arc| arc.id == group.id);
+    let letter = number
+        .map_or_else(Cell::default, |number| Cell::number(letters(number), number as f64).tone(Tone::Group(number)));
+    let parts = group.primaries.iter().filter(|primary| primary.peer_id == member.peer_id).count();
+    [
+        Cell::text(member.cluster.clone()),
+        Cell::number(role, order).tone(tone),
+        letter,
+        Cell::number(parts.to_string(), parts as f64),
+    ]
+}
+
+fn of_traffic(me: bool, traffic: Option<&PeerTraffic>) -> [Cell; 5] {
+    let via = match traffic {
+        _ if me => Cell::text("here").tone(Tone::Faint),
+        Some(peer) if peer.up => Cell::text(peer.via.clone().unwrap_or_else(|| "up".into())).tone(Tone::Good),
+        Some(_) => Cell::text("down").tone(Tone::Bad),
+        None => Cell::default(),
+    };
+    let rtt = traffic.and_then(|peer| peer.rtt_ms).map(|ms| (units::millis(ms), ms));
+    let bytes =
+        |of: fn(&PeerTraffic) -> u64| Cell::maybe(traffic.map(|peer| (units::bytes(of(peer)), of(peer) as f64)));
+    let dropped = traffic.map(|peer| (units::count(peer.dropped_frames), peer.dropped_frames as f64));
+    let some = traffic.is_some_and(|peer| peer.dropped_frames > 0);
+    let dropped = Cell::maybe(dropped).tone(if some { Tone::Warning } else { Tone::Text });
+    [via, Cell::maybe(rtt), bytes(|peer| peer.sent_bytes), bytes(|peer| peer.received_bytes), dropped]
+}

@@ -1,0 +1,153 @@
+//! The first rows and the last one: who is shown, which screens there are, which keys; and what is shown where nobody answers.
+
+use screen::ratatui::layout::Rect;
+use screen::ratatui::style::Style;
+use screen::safe;
+
+use super::Scene;
+use super::brush::Brush;
+use crate::status::short_peer;
+use crate::top::model::Model;
+use crate::top::state::Tab;
+use crate::top::units;
+
+/// Answers that are older than this are said to be, in seconds.
+const STALE_S: u64 = 4;
+
+/// Who is shown, and how it is.
+pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    let (model, palette) = (scene.model, brush.palette);
+    let mut words = vec![(" scatter top ".to_owned(), palette.chosen())];
+    let mut say = |text: String, style: Style| words.extend([(" ".to_owned(), palette.text()), (text, style)]);
+    if let Some(status) = &model.status {
+        say(short_peer(&status.peer_id).to_owned(), palette.strong());
+        let cluster = model.member(&status.peer_id).map_or("", |(_, member)| &member.cluster);
+        if !cluster.is_empty() {
+            say(format!("({})", safe::cut(cluster, 12)), palette.text());
+        }
+        match (&status.leaving, model.ready) {
+            (Some(leaving), _) => say(format!("leaving: {}", safe::cut(&leaving.step, 24)), palette.warning()),
+            (None, Some(true)) => say("serves".into(), palette.good()),
+            (None, Some(false)) => say("DOES NOT SERVE".into(), palette.bad()),
+            (None, None) => {}
+        }
+        say(format!("up {}", units::span(status.uptime_s)), palette.text());
+        say(model.endpoint.clone(), palette.faint());
+        say(format!("in {}", safe::cut(&status.network, 20)), palette.faint());
+        say(format!("v{}", safe::cut(&status.version, 12)), palette.faint());
+    }
+    brush.words(area, &words);
+    if let Some((text, style)) = freshness(scene, brush) {
+        brush.text_right(area, &text, style);
+    }
+}
+
+/// Where what is shown is not how it is now.
+fn freshness(scene: Scene<'_>, brush: &Brush<'_>) -> Option<(String, Style)> {
+    if scene.state.frozen {
+        return Some((" FROZEN ".into(), brush.palette.chosen()));
+    }
+    let age = scene.model.age_s.filter(|age| *age >= STALE_S)?;
+    let style = if age >= 3 * STALE_S { brush.palette.bad() } else { brush.palette.warning() };
+    Some((format!(" {} OLD ", units::span(age)), style))
+}
+
+/// Which screens there are.
+pub fn tabs(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    let palette = brush.palette;
+    let mut words = Vec::new();
+    for (number, tab) in Tab::ALL.into_iter().enumerate() {
+        let style = if tab == scene.state.tab { palette.chosen() } else { palette.text() };
+        words.push((format!(" {} {} ", number + 1, tab.title()), style));
+        words.push((" ".into(), palette.text()));
+    }
+    let used = brush.words(area, &words);
+    let rest = Rect { x: area.x + used, width: area.width - used, ..area };
+    if scene.state.tab == Tab::Overview {
+        return;
+    }
+    let choice = scene.state.chosen();
+    let mut right = Vec::new();
+    if let Some(column) = crate::top::rows::columns(scene.state.tab).get(choice.sort) {
+        let title = if column.title.is_empty() { "text" } else { column.title };
+        right.push(format!("by {title} {}", if choice.reverse { "▼" } else { "▲" }));
+    }
+    if !choice.filter.is_empty() {
+        right.push(format!("only \"{}\"", safe::cut(&choice.filter, 20)));
+    }
+    brush.text_right(rest, &right.join("  "), palette.faint());
+}
+
+/// Which keys there are; or what was said last.
+pub fn foot(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    let palette = brush.palette;
+    if scene.state.filtering {
+        let filter = &scene.state.chosen().filter;
+        let keys = "   Enter keep  Esc drop";
+        brush.words(
+            area,
+            &[
+                ("only rows with: ".into(), palette.key()),
+                (format!("{filter}_"), palette.strong()),
+                (keys.into(), palette.faint()),
+            ],
+        );
+        return;
+    }
+    let trouble = scene.model.troubles.iter().next().filter(|_| scene.model.status.is_some());
+    let said = scene.word.map(|word| (word.to_owned(), palette.strong()));
+    let said = said.or_else(|| scene.model.notice.clone().map(|notice| (notice, palette.warning())));
+    let said = said.or_else(|| trouble.map(|(who, why)| (format!("{who}: {why}; asking again"), palette.bad())));
+    if let Some(said) = said {
+        brush.words(area, &[said]);
+        return;
+    }
+    let mut keys: Vec<(String, &str)> = vec![("q".into(), "end"), ("?".into(), "help")];
+    keys.extend(scene.extras.iter().map(|(key, what)| (key.to_string(), what.as_str())));
+    keys.extend([
+        ("↑↓".into(), "move"),
+        ("Tab".into(), "next"),
+        ("f".into(), if scene.state.frozen { "go on" } else { "freeze" }),
+    ]);
+    if scene.state.tab != Tab::Overview {
+        keys.extend([("s".into(), "sort"), ("r".into(), "reverse"), ("/".into(), "filter")]);
+    } else {
+        keys.push(("Enter".into(), "the group"));
+    }
+    if lanes(scene.model) > 1 {
+        keys.push(("n".into(), "lane"));
+    }
+    let mut words = Vec::new();
+    for (key, what) in keys {
+        words.extend([(key, palette.key()), (format!(" {what}  "), palette.text())]);
+    }
+    brush.words(area, &words);
+}
+
+/// How many lanes the peer has, as far as its groups tell.
+pub fn lanes(model: &Model) -> u8 {
+    model.own_groups().iter().filter_map(|group| group.lane).max().map_or(1, |lane| lane.saturating_add(1))
+}
+
+/// What is shown as long as nobody has answered.
+pub fn nobody(model: &Model, brush: &mut Brush<'_>, area: Rect) {
+    let palette = brush.palette;
+    let mut lines = vec![vec![("No peer has answered yet.".to_owned(), palette.strong())], Vec::new()];
+    for (endpoint, why) in &model.troubles {
+        lines.push(vec![(format!("{endpoint}: "), palette.text()), (why.clone(), palette.bad())]);
+    }
+    if model.troubles.is_empty() {
+        lines.push(vec![("Asking.".into(), palette.faint())]);
+    }
+    lines.push(Vec::new());
+    let hint = "It goes on asking. Another peer: scatter top --http HOST:PORT";
+    lines.push(vec![(hint.into(), palette.faint())]);
+    let inside = brush.frame(area, "nobody there", "");
+    let margin = Rect {
+        x: inside.x + 2,
+        width: inside.width.saturating_sub(2),
+        y: inside.y + 1,
+        height: inside.height.saturating_sub(1),
+    };
+    brush.lines(margin, &lines);
+}

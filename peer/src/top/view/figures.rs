@@ -1,0 +1,125 @@
+//! What is drawn as figures: operations and latency over time, and budgets.
+
+use screen::ratatui::layout::Rect;
+use screen::ratatui::style::Style;
+use screen::ratatui::widgets::{Sparkline, Widget as _};
+use screen::safe;
+
+use super::brush::Brush;
+use crate::status::{Budget, LoadSample};
+use crate::top::model::Model;
+use crate::top::units;
+
+/// Values are drawn in so many steps.
+const STEPS: f64 = 1000.0;
+
+/// Client operations a second, answered by this peer.
+pub fn operations(model: &Model, brush: &mut Brush<'_>, area: Rect) {
+    let values: Vec<f64> = samples(model).iter().map(|sample| sample.ops_per_s).collect();
+    let right = format!("{} now, {} at most", units::rate(last(&values)), units::rate(most(&values, area)));
+    sparkline(model, brush, area, "operations/s", &right, &values);
+}
+
+/// Within which so many of them were answered.
+pub fn latency(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, of: fn(&LoadSample) -> Option<f64>) {
+    let values: Vec<f64> = samples(model).iter().map(|sample| of(sample).unwrap_or(0.0)).collect();
+    // The last second in which there was something to measure.
+    let known = values.iter().rev().find(|value| **value > 0.0);
+    let right = known.map_or("none lately".into(), |ms| {
+        format!("{}, {} at most", units::millis(*ms), units::millis(most(&values, area)))
+    });
+    sparkline(model, brush, area, title, &right, &values);
+}
+
+fn samples(model: &Model) -> &[LoadSample] {
+    model.load.as_deref().unwrap_or(&[])
+}
+
+fn last(values: &[f64]) -> f64 {
+    values.last().copied().unwrap_or(0.0)
+}
+
+/// The largest of those that are shown.
+fn most(values: &[f64], area: Rect) -> f64 {
+    let shown = usize::from(area.width.saturating_sub(2));
+    values.iter().rev().take(shown).copied().fold(0.0, f64::max)
+}
+
+/// The last values, the newest at the right.
+fn sparkline(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, right: &str, values: &[f64]) {
+    let right = if model.load.is_some() { right } else { "" };
+    let inside = brush.frame(area, title, right);
+    if inside.width == 0 || inside.height == 0 {
+        return;
+    }
+    if model.load.is_none() {
+        brush.text(inside.x, inside.y, inside.width, "this peer does not tell", brush.palette.faint());
+        return;
+    }
+    let room = usize::from(inside.width);
+    let shown = &values[values.len().saturating_sub(room)..];
+    let largest = most(values, area).max(1e-9);
+    let mut steps: Vec<u64> = vec![0; room - shown.len()];
+    // What is not nothing is seen.
+    steps.extend(shown.iter().map(|value| match value {
+        value if *value > 0.0 => {
+            ((value / largest * STEPS) as u64).max((STEPS / 8.0 / f64::from(inside.height)) as u64 + 1)
+        }
+        _ => 0,
+    }));
+    Sparkline::default().data(steps).max(STEPS as u64).style(brush.palette.figure()).render(inside, brush.buffer);
+}
+
+/// What is used of what was given.
+pub fn budgets(model: &Model, brush: &mut Brush<'_>, area: Rect) {
+    let inside = brush.frame(area, "used / given", "");
+    let Some(budgets) = &model.budgets else {
+        brush.text(inside.x, inside.y, inside.width, "this peer does not tell", brush.palette.faint());
+        return;
+    };
+    let bytes: fn(u64) -> String = units::bytes;
+    let per_s: fn(u64) -> String = |bytes| format!("{}/s", units::bytes(bytes));
+    let rows: [(&str, Budget, fn(u64) -> String); 4] = [
+        ("disk", budgets.disk, bytes),
+        ("memory", budgets.memory, bytes),
+        ("network", budgets.bandwidth, per_s),
+        ("connect.", budgets.connections, units::count),
+    ];
+    for (line, (name, budget, unit)) in rows.into_iter().enumerate().take(inside.height.into()) {
+        let row = Rect { y: inside.y + line as u16, height: 1, ..inside };
+        one_budget(brush, row, name, budget, unit);
+    }
+}
+
+fn one_budget(brush: &mut Brush<'_>, area: Rect, name: &str, budget: Budget, unit: fn(u64) -> String) {
+    let part = budget.used.zip(budget.given).map(|(used, given)| used as f64 / given.max(1) as f64);
+    let style = match part {
+        Some(part) if part >= 0.95 => brush.palette.bad(),
+        Some(part) if part >= 0.8 => brush.palette.warning(),
+        _ => brush.palette.good(),
+    };
+    let used = budget.used.map_or("?".into(), unit);
+    let given = budget.given.map_or("no limit".into(), unit);
+    let percent = part.map_or(String::new(), units::percent);
+    let words = [
+        (safe::left(name, 8), brush.palette.text()),
+        (format!("{} / {}", safe::right(&used, 7), safe::left(&given, 8)), brush.palette.strong()),
+        (safe::right(&percent, 5), style),
+    ];
+    let used_columns = brush.words(area, &words);
+    let rest = Rect { x: area.x + used_columns + 1, width: area.width.saturating_sub(used_columns + 2), ..area };
+    if let Some(part) = part.filter(|_| rest.width >= 6) {
+        gauge(brush, rest, part, style);
+    }
+}
+
+/// How much of a row is filled, in eighths of a column.
+fn gauge(brush: &mut Brush<'_>, area: Rect, part: f64, style: Style) {
+    let eighths = (part.clamp(0.0, 1.0) * f64::from(area.width) * 8.0).round() as u32;
+    for column in 0..area.width {
+        let filled = eighths.saturating_sub(u32::from(column) * 8).min(8);
+        let symbol = char::from_u32(0x2590 - filled).filter(|_| filled > 0).map_or("·".to_owned(), String::from);
+        let style = if filled > 0 { style } else { brush.palette.faint() };
+        brush.text(area.x + column, area.y, 1, &symbol, style);
+    }
+}

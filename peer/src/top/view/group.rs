@@ -1,0 +1,155 @@
+//! The groups, and all about the marked one.
+
+use screen::ratatui::layout::Rect;
+use screen::safe;
+
+use super::brush::{Brush, Words, above, beside};
+use super::{Scene, lists, table};
+use crate::status::{GroupStatus, MemberStatus, short_group, short_peer};
+use crate::top::model::{Model, place};
+use crate::top::rows::{columns, rows};
+use crate::top::state::Tab;
+use crate::top::units;
+
+/// From this width on the marked group stands beside the table.
+const WIDE: u16 = 150;
+
+/// Over everything between head and foot.
+pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    let choice = scene.state.of(Tab::Groups);
+    let shown = rows(scene.model, Tab::Groups, choice);
+    let (list, about) = match area.width >= WIDE {
+        true => beside(area, area.width / 2),
+        // As many rows as there are groups, and half of the room at most.
+        false => above(area, (shown.len() as u16 + 3).clamp(4, (area.height / 2).max(4))),
+    };
+    let title = format!("groups: {}", shown.len());
+    let right =
+        if scene.model.ring.as_ref().is_some_and(|ring| !ring.whole) { "PARTS OF THE RING ARE SILENT" } else { "" };
+    let inside = brush.frame(list, &title, right);
+    table::draw(brush, inside, columns(Tab::Groups), &shown, choice);
+    let marked = shown.iter().find(|row| Some(&row.id) == choice.row.as_ref()).or(shown.first());
+    let Some(marked) = marked else { return };
+    match scene.model.group(&marked.id) {
+        Some(group) => about_known(scene.model, group, brush, about),
+        None => about_other(scene.model, &marked.id, brush, about),
+    }
+}
+
+fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: Rect) {
+    let title = format!("group {}", safe::cut(&group.id, 32));
+    let inside = brush.frame(area, &title, if area.width >= 80 { &group.part } else { "" });
+    let palette = brush.palette;
+    let mut lines = lists::summary(model, group, brush);
+    let known = |id: &Option<String>| id.as_deref().map_or("?".to_owned(), |id| short_group(id).to_owned());
+    let fresh = match group.links_fresh {
+        Some(true) => ", which know it as it is",
+        Some(false) => ", not both of which know it as it is yet",
+        None => "",
+    };
+    let neighbours = format!("between {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
+    lines.push(vec![(neighbours, palette.text())]);
+    lines.extend(lists::transactions(group, brush));
+    for transfer in &group.transfers {
+        let text = format!(
+            "copies {} from {}: {} records, {}, {}%, {} pieces to go",
+            transfer.what,
+            short_peer(&transfer.from),
+            units::count(transfer.records),
+            units::bytes(transfer.bytes),
+            transfer.done_percent,
+            transfer.pieces,
+        );
+        lines.push(vec![(text, palette.warning())]);
+    }
+    if group.waiting_to_join > 0 {
+        lines.push(vec![(format!("{} wait to be let in", group.waiting_to_join), palette.text())]);
+    }
+    for loss in &group.losses {
+        let (_, share) = place(&loss.range);
+        let text = format!(
+            "{} of the ring was declared lost, from {} on",
+            units::percent(share),
+            short_group(&loss.range.start)
+        );
+        lines.push(vec![(text, palette.bad())]);
+    }
+    let dropped: u64 = group.dropped.values().sum();
+    if dropped > 0 {
+        lines.push(vec![(
+            format!("{} messages dropped as nonsense, or for want of room", units::count(dropped)),
+            palette.warning(),
+        )]);
+    }
+    lines.push(member_titles(brush));
+    lines.extend(group.members.iter().map(|member| member_line(model, group, member, brush)));
+    brush.lines(inside, &lines);
+}
+
+/// How wide the columns of members are: sign and name, role, cluster, parts, round trip, time.
+const MEMBER: [usize; 6] = [10, 8, 14, 16, 8, 9];
+
+fn member_titles(brush: &Brush<'_>) -> Words {
+    let faint = brush.palette.faint();
+    let titles = ["member", "role", "cluster", "primary of", "trip", "since"];
+    titles.iter().zip(MEMBER).map(|(title, width)| (safe::left(title, width), faint)).collect()
+}
+
+fn member_line(model: &Model, group: &GroupStatus, member: &MemberStatus, brush: &Brush<'_>) -> Words {
+    let palette = brush.palette;
+    let (sign, style) = lists::sign(member, palette);
+    let mark = if member.peer_id == model.me() { "*" } else { "" };
+    let mine = group.primaries.iter().filter(|primary| primary.peer_id == member.peer_id);
+    let (parts, share) = mine.fold((0, 0.0), |(parts, share), primary| {
+        let range = crate::status::RangeStatus { start: primary.start.clone(), end: primary.end.clone() };
+        (parts + 1, share + place(&range).1)
+    });
+    let whole = place(&group.range).1.max(f64::MIN_POSITIVE);
+    let primary = match parts {
+        0 => "nothing".to_owned(),
+        parts => format!("{parts}, {} of it", units::percent(share / whole)),
+    };
+    let role = if member.role == "suspect" { "SILENT" } else { &member.role };
+    let trip = model.traffic(&member.peer_id).and_then(|peer| peer.rtt_ms).map(units::millis);
+    let texts = [role, &member.cluster, &primary, trip.as_deref().unwrap_or("-"), &units::span(member.lifetime_s)];
+    let name = format!("{}{mark}", short_peer(&member.peer_id));
+    let mut words = vec![(format!("{sign} "), style), (safe::left(&name, MEMBER[0] - 2), palette.text())];
+    for (column, (text, width)) in texts.into_iter().zip(&MEMBER[1..]).enumerate() {
+        let style = if column == 0 { style } else { palette.text() };
+        words.push((safe::left(&safe::cut(text, width - 1), *width), style));
+    }
+    words
+}
+
+/// What its owners say, as this peer has no part in it.
+fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
+    let inside = brush.frame(area, &format!("group {}", safe::cut(id, 32)), "of others");
+    let located = model.ring.iter().flat_map(|ring| &ring.groups).find(|located| located.group == id);
+    let Some(located) = located else { return };
+    let palette = brush.palette;
+    let (start, share) = place(&located.range);
+    let mut lines: Vec<Words> = vec![
+        vec![(
+            format!(
+                "{} of the ring, from {} on; epoch {}",
+                units::percent(share),
+                units::percent(start),
+                located.epoch
+            ),
+            palette.text(),
+        )],
+        vec![(format!("range {} to {}", located.range.start, located.range.end), palette.faint())],
+        vec![("members, as they say:".into(), palette.faint())],
+    ];
+    for member in &located.members {
+        let primary = if *member == located.primary { "  primary where it begins" } else { "" };
+        let trip = model.traffic(member).and_then(|peer| peer.rtt_ms).map(units::millis).unwrap_or_default();
+        lines.push(vec![
+            ("● ".into(), palette.text()),
+            (safe::left(short_peer(member), 8), palette.text()),
+            (safe::left(&trip, 9), palette.text()),
+            (primary.into(), palette.faint()),
+        ]);
+    }
+    brush.lines(Rect { ..inside }, &lines);
+}

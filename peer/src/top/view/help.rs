@@ -1,0 +1,38 @@
+//! All keys.
+
+use screen::ratatui::layout::Rect;
+use screen::safe;
+
+use super::Scene;
+use super::brush::{Brush, Words, beside};
+use crate::top::keys::HELP;
+
+/// What the signs on the screen mean.
+const SIGNS: [(&str, &str); 5] = [
+    ("A B C …", "the groups along the ring, from its beginning at the top, clockwise"),
+    ("*", "this peer, or a group that it is in"),
+    ("●  ◆", "a member; its leader"),
+    ("○  ?", "one that copies, to become a member; one that is silent"),
+    ("holds 3/5", "of 5 parts of the range this peer holds 3 completely"),
+];
+
+/// Over everything between head and foot.
+pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    let palette = brush.palette;
+    let inside = brush.frame(area, "keys", "any key goes back");
+    let line = |key: &str, what: &str| -> Words {
+        vec![(safe::left(key, 22), palette.key()), (format!(" {what}"), palette.text())]
+    };
+    let mut keys: Vec<Words> = HELP.iter().map(|(key, what)| line(key, what)).collect();
+    keys.extend(scene.extras.iter().map(|(key, what)| line(&key.to_string(), what)));
+    let signs: Vec<Words> = SIGNS.iter().map(|(sign, what)| line(sign, what)).collect();
+    let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(1), ..inside };
+    if inside.width >= 150 {
+        let (left, right) = beside(inside, inside.width / 2);
+        brush.lines(left, &keys);
+        brush.lines(right, &signs);
+    } else {
+        keys.extend(signs);
+        brush.lines(inside, &keys);
+    }
+}

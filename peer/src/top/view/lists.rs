@@ -1,0 +1,157 @@
+//! Lines about groups, members, transactions, events and the caller's pane, for wherever there is room.
+
+use screen::colour::Palette;
+use screen::ratatui::layout::Rect;
+use screen::ratatui::style::Style;
+use screen::safe;
+
+use super::brush::{Brush, Words};
+use crate::status::{GroupStatus, MemberStatus, Told, short_group, short_peer};
+use crate::top::Pane;
+use crate::top::model::{Model, place};
+use crate::top::rows::{event_tone, group_state};
+use crate::top::units;
+
+/// A member's sign, and how it is emphasized.
+pub fn sign(member: &MemberStatus, palette: Palette) -> (&'static str, Style) {
+    match member.role.as_str() {
+        "leader" => ("◆", palette.good()),
+        "member" => ("●", palette.good()),
+        "learner" => ("○", palette.warning()),
+        "suspect" => ("?", palette.bad()),
+        _ => ("·", palette.faint()),
+    }
+}
+
+/// The last events, the newest at the top; as many as fit.
+pub fn events(model: &Model, brush: &mut Brush<'_>, area: Rect) {
+    let inside = brush.frame(area, "events", "in UTC");
+    let Some(events) = &model.events else {
+        brush.text(inside.x, inside.y, inside.width, "this peer does not tell", brush.palette.faint());
+        return;
+    };
+    let lines: Vec<Words> = events.iter().rev().take(inside.height.into()).map(|told| event(brush, told)).collect();
+    if lines.is_empty() {
+        brush.text(inside.x, inside.y, inside.width, "nothing yet", brush.palette.faint());
+    }
+    brush.lines(inside, &lines);
+}
+
+fn event(brush: &Brush<'_>, told: &Told) -> Words {
+    let palette = brush.palette;
+    let often = if told.count > 1 { format!(" ({}x)", told.count) } else { String::new() };
+    vec![
+        (format!("{} ", units::clock(told.unix_ms)), palette.faint()),
+        (safe::left(&told.kind.replace('_', " "), 12), brush.style(event_tone(&told.kind))),
+        (told.text.clone(), palette.text()),
+        (often, palette.warning()),
+    ]
+}
+
+/// The caller's pane: its last lines.
+pub fn pane(pane: &Pane, brush: &mut Brush<'_>, area: Rect) {
+    let inside = brush.frame(area, &pane.title, "");
+    let mut lines: Vec<String> = Vec::new();
+    for line in pane.lines.iter().rev() {
+        let wrapped = safe::wrap(line, inside.width.into());
+        lines.splice(0..0, wrapped);
+        if lines.len() >= usize::from(inside.height) {
+            break;
+        }
+    }
+    let superfluous = lines.len().saturating_sub(inside.height.into());
+    let text = brush.palette.text();
+    let lines: Vec<Words> = lines.into_iter().skip(superfluous).map(|line| vec![(line, text)]).collect();
+    brush.lines(inside, &lines);
+}
+
+/// A group in a few lines: what it is and how it is.
+pub fn summary(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
+    let palette = brush.palette;
+    let (text, faint, strong) = (palette.text(), palette.faint(), palette.strong());
+    let number = model.arcs().iter().position(|arc| arc.id == group.id);
+    let letter = number.map_or("-".into(), crate::top::model::letters);
+    let state = group_state(group);
+    let (_, share) = place(&group.range);
+    let here = group.primaries.iter().filter(|primary| primary.peer_id == model.me()).count();
+    let parts = group.primaries.len();
+    let (load, which) = match group.load_ops_per_s {
+        Some(load) => (load, "of the group"),
+        None => (group.ops_per_s, "here"),
+    };
+    let leader = group.leader.as_deref().map_or("none known", short_peer);
+    vec![
+        vec![
+            (format!("{letter}* "), number.map_or(strong, |number| palette.kind(number).patch(strong))),
+            (short_group(&group.id).to_owned(), strong),
+            (format!("  {}  epoch {}  ", units::percent(share), group.epoch), text),
+            (state.text.clone(), brush.style(state.tone)),
+        ],
+        vec![
+            ("leader ".into(), faint),
+            (leader.to_owned(), if group.leader.is_some() { text } else { palette.bad() }),
+            ("  primaries ".into(), faint),
+            (format!("{parts}, {here} here"), text),
+        ],
+        vec![
+            ("load ".into(), faint),
+            (format!("{}/s {which}", units::rate(load)), text),
+            ("  keys ".into(), faint),
+            (format!("{} ({})", units::count(group.keys), units::bytes(group.bytes)), text),
+        ],
+        vec![
+            ("complete ".into(), faint),
+            (
+                format!("{} of {parts} parts", group.complete),
+                if group.complete as usize >= parts { palette.good() } else { palette.warning() },
+            ),
+            (copying(group), palette.warning()),
+        ],
+    ]
+}
+
+fn copying(group: &GroupStatus) -> String {
+    match group.transfers.first() {
+        None => String::new(),
+        Some(transfer) => format!("  copies {}: {}%", transfer.what, transfer.done_percent),
+    }
+}
+
+/// The members as signs and names, in as many lines as they need.
+pub fn members(group: &GroupStatus, me: &str, brush: &Brush<'_>, width: u16) -> Vec<Words> {
+    let mut lines: Vec<Words> = Vec::new();
+    let mut room = 0;
+    for member in &group.members {
+        let (sign, style) = sign(member, brush.palette);
+        let mark = if member.peer_id == me { "*" } else { "" };
+        let name = format!("{}{mark} ", safe::line(short_peer(&member.peer_id)));
+        let wide = safe::width(&name) + 1;
+        if room < wide {
+            lines.push(Vec::new());
+            room = usize::from(width);
+        }
+        room = room.saturating_sub(wide);
+        if let Some(line) = lines.last_mut() {
+            line.extend([(sign.to_owned(), style), (name, brush.palette.text())]);
+        }
+    }
+    lines
+}
+
+/// Open transactions, with what they lock.
+pub fn transactions(group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
+    let palette = brush.palette;
+    let of = |open: &crate::status::TransactionStatus| {
+        let decided = open.step == "is committed";
+        let others: Vec<&str> = open.participants.iter().map(|id| short_group(id)).collect();
+        let with = if others.is_empty() { String::new() } else { format!(" with {}", others.join(", ")) };
+        let locks: Vec<&str> = open.locks.iter().map(|at| short_group(at)).collect();
+        let locks = if locks.is_empty() { String::new() } else { format!(", locks {}", locks.join(" ")) };
+        vec![
+            (format!("{} ", open.operation), if decided { palette.text() } else { palette.warning() }),
+            (format!("{}{locks}", open.step), palette.text()),
+            (format!("  by {}{with}", short_group(&open.coordinator)), palette.faint()),
+        ]
+    };
+    group.transactions.iter().map(of).collect()
+}

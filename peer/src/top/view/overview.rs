@@ -1,0 +1,88 @@
+//! A little of everything.
+
+use screen::ratatui::layout::Rect;
+
+use super::brush::{Brush, Words, above, beside};
+use super::{Scene, figures, lists, ring, table};
+use crate::top::state::Tab;
+
+/// From this room on members and peers have tables of their own.
+const LARGE: (u16, u16) = (130, 40);
+
+/// Over everything between head and foot.
+pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    if area.width >= LARGE.0 && area.height >= LARGE.1 { large(scene, brush, area) } else { small(scene, brush, area) }
+}
+
+fn small(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    // At 24 rows: 10 for ring and groups, 6 for figures, 5 for events.
+    let lower = (area.height / 4).max(5);
+    let middle = if area.height >= 18 { 6 } else { 0 };
+    let (upper, rest) = above(area, area.height.saturating_sub(lower + middle));
+    let (middle, lower) = above(rest, middle);
+    let (left, right) = beside(upper, upper.width / 2 + 4);
+    ring::draw(scene, brush, left);
+    groups(scene, brush, right);
+    let third = middle.width / 3;
+    let (first, rest) = beside(middle, third);
+    let (second, last) = beside(rest, third - 1);
+    figures::operations(scene.model, brush, first);
+    figures::latency(scene.model, brush, second, "p99", |sample| sample.p99_ms);
+    figures::budgets(scene.model, brush, last);
+    let (left, right) = beside(lower, if scene.pane.is_some() { lower.width / 2 } else { lower.width });
+    lists::events(scene.model, brush, left);
+    if let Some(pane) = scene.pane {
+        lists::pane(pane, brush, right);
+    }
+}
+
+fn large(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    let upper = area.height / 2;
+    let (upper, rest) = above(area, upper);
+    let (middle, lower) = above(rest, 10);
+    let (left, right) = beside(upper, (upper.height * 2 + 32).min(upper.width / 2));
+    ring::draw(scene, brush, left);
+    let count = scene.model.own_groups().len().max(1) as u16;
+    let (own, peers) = above(right, (right.height / 2).max(right.height.min(11 * count.min(2))));
+    groups(scene, brush, own);
+    table::draw_titled(scene, Tab::Peers, brush, peers);
+    let quarter = middle.width / 4;
+    let (first, rest) = beside(middle, quarter + 8);
+    let (second, rest) = beside(rest, quarter - 2);
+    let (third, last) = beside(rest, quarter - 2);
+    figures::operations(scene.model, brush, first);
+    figures::latency(scene.model, brush, second, "p50", |sample| sample.p50_ms);
+    figures::latency(scene.model, brush, third, "p99", |sample| sample.p99_ms);
+    figures::budgets(scene.model, brush, last);
+    let (left, right) = beside(lower, if scene.pane.is_some() { lower.width / 2 } else { lower.width });
+    lists::events(scene.model, brush, left);
+    if let Some(pane) = scene.pane {
+        lists::pane(pane, brush, right);
+    }
+}
+
+/// The groups that this peer belongs to, as much of them as fits.
+fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+    let own = scene.model.own_groups();
+    let title = if own.len() > 1 { format!("my groups: {}", own.len()) } else { "my group".into() };
+    let inside = brush.frame(area, &title, "");
+    let mut lines: Vec<Words> = Vec::new();
+    for group in own {
+        if !lines.is_empty() {
+            lines.push(Vec::new());
+        }
+        lines.extend(lists::summary(scene.model, group, brush));
+        // Before the members: it ends soon, and nobody wants to miss it.
+        lines.extend(lists::transactions(group, brush));
+        lines.extend(lists::members(group, scene.model.me(), brush, inside.width));
+    }
+    if own.is_empty() {
+        lines.push(vec![("in no group yet".into(), brush.palette.warning())]);
+    }
+    let room = usize::from(inside.height);
+    if lines.len() > room && room > 0 {
+        lines.truncate(room - 1);
+        lines.push(vec![("… more with 2".into(), brush.palette.faint())]);
+    }
+    brush.lines(inside, &lines);
+}

@@ -1,0 +1,120 @@
+//! A table: the columns that fit, the rows around the marked one.
+
+use screen::ratatui::layout::Rect;
+use screen::ratatui::style::{Modifier, Style};
+use screen::safe;
+
+use super::Scene;
+use super::brush::Brush;
+use crate::top::rows::{Column, Row, columns, rows};
+use crate::top::state::{Choice, Tab};
+
+/// With a frame around it.
+pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect) {
+    let shown = rows(scene.model, tab, scene.state.of(tab));
+    let told = match tab {
+        Tab::Overview | Tab::Groups => true,
+        Tab::Peers => scene.model.peers.is_some(),
+        Tab::Events => scene.model.events.is_some(),
+    };
+    let title = match tab {
+        Tab::Overview | Tab::Groups => format!("groups: {}", shown.len()),
+        Tab::Peers => format!("peers: {}", shown.len()),
+        Tab::Events => format!("events, in UTC: {}", shown.len()),
+    };
+    let right = if told { "" } else { "this peer is of a version that does not tell" };
+    let inside = brush.frame(area, &title, right);
+    draw(brush, inside, columns(tab), &shown, scene.state.of(tab));
+}
+
+/// The table alone.
+pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], choice: &Choice) {
+    if area.height == 0 || area.width == 0 {
+        return;
+    }
+    let columns = fitting(all, area.width);
+    header(brush, area, &columns, choice);
+    let room = usize::from(area.height - 1);
+    let marked = rows.iter().position(|row| Some(&row.id) == choice.row.as_ref()).unwrap_or(0);
+    // The marked one stays in sight, in the middle where there is more on both sides.
+    let first = marked.saturating_sub(room / 2).min(rows.len().saturating_sub(room));
+    for (line, row) in rows.iter().enumerate().skip(first).take(room) {
+        let place = Rect { y: area.y + 1 + (line - first) as u16, height: 1, ..area };
+        draw_row(brush, place, &columns, row, line == marked);
+    }
+    if rows.is_empty() && room > 0 {
+        let text = if choice.filter.is_empty() { "nothing yet" } else { "nothing with this text" };
+        brush.text(area.x, area.y + 1, area.width, text, brush.palette.faint());
+    }
+}
+
+/// A column that is shown: which, and how wide.
+type Shown = (usize, Column);
+
+/// As many columns as fit; what is left over is for the last one.
+fn fitting(all: &[Column], width: u16) -> Vec<Shown> {
+    let mut columns: Vec<Shown> = all.iter().copied().enumerate().collect();
+    let taken = |columns: &[Shown]| columns.iter().map(|(_, column)| column.width + 1).sum::<u16>().saturating_sub(1);
+    while taken(&columns) > width {
+        let least = columns.iter().map(|(_, column)| column.rank).max().unwrap_or(0);
+        match columns.iter().rposition(|(_, column)| column.rank == least && least > 0) {
+            Some(at) => drop(columns.remove(at)),
+            None => break,
+        }
+    }
+    let rest = width.saturating_sub(taken(&columns));
+    if let Some((_, last)) = columns.last_mut().filter(|(_, column)| !column.right) {
+        last.width += rest;
+    }
+    columns
+}
+
+fn header(brush: &mut Brush<'_>, area: Rect, columns: &[Shown], choice: &Choice) {
+    let mut x = area.x;
+    for (number, column) in columns {
+        let room = column.width.min(area.right().saturating_sub(x));
+        let sorted = *number == choice.sort;
+        let style = if sorted { brush.palette.strong() } else { brush.palette.faint() };
+        let title =
+            if column.right { safe::right(column.title, room.into()) } else { safe::left(column.title, room.into()) };
+        brush.text(
+            x,
+            area.y,
+            room,
+            &title,
+            style.add_modifier(if sorted { Modifier::UNDERLINED } else { Modifier::empty() }),
+        );
+        x = (x + column.width + 1).min(area.right());
+    }
+}
+
+fn draw_row(brush: &mut Brush<'_>, area: Rect, columns: &[Shown], row: &Row, marked: bool) {
+    let mut x = area.x;
+    for (number, column) in columns {
+        let room = column.width.min(area.right().saturating_sub(x));
+        if let Some(cell) = row.cells.get(*number) {
+            let text =
+                if column.right { safe::right(&cell.text, room.into()) } else { safe::cut(&cell.text, room.into()) };
+            brush.text(x, area.y, room, &text, brush.style(cell.tone));
+        }
+        x = (x + column.width + 1).min(area.right());
+    }
+    if marked {
+        brush.buffer.set_style(area.intersection(brush.buffer.area), Style::new().add_modifier(Modifier::REVERSED));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_important_columns_go_first() {
+        let all = columns(Tab::Peers);
+        let titles = |width| fitting(all, width).into_iter().map(|(_, column)| column.title).collect::<Vec<_>>();
+        assert_eq!(titles(200).len(), all.len());
+        assert_eq!(titles(78), ["peer", "cluster", "role", "ring", "via", "round trip", "sent", "received", "dropped"]);
+        assert_eq!(titles(36), ["peer", "role", "via", "round trip"]);
+        assert_eq!(titles(1), ["peer", "role", "via", "round trip"]);
+    }
+}
