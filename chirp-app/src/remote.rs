@@ -4,6 +4,8 @@
 //! addresses that answers; what changes something goes under an id of its own (`SCATTER.ONCE`), so that it can be sent
 //! again, through any peer, and still takes effect once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -28,11 +30,18 @@ pub struct Remote {
 
 /// The connection in use.
 struct Link {
-    connection: Option<MultiplexedConnection>,
+    connection: Option<Connection>,
     /// Counts connections, so that one that broke is given up once, by the first of all who see it.
     number: u64,
     /// Whose address is in use, or tried next.
     at: usize,
+}
+
+/// A connection, and how many answers have come through it.
+#[derive(Clone)]
+struct Connection {
+    inner: MultiplexedConnection,
+    answers: Arc<AtomicU64>,
 }
 
 /// What one attempt came to.
@@ -66,7 +75,7 @@ impl Remote {
     }
 
     /// The connection in use, or a new one.
-    async fn connection(&self) -> Result<(MultiplexedConnection, u64), Error> {
+    async fn connection(&self) -> Result<(Connection, u64), Error> {
         let mut link = self.link.lock().await;
         if let Some(connection) = &link.connection {
             return Ok((connection.clone(), link.number));
@@ -78,7 +87,8 @@ impl Remote {
                 .set_connection_timeout(Some(CONNECT_MAX))
                 .set_response_timeout(Some(ANSWER_MAX));
             match client.get_multiplexed_async_connection_with_config(&config).await {
-                Ok(connection) => {
+                Ok(inner) => {
+                    let connection = Connection { inner, answers: Arc::default() };
                     link.connection = Some(connection.clone());
                     link.number += 1;
                     return Ok((connection, link.number));
@@ -106,9 +116,13 @@ impl Remote {
             Err(error @ Error::Refused(_)) => return Attempt::Never(error),
             Err(error) => return Attempt::Nothing(error.to_string()),
         };
-        let error = match connection.send_packed_command(command).await {
+        let before = connection.answers.load(Ordering::Relaxed);
+        let error = match connection.inner.send_packed_command(command).await {
             Ok(Value::ServerError(error)) => RedisError::from(error),
-            Ok(value) => return Attempt::Done(value),
+            Ok(value) => {
+                connection.answers.fetch_add(1, Ordering::Relaxed);
+                return Attempt::Done(value);
+            }
             Err(error) => error,
         };
         match error.code() {
@@ -116,7 +130,11 @@ impl Remote {
             Some("UNCERTAIN") => Attempt::Maybe(in_words(&error)),
             Some(_) => Attempt::Never(Error::Refused(in_words(&error))),
             None => {
-                self.give_up(number).await;
+                // One that is slow does not take the others with it: they would all be sent again, and be slower still.
+                let goes_on = error.is_timeout() && connection.answers.load(Ordering::Relaxed) > before;
+                if !goes_on {
+                    self.give_up(number).await;
+                }
                 Attempt::Maybe(error.to_string())
             }
         }
