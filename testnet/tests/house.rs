@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("node", &["overlay", "policy", "group"]),
     ("load", &[]),
     ("screen", &[]),
-    ("peer", &["overlay", "group", "node", "load", "screen"]),
+    ("peer", &["overlay", "group", "node", "load", "screen", "chirp-app"]),
     ("chirp-app", &["screen"]),
     ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app"]),
     ("fuzz", &["overlay", "group", "node", "peer"]),
@@ -166,14 +166,19 @@ fn the_map_of_the_code_is_true() {
 }
 
 #[test]
-fn the_readme_names_what_is_there() {
+fn documents_link_to_what_is_there() {
     let root = root();
-    let readme = fs::read_to_string(root.join("README.md")).expect("there is a README");
-    let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
-        let path = link.split('#').next().unwrap_or_default();
-        assert!(root.join(path).exists(), "README.md links to {link}, which is not there");
+    for document in ["README.md", "docs/clients.md", "docs/developing.md", "docs/operating.md", "docs/performance.md"] {
+        let place = root.join(document);
+        let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{document}: {error}"));
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let path = link.split('#').next().unwrap_or_default();
+            let there = place.parent().expect("a folder").join(path).exists();
+            assert!(there, "{document} links to {link}, which is not there");
+        }
     }
+    let readme = fs::read_to_string(root.join("README.md")).expect("just read");
     assert!(readme.lines().any(|line| line == "cargo test --workspace"), "CI takes the test command from the README");
 }
 

@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 /// How long a peer may take to serve.
 const START_MAX: Duration = Duration::from_secs(60);
+/// How small and large groups are: small, so that few peers make several.
+pub const GROUP_MIN: usize = 3;
+/// See [`GROUP_MIN`].
+pub const GROUP_MAX: usize = 5;
 /// A port that was free when it was chosen may be taken when the peer gets there: so often others are tried.
 const ATTEMPTS: u32 = 3;
 
@@ -28,6 +32,8 @@ pub struct DemoPeer {
     usual_ports: bool,
     ports: Ports,
     out: Option<mpsc::Receiver<String>>,
+    /// Where others enter the network through it, once it serves.
+    address: Option<String>,
 }
 
 /// Where a peer listens on loopback.
@@ -44,6 +50,13 @@ struct ReadyLine {
     listen: Vec<String>,
 }
 
+impl ReadyLine {
+    fn on_loopback(self) -> Option<String> {
+        let on_loopback = self.listen.iter().position(|listen| listen.starts_with("/ip4/127.0.0.1/"));
+        self.listen.into_iter().nth(on_loopback.unwrap_or(0))
+    }
+}
+
 impl DemoPeer {
     /// The peer of this number, not started yet.
     pub fn new(index: usize, directory: &Path, network: &str) -> DemoPeer {
@@ -58,6 +71,7 @@ impl DemoPeer {
             usual_ports: index == 0,
             ports: Ports { listen: nowhere, resp: nowhere, http: nowhere },
             out: None,
+            address: None,
         }
     }
 
@@ -87,6 +101,8 @@ impl DemoPeer {
             ("--resp", resp.to_string()),
             ("--http", http.to_string()),
             ("--cluster", self.name.replace(' ', "-")),
+            ("--min-group", GROUP_MIN.to_string()),
+            ("--max-group", GROUP_MAX.to_string()),
         ] {
             arguments.extend([flag.to_owned(), value]);
         }
@@ -96,9 +112,15 @@ impl DemoPeer {
 
     /// Starts its process on ports that are free.
     pub fn start(&mut self, program: &Path) -> Result<(), String> {
+        self.ports = free_ports(self.usual_ports).map_err(|error| format!("cannot start {}: {error}", self.name))?;
+        self.start_again(program)
+    }
+
+    /// Starts its process where it was before, on what it has on disk.
+    pub fn start_again(&mut self, program: &Path) -> Result<(), String> {
         let problem = |name: &str, error: std::io::Error| format!("cannot start {name}: {error}");
-        self.ports = free_ports(self.usual_ports).map_err(|error| problem(&self.name, error))?;
-        let log = std::fs::File::create(&self.log).map_err(|error| problem(&self.name, error))?;
+        let log = std::fs::File::options().create(true).append(true).open(&self.log);
+        let log = log.map_err(|error| problem(&self.name, error))?;
         let mut command = Command::new(program);
         command
             .args(self.arguments())
@@ -127,7 +149,19 @@ impl DemoPeer {
         }
         self.child = Some(child);
         self.out = Some(out);
+        self.address = None;
         Ok(())
+    }
+
+    /// Where others enter the network through it, if it serves.
+    pub fn address(&mut self) -> Option<String> {
+        if self.address.is_none()
+            && self.child.is_some()
+            && let Some(Ok(line)) = self.out.as_ref().map(mpsc::Receiver::try_recv)
+        {
+            self.address = serde_json::from_str(&line).ok().and_then(|ready: ReadyLine| ready.on_loopback());
+        }
+        self.address.clone().filter(|_| self.child.is_some())
     }
 
     /// Waits until it serves, on other ports if need be: an address to enter the network through.
@@ -145,8 +179,8 @@ impl DemoPeer {
             }
         };
         let ready: ReadyLine = serde_json::from_str(&line).map_err(|_| self.problem("printed something else"))?;
-        let on_loopback = ready.listen.iter().find(|listen| listen.starts_with("/ip4/127.0.0.1/"));
-        on_loopback.or(ready.listen.first()).cloned().ok_or_else(|| self.problem("has no address"))
+        self.address = ready.on_loopback();
+        self.address.clone().ok_or_else(|| self.problem("has no address"))
     }
 
     /// The first line that it prints, or `None` if it ends before or takes too long.

@@ -1,0 +1,209 @@
+//! The demo's peers together: how they become a network, and what is done to them.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use super::peer::{DemoPeer, GROUP_MAX};
+use crate::cli::web;
+use crate::status::{Ring, Status};
+
+/// How long it may take until every peer is a member, in groups of the right size.
+const FULL_MAX: Duration = Duration::from_secs(60);
+/// How long all peers may take to stop.
+const STOP_MAX: Duration = Duration::from_secs(11);
+/// So many peers are named to one that enters, as some may be killed meanwhile.
+const ENTRANCES: usize = 3;
+/// More are not started.
+pub const PEERS_MAX: usize = 64;
+
+/// All peers that were started, also those that have ended.
+pub struct Network {
+    /// In the order in which they were started first.
+    pub peers: Vec<DemoPeer>,
+    program: PathBuf,
+    directory: PathBuf,
+    name: String,
+}
+
+impl Network {
+    /// So many peers, none of them started.
+    pub fn new(peers: usize, directory: &Path) -> Result<Network, String> {
+        let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let name = format!("demo-{}", std::process::id());
+        let peers = (0..peers).map(|index| DemoPeer::new(index, directory, &name)).collect();
+        Ok(Network { peers, program, directory: directory.to_owned(), name })
+    }
+
+    /// The program that is each peer.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Where everything is that the peers write.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Starts all of them, and waits until each is a member of a group of the right size: from then on any minority of a
+    /// group may be killed.
+    pub async fn begin(&mut self) -> Result<(), String> {
+        let Some((first, others)) = self.peers.split_first_mut() else { return Ok(()) };
+        first.enter = vec!["--new".into()];
+        first.start(&self.program)?;
+        let entrance = first.ready(&self.program).await?;
+        for peer in &mut *others {
+            peer.enter = vec!["--join".into(), entrance.clone()];
+            peer.start(&self.program)?;
+        }
+        for peer in others {
+            peer.ready(&self.program).await?;
+        }
+        self.full().await?;
+        for index in 0..self.peers.len() {
+            // To be started again each enters through others: should its store be gone, the first must not found a second
+            // network.
+            self.set_entrances(index);
+        }
+        Ok(())
+    }
+
+    /// Through whom this peer enters when it is started again.
+    fn set_entrances(&mut self, index: usize) {
+        let others = self.peers.iter_mut().enumerate().filter(|(other, _)| *other != index);
+        let addresses: Vec<String> = others.filter_map(|(_, peer)| peer.address()).take(ENTRANCES).collect();
+        if !addresses.is_empty() {
+            self.peers[index].enter = addresses.into_iter().flat_map(|address| ["--join".into(), address]).collect();
+        }
+    }
+
+    async fn full(&self) -> Result<(), String> {
+        let since = Instant::now();
+        while since.elapsed() < FULL_MAX {
+            if self.is_full() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err(format!("not all peers became members within {} s", FULL_MAX.as_secs()))
+    }
+
+    /// Every peer is a member, of a group that is not too large; one that is, is asked to split, as it would by itself a little
+    /// later.
+    fn is_full(&self) -> bool {
+        let mut whole = true;
+        for peer in &self.peers {
+            let status: Option<Status> = ask(peer.http(), "/v1/status");
+            let own = status.as_ref().and_then(|status| Some((status.groups.first()?, &status.peer_id)));
+            let Some((group, me)) = own else { return false };
+            let votes = |role: &str| role == "member" || role == "leader";
+            let is_member = group.members.iter().any(|member| member.peer_id == *me && votes(&member.role));
+            let is_settled = group.established && is_member && group.members.iter().all(|member| votes(&member.role));
+            whole &= is_settled && group.members.len() <= GROUP_MAX;
+            if is_settled && group.members.len() > GROUP_MAX && group.leader.as_ref() == Some(me) {
+                // What is refused now is asked again.
+                let _ = web::post(&peer.http().to_string(), &format!("/v1/groups/{}/split", group.id), None, b"{}");
+            }
+        }
+        let ring: Option<Ring> = self.peers.first().and_then(|peer| ask(peer.http(), "/v1/ring"));
+        whole && ring.is_some_and(|ring| ring.whole)
+    }
+
+    /// Where clients reach peers that run.
+    pub fn resp(&self) -> Vec<SocketAddr> {
+        self.running().map(DemoPeer::resp).collect()
+    }
+
+    /// Where the status of peers that run is.
+    pub fn http(&self) -> Vec<String> {
+        self.running().map(|peer| peer.http().to_string()).collect()
+    }
+
+    fn running(&self) -> impl Iterator<Item = &DemoPeer> {
+        self.peers.iter().filter(|peer| peer.child.is_some())
+    }
+
+    /// Those that have ended since it was asked last: what to say of each.
+    pub fn ended(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        for peer in &mut self.peers {
+            let ended = peer.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                peer.child = None;
+                let again = peer.command_line(&self.program);
+                said.push(format!("{} ended ({status}); to start it again: {again}", peer.name));
+            }
+        }
+        said
+    }
+
+    /// Kills a peer outright, as a loss of power would: what was done, for a person.
+    pub fn kill(&mut self, which: usize) -> String {
+        let running = self.running().count();
+        if running <= 1 {
+            return "the last peer that runs is left alone".into();
+        }
+        let nth = which % running;
+        let Some(peer) = self.peers.iter_mut().filter(|peer| peer.child.is_some()).nth(nth) else {
+            return "no peer runs".into();
+        };
+        let Some(mut child) = peer.child.take() else { return "no peer runs".into() };
+        // It has ended where it cannot be killed.
+        let _ = child.kill();
+        let _ = child.wait();
+        format!("{} was killed", peer.name)
+    }
+
+    /// Starts a peer: one that has ended, with what it has on disk, or a new one. What was done, for a person.
+    pub fn start(&mut self) -> String {
+        if let Some(index) = self.peers.iter().position(|peer| peer.child.is_none()) {
+            self.set_entrances(index);
+            let peer = &mut self.peers[index];
+            return match peer.start_again(&self.program) {
+                Ok(()) => format!("{} starts again", peer.name),
+                Err(why) => why,
+            };
+        }
+        if self.peers.len() >= PEERS_MAX {
+            return format!("there are {PEERS_MAX} peers already");
+        }
+        let index = self.peers.len();
+        self.peers.push(DemoPeer::new(index, &self.directory, &self.name));
+        self.set_entrances(index);
+        let peer = &mut self.peers[index];
+        match peer.start(&self.program) {
+            Ok(()) => format!("{} is new, and enters", peer.name),
+            Err(why) => {
+                self.peers.pop();
+                why
+            }
+        }
+    }
+
+    /// Ends all peers: politely, then not.
+    pub fn stop(&mut self, at_once: impl Fn() -> bool) {
+        use rustix::process::{Pid, Signal, kill_process};
+        for child in self.running().filter_map(|peer| peer.child.as_ref()) {
+            // It has not been waited for, so its number is still its own.
+            if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let until = Instant::now() + STOP_MAX;
+        let mut running: Vec<&mut Child> = self.peers.iter_mut().filter_map(|peer| peer.child.as_mut()).collect();
+        while !running.is_empty() && Instant::now() < until && !at_once() {
+            running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for child in running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn ask<T: serde::de::DeserializeOwned>(http: SocketAddr, path: &str) -> Option<T> {
+    let (code, body) = web::get(&http.to_string(), path).ok()?;
+    serde_json::from_slice(&body).ok().filter(|_| code == 200)
+}
