@@ -10,7 +10,7 @@ use super::proxy::{Fault, HOLD};
 
 /// How often a client sends one command, by what it meets: [`FAULTS`] times the same, and then an answer.
 ///
-/// This is what was measured, and what the README says of each.
+/// This is what was measured, and what `docs/clients.md` says of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sends {
     pub lost: usize,

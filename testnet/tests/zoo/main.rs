@@ -5,9 +5,9 @@
 //! with a word; one that cannot be made is a failure.
 
 mod clients;
+mod document;
 mod program;
 mod proxy;
-mod readme;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

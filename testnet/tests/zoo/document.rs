@@ -1,12 +1,12 @@
-//! What the README says of each client is what is measured here, of the release that is pinned here.
+//! What `docs/clients.md` says of each client is what is measured here, of the release that is pinned here.
 
 use super::clients::{CLIENTS, UNTIL_ANSWERED};
 use super::proxy::HOLD;
 
 #[test]
-fn the_readme_says_what_is_measured() {
-    let readme = include_str!("../../../README.md");
-    let rows: Vec<Vec<&str>> = readme
+fn the_document_says_what_is_measured() {
+    let document = include_str!("../../../docs/clients.md");
+    let rows: Vec<Vec<&str>> = document
         .lines()
         .map(|line| line.split('|').map(str::trim).collect())
         .filter(|row: &Vec<_>| row.len() == 7)
@@ -14,7 +14,7 @@ fn the_readme_says_what_is_measured() {
     for client in CLIENTS {
         let name = client.name.split(',').next().unwrap_or(client.name);
         let named = |row: &&Vec<&str>| row[1].to_lowercase().starts_with(&format!("{name} "));
-        let row = rows.iter().find(named).unwrap_or_else(|| panic!("the README has no row for {name}"));
+        let row = rows.iter().find(named).unwrap_or_else(|| panic!("there is no row for {name}"));
         let again = |sends: usize| match sends {
             1 => "no".to_owned(),
             UNTIL_ANSWERED => "until answered".to_owned(),
