@@ -43,6 +43,9 @@ fn main() {
         let mut lines = 0;
         for round in 0..rounds {
             let (first, last, count) = run(&addresses[round % addresses.len()], words);
+            if last > Duration::from_secs(2) {
+                println!("round {round} of {name}: {first:.1?} to the first line, {last:.1?} to the last");
+            }
             all[0].push(first);
             all[1].push(last);
             lines = count;
