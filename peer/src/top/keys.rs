@@ -9,7 +9,7 @@ use super::rows;
 use super::state::{State, Tab};
 
 /// The keys, as help shows them.
-pub const HELP: [(&str, &str); 14] = [
+pub const HELP: [(&str, &str); 13] = [
     ("q Ctrl-C", "end"),
     ("? F1", "this help; any key leaves it"),
     ("1 2 3 4", "overview, groups, peers, events"),
@@ -20,10 +20,9 @@ pub const HELP: [(&str, &str); 14] = [
     ("Enter", "all about the marked group"),
     ("s", "sort by the next column"),
     ("r", "reverse the order"),
-    ("/", "show only rows with a text; Enter keeps it, Esc drops it"),
+    ("/", "only rows with a text: Enter keeps it, Esc drops it"),
     ("f Space", "freeze the picture, and go on"),
     ("n", "the ring of the next lane"),
-    ("Esc", "drop the filter"),
 ];
 
 /// What is left to do for whoever runs the dashboard.
@@ -42,6 +41,8 @@ pub enum Does {
 pub struct Rows<'a> {
     /// Their ids, from top to bottom.
     pub ids: &'a [String],
+    /// Which of them is marked.
+    pub marked: usize,
     /// How many fit on a page.
     pub page: usize,
     /// How many lanes the peer has.
@@ -78,16 +79,21 @@ pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) 
         KeyCode::Home => go(state, rows, isize::MIN),
         KeyCode::End => go(state, rows, isize::MAX),
         KeyCode::Enter if state.tab == Tab::Overview => {
-            state.of_mut(Tab::Groups).row = marked(state, rows.ids);
+            state.of_mut(Tab::Groups).row = rows.ids.get(rows.marked).cloned();
             state.tab = Tab::Groups;
         }
+        KeyCode::Char('s' | 'r') if state.tab == Tab::Overview => {}
         KeyCode::Char('s') => {
             let columns = rows::columns(state.tab).len();
             let choice = state.chosen_mut();
             choice.sort = (choice.sort + 1) % columns.max(1);
         }
         KeyCode::Char('r') => state.chosen_mut().reverse ^= true,
-        KeyCode::Char('/') => state.filtering = true,
+        KeyCode::Char('/') => {
+            // On the overview the events are what there is most of.
+            state.tab = if state.tab == Tab::Overview { Tab::Events } else { state.tab };
+            state.filtering = true;
+        }
         KeyCode::Char('f' | ' ') => state.frozen ^= true,
         KeyCode::Char('n') if rows.lanes > 1 => state.lane = (state.lane + 1) % rows.lanes,
         KeyCode::Esc => state.chosen_mut().filter.clear(),
@@ -113,18 +119,10 @@ fn write_filter(state: &mut State, key: KeyCode) {
     }
 }
 
-/// The marked row, or the first one.
-fn marked(state: &State, ids: &[String]) -> Option<String> {
-    let row = state.chosen().row.as_ref().filter(|row| ids.contains(row));
-    row.or(ids.first()).cloned()
-}
-
 /// Marks the row that lies so far from the marked one.
 fn go(state: &mut State, rows: Rows<'_>, by: isize) {
     let Some(last) = rows.ids.len().checked_sub(1) else { return };
-    let marked = marked(state, rows.ids);
-    let at = rows.ids.iter().position(|id| Some(id) == marked.as_ref()).unwrap_or(0);
-    let to = at.saturating_add_signed(by).min(last);
+    let to = rows.marked.saturating_add_signed(by).min(last);
     state.chosen_mut().row = rows.ids.get(to).cloned();
 }
 
@@ -141,7 +139,8 @@ mod tests {
         let mut state = State::default();
         let mut does = Does::Nothing;
         for code in keys {
-            does = press(&mut state, key(*code), Rows { ids: &ids, page: 2, lanes: 2 }, &['K', 'q']);
+            let marked = ids.iter().position(|id| Some(id) == state.chosen().row.as_ref()).unwrap_or(0);
+            does = press(&mut state, key(*code), Rows { ids: &ids, marked, page: 2, lanes: 2 }, &['K', 'q']);
         }
         (state, does)
     }
@@ -175,7 +174,7 @@ mod tests {
             assert_eq!(after(keys).0.chosen().row.as_deref(), Some(row), "{keys:?}");
         }
         let mut state = State::default();
-        press(&mut state, key(End), Rows { ids: &[], page: 0, lanes: 1 }, &[]);
+        press(&mut state, key(End), Rows { ids: &[], marked: 0, page: 0, lanes: 1 }, &[]);
         assert_eq!(state, State::default());
     }
 
@@ -187,8 +186,10 @@ mod tests {
             (state.chosen().filter.as_str(), state.filtering, state.help, does),
             ("q?", false, false, Does::Extra(0))
         );
-        assert_eq!(after(&[Char('/'), Char('x'), Esc]).0, State::default());
-        assert_eq!(after(&[Char('/'), Char('x'), Enter, Esc]).0, State::default());
+        assert_eq!(state.tab, Tab::Events);
+        for keys in [&[Char('/'), Char('x'), Esc][..], &[Char('/'), Char('x'), Enter, Esc]] {
+            assert_eq!(after(keys).0.chosen().filter, "", "{keys:?}");
+        }
     }
 
     #[test]
@@ -200,12 +201,12 @@ mod tests {
         assert!(after(&[Char(' ')]).0.frozen && !after(&[Char('f'), Char(' ')]).0.frozen);
         assert_eq!(after(&[Char('n')]).0.lane, 1);
         assert_eq!(after(&[Char('n'), Char('n')]).0.lane, 0);
-        assert!(after(&[Char('r')]).0.chosen().reverse);
+        assert!(after(&[Char('2'), Char('r')]).0.chosen().reverse && !after(&[Char('r')]).0.chosen().reverse);
         assert_eq!(after(&[Char('3'), Char('s')]).0.chosen().sort, rows::usual_order(Tab::Peers).0 + 1);
         let (state, _) = after(&[KeyCode::Down, Enter]);
         assert_eq!((state.tab, state.chosen().row.as_deref()), (Tab::Groups, Some("b")));
         let mut state = State::default();
-        let rows = Rows { ids: &[], page: 1, lanes: 1 };
+        let rows = Rows { ids: &[], marked: 0, page: 1, lanes: 1 };
         assert_eq!(press(&mut state, KeyEvent::new(Char('c'), KeyModifiers::CONTROL), rows, &[]), Does::Quit);
         assert_eq!(press(&mut state, KeyEvent::new(Char('x'), KeyModifiers::CONTROL), rows, &['x']), Does::Nothing);
     }

@@ -111,9 +111,11 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
             Happening::End(end) => return Ok(Ended::By(end)),
             Happening::Resized | Happening::Tick => continue,
         };
-        let ids: Vec<String> = rows::rows(&model, state.tab, state.chosen()).into_iter().map(|row| row.id).collect();
-        let lanes = view::lanes(&model);
-        match press(&mut state, key, Rows { ids: &ids, page: view::page(height), lanes }, &keys) {
+        let shown_rows = rows::rows(&model, state.tab, state.chosen());
+        let marked = rows::marked(&shown_rows, state.chosen());
+        let ids: Vec<String> = shown_rows.into_iter().map(|row| row.id).collect();
+        let rows = Rows { ids: &ids, marked, page: view::page(height), lanes: view::lanes(&model) };
+        match press(&mut state, key, rows, &keys) {
             Does::Nothing => {}
             Does::Quit => return Ok(Ended::Quit),
             Does::Extra(number) => {

@@ -65,6 +65,8 @@ pub struct Row {
     pub id: String,
     /// As many as there are columns.
     pub cells: Vec<Cell>,
+    /// It is about the peer that is shown.
+    pub mine: bool,
 }
 
 impl Cell {
@@ -124,6 +126,12 @@ pub fn rows(model: &Model, tab: Tab, choice: &Choice) -> Vec<Row> {
         rows.reverse();
     }
     rows
+}
+
+/// Which row is marked: the one that was chosen; else the first that is about the peer that is shown, or the first.
+pub fn marked(rows: &[Row], choice: &Choice) -> usize {
+    let chosen = rows.iter().position(|row| Some(&row.id) == choice.row.as_ref());
+    chosen.or_else(|| rows.iter().position(|row| row.mine)).unwrap_or(0)
 }
 
 fn compare(one: Option<&Cell>, other: Option<&Cell>) -> Ordering {

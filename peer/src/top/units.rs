@@ -58,7 +58,8 @@ pub fn clock(unix_ms: u64) -> String {
 
 /// A part of a whole, in percent.
 pub fn percent(part: f64) -> String {
-    match part * 100.0 {
+    // An empty sum is a negative zero.
+    match part * 100.0 + 0.0 {
         percent if percent > 0.0 && percent < 9.95 => format!("{percent:.1}%"),
         percent => format!("{percent:.0}%"),
     }

@@ -24,6 +24,7 @@ fn row(told: &Told) -> Row {
     };
     Row {
         id: told.id.to_string(),
+        mine: false,
         cells: vec![
             // In the order in which they were told: a clock may be set.
             Cell::number(units::clock(told.unix_ms), told.seq as f64).tone(Tone::Faint),

@@ -35,7 +35,7 @@ pub fn rows(model: &Model) -> Vec<Row> {
         cells.push(Cell::number(group.members.len().to_string(), group.members.len() as f64));
         cells.push(Cell::number(group.epoch.to_string(), group.epoch as f64));
         cells.extend(known(group));
-        Row { id: group.id.clone(), cells }
+        Row { id: group.id.clone(), cells, mine: false }
     }));
     rows
 }
@@ -58,7 +58,7 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>) -> Row {
             cells.push(Cell::text("of others").tone(Tone::Faint));
         }
     }
-    Row { id: arc.id.clone(), cells }
+    Row { id: arc.id.clone(), cells, mine: arc.mine }
 }
 
 fn name(id: &str) -> Cell {
@@ -68,10 +68,11 @@ fn name(id: &str) -> Cell {
 /// What only somebody with a part in it knows.
 fn known(group: &GroupStatus) -> [Cell; 5] {
     let parts = group.primaries.len() as u64;
-    let leader = group
-        .leader
-        .as_deref()
-        .map_or_else(|| Cell::text("none").tone(Tone::Bad), |leader| Cell::text(short_peer(leader)));
+    let leader = match group.leader.as_deref() {
+        Some(leader) => Cell::text(short_peer(leader)),
+        None if group.part == "former" => Cell::text("-").tone(Tone::Faint),
+        None => Cell::text("none").tone(Tone::Bad),
+    };
     let (load, of) = match group.load_ops_per_s {
         Some(load) => (load, ""),
         None => (group.ops_per_s, "+"),

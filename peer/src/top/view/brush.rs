@@ -65,6 +65,11 @@ impl<'a> Brush<'a> {
 
     /// A frame with a title and perhaps something at its right; what is inside.
     pub fn frame(&mut self, area: Rect, title: &str, right: &str) -> Rect {
+        self.frame_with(area, title, &[right])
+    }
+
+    /// The same with the first of several texts at its right for which there is room.
+    pub fn frame_with(&mut self, area: Rect, title: &str, rights: &[&str]) -> Rect {
         let area = area.intersection(self.buffer.area);
         if area.width < 2 || area.height < 2 {
             return Rect { width: 0, height: 0, ..area };
@@ -75,7 +80,8 @@ impl<'a> Brush<'a> {
         let row = Rect { x: area.x + 2, width: area.width.saturating_sub(4), height: 1, ..area };
         let used = self.words(row, &[(format!(" {title} "), self.palette.title())]);
         let rest = Rect { x: row.x + used, width: row.width.saturating_sub(used + 1), ..row };
-        if !right.is_empty() && usize::from(rest.width) > safe::width(&safe::line(right)) + 2 {
+        let fits = |right: &&&str| usize::from(rest.width) > safe::width(&safe::line(right)) + 2;
+        if let Some(right) = rights.iter().filter(|right| !right.is_empty()).find(fits) {
             self.text_right(Rect { x: rest.x + 1, ..rest }, &format!(" {right} "), self.palette.text());
         }
         inside

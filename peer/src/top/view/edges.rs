@@ -36,8 +36,10 @@ pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
         say(format!("in {}", safe::cut(&status.network, 20)), palette.faint());
         say(format!("v{}", safe::cut(&status.version, 12)), palette.faint());
     }
-    brush.words(area, &words);
-    if let Some((text, style)) = freshness(scene, brush) {
+    let fresh = freshness(scene, brush);
+    let taken = fresh.as_ref().map_or(0, |(text, _)| text.len() as u16 + 1);
+    brush.words(Rect { width: area.width.saturating_sub(taken), ..area }, &words);
+    if let Some((text, style)) = fresh {
         brush.text_right(area, &text, style);
     }
 }

@@ -16,27 +16,23 @@ const STEPS: f64 = 1000.0;
 /// Client operations a second, answered by this peer.
 pub fn operations(model: &Model, brush: &mut Brush<'_>, area: Rect) {
     let values: Vec<f64> = samples(model).iter().map(|sample| sample.ops_per_s).collect();
-    let right = format!("{} now, {} at most", units::rate(last(&values)), units::rate(most(&values, area)));
-    sparkline(model, brush, area, "operations/s", &right, &values);
+    let now = units::rate(values.last().copied().unwrap_or(0.0));
+    let long = format!("{now} now, {} at most", units::rate(most(&values, area)));
+    sparkline(model, brush, area, "operations/s", &[&long, &now], &values);
 }
 
-/// Within which so many of them were answered.
+/// A percentile of the time within which they were answered.
 pub fn latency(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, of: fn(&LoadSample) -> Option<f64>) {
     let values: Vec<f64> = samples(model).iter().map(|sample| of(sample).unwrap_or(0.0)).collect();
     // The last second in which there was something to measure.
     let known = values.iter().rev().find(|value| **value > 0.0);
-    let right = known.map_or("none lately".into(), |ms| {
-        format!("{}, {} at most", units::millis(*ms), units::millis(most(&values, area)))
-    });
-    sparkline(model, brush, area, title, &right, &values);
+    let now = known.map_or("none lately".into(), |ms| units::millis(*ms));
+    let long = known.map_or(String::new(), |_| format!("{now}, {} at most", units::millis(most(&values, area))));
+    sparkline(model, brush, area, title, &[&long, &now], &values);
 }
 
 fn samples(model: &Model) -> &[LoadSample] {
     model.load.as_deref().unwrap_or(&[])
-}
-
-fn last(values: &[f64]) -> f64 {
-    values.last().copied().unwrap_or(0.0)
 }
 
 /// The largest of those that are shown.
@@ -46,9 +42,8 @@ fn most(values: &[f64], area: Rect) -> f64 {
 }
 
 /// The last values, the newest at the right.
-fn sparkline(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, right: &str, values: &[f64]) {
-    let right = if model.load.is_some() { right } else { "" };
-    let inside = brush.frame(area, title, right);
+fn sparkline(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, rights: &[&str], values: &[f64]) {
+    let inside = brush.frame_with(area, title, if model.load.is_some() { rights } else { &[] });
     if inside.width == 0 || inside.height == 0 {
         return;
     }
@@ -78,12 +73,11 @@ pub fn budgets(model: &Model, brush: &mut Brush<'_>, area: Rect) {
         return;
     };
     let bytes: fn(u64) -> String = units::bytes;
-    let per_s: fn(u64) -> String = |bytes| format!("{}/s", units::bytes(bytes));
     let rows: [(&str, Budget, fn(u64) -> String); 4] = [
         ("disk", budgets.disk, bytes),
         ("memory", budgets.memory, bytes),
-        ("network", budgets.bandwidth, per_s),
-        ("connect.", budgets.connections, units::count),
+        ("net/s", budgets.bandwidth, bytes),
+        ("conns", budgets.connections, units::count),
     ];
     for (line, (name, budget, unit)) in rows.into_iter().enumerate().take(inside.height.into()) {
         let row = Rect { y: inside.y + line as u16, height: 1, ..inside };
@@ -99,11 +93,11 @@ fn one_budget(brush: &mut Brush<'_>, area: Rect, name: &str, budget: Budget, uni
         _ => brush.palette.good(),
     };
     let used = budget.used.map_or("?".into(), unit);
-    let given = budget.given.map_or("no limit".into(), unit);
+    let given = budget.given.map_or("no max".into(), unit);
     let percent = part.map_or(String::new(), units::percent);
     let words = [
-        (safe::left(name, 8), brush.palette.text()),
-        (format!("{} / {}", safe::right(&used, 7), safe::left(&given, 8)), brush.palette.strong()),
+        (safe::left(name, 7), brush.palette.text()),
+        (format!("{} / {}", safe::right(&used, 6), safe::left(&given, 6)), brush.palette.strong()),
         (safe::right(&percent, 5), style),
     ];
     let used_columns = brush.words(area, &words);

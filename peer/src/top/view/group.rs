@@ -7,7 +7,7 @@ use super::brush::{Brush, Words, above, beside};
 use super::{Scene, lists, table};
 use crate::status::{GroupStatus, MemberStatus, short_group, short_peer};
 use crate::top::model::{Model, place};
-use crate::top::rows::{columns, rows};
+use crate::top::rows::{columns, marked, rows};
 use crate::top::state::Tab;
 use crate::top::units;
 
@@ -28,8 +28,7 @@ pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
         if scene.model.ring.as_ref().is_some_and(|ring| !ring.whole) { "PARTS OF THE RING ARE SILENT" } else { "" };
     let inside = brush.frame(list, &title, right);
     table::draw(brush, inside, columns(Tab::Groups), &shown, choice);
-    let marked = shown.iter().find(|row| Some(&row.id) == choice.row.as_ref()).or(shown.first());
-    let Some(marked) = marked else { return };
+    let Some(marked) = shown.get(marked(&shown, choice)) else { return };
     match scene.model.group(&marked.id) {
         Some(group) => about_known(scene.model, group, brush, about),
         None => about_other(scene.model, &marked.id, brush, about),
@@ -49,7 +48,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
     };
     let neighbours = format!("between {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
     lines.push(vec![(neighbours, palette.text())]);
-    lines.extend(lists::transactions(group, brush));
+    lines.extend(lists::transactions(group, brush, inside.width));
     for transfer in &group.transfers {
         let text = format!(
             "copies {} from {}: {} records, {}, {}%, {} pieces to go",

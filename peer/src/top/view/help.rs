@@ -8,12 +8,13 @@ use super::brush::{Brush, Words, beside};
 use crate::top::keys::HELP;
 
 /// What the signs on the screen mean.
-const SIGNS: [(&str, &str); 5] = [
-    ("A B C …", "the groups along the ring, from its beginning at the top, clockwise"),
+const SIGNS: [(&str, &str); 6] = [
+    ("A B C …", "the groups along the ring, clockwise from the top"),
     ("*", "this peer, or a group that it is in"),
     ("●  ◆", "a member; its leader"),
-    ("○  ?", "one that copies, to become a member; one that is silent"),
-    ("holds 3/5", "of 5 parts of the range this peer holds 3 completely"),
+    ("○  ?", "somebody who copies, to be a member; who is silent"),
+    ("holds 3/5", "of 5 parts of the range it holds 3 completely"),
+    ("812+", "answered here; the leader knows of all"),
 ];
 
 /// Over everything between head and foot.

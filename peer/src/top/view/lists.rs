@@ -75,36 +75,35 @@ pub fn summary(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Wor
     let (_, share) = place(&group.range);
     let here = group.primaries.iter().filter(|primary| primary.peer_id == model.me()).count();
     let parts = group.primaries.len();
-    let (load, which) = match group.load_ops_per_s {
-        Some(load) => (load, "of the group"),
-        None => (group.ops_per_s, "here"),
+    // Of all its members only the leader knows.
+    let (load, here_only) = match group.load_ops_per_s {
+        Some(load) => (load, ""),
+        None => (group.ops_per_s, " here"),
     };
-    let leader = group.leader.as_deref().map_or("none known", short_peer);
+    let leader = group.leader.as_deref().map_or("NOT KNOWN", short_peer);
+    let whole = group.complete as usize >= parts;
     vec![
         vec![
             (format!("{letter}* "), number.map_or(strong, |number| palette.kind(number).patch(strong))),
             (short_group(&group.id).to_owned(), strong),
-            (format!("  {}  epoch {}  ", units::percent(share), group.epoch), text),
+            (format!(" {} e{}  ", units::percent(share), group.epoch), text),
             (state.text.clone(), brush.style(state.tone)),
         ],
         vec![
             ("leader ".into(), faint),
             (leader.to_owned(), if group.leader.is_some() { text } else { palette.bad() }),
             ("  primaries ".into(), faint),
-            (format!("{parts}, {here} here"), text),
+            (format!("{here}/{parts} mine"), text),
         ],
         vec![
             ("load ".into(), faint),
-            (format!("{}/s {which}", units::rate(load)), text),
+            (format!("{}/s{here_only}", units::rate(load)), text),
             ("  keys ".into(), faint),
-            (format!("{} ({})", units::count(group.keys), units::bytes(group.bytes)), text),
+            (format!("{} {}", units::count(group.keys), units::bytes(group.bytes)), text),
         ],
         vec![
             ("complete ".into(), faint),
-            (
-                format!("{} of {parts} parts", group.complete),
-                if group.complete as usize >= parts { palette.good() } else { palette.warning() },
-            ),
+            (format!("{}/{parts} parts", group.complete), if whole { palette.good() } else { palette.warning() }),
             (copying(group), palette.warning()),
         ],
     ]
@@ -113,7 +112,7 @@ pub fn summary(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Wor
 fn copying(group: &GroupStatus) -> String {
     match group.transfers.first() {
         None => String::new(),
-        Some(transfer) => format!("  copies {}: {}%", transfer.what, transfer.done_percent),
+        Some(transfer) => format!("  copies: {}%", transfer.done_percent),
     }
 }
 
@@ -138,20 +137,28 @@ pub fn members(group: &GroupStatus, me: &str, brush: &Brush<'_>, width: u16) -> 
     lines
 }
 
-/// Open transactions, with what they lock.
-pub fn transactions(group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
+/// Open transactions, with what they lock: in one line each, or in two where there is little room.
+pub fn transactions(group: &GroupStatus, brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let palette = brush.palette;
-    let of = |open: &crate::status::TransactionStatus| {
+    let mut lines: Vec<Words> = Vec::new();
+    for open in &group.transactions {
         let decided = open.step == "is committed";
-        let others: Vec<&str> = open.participants.iter().map(|id| short_group(id)).collect();
-        let with = if others.is_empty() { String::new() } else { format!(" with {}", others.join(", ")) };
-        let locks: Vec<&str> = open.locks.iter().map(|at| short_group(at)).collect();
-        let locks = if locks.is_empty() { String::new() } else { format!(", locks {}", locks.join(" ")) };
-        vec![
+        let short = |ids: &[String]| ids.iter().map(|id| short_group(id)).collect::<Vec<_>>().join(" ");
+        let locks = if open.locks.is_empty() { String::new() } else { format!("  locks {}", short(&open.locks)) };
+        let with =
+            if open.participants.is_empty() { String::new() } else { format!(" with {}", short(&open.participants)) };
+        let mut line: Words = vec![
             (format!("{} ", open.operation), if decided { palette.text() } else { palette.warning() }),
-            (format!("{}{locks}", open.step), palette.text()),
+            (open.step.clone(), palette.text()),
+        ];
+        if width < 70 {
+            lines.push(std::mem::take(&mut line));
+        }
+        line.extend([
+            (locks, palette.text()),
             (format!("  by {}{with}", short_group(&open.coordinator)), palette.faint()),
-        ]
-    };
-    group.transactions.iter().map(of).collect()
+        ]);
+        lines.push(line);
+    }
+    lines
 }

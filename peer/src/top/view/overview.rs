@@ -20,7 +20,7 @@ fn small(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let middle = if area.height >= 18 { 6 } else { 0 };
     let (upper, rest) = above(area, area.height.saturating_sub(lower + middle));
     let (middle, lower) = above(rest, middle);
-    let (left, right) = beside(upper, upper.width / 2 + 4);
+    let (left, right) = beside(upper, upper.width / 2 + 5);
     ring::draw(scene, brush, left);
     groups(scene, brush, right);
     let third = middle.width / 3;
@@ -40,7 +40,7 @@ fn large(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let upper = area.height / 2;
     let (upper, rest) = above(area, upper);
     let (middle, lower) = above(rest, 10);
-    let (left, right) = beside(upper, (upper.height * 2 + 32).min(upper.width / 2));
+    let (left, right) = beside(upper, (upper.height * 2 + 26).min(upper.width / 2));
     ring::draw(scene, brush, left);
     let count = scene.model.own_groups().len().max(1) as u16;
     let (own, peers) = above(right, (right.height / 2).max(right.height.min(11 * count.min(2))));
@@ -73,7 +73,7 @@ fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
         }
         lines.extend(lists::summary(scene.model, group, brush));
         // Before the members: it ends soon, and nobody wants to miss it.
-        lines.extend(lists::transactions(group, brush));
+        lines.extend(lists::transactions(group, brush, inside.width));
         lines.extend(lists::members(group, scene.model.me(), brush, inside.width));
     }
     if own.is_empty() {

@@ -13,7 +13,7 @@ use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
 /// What one line of the legend takes.
-const LEGEND: u16 = 25;
+const LEGEND: u16 = 26;
 /// In fewer rows there is no circle to be seen, only a bar.
 const CIRCLE_ROWS: u16 = 5;
 /// A cell of braille has so many dots.
@@ -125,8 +125,8 @@ fn dots(arcs: &[Arc], (column, row): (u16, u16), centre: (f64, f64), radius: f64
         let place = (x.atan2(-y) / TAU).rem_euclid(1.0);
         let owner = owner(arcs, place);
         let thick = match owner {
-            Some(owner) if arcs[owner].mine => (radius * 0.3).max(3.0),
-            Some(_) => (radius * 0.13).max(1.5),
+            Some(owner) if arcs[owner].mine => (radius * 0.3).clamp(3.0, 9.0),
+            Some(_) => (radius * 0.13).clamp(1.5, 3.5),
             None => 1.0,
         };
         let gap = arcs.len() > 1 && from_boundary(arcs, place) * TAU * distance < 1.0;
@@ -141,7 +141,7 @@ fn dots(arcs: &[Arc], (column, row): (u16, u16), centre: (f64, f64), radius: f64
 /// Each arc's letters, inside of the ring, where the arc is long enough to have them.
 fn names(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], radius: f64, marked: Option<usize>) {
     for (number, arc) in arcs.iter().enumerate() {
-        let inner = radius * 0.58;
+        let inner = if radius < 20.0 { radius * 0.45 } else { (radius * 0.58).max(radius - 16.0) };
         if arc.share * TAU * inner < 4.0 {
             continue;
         }
@@ -191,19 +191,23 @@ fn legend(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], marked: Option<usize>
         order.truncate(room.saturating_sub(1));
         order.sort_unstable();
     }
+    // Two letters where there are many.
+    let (first, last) = if arcs.len() > 26 { (4, 5) } else { (3, 6) };
     for (place, number) in order.iter().enumerate() {
         let x = area.x + (place / rows.max(1)) as u16 * (LEGEND + 1);
         let y = area.y + (place % rows.max(1)) as u16;
         let arc = &arcs[*number];
+        let palette = brush.palette;
+        let epoch = if arc.epoch < 10_000 { arc.epoch.to_string() } else { units::count(arc.epoch) };
         let words: Words = vec![
-            (safe::left(&name(*number, arc), 4), look(brush, *number, None)),
+            (safe::left(&name(*number, arc), first), look(brush, *number, None)),
             (
                 safe::left(short_group(&arc.id), 8),
-                if marked == Some(*number) { brush.palette.chosen() } else { brush.palette.text() },
+                if marked == Some(*number) { palette.chosen() } else { palette.text() },
             ),
-            (safe::right(&units::percent(arc.share), 5), brush.palette.strong()),
-            (safe::right(&format!("{}m", arc.members), 4), brush.palette.text()),
-            (safe::right(&format!("e{}", units::count(arc.epoch)), 5), brush.palette.faint()),
+            (safe::right(&units::percent(arc.share), 5), palette.strong()),
+            (safe::right(&format!("{}m", arc.members), 4), palette.text()),
+            (safe::right(&format!("e{epoch}"), last), palette.faint()),
         ];
         let row = Rect { x, y, width: LEGEND.min(area.right().saturating_sub(x)), height: 1 };
         brush.words(row, &words);

@@ -6,7 +6,7 @@ use screen::safe;
 
 use super::Scene;
 use super::brush::Brush;
-use crate::top::rows::{Column, Row, columns, rows};
+use crate::top::rows::{Column, Row, columns, marked, rows};
 use crate::top::state::{Choice, Tab};
 
 /// With a frame around it.
@@ -35,7 +35,7 @@ pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], cho
     let columns = fitting(all, area.width);
     header(brush, area, &columns, choice);
     let room = usize::from(area.height - 1);
-    let marked = rows.iter().position(|row| Some(&row.id) == choice.row.as_ref()).unwrap_or(0);
+    let marked = marked(rows, choice);
     // The marked one stays in sight, in the middle where there is more on both sides.
     let first = marked.saturating_sub(room / 2).min(rows.len().saturating_sub(room));
     for (line, row) in rows.iter().enumerate().skip(first).take(room) {

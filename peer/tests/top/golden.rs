@@ -1,0 +1,23 @@
+//! Text that was right once, in files. `SCATTER_GOLDEN=write` writes what comes out.
+
+use std::path::Path;
+
+/// Whether the file of this name holds this text.
+#[track_caller]
+pub fn check(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata/top").join(name);
+    if std::env::var("SCATTER_GOLDEN").as_deref() == Ok("write") {
+        std::fs::write(&path, text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    if text == wanted {
+        return;
+    }
+    let lines = text.lines().zip(wanted.lines().chain(std::iter::repeat("")));
+    let (number, (now, before)) = lines.enumerate().find(|(_, (now, before))| now != before).unwrap_or((0, ("", "")));
+    panic!(
+        "{} is another now, first in line {}:\n{before}\n{now}\nIf that is meant: SCATTER_GOLDEN=write cargo test -p peer --test top\n",
+        path.display(),
+        number + 1
+    );
+}

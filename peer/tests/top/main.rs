@@ -1,0 +1,9 @@
+//! The dashboard: every screen as it was, in every size and with and without colours; what strangers send; a running peer.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod golden;
+mod live;
+mod model;
+mod screens;
+mod tmux;

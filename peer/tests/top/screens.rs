@@ -1,0 +1,182 @@
+//! Every screen in every size, with and without colours, drawn by the library's own backend for tests.
+
+use peer::status::{Located, RangeStatus, Ring};
+use peer::top::Pane;
+use peer::top::model::Model;
+use peer::top::state::{State, Tab};
+use peer::top::view::{Scene, draw};
+use screen::colour::Palette;
+use screen::ratatui::Terminal;
+use screen::ratatui::backend::TestBackend;
+use screen::ratatui::buffer::Buffer;
+use screen::{picture, safe};
+
+use super::golden;
+use super::model::{HOSTILE, hostile, rich};
+
+const SIZES: [(u16, u16); 2] = [(80, 24), (200, 60)];
+const PALETTES: [(Palette, &str); 2] = [(Palette::Sixteen, "colours"), (Palette::Plain, "plain")];
+
+fn drawn(scene: Scene<'_>, palette: Palette, (columns, rows): (u16, u16)) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| draw(scene, palette, frame.buffer_mut())).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn scene<'a>(model: &'a Model, state: &'a State) -> Scene<'a> {
+    Scene { model, state, extras: &[], pane: None, word: None }
+}
+
+/// Text and styles of a scene, in all sizes and both kinds of terminals.
+#[track_caller]
+fn check(name: &str, scene: Scene<'_>) {
+    for size in SIZES {
+        for (palette, kind) in PALETTES {
+            let buffer = drawn(scene, palette, size);
+            let text = picture::text(&buffer);
+            harmless(&text);
+            let all = format!("{text}\n---- styles\n{}", picture::styles(&buffer));
+            golden::check(&format!("{name}-{}x{}-{kind}.txt", size.0, size.1), &all);
+        }
+    }
+}
+
+#[track_caller]
+fn harmless(text: &str) {
+    for line in text.lines() {
+        assert_eq!(safe::line(line), line);
+    }
+}
+
+#[test]
+fn all_screens_are_as_they_were() {
+    let model = rich();
+    for (tab, name) in Tab::ALL.into_iter().zip(["overview", "groups", "peers", "events"]) {
+        let mut state = State::default();
+        state.tab = tab;
+        check(name, scene(&model, &state));
+    }
+    let mut state = State::default();
+    state.help = true;
+    check("help", scene(&model, &state));
+}
+
+#[test]
+fn somebody_who_is_not_there() {
+    let state = State::default();
+    let trouble = ("192.0.2.7:6480".to_owned(), "Connection refused (os error 111)".to_owned());
+    check("nobody", scene(&Model { troubles: [trouble].into(), ..Model::default() }, &state));
+    assert!(picture::text(&drawn(scene(&Model::default(), &state), Palette::Plain, (80, 24))).contains("Asking."));
+}
+
+#[test]
+fn chosen_sorted_filtered_and_frozen() {
+    let model = rich();
+    let mut state = State::default();
+    state.tab = Tab::Groups;
+    state.frozen = true;
+    state.chosen_mut().row = model.arcs().get(4).map(|arc| arc.id.clone());
+    state.chosen_mut().sort = 2;
+    state.chosen_mut().reverse = true;
+    check("groups-chosen", scene(&model, &state));
+    state.tab = Tab::Events;
+    state.filtering = true;
+    state.chosen_mut().filter = "BBBB".into();
+    check("events-filtered", scene(&model, &state));
+    state.chosen_mut().filter = "no such text".into();
+    let nothing = picture::text(&drawn(scene(&model, &state), Palette::Plain, (80, 24)));
+    assert!(nothing.contains("nothing with this text"), "{nothing}");
+}
+
+#[test]
+fn in_another_program_and_old() {
+    let model = Model {
+        age_s: Some(75),
+        notice: Some("192.0.2.1:6480: no answer within 2 s; this is 192.0.2.7:6480 now".into()),
+        ..rich()
+    };
+    let state = State::default();
+    let extras = [('K', "kill a peer".to_owned()), ('S', "start one".to_owned())];
+    let pane = Pane {
+        title: "chirps".into(),
+        lines: (0..40)
+            .map(|n| format!("@ana chirp {n} {HOSTILE} a long line that has to be broken somewhere"))
+            .collect(),
+    };
+    let embedded = Scene { extras: &extras, pane: Some(&pane), ..scene(&model, &state) };
+    check("embedded", embedded);
+    check("embedded-word", Scene { word: Some("peer 3 is killed"), ..embedded });
+}
+
+/// An older peer has none of the newer endpoints.
+#[test]
+fn a_peer_that_tells_little() {
+    let full = rich();
+    let model =
+        Model { endpoint: full.endpoint, ready: Some(false), status: full.status, age_s: Some(0), ..Model::default() };
+    check("little", scene(&model, &State::default()));
+}
+
+/// Many groups, and parts of the ring that nobody answers for.
+#[test]
+fn a_large_ring() {
+    let mut model = rich();
+    let point = |number: u128| format!("{:032x}", number << 120);
+    let located = |number: u128| Located {
+        group: format!("{:032x}", number * 0x0123_4567_89ab_cdef_0123_4567),
+        range: RangeStatus { start: point(number), end: point(number + if number % 16 == 3 { 1 } else { 2 }) },
+        epoch: number as u64,
+        members: vec!["12D3KooWSomebody".into(); 5],
+        ..Located::default()
+    };
+    model.ring = Some(Ring { whole: false, groups: (0..126).map(|number| located(number * 2 % 256)).collect() });
+    check("large-ring", scene(&model, &State::default()));
+}
+
+#[test]
+fn nothing_that_is_sent_steers_the_terminal_or_breaks_the_picture() {
+    let model = hostile();
+    for tab in Tab::ALL {
+        let mut state = State::default();
+        state.tab = tab;
+        state.chosen_mut().filter = if tab == Tab::Peers { "x".into() } else { String::new() };
+        for size in SIZES {
+            let buffer = drawn(scene(&model, &state), Palette::Sixteen, size);
+            harmless(&picture::text(&buffer));
+            for cell in buffer.content() {
+                assert_eq!(safe::line(cell.symbol()), cell.symbol(), "{:?}", cell.symbol());
+            }
+            // Each row is as wide as the screen: nothing was moved.
+            for line in picture::text(&buffer).lines() {
+                assert!(safe::width(line) <= size.0.into(), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_size_is_too_small_or_too_odd() {
+    let (rich, hostile) = (rich(), hostile());
+    let pane = Pane { title: "p".into(), lines: vec!["日本語".into(); 9] };
+    let widths = [1, 2, 5, 39, 40, 41, 60, 79, 81, 100, 129, 130, 149, 150, 151, 300];
+    for model in [&rich, &hostile, &Model::default()] {
+        for (help, tab) in [(false, 0), (false, 1), (false, 2), (false, 3), (true, 0)] {
+            let mut state = State::default();
+            state.tab = Tab::ALL[tab];
+            state.help = help;
+            for columns in widths {
+                for rows in [1, 2, 9, 10, 11, 17, 18, 23, 25, 39, 40, 100] {
+                    let scene = Scene { pane: Some(&pane), ..scene(model, &state) };
+                    harmless(&picture::text(&drawn(scene, Palette::Sixteen, (columns, rows))));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_picture_of_it_for_documents() {
+    let drawn = peer::top::picture(&rich(), Palette::Sixteen, (120, 40));
+    let svg = picture::svg(&drawn, "scatter top");
+    assert!(svg.starts_with("<svg ") && svg.contains(">serves<") && !svg.chars().any(|c| c.is_control() && c != '\n'));
+}
