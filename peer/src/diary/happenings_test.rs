@@ -128,6 +128,6 @@ fn lanes_are_told_apart_and_nonsense_is_borne() {
     let now = [lane(0, group("g", 0, 0, "a me")), lane(1, group("h", 0, 0, "a b me"))];
     assert_eq!(told(&last, &now), ["joined: b is a member of group h"]);
     let nonsense = GroupStatus { id: "é".repeat(9), range: RangeStatus::default(), ..group("g", 0, 0, "ü\u{1b}") };
-    told(&[group("g", 0, 0, "a me")], &[nonsense.clone()]);
+    told(&[group("g", 0, 0, "a me")], std::slice::from_ref(&nonsense));
     told(&[nonsense], &[]);
 }

@@ -23,7 +23,7 @@ use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusS
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// So many looks make a sample of the load.
-const LOOKS_PER_SAMPLE: u32 = 4;
+const LOOKS_PER_SAMPLE: u64 = 4;
 
 /// What is remembered.
 #[derive(Default)]
@@ -65,11 +65,10 @@ impl Diary {
             // After a pause nothing is caught up on: a sample says how long it took.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut last = Look::default();
-            let mut count = 0_u32;
-            loop {
+            for count in 0_u64.. {
                 ticks.tick().await;
                 last = self.look(&*status, last);
-                count = count.wrapping_add(1);
+                // The first one only begins.
                 if count.is_multiple_of(LOOKS_PER_SAMPLE) {
                     let traffic = traffic(&status.peers());
                     lock(&self.load).sample(Instant::now(), unix_ms() / 1000, latencies.counts(), traffic);

@@ -92,7 +92,7 @@ mod tests {
         }
         assert_eq!(
             (clock(1_795_585_144_845), percent(0.255), percent(0.031)),
-            ("04:19:04".into(), "26%".into(), "3.1%".into())
+            ("05:39:04".into(), "26%".into(), "3.1%".into())
         );
     }
 }

@@ -56,6 +56,17 @@ impl<'a> Brush<'a> {
         x - area.x
     }
 
+    /// Several rows; where not all fit the last one says so.
+    pub fn lines_or_more(&mut self, area: Rect, mut lines: Vec<Words>, where_more: &str) {
+        let room = usize::from(area.height);
+        if lines.len() > room && room > 0 {
+            let more = format!("… {} more lines{where_more}", lines.len() + 1 - room);
+            lines.truncate(room - 1);
+            lines.push(vec![(more, self.palette.faint())]);
+        }
+        self.lines(area, &lines);
+    }
+
     /// Several rows, as many as fit.
     pub fn lines(&mut self, area: Rect, lines: &[Words]) {
         for (line, words) in lines.iter().take(area.height.into()).enumerate() {

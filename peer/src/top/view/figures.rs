@@ -65,6 +65,9 @@ fn sparkline(model: &Model, brush: &mut Brush<'_>, area: Rect, title: &str, righ
     Sparkline::default().data(steps).max(STEPS as u64).style(brush.palette.figure()).render(inside, brush.buffer);
 }
 
+/// What it is called, what it is, and how it is written.
+type OneBudget = (&'static str, Budget, fn(u64) -> String);
+
 /// What is used of what was given.
 pub fn budgets(model: &Model, brush: &mut Brush<'_>, area: Rect) {
     let inside = brush.frame(area, "used / given", "");
@@ -73,7 +76,7 @@ pub fn budgets(model: &Model, brush: &mut Brush<'_>, area: Rect) {
         return;
     };
     let bytes: fn(u64) -> String = units::bytes;
-    let rows: [(&str, Budget, fn(u64) -> String); 4] = [
+    let rows: [OneBudget; 4] = [
         ("disk", budgets.disk, bytes),
         ("memory", budgets.memory, bytes),
         ("net/s", budgets.bandwidth, bytes),

@@ -40,6 +40,9 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
     let inside = brush.frame(area, &title, if area.width >= 80 { &group.part } else { "" });
     let palette = brush.palette;
     let mut lines = lists::summary(model, group, brush);
+    lines.extend(lists::transactions(group, brush, inside.width));
+    lines.push(member_titles(brush));
+    lines.extend(group.members.iter().map(|member| member_line(model, group, member, brush)));
     let known = |id: &Option<String>| id.as_deref().map_or("?".to_owned(), |id| short_group(id).to_owned());
     let fresh = match group.links_fresh {
         Some(true) => ", which know it as it is",
@@ -48,7 +51,6 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
     };
     let neighbours = format!("between {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
     lines.push(vec![(neighbours, palette.text())]);
-    lines.extend(lists::transactions(group, brush, inside.width));
     for transfer in &group.transfers {
         let text = format!(
             "copies {} from {}: {} records, {}, {}%, {} pieces to go",
@@ -80,9 +82,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
             palette.warning(),
         )]);
     }
-    lines.push(member_titles(brush));
-    lines.extend(group.members.iter().map(|member| member_line(model, group, member, brush)));
-    brush.lines(inside, &lines);
+    brush.lines_or_more(inside, lines, "");
 }
 
 /// How wide the columns of members are: sign and name, role, cluster, parts, round trip, time.
@@ -150,5 +150,5 @@ fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
             (primary.into(), palette.faint()),
         ]);
     }
-    brush.lines(Rect { ..inside }, &lines);
+    brush.lines_or_more(inside, lines, "");
 }

@@ -79,10 +79,5 @@ fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     if own.is_empty() {
         lines.push(vec![("in no group yet".into(), brush.palette.warning())]);
     }
-    let room = usize::from(inside.height);
-    if lines.len() > room && room > 0 {
-        lines.truncate(room - 1);
-        lines.push(vec![("… more with 2".into(), brush.palette.faint())]);
-    }
-    brush.lines(inside, &lines);
+    brush.lines_or_more(inside, lines, ": press 2");
 }

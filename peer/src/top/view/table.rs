@@ -113,7 +113,7 @@ mod tests {
         let all = columns(Tab::Peers);
         let titles = |width| fitting(all, width).into_iter().map(|(_, column)| column.title).collect::<Vec<_>>();
         assert_eq!(titles(200).len(), all.len());
-        assert_eq!(titles(78), ["peer", "cluster", "role", "ring", "via", "round trip", "sent", "received", "dropped"]);
+        assert_eq!(titles(78), ["peer", "cluster", "role", "ring", "parts", "via", "round trip", "sent", "received"]);
         assert_eq!(titles(36), ["peer", "role", "via", "round trip"]);
         assert_eq!(titles(1), ["peer", "role", "via", "round trip"]);
     }
