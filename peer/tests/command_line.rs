@@ -358,7 +358,7 @@ fn for_packagers() {
     }
     assert!(command(&["--version"]).output().unwrap().status.success());
     for subcommand in
-        ["run", "demo", "get", "set", "del", "cas", "incr", "append", "status", "leave", "completions", "man"]
+        ["run", "demo", "get", "set", "del", "cas", "incr", "append", "status", "top", "leave", "completions", "man"]
     {
         assert!(command(&[subcommand, "--help"]).output().unwrap().status.success(), "{subcommand}");
     }

@@ -71,7 +71,7 @@ impl Kind {
 
     /// Of two that follow each other, the one that counts.
     pub fn is_first_of_its_family(self) -> bool {
-        !matches!(self, Kind::HeardAgain | Kind::Ready)
+        !matches!(self, Kind::HeardAgain | Kind::Joined | Kind::Ready)
     }
 }
 
@@ -93,6 +93,8 @@ pub struct Happening {
 pub enum Family {
     /// Whether a peer is heard.
     Hearing(Option<String>),
+    /// Whether a peer copies, or is a member.
+    Entering(Option<String>, Option<String>),
     /// Who leads a group.
     Leading(Option<String>),
     /// Whether this peer serves.
@@ -107,9 +109,9 @@ impl Family {
         matches!(self, Family::Leading(_) | Family::Serving)
     }
 
-    /// Each is undone by the other. It may end without that: who was suspected may be put out.
+    /// One follows the other. It may end without that: who was suspected may be put out.
     pub fn is_pair(&self) -> bool {
-        matches!(self, Family::Hearing(_))
+        matches!(self, Family::Hearing(_) | Family::Entering(..))
     }
 }
 
@@ -137,6 +139,7 @@ impl Happening {
     pub(super) fn family(&self) -> Family {
         match self.kind {
             Kind::Suspected | Kind::HeardAgain => Family::Hearing(self.peer.clone()),
+            Kind::Learning | Kind::Joined => Family::Entering(self.group.clone(), self.peer.clone()),
             Kind::Led => Family::Leading(self.group.clone()),
             Kind::Ready | Kind::NotReady => Family::Serving,
             kind => Family::Single(kind, self.group.clone(), self.peer.clone(), self.text.clone()),
@@ -212,17 +215,17 @@ fn became(last: &GroupStatus, now: &GroupStatus) -> Option<Happening> {
     let share = share(after);
     let (kind, text) = if before == after {
         let (come, gone) = (others(last, now), others(now, last));
-        (Kind::Migrated, format!("group {old} traded members: {come} came, {gone} went; it is {new} now"))
+        (Kind::Migrated, format!("{old} traded members, {come} for {gone}: now {new}"))
     } else if before.contains_range(after) && !before.is_full() && is_whole(before, after, now)
         || before.is_full() && before.contains_range(after)
     {
-        (Kind::Split, format!("group {old} split: this peer is in {new}, which has {share} of the ring"))
+        (Kind::Split, format!("{old} split: now {new}, {share} of the ring"))
     } else if after.contains_range(before) && (after.is_full() || was_neighbour(before, after, last)) {
-        (Kind::Merged, format!("group {old} and a neighbour merged into {new}, which has {share} of the ring"))
+        (Kind::Merged, format!("{old} merged into {new}, {share} of the ring"))
     } else if before.overlaps(after) {
-        (Kind::Repartitioned, format!("a boundary of group {old} moved: it has {share} of the ring, as {new}"))
+        (Kind::Repartitioned, format!("{old} moved a boundary: now {new}, {share} of the ring"))
     } else {
-        (Kind::Moved, format!("this peer went from group {old} to {new}, which has {share} of the ring"))
+        (Kind::Moved, format!("this peer went from {old} to {new}, {share} of the ring"))
     };
     Some(Happening::of(kind, Some(&now.id), None, text))
 }

@@ -106,6 +106,17 @@ mod tests {
     }
 
     #[test]
+    fn who_is_let_in_and_becomes_a_member_is_one_thing() {
+        let mut log = Log::default();
+        log.tell(happening(Kind::Learning, "a"), 1000);
+        log.tell(happening(Kind::Joined, "a"), 2000);
+        log.tell(happening(Kind::Learning, "b"), 2000);
+        log.tell(happening(Kind::Joined, "b"), 60_000);
+        let kinds: Vec<(u64, String)> = log.after(0).0.into_iter().map(|told| (told.id, told.kind)).collect();
+        assert_eq!(kinds, [(1, "joined".to_owned()), (3, "learning".to_owned()), (4, "joined".to_owned())]);
+    }
+
+    #[test]
     fn it_is_bounded_and_survives_a_clock_that_goes_back() {
         let mut log = Log::default();
         (0..3000_u64).for_each(|n| log.tell(happening(Kind::Joined, &n.to_string()), 3_000_000 - n * 1000));

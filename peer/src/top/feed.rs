@@ -204,6 +204,69 @@ mod tests {
         assert!(super::order(&[], "a").is_empty());
     }
 
+    /// Answers as a peer of this name that tells little, until it is told to be silent.
+    fn fake(peer_id: &str) -> (String, Arc<AtomicBool>) {
+        use std::io::{Read as _, Write as _};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, silent) = (listener.local_addr().unwrap().to_string(), Arc::new(AtomicBool::new(false)));
+        let (is_silent, peer_id) = (silent.clone(), peer_id.to_owned());
+        thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut request = [0; 1024];
+                let bytes = stream.read(&mut request).unwrap_or(0);
+                if is_silent.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let status = crate::status::Status { peer_id: peer_id.clone(), ..Default::default() };
+                let answer = match request[..bytes].split(|byte| *byte == b' ').nth(1) {
+                    Some(b"/v1/status") => {
+                        format!("HTTP/1.0 200 OK\r\n\r\n{}", serde_json::to_string(&status).unwrap())
+                    }
+                    Some(b"/readyz") => "HTTP/1.0 200 OK\r\n\r\nready\n".into(),
+                    _ => "HTTP/1.0 404 Not Found\r\n\r\n{}".into(),
+                };
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        (address, silent)
+    }
+
+    /// Waits until what is known is so.
+    fn until(feed: &Feed, so: impl Fn(&Model) -> bool) -> Model {
+        let (mut model, mut version) = (Model::default(), u64::MAX);
+        loop {
+            version = feed.refresh(&mut model, version);
+            if so(&model) {
+                return model;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn another_is_shown_where_one_falls_silent() {
+        let ((first, first_silent), (second, second_silent)) = (fake("first"), fake("second"));
+        let endpoints = vec![first.clone(), second.clone()];
+        let feed = Feed::start(Box::new(move || endpoints.clone()), Model::default()).unwrap();
+        let model = until(&feed, |model| model.me() == "first");
+        assert_eq!(
+            (model.endpoint.as_str(), model.ready, &model.peers, &model.notice),
+            (first.as_str(), Some(true), &None, &None)
+        );
+        first_silent.store(true, Ordering::SeqCst);
+        let model = until(&feed, |model| model.me() == "second");
+        let notice = model.notice.unwrap();
+        assert!(notice.starts_with(&first) && notice.ends_with(&format!("this is {second} now")), "{notice}");
+        // It stays with that also where the first is there again; without anybody it keeps what it knew.
+        first_silent.store(false, Ordering::SeqCst);
+        thread::sleep(ASK_EVERY + ASK_EVERY / 2);
+        assert_eq!(until(&feed, |_| true).me(), "second");
+        first_silent.store(true, Ordering::SeqCst);
+        second_silent.store(true, Ordering::SeqCst);
+        let model = until(&feed, |model| model.troubles.len() == 2);
+        assert_eq!((model.me(), model.age_s.is_some()), ("second", true));
+    }
+
     #[test]
     fn who_does_not_answer_is_named() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

@@ -5,11 +5,16 @@ use std::path::Path;
 /// Whether the file of this name holds this text.
 #[track_caller]
 pub fn check(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata/top").join(name);
+    check_at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata/top").join(name), text);
+}
+
+/// The same of a file anywhere.
+#[track_caller]
+pub fn check_at(path: &Path, text: &str) {
     if std::env::var("SCATTER_GOLDEN").as_deref() == Ok("write") {
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(path, text).unwrap();
     }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    let wanted = std::fs::read_to_string(path).unwrap_or_default();
     if text == wanted {
         return;
     }

@@ -1,5 +1,7 @@
 //! Every screen in every size, with and without colours, drawn by the library's own backend for tests.
 
+use std::path::Path;
+
 use peer::status::{Located, RangeStatus, Ring};
 use peer::top::Pane;
 use peer::top::model::Model;
@@ -174,9 +176,16 @@ fn no_size_is_too_small_or_too_odd() {
     }
 }
 
+/// As SVG, like the pictures in the README.
 #[test]
-fn a_picture_of_it_for_documents() {
-    let drawn = peer::top::picture(&rich(), Palette::Sixteen, (120, 40));
-    let svg = picture::svg(&drawn, "scatter top");
+fn a_picture_for_documents() {
+    let mut model = rich();
+    let status = model.status.as_mut().unwrap();
+    for (member, cluster) in status.groups[0].members.iter_mut().zip(["attic", "cellar", "shed", "office", "garage"]) {
+        member.cluster = cluster.into();
+    }
+    model.events.as_mut().unwrap().pop();
+    let svg = picture::svg(&peer::top::picture(&model, Palette::Sixteen, (110, 34)), "scatter top");
     assert!(svg.starts_with("<svg ") && svg.contains(">serves<") && !svg.chars().any(|c| c.is_control() && c != '\n'));
+    golden::check_at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata/top/document.svg"), &svg);
 }

@@ -41,8 +41,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
     let palette = brush.palette;
     let mut lines = lists::summary(model, group, brush);
     lines.extend(lists::transactions(group, brush, inside.width));
-    lines.push(member_titles(brush));
-    lines.extend(group.members.iter().map(|member| member_line(model, group, member, brush)));
+    lines.extend(members(model, group, brush));
     let known = |id: &Option<String>| id.as_deref().map_or("?".to_owned(), |id| short_group(id).to_owned());
     let fresh = match group.links_fresh {
         Some(true) => ", which know it as it is",
@@ -87,6 +86,18 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
 
 /// How wide the columns of members are: sign and name, role, cluster, parts, round trip, time.
 const MEMBER: [usize; 6] = [10, 8, 14, 16, 8, 9];
+
+/// All members with a line each, and titles above.
+pub fn members(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
+    let mut lines = vec![member_titles(brush)];
+    lines.extend(group.members.iter().map(|member| member_line(model, group, member, brush)));
+    lines
+}
+
+/// Columns that such a line takes.
+pub fn members_width() -> u16 {
+    MEMBER.iter().sum::<usize>() as u16
+}
 
 fn member_titles(brush: &Brush<'_>) -> Words {
     let faint = brush.palette.faint();

@@ -12,6 +12,9 @@ use crate::top::model::{Model, place};
 use crate::top::rows::{event_tone, group_state};
 use crate::top::units;
 
+/// The longest is `repartitioned`, with a blank behind it.
+const EVENT_KIND_COLUMNS: usize = 14;
+
 /// A member's sign, and how it is emphasized.
 pub fn sign(member: &MemberStatus, palette: Palette) -> (&'static str, Style) {
     match member.role.as_str() {
@@ -42,7 +45,7 @@ fn event(brush: &Brush<'_>, told: &Told) -> Words {
     let often = if told.count > 1 { format!(" ({}x)", told.count) } else { String::new() };
     vec![
         (format!("{} ", units::clock(told.unix_ms)), palette.faint()),
-        (safe::left(&told.kind.replace('_', " "), 12), brush.style(event_tone(&told.kind))),
+        (safe::left(&told.kind.replace('_', " "), EVENT_KIND_COLUMNS), brush.style(event_tone(&told.kind))),
         (told.text.clone(), palette.text()),
         (often, palette.warning()),
     ]

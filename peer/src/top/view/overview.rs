@@ -3,7 +3,7 @@
 use screen::ratatui::layout::Rect;
 
 use super::brush::{Brush, Words, above, beside};
-use super::{Scene, figures, lists, ring, table};
+use super::{Scene, figures, group, lists, ring, table};
 use crate::top::state::Tab;
 
 /// From this room on members and peers have tables of their own.
@@ -67,14 +67,19 @@ fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let title = if own.len() > 1 { format!("my groups: {}", own.len()) } else { "my group".into() };
     let inside = brush.frame(area, &title, "");
     let mut lines: Vec<Words> = Vec::new();
-    for group in own {
+    for one in own {
         if !lines.is_empty() {
             lines.push(Vec::new());
         }
-        lines.extend(lists::summary(scene.model, group, brush));
+        lines.extend(lists::summary(scene.model, one, brush));
         // Before the members: it ends soon, and nobody wants to miss it.
-        lines.extend(lists::transactions(group, brush, inside.width));
-        lines.extend(lists::members(group, scene.model.me(), brush, inside.width));
+        lines.extend(lists::transactions(one, brush, inside.width));
+        // A line each where there is room for that.
+        let room = usize::from(inside.height).saturating_sub(lines.len()) > one.members.len() + 1;
+        lines.extend(match room && own.len() == 1 && inside.width >= group::members_width() {
+            true => group::members(scene.model, one, brush),
+            false => lists::members(one, scene.model.me(), brush, inside.width),
+        });
     }
     if own.is_empty() {
         lines.push(vec![("in no group yet".into(), brush.palette.warning())]);
