@@ -39,12 +39,12 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.graphemes(true).map(cluster).collect())
 }
 
-/// Columns that a terminal takes for a text that went through [`line`].
+/// Columns that a terminal takes for a text that went through [`line()`].
 pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.graphemes(true).map(cluster_width).sum() }
 }
 
-/// As [`line`], cut to at most so many columns; `…` is its last one where something was cut.
+/// As [`line()`], cut to at most so many columns; `…` is its last one where something was cut.
 pub fn cut(text: &str, columns: usize) -> String {
     let text = line(text);
     if width(&text) <= columns {
@@ -81,7 +81,7 @@ pub fn right(text: &str, columns: usize) -> String {
 }
 
 /// Lines of at most so many columns, broken at blanks where there are any. Line ends of the text are kept as such; all else
-/// is as in [`line`]. With no columns there are no lines.
+/// is as in [`line()`]. With no columns there are no lines.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     if columns == 0 {
         return Vec::new();

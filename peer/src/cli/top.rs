@@ -77,7 +77,7 @@ pub fn top(args: &TopArgs) -> ExitCode {
 }
 
 fn once(args: &TopArgs) -> ExitCode {
-    let model = match top::look(&args.http) {
+    let model = match top::look_around(&args.http) {
         Ok(model) => model,
         Err((endpoint, trouble)) => return give_up(&endpoint, &trouble),
     };

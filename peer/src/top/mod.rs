@@ -135,18 +135,13 @@ pub fn picture(model: &Model, palette: Palette, (columns, rows): (u16, u16)) -> 
     buffer
 }
 
-/// Asks these endpoints, in this order, until one answers, for everything: what there is to know, or why there is none.
-/// The worst of several reasons is that there is somebody who is no peer.
+/// Asks these endpoints, in this order, until one answers, for everything but the ring: what there is to know, or why there is
+/// none. Of several reasons that somebody answers who is no peer is the one that counts.
 pub fn look(endpoints: &[String]) -> Result<Model, (String, Trouble)> {
     let mut worst = None;
     for endpoint in endpoints {
         match gather(endpoint, &Model::default()) {
-            Ok(mut model) => {
-                // The picture has its use without it.
-                model.ring = gather_ring(endpoint, 0).ok();
-                (model.age_s, model.ring_age_s) = (Some(0), model.ring.as_ref().map(|_| 0));
-                return Ok(model);
-            }
+            Ok(model) => return Ok(Model { age_s: Some(0), ..model }),
             Err(trouble) => match (&worst, &trouble) {
                 (None, _) | (Some((_, Trouble::Unreachable(_))), Trouble::Refused(_)) => {
                     worst = Some((endpoint.clone(), trouble));
@@ -156,4 +151,13 @@ pub fn look(endpoints: &[String]) -> Result<Model, (String, Trouble)> {
         }
     }
     Err(worst.unwrap_or_else(|| ("nowhere".into(), Trouble::Unreachable("no endpoint is named".into()))))
+}
+
+/// The same, and the ring as its owners say now, where they do.
+pub fn look_around(endpoints: &[String]) -> Result<Model, (String, Trouble)> {
+    let mut model = look(endpoints)?;
+    // The picture has its use without it.
+    model.ring = gather_ring(&model.endpoint, 0).ok();
+    model.ring_age_s = model.ring.as_ref().map(|_| 0);
+    Ok(model)
 }

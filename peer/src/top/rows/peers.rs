@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Cell, Column, Row, Tone};
 use crate::status::{GroupStatus, MemberStatus, PeerTraffic, short_peer};
-use crate::top::model::{Model, letters};
+use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
 const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Column {
@@ -29,10 +29,11 @@ pub fn rows(model: &Model) -> Vec<Row> {
     let members = model.own_groups().iter().flat_map(|group| &group.members).map(|member| &member.peer_id);
     let connected = model.peers.iter().flatten().map(|peer| &peer.peer_id);
     let all: BTreeSet<&String> = members.chain(connected).collect();
-    all.into_iter().map(|peer| row(model, peer)).collect()
+    let arcs = model.arcs();
+    all.into_iter().map(|peer| row(model, &arcs, peer)).collect()
 }
 
-fn row(model: &Model, peer: &str) -> Row {
+fn row(model: &Model, arcs: &[Arc], peer: &str) -> Row {
     let (member, traffic) = (model.member(peer), model.traffic(peer));
     let me = peer == model.me();
     let mark = if me { "*" } else { "" };
@@ -40,7 +41,7 @@ fn row(model: &Model, peer: &str) -> Row {
     let name = if me { name.tone(Tone::Strong) } else { name };
     let mut cells = vec![name];
     match member {
-        Some((group, member)) => cells.extend(of_member(model, group, member)),
+        Some((group, member)) => cells.extend(of_member(arcs, group, member)),
         None => {
             let role = Cell::number("other", 4.0).tone(Tone::Faint);
             cells.extend([Cell::default(), role, Cell::default(), Cell::default()]);
@@ -51,7 +52,7 @@ fn row(model: &Model, peer: &str) -> Row {
     Row { id: peer.to_owned(), cells, mine: false }
 }
 
-fn of_member(model: &Model, group: &GroupStatus, member: &MemberStatus) -> [Cell; 4] {
+fn of_member(arcs: &[Arc], group: &GroupStatus, member: &MemberStatus) -> [Cell; 4] {
     let (order, tone) = match member.role.as_str() {
         "leader" => (0.0, Tone::Strong),
         "member" => (1.0, Tone::Text),
@@ -60,7 +61,7 @@ fn of_member(model: &Model, group: &GroupStatus, member: &MemberStatus) -> [Cell
         _ => (5.0, Tone::Text),
     };
     let role = if member.role == "suspect" { "silent" } else { &member.role };
-    let number = model.arcs().iter().position(|arc| arc.id == group.id);
+    let number = arcs.iter().position(|arc| arc.id == group.id);
     let letter = number
         .map_or_else(Cell::default, |number| Cell::number(letters(number), number as f64).tone(Tone::Group(number)));
     let parts = group.primaries.iter().filter(|primary| primary.peer_id == member.peer_id).count();
