@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::process::{end, ends, real, signal};
 use rustix::process::{Pid, Signal, kill_process};
+use screen::trial::Tmux;
 
 /// A running `scatter demo` and what it printed.
 struct Demo {
@@ -96,4 +97,36 @@ fn peers_end_with_a_demo_that_is_killed() {
     demo.child.kill().unwrap();
     demo.child.wait().unwrap();
     demo.wait_for_peers_to_end();
+}
+
+/// As a person sees it: several groups, people who talk, a peer killed and started, and nothing left behind.
+#[test]
+fn a_demo_with_a_dashboard() {
+    let Some(tmux) = Tmux::start("scatter-demo", &[]) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    tmux.resize(160, 48);
+    let program = env!("CARGO_BIN_EXE_scatter");
+    tmux.begin(&format!("TMPDIR={} {program} demo --peers 7", directory.path().display()));
+    tmux.shows("Chirp, as ann sees it");
+    tmux.shows("then I am in");
+    tmux.shows("ring of 2");
+    let running = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = all.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+        let here = directory.path().display().to_string();
+        lines.filter(|line| line.contains(&here) && line.contains("--data-dir")).count()
+    };
+    assert_eq!(running(), 7);
+    tmux.keys(&["K"]);
+    tmux.shows("was killed");
+    assert_eq!(running(), 6);
+    tmux.keys(&["S"]);
+    tmux.shows("starts again");
+    tmux.keys(&["S"]);
+    tmux.shows("peer 8 is new");
+    tmux.shows("peers: 8");
+    assert_eq!(running(), 8);
+    tmux.keys(&["C-c"]);
+    tmux.ends(0);
+    assert_eq!((running(), std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));
 }

@@ -4,10 +4,11 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use screen::trial::Tmux;
 use serde_json::Value;
-use testnet::live::{Cluster, Options, SLACK, chirp_program};
+use testnet::live::{Cluster, Options, chirp_program};
 
 /// What a command printed, what it complained of, and how it ended.
 #[derive(Debug)]
@@ -166,81 +167,34 @@ fn who_watches_sees_what_comes() {
     assert!(watching.wait().expect("it ends").success());
 }
 
-/// A terminal of its own, which is gone with this.
-struct Tmux(String);
-
-impl Tmux {
-    fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new("tmux").args(["-L", &self.0, "-f", "/dev/null"]).args(arguments).output();
-        String::from_utf8_lossy(&output.expect("tmux runs").stdout).into_owned()
-    }
-
-    fn keys(&self, keys: &[&str]) {
-        self.run(&[&["send-keys"], keys].concat());
-    }
-
-    fn wait_for(&self, what: &str) -> String {
-        let until = Instant::now() + Duration::from_secs(10) * SLACK;
-        loop {
-            let picture = self.run(&["capture-pane", "-p"]);
-            if picture.contains(what) {
-                return picture;
-            }
-            assert!(Instant::now() < until, "no {what:?} in\n{picture}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        self.run(&["kill-server"]);
-    }
-}
-
 #[test]
 fn the_screen_in_a_terminal() {
-    if Command::new("tmux").arg("-V").output().is_err() {
-        eprintln!("skipped: there is no tmux");
-        return;
-    }
+    let Some(tmux) = Tmux::start("chirp", &[]) else { return };
     let (_cluster, one, other) = start("chirp-tmux");
     for user in ["ann", "bob"] {
         done(&["--addr", &one, "signup", user]);
     }
-    let tmux = Tmux(format!("chirp-{}", std::process::id()));
-    tmux.run(&["new-session", "-d", "-x", "80", "-y", "24", "sh"]);
-    tmux.keys(&["PS1='back '", "Enter"]);
-    tmux.wait_for("back");
-    tmux.keys(&["clear", "Enter"]);
-    tmux.keys(&["-l", &format!("{} --addr {one},{other} ui", chirp_program().display())]);
-    tmux.keys(&["Enter"]);
-    tmux.wait_for("Who are you?");
-    tmux.keys(&["-l", "ann"]);
-    tmux.keys(&["Enter"]);
-    tmux.wait_for("Nothing yet");
-    tmux.keys(&["f"]);
-    tmux.keys(&["-l", "bob"]);
-    tmux.keys(&["Enter"]);
-    tmux.wait_for("you follow bob from now on");
+    tmux.begin(&format!("{} --addr {one},{other} ui", chirp_program().display()));
+    tmux.shows("Who are you?");
+    tmux.keys(&["ann", "Enter"]);
+    tmux.shows("Nothing yet");
+    tmux.keys(&["f", "bob", "Enter"]);
+    tmux.shows("you follow bob from now on");
     done(&["--addr", &other, "--user", "bob", "post", "seen on a screen"]);
-    tmux.wait_for("seen on a screen");
-    tmux.keys(&["c"]);
-    tmux.keys(&["-l", "typed at a keyboard"]);
-    tmux.wait_for("19/140");
+    tmux.shows("seen on a screen");
+    tmux.keys(&["c", "typed at a keyboard"]);
+    tmux.shows("19/140");
     tmux.keys(&["Enter"]);
-    tmux.wait_for("posted");
-    tmux.wait_for("typed at a keyboard");
-    tmux.run(&["resize-window", "-x", "130", "-y", "40"]);
-    let wide = tmux.wait_for("You follow 1");
-    assert!(wide.contains("typed at a keyboard"), "{wide}");
-    tmux.keys(&["Escape", "C-c"]);
-    let after = tmux.wait_for("back");
-    assert!(!after.contains("seen on a screen"), "the terminal is as it was:\n{after}");
-    tmux.keys(&["-l", "stty -a | tr ';' '\\n' | grep -ow -e '-*icanon' -e '-*echo'"]);
-    tmux.keys(&["Enter"]);
-    tmux.wait_for("icanon");
-    let modes = tmux.run(&["capture-pane", "-p"]);
-    assert!(!modes.lines().any(|line| line == "-icanon" || line == "-echo"), "{modes}");
+    tmux.shows("posted");
+    tmux.shows("typed at a keyboard");
+    tmux.resize(130, 40);
+    assert!(tmux.shows("You follow 1").contains("typed at a keyboard"));
+    tmux.keys(&["C-c"]);
+    assert!(!tmux.ends(0).contains("seen on a screen"), "the terminal is as it was");
     assert!(done(&["--addr", &one, "--user", "ann", "timeline"]).contains("typed at a keyboard"));
+    // Who ends it otherwise finds the terminal as it was, too.
+    tmux.begin(&format!("{} --addr {one} --user ann ui", chirp_program().display()));
+    tmux.shows("typed at a keyboard");
+    tmux.signal("TERM");
+    tmux.ends(143);
 }

@@ -1,0 +1,121 @@
+//! A terminal of tmux, for tests of programs with a screen: they are run in it as a person runs them.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long something may take to be seen.
+const SEEN_MAX: Duration = Duration::from_secs(30);
+
+/// A server of tmux of its own with a shell in one window of 80x24; gone with this, and with it whatever runs there.
+#[derive(Debug)]
+pub struct Tmux(String);
+
+impl Tmux {
+    /// A shell with these variables. `name` tells it from others of this process. Where there is no tmux it says so on
+    /// standard error, and there is `None`: skip the test.
+    pub fn start(name: &str, variables: &[(&str, &str)]) -> Option<Tmux> {
+        let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !there {
+            eprintln!("skipped: tmux does not run here");
+            return None;
+        }
+        let tmux = Tmux(format!("{name}-{}", std::process::id()));
+        let mut words = vec!["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24"];
+        let pairs: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        pairs.iter().for_each(|pair| words.extend(["-e", pair]));
+        words.push("PS1='$ ' exec sh");
+        tmux.run(&words);
+        Some(tmux)
+    }
+
+    /// A command of tmux: what it printed.
+    ///
+    /// # Panics
+    /// Where tmux refuses it.
+    #[track_caller]
+    pub fn run(&self, words: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        command.args(["-L", &self.0]).args(words).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
+        let output = command.output().expect("tmux was there a moment ago");
+        assert!(output.status.success(), "tmux {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Presses keys, by tmux's names for them; what is none of them is typed.
+    pub fn keys(&self, keys: &[&str]) {
+        self.run(&[&["send-keys"], keys].concat());
+    }
+
+    /// Types a line into the shell that runs this command and then says how it ended, on a clear screen.
+    pub fn begin(&self, command: &str) {
+        self.keys(&[&format!("clear; {command}; echo ended $?"), "Enter"]);
+    }
+
+    /// What is on the screen.
+    pub fn screen(&self) -> String {
+        self.run(&["capture-pane", "-p"])
+    }
+
+    /// Gives the terminal another size.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        self.run(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+    }
+
+    /// Waits until the screen is so: what it is then.
+    ///
+    /// # Panics
+    /// Where it does not come to be so.
+    #[track_caller]
+    pub fn until(&self, what: &str, so: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + SEEN_MAX;
+        loop {
+            let screen = self.screen();
+            if so(&screen) {
+                return screen;
+            }
+            assert!(Instant::now() < deadline, "{what}:\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until this is on the screen.
+    #[track_caller]
+    pub fn shows(&self, part: &str) -> String {
+        self.until(part, |screen| screen.contains(part))
+    }
+
+    /// Waits until what [`Tmux::begin`] began has ended, with this code: what is on the screen then. The shell must have
+    /// its terminal as it was before.
+    #[track_caller]
+    pub fn ends(&self, code: u8) -> String {
+        let ended = format!("ended {code}");
+        let said = self.until(&ended, |screen| screen.lines().any(|line| line == ended));
+        self.keys(&[
+            "clear; stty -a | tr ';' '\\n' | tr ' ' '\\n' | grep -e icanon -e isig -e '^-*echo$'; echo checked",
+            "Enter",
+        ]);
+        let screen = self.until("checked", |screen| screen.lines().any(|line| line == "checked"));
+        for setting in ["icanon", "isig", "echo"] {
+            assert!(screen.lines().any(|line| line == setting), "{setting} is off:\n{screen}");
+        }
+        assert_eq!(self.run(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]).trim(), "0 1");
+        said
+    }
+
+    /// Sends a signal to what runs in the shell.
+    #[track_caller]
+    pub fn signal(&self, signal: &str) {
+        let shell = self.run(&["display-message", "-p", "#{pane_pid}"]);
+        let children = Command::new("ps").args(["-o", "pid=", "--ppid", shell.trim()]).output().expect("there is ps");
+        let children = String::from_utf8_lossy(&children.stdout).into_owned();
+        let child = children.split_whitespace().next().expect("something runs in the shell");
+        let sent = Command::new("kill").args([&format!("-{signal}"), child]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "{signal} to {child}");
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = Command::new("tmux").args(["-L", &self.0, "kill-server"]).env_remove("TMUX").output();
+    }
+}
