@@ -1,8 +1,8 @@
 //! `chirp ui`: Chirp on a terminal.
 //!
-//! Three parts that know as little of each other as can be: what is known ([`model`]) comes from a thread of its own
-//! ([`worker`]), what the person at the keyboard is about is a value that keys change ([`state`], [`edit`]), and both together
-//! are drawn by a function of them alone ([`draw`]).
+//! Three parts that know as little of each other as can be: what is known (`model`) comes from a thread of its own
+//! (`worker`), what the person at the keyboard is about is a value that keys change (`state`, `edit`), and both together
+//! are drawn by a function of them alone (`draw`).
 
 mod draw;
 mod edit;

@@ -112,6 +112,7 @@ impl Worker {
             tokio::time::sleep(RETRY).await;
         };
         self.tell(News::Connected(chirp.store().address().await))?;
+        self.tell(News::Recovered)?;
         let mut user = self.start.user.take();
         loop {
             // Until it is known who it is, there is nothing to look at.
