@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may know whom; what is not here may not be.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
@@ -17,12 +17,14 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("screen", &[]),
     ("peer", &["overlay", "group", "node", "load", "screen", "chirp-app"]),
     ("chirp-app", &["screen"]),
+    ("header", &[]),
+    ("switch", &["header"]),
     ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app"]),
     ("fuzz", &["overlay", "group", "node", "peer"]),
 ];
 
 /// The crates that know no sockets, clocks or threads.
-const CORES: [&str; 4] = ["overlay", "policy", "group", "node"];
+const CORES: [&str; 5] = ["overlay", "policy", "group", "node", "header"];
 
 /// What no core may rest on, however indirectly. `getrandom` stands for chance that no seed repeats.
 const OUTSIDE: [&str; 8] = ["tokio", "libp2p", "sled", "tonic", "mio", "rustix", "getrandom", "async-std"];

@@ -1,0 +1,239 @@
+//! A packet as bytes.
+
+use alloc::vec::Vec;
+
+use crate::{HEADER_BYTES, Header, KEY_BYTES_MAX, MAGIC, Operation, PACKET_BYTES_MAX, VALUE_BYTES_MAX, VERSION};
+
+/// A packet: its header, a key, and a part of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The fixed part.
+    pub header: Header,
+    /// The key, at most [`KEY_BYTES_MAX`] bytes.
+    pub key: &'a [u8],
+    /// Bytes of the whole value, at most [`VALUE_BYTES_MAX`].
+    pub value_bytes: u32,
+    /// Where in the value [`Packet::value`] begins.
+    pub value_at: u32,
+    /// This packet's part of the value: it ends within it.
+    pub value: &'a [u8],
+}
+
+/// Why bytes are no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Fewer bytes than a header has, or more than a packet may have.
+    #[error("a packet of {0} bytes")]
+    Size(usize),
+    /// It begins with something else.
+    #[error("not one of ours")]
+    Magic,
+    /// Of another layout.
+    #[error("version {0}")]
+    Version(u8),
+    /// No such operation.
+    #[error("operation {0}")]
+    Operation(u8),
+    /// Lengths that do not fit together, or what is for later is not zero.
+    #[error("lengths that cannot be")]
+    Lengths,
+}
+
+/// A number at a fixed place of a header.
+fn at<const N: usize>(bytes: &[u8; HEADER_BYTES], place: usize) -> [u8; N] {
+    let mut number = [0; N];
+    number.copy_from_slice(&bytes[place..place + N]);
+    number
+}
+
+impl<'a> Packet<'a> {
+    /// Without a value, and with nothing of one to come.
+    pub fn of(header: Header, key: &'a [u8]) -> Packet<'a> {
+        Packet { header, key, value_bytes: 0, value_at: 0, value: &[] }
+    }
+
+    /// Whether it can be sent: see [`Packet::decode`].
+    pub fn fits(&self) -> bool {
+        let size = HEADER_BYTES + self.key.len() + self.value.len();
+        size <= PACKET_BYTES_MAX && self.key.len() <= KEY_BYTES_MAX && self.is_part()
+    }
+
+    /// Its part of the value is one.
+    fn is_part(&self) -> bool {
+        let end = u64::from(self.value_at) + self.value.len() as u64;
+        end <= u64::from(self.value_bytes) && self.value_bytes as usize <= VALUE_BYTES_MAX
+    }
+
+    /// Appends it to `out`.
+    ///
+    /// # Panics
+    /// Where it does not fit ([`Packet::fits`]): whoever makes packets cuts values into parts.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.fits(), "a key of {} and a value of {} bytes", self.key.len(), self.value.len());
+        let Header { operation, partition, object, switch, term, sequence, committed, tag } = self.header;
+        out.extend_from_slice(&MAGIC.to_be_bytes());
+        out.extend_from_slice(&[VERSION, operation as u8]);
+        for number in [partition, object, switch] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        for number in [term, sequence, committed, tag] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        // It has at most as many as a key may have.
+        out.extend_from_slice(&(self.key.len() as u16).to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&self.value_bytes.to_be_bytes());
+        out.extend_from_slice(&self.value_at.to_be_bytes());
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(self.value);
+    }
+
+    /// Reads a whole datagram. Nothing in it is believed: what it says of lengths is held against what is there.
+    pub fn decode(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        if bytes.len() > PACKET_BYTES_MAX {
+            return Err(Malformed::Size(bytes.len()));
+        }
+        let (fixed, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Size(bytes.len()))?;
+        if at(fixed, 0) != MAGIC.to_be_bytes() {
+            return Err(Malformed::Magic);
+        }
+        if fixed[2] != VERSION {
+            return Err(Malformed::Version(fixed[2]));
+        }
+        let operation = Operation::of(fixed[3]).ok_or(Malformed::Operation(fixed[3]))?;
+        let (short, long) =
+            (|place| u32::from_be_bytes(at(fixed, place)), |place| u64::from_be_bytes(at(fixed, place)));
+        let header = Header {
+            operation,
+            partition: short(4),
+            object: short(8),
+            switch: short(12),
+            term: long(16),
+            sequence: long(24),
+            committed: long(32),
+            tag: long(40),
+        };
+        let key_bytes = usize::from(u16::from_be_bytes(at(fixed, 48)));
+        if key_bytes > KEY_BYTES_MAX || at(fixed, 50) != [0, 0] {
+            return Err(Malformed::Lengths);
+        }
+        let (key, value) = rest.split_at_checked(key_bytes).ok_or(Malformed::Lengths)?;
+        let packet = Packet { header, key, value_bytes: short(52), value_at: short(56), value };
+        if packet.is_part() { Ok(packet) } else { Err(Malformed::Lengths) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn header(operation: Operation) -> Header {
+        Header {
+            operation,
+            partition: 0x0102_0304,
+            object: 0x0506_0708,
+            switch: 0x090a_0b0c,
+            term: 0x1112_1314_1516_1718,
+            sequence: 0x2122_2324_2526_2728,
+            committed: 0x3132_3334_3536_3738,
+            tag: 0x4142_4344_4546_4748,
+        }
+    }
+
+    fn encoded(packet: &Packet<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        packet.encode(&mut bytes);
+        bytes
+    }
+
+    /// The layout is a contract with switches.
+    #[test]
+    fn the_layout_is_as_it_was() {
+        let packet = Packet {
+            header: header(Operation::WriteFirst),
+            key: b"key",
+            value_bytes: 300,
+            value_at: 2,
+            value: b"value",
+        };
+        let golden = [
+            &[0x48, 0x4d, 1, 3][..],
+            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+            &[0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18],
+            &[0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28],
+            &[0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38],
+            &[0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48],
+            &[0, 3, 0, 0, 0, 0, 1, 44, 0, 0, 0, 2],
+            b"keyvalue",
+        ]
+        .concat();
+        assert_eq!(encoded(&packet), golden);
+        assert_eq!(Packet::decode(&golden), Ok(packet));
+        let codes: Vec<u8> = Operation::ALL.iter().map(|operation| *operation as u8).collect();
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn what_is_no_packet() {
+        let good = encoded(&Packet::of(header(Operation::Read), b"key"));
+        for length in 0..HEADER_BYTES {
+            assert_eq!(Packet::decode(&good[..length]), Err(Malformed::Size(length)));
+        }
+        assert_eq!(Packet::decode(&vec![0; PACKET_BYTES_MAX + 1]), Err(Malformed::Size(PACKET_BYTES_MAX + 1)));
+        let with = |place: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[place] = byte;
+            Packet::decode(&bytes).map(|_| ())
+        };
+        assert_eq!(with(0, 0), Err(Malformed::Magic));
+        assert_eq!(with(2, 2), Err(Malformed::Version(2)));
+        assert_eq!((with(3, 0), with(3, 7)), (Err(Malformed::Operation(0)), Err(Malformed::Operation(7))));
+        // The key is longer than what is there, or than any key; what is for later; a part that is none.
+        for (place, byte) in [(49, 4), (48, 0xff), (50, 1), (51, 1), (49, 2), (56, 1)] {
+            assert_eq!(with(place, byte), Err(Malformed::Lengths), "{place}");
+        }
+        // A value that nobody has.
+        assert_eq!(with(52, 1), Err(Malformed::Lengths));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(
+            code in 1u8..=6,
+            key in proptest::collection::vec(any::<u8>(), 0..KEY_BYTES_MAX),
+            value in proptest::collection::vec(any::<u8>(), 0..PACKET_BYTES_MAX - HEADER_BYTES - KEY_BYTES_MAX),
+            before in 0u32..1000,
+            behind in 0u32..1000,
+        ) {
+            let value_bytes = before + behind + value.len() as u32;
+            let header = header(Operation::of(code).unwrap());
+            let packet = Packet { header, key: &key, value_bytes, value_at: before, value: &value };
+            prop_assert!(packet.fits());
+            let bytes = encoded(&packet);
+            prop_assert_eq!(Packet::decode(&bytes), Ok(packet));
+        }
+
+        /// Whatever arrives: it is refused, or it is what it says.
+        #[test]
+        fn nonsense_is_refused(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            places in proptest::collection::vec((0usize..HEADER_BYTES, any::<u8>()), 0..4),
+            begins_well: bool,
+        ) {
+            if begins_well && bytes.len() >= HEADER_BYTES {
+                bytes[..HEADER_BYTES].copy_from_slice(&encoded(&Packet::of(header(Operation::Read), b""))[..HEADER_BYTES]);
+                for (place, byte) in places {
+                    bytes[place] = byte;
+                }
+            }
+            if let Ok(packet) = Packet::decode(&bytes) {
+                prop_assert!(packet.fits());
+                prop_assert_eq!(encoded(&packet), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The dirty set: objects with writes that are not complete, in a hash table that a switch can have (`Harmonia §7.1`).
+//!
+//! Some stages, each an array of slots. An object has one place in each stage; it is put into the first stage where that is free. A
+//! packet passes each stage once and changes one slot there at most, as it does in hardware.
+//!
+//! Nothing is ever cleared by a controller: what is in a slot counts only if it bears the *mark* of whoever looks at it (its
+//! partition and switch), and a number beyond what is complete. So a new switch id makes everything void at once, and what a lost
+//! completion left behind is void when a later one has come (`Harmonia §6.2`).
+//!
+//! # Invariants
+//! - An object that was put in with a number is found dirty until everything up to that number is complete.
+//! - A place where nothing counts is free.
+
+/// How many stages there are, and how many slots in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// At least one.
+    pub stages: usize,
+    /// A power of two.
+    pub slots: usize,
+}
+
+impl Shape {
+    /// As in the paper: 3 stages of 64K slots.
+    pub const DEFAULT: Shape = Shape { stages: 3, slots: 64 << 10 };
+}
+
+/// A part of each stage that belongs to one partition alone: `slots` of them from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Where it begins.
+    pub first: u32,
+    /// How many slots it has: a power of two.
+    pub slots: u32,
+}
+
+/// Whose what is in a slot is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The partition, given out once.
+    pub partition: u32,
+    /// The switch's id; 0 in slots that nothing was ever put into.
+    pub switch: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    mark: Mark,
+    object: u32,
+    sequence: u64,
+}
+
+impl Slot {
+    /// There is something in it for whoever has this mark, beyond what is complete.
+    fn counts(&self, mark: Mark, committed: u64) -> bool {
+        self.mark == mark && self.sequence > committed
+    }
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct DirtySet {
+    stages: Vec<Box<[Slot]>>,
+}
+
+impl DirtySet {
+    /// Empty, of this shape.
+    ///
+    /// # Panics
+    /// Where the shape is none: see [`Shape`].
+    pub fn new(shape: Shape) -> DirtySet {
+        let Shape { stages, slots } = shape;
+        assert!(stages > 0 && slots.is_power_of_two() && u32::try_from(slots).is_ok(), "{shape:?}");
+        DirtySet { stages: vec![vec![Slot::default(); slots].into(); stages] }
+    }
+
+    /// So many slots in each stage.
+    pub fn slots(&self) -> usize {
+        self.stages[0].len()
+    }
+
+    /// An object's places, one in each stage. Objects that meet in one stage need not meet in the next.
+    fn places(&self, region: Region, object: u32) -> impl Iterator<Item = usize> + use<> {
+        (0..self.stages.len() as u8).map(move |stage| {
+            // As a switch does it: a CRC of the object and the stage's number.
+            let mut bytes = [0; 5];
+            bytes[..4].copy_from_slice(&object.to_be_bytes());
+            bytes[4] = stage;
+            (region.first + (crc32fast::hash(&bytes) & (region.slots - 1))) as usize
+        })
+    }
+
+    /// An object is written under this number. False where there is no room: then nothing has changed, and the write must not
+    /// go on.
+    pub fn insert(&mut self, region: Region, mark: Mark, object: u32, sequence: u64, committed: u64) -> bool {
+        for (place, stage) in self.places(region, object).zip(&mut self.stages) {
+            let slot = &mut stage[place];
+            if !slot.counts(mark, committed) || slot.object == object {
+                *slot = Slot { mark, object, sequence };
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether an object has writes that are not complete.
+    pub fn contains(&self, region: Region, mark: Mark, object: u32, committed: u64) -> bool {
+        let mut slots = self.places(region, object).zip(&self.stages).map(|(place, stage)| &stage[place]);
+        slots.any(|slot| slot.object == object && slot.counts(mark, committed))
+    }
+}

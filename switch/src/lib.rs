@@ -1,0 +1,8 @@
+//! A switch that spreads linearizable reads over all replicas (`Harmonia`).
+//!
+//! [`pipeline`] is what it does with a packet, as a value: tables that a controller sets, registers that packets change. The same
+//! is meant to run in software and, as a P4 program, in hardware; so it does nothing that a switch cannot do at line rate.
+
+pub mod dirty;
+pub mod pipeline;
+pub mod tables;
