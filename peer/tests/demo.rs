@@ -124,8 +124,12 @@ fn a_demo_with_a_dashboard() {
     tmux.shows("starts again");
     tmux.keys(&["S"]);
     tmux.shows("peer 8 is new");
-    tmux.shows("peers: 8");
     assert_eq!(running(), 8);
+    // The ring's legend has the members of each group, as "4m".
+    let members = |screen: &str| -> u32 {
+        screen.split_whitespace().filter_map(|word| word.strip_suffix('m')?.parse::<u32>().ok()).sum()
+    };
+    tmux.until("eight members", |screen| members(screen) == 8);
     tmux.keys(&["C-c"]);
     tmux.ends(0);
     assert_eq!((running(), std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));
