@@ -284,7 +284,12 @@ impl<'a, S: Store> List<'a, S> {
         let count = before + found.len() as u64;
         let mut older = stream::iter((0..last).rev().map(|index| {
             let head = &head;
-            async move { Ok::<_, Error>((index, if index == 0 { head.clone() } else { self.read(index).await? })) }
+            async move {
+                let block = if index == 0 { head.clone() } else { self.read(index).await? };
+                // A head may name any number of blocks; those that are not there are not read one by one.
+                let is_sealed = block.len() >= BLOCK_BYTES;
+                if is_sealed { Ok((index, block)) } else { Err(Error::Foreign(self.key.clone())) }
+            }
         }))
         .buffered(BLOCKS_AT_ONCE.min(1 + wanted / 32));
         while found.len() < wanted

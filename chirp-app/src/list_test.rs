@@ -214,6 +214,18 @@ fn few_operations_are_needed() {
     assert_eq!(counted(&mut || assert!(run(list.since(&mut place)).unwrap().is_empty())), 1);
 }
 
+/// A head that names a hundred million blocks takes nobody's time.
+#[test]
+fn a_head_that_lies_is_found_out() {
+    let store = Ram::new(1, 0);
+    run(store.create(KEY, b"chirp1 99999999 0000000007\nitem\n")).unwrap();
+    let list = list(&store, AppendMode::Atomic, Defect::None);
+    let before = store.operations();
+    assert!(matches!(run(list.tail(10)), Err(Error::Foreign(_))));
+    assert_eq!(run(list.since(&mut Place::default())).unwrap(), [b"item"]);
+    assert!(store.operations() - before < 100);
+}
+
 #[test]
 fn what_somebody_else_wrote_is_no_list() {
     for foreign in ["something else", "chirp1 x", "", "chirp1 00000000 0000000000", "chirp1 +0000000 0000000000\n"] {

@@ -39,6 +39,23 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.graphemes(true).map(cluster).collect())
 }
 
+/// JSON on one line that means the same and that a terminal only shows: what steers is escaped. Only texts in it can hold
+/// such characters, so that is always possible.
+pub fn json(raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len());
+    let mut units = [0; 2];
+    for char in raw.chars() {
+        let alone = char.encode_utf8(&mut [0; 4]).to_owned();
+        // What is only unsafe by itself, such as an accent, is escaped as well; that does no harm.
+        if char.is_ascii_graphic() || char == ' ' || line(&alone) == alone {
+            text.push(char);
+        } else {
+            char.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    text
+}
+
 /// Columns that a terminal takes for a text that went through [`line()`].
 pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.graphemes(true).map(cluster_width).sum() }

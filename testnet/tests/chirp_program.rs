@@ -136,9 +136,10 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     let mut store = cluster.daemons[0].connect(Duration::from_secs(10)).expect("a connection");
     store.call(&["SET", "chirp/user/eve", "\u{1b}[31m"]).expect("set");
     ann(4, "not Chirp's", &["follow", "eve"]);
-    let evil = "chirp1 00000000 0000000000\n{\"id\":\"1\",\"at\":9,\"text\":\"\\u001b[2Jgone\"}\nnonsense\n\u{1b}[3J\n";
+    let evil = "chirp1 00000000 0000000000\n{\"id\":\"1\",\"at\":9,\"text\":\"\\u001b[2Jgone\\u009b3Jgone\"}\nnonsense\n\u{1b}[3J\n";
     store.call(&["SET", "chirp/updates/ann", evil]).expect("set");
     assert!(done(&["--addr", &one, "profile", "ann"]).contains("[2Jgone"));
+    assert!(done(&["--addr", &one, "profile", "ann", "--output", "json"]).contains("\\u009b3Jgone"));
     store.call(&["SET", "chirp/updates/ann", "something else"]).expect("set");
     ann(4, "not Chirp's", &["post", "x"]);
 }

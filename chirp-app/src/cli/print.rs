@@ -45,7 +45,7 @@ impl Printer {
         match self.0 {
             Output::Text if text.is_empty() => {}
             Output::Text => writeln!(out, "{text}")?,
-            Output::Json | Output::Svg => writeln!(out, "{}", json())?,
+            Output::Json | Output::Svg => writeln!(out, "{}", screen::safe::json(&json().to_string()))?,
         }
         Ok(out.flush()?)
     }

@@ -105,22 +105,9 @@ fn give_up(endpoint: &str, trouble: &Trouble) -> ExitCode {
     }
 }
 
-/// The data, with everything escaped that would steer a terminal. Only texts can hold such characters, so it means the same.
+/// The data, with everything escaped that would steer a terminal.
 fn json(model: &Model) -> String {
-    let raw = serde_json::to_string(model).unwrap_or_default();
-    let mut text = String::with_capacity(raw.len() + 1);
-    let mut units = [0; 2];
-    for char in raw.chars() {
-        let alone = char.encode_utf8(&mut [0; 4]).to_owned();
-        // What is only unsafe by itself, such as an accent, is escaped as well; that does no harm.
-        if char.is_ascii_graphic() || char == ' ' || safe::line(&alone) == alone {
-            text.push(char);
-        } else {
-            char.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
-        }
-    }
-    text.push('\n');
-    text
+    safe::json(&serde_json::to_string(model).unwrap_or_default()) + "\n"
 }
 
 #[cfg(test)]
