@@ -15,6 +15,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// With this written already, and the cursor behind it.
+    pub(crate) fn of(text: &str) -> Line {
+        Line { text: text.to_owned(), cursor: text.len() }
+    }
+
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

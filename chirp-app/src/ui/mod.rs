@@ -51,7 +51,7 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
     let mut screen = Screen::enter()?;
     let (asks, news) = begin(start.clone());
     let palette = Palette::of_environment();
-    let (mut model, mut state) = (Model::new(start.user.clone()), State::new(start.user.is_none()));
+    let (mut model, mut state) = (Model::default(), State::new(start.user.is_none()));
     loop {
         while let Ok(news) = news.try_recv() {
             state.note(&news);
@@ -84,13 +84,13 @@ pub fn once(start: Start, columns: u16, rows: u16, written: Written) -> Result<S
         Written::Text => Palette::Plain,
         Written::Ansi | Written::Svg => Palette::Sixteen,
     };
-    let mut model = Model::new(start.user.clone());
-    let mut state = State::new(start.user.is_none());
+    let is_nobody = start.user.is_none();
+    let (mut model, mut state) = (Model::default(), State::new(is_nobody));
     let (_asks, news) = begin(start);
     let until = std::time::Instant::now() + ONCE_MAX;
-    while !model.is_whole() {
+    while !(model.has_read || is_nobody && model.peer.is_some()) {
         match news.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
-            Ok(News::Trouble(error)) => return Err(error),
+            Ok(News::Trouble(error) | News::Failed(_, error)) => return Err(error),
             Ok(news) => model.take(news),
             Err(_) => break,
         }

@@ -56,15 +56,6 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(user: Option<UserName>) -> Model {
-        Model { user, ..Model::default() }
-    }
-
-    /// All that a first picture needs is there.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.has_read || self.user.is_none() && self.peer.is_some()
-    }
-
     pub(crate) fn take(&mut self, news: News) {
         match news {
             News::Connected(peer) => self.peer = Some(peer),

@@ -77,8 +77,13 @@ impl State {
     /// What has come to be known changes what is asked of the person.
     pub(crate) fn note(&mut self, news: &News) {
         match news {
-            News::Failed(Ask::Be(_), Error::NoUser(_)) => {
+            News::Failed(Ask::Be(name), Error::NoUser(_)) => {
                 (self.writing, self.problem) = (Some(Writing::SignUp), None);
+                self.name = Line::of(name.as_str());
+            }
+            News::Failed(Ask::Be(name), error) => {
+                (self.writing, self.problem) = (Some(Writing::Name), Some(error.to_string()));
+                self.name = Line::of(name.as_str());
             }
             News::Failed(Ask::SignUp(_), error) => {
                 (self.writing, self.problem) = (Some(Writing::Name), Some(error.to_string()));
@@ -166,7 +171,7 @@ impl State {
             KeyCode::Char('?') => self.help = true,
             KeyCode::Char('c' | 'n') if model.user.is_some() => self.begin(Writing::Chirp),
             KeyCode::Char('f') if model.user.is_some() => self.begin(Writing::Follow),
-            KeyCode::Char('v') => self.begin(Writing::Visit),
+            KeyCode::Char('v') if model.user.is_some() => self.begin(Writing::Visit),
             KeyCode::Char('u') if model.user.is_some() => {
                 return self.chosen_user(model).map_or(Act::None, |user| Act::Ask(Ask::Unfollow(user)));
             }

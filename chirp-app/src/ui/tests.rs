@@ -37,7 +37,8 @@ fn shown(user: &str, ago_s: u64, text: &str, seal: Seal) -> Shown {
 
 /// Somebody with friends of all kinds.
 fn world() -> Model {
-    let mut model = Model::new(Some(name("ann")));
+    let mut model = Model::default();
+    model.take(News::Is(name("ann")));
     model.take(News::Connected("127.0.0.1:6479".into()));
     model.take(News::Following(["bob", "Cy_of_the_very_long_name_indeed_", "dee", "eve"].map(name).to_vec()));
     let long = "A chirp may be as long as this one, which goes on for more than one line of a terminal, and is broken where \
@@ -90,11 +91,12 @@ fn screens() -> Vec<(&'static str, Model, State)> {
     let mut paged = world.clone();
     paged.take(News::Page(Box::new(page())));
     let mut sign_up = State::new(true);
-    let nobody = Model::new(None);
+    let nobody = Model::default();
     type_in(&mut sign_up, &nobody, "zoe");
     let welcome = sign_up.clone();
     sign_up.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
-    let mut empty = Model::new(Some(name("ann")));
+    let mut empty = Model::default();
+    empty.take(News::Is(name("ann")));
     empty.take(News::Connected("peer:6479".into()));
     empty.take(News::Read);
     let mut ask = keyed(&[KeyCode::Char('f')]);
@@ -209,7 +211,7 @@ fn what_is_chosen_stays_chosen_when_others_come() {
 
 #[test]
 fn a_newcomer_is_asked_for_a_name() {
-    let (model, mut state) = (Model::new(None), State::new(true));
+    let (model, mut state) = (Model::default(), State::new(true));
     type_in(&mut state, &model, "zoe");
     assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Be(name("zoe"))));
     state.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
@@ -218,6 +220,12 @@ fn a_newcomer_is_asked_for_a_name() {
     assert_eq!(state.writing, Some(Writing::Name), "another name is asked for anew");
     state.note(&News::Is(name("zoe")));
     assert_eq!((state.writing, state.view), (None, View::Timeline));
+    // Who is named on the command line and has not signed up is asked as well.
+    let mut state = State::new(false);
+    state.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::SignUp(name("zoe"))));
+    state.note(&News::Failed(Ask::Be(name("zoe")), Error::TryAgain("busy".into())));
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Be(name("zoe"))));
     let mut state = State::new(true);
     assert_eq!(press(&mut state, &model, KeyCode::Esc), Act::Quit);
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);

@@ -113,16 +113,19 @@ impl Worker {
         };
         self.tell(News::Connected(chirp.store().address().await))?;
         self.tell(News::Recovered)?;
-        let mut user = self.start.user.take();
+        // Who it is at the beginning has to have signed up like anybody.
+        let (mut next, mut user) = (self.start.user.take().map(Ask::Be), None);
         loop {
-            // Until it is known who it is, there is nothing to look at.
-            let next = match &user {
-                None => asks.recv().await.ok_or(Gone)?,
-                Some(user) => self.look_after(&chirp, user, &mut asks).await?,
-            };
-            if let Some(other) = self.become_user(&chirp, next).await? {
+            if let Some(ask) = next.take()
+                && let Some(other) = self.become_user(&chirp, ask).await?
+            {
                 user = Some(other);
             }
+            // Until it is known who it is, there is nothing to look at.
+            next = Some(match &user {
+                None => asks.recv().await.ok_or(Gone)?,
+                Some(user) => self.look_after(&chirp, user, &mut asks).await?,
+            });
         }
     }
 
@@ -186,11 +189,7 @@ impl Worker {
                 Ok(()) => {}
                 Err(error) => {
                     is_troubled = true;
-                    let is_nobody = matches!(error, Error::NoUser(_));
                     self.tell(News::Trouble(error))?;
-                    if is_nobody {
-                        return asks.recv().await.ok_or(Gone);
-                    }
                 }
             }
             let mut pause = pin!(tokio::time::sleep(LOOK.max(since.elapsed() * 4)));
