@@ -150,6 +150,16 @@ pub struct TransactionStatus {
     pub locks: Vec<String>,
 }
 
+/// The body of `GET /v1/groups`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Groups {
+    /// All groups that the peer has a part in, in no order.
+    pub groups: Vec<GroupStatus>,
+    /// The peer that tells it.
+    #[serde(default)]
+    pub peer_id: String,
+}
+
 /// The ring, as its owners say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ring {
@@ -432,11 +442,36 @@ pub trait StatusSource: Send + Sync + 'static {
     }
 }
 
+impl RangeStatus {
+    /// The arc that is meant; `None` where the text is none.
+    pub fn arc(&self) -> Option<KeyRange> {
+        arc(&self.start, &self.end)
+    }
+
+    /// How much of the ring that is, from 0 to 1; nothing where the text is none.
+    pub fn share(&self) -> f64 {
+        self.arc().map_or(0.0, part_of_ring)
+    }
+}
+
+impl PrimaryStatus {
+    /// The arc that is meant; `None` where the text is none.
+    pub fn arc(&self) -> Option<KeyRange> {
+        arc(&self.start, &self.end)
+    }
+}
+
+/// How much of the ring an arc is, from 0 to 1.
+pub fn part_of_ring(arc: KeyRange) -> f64 {
+    arc.length().map_or(1.0, |length| length as f64 / 2f64.powi(128))
+}
+
 impl Status {
     /// Where a point lives, as far as the groups here tell.
     pub fn locate(&self, point: Point) -> Location {
         let mut location = Location { point: point.to_string(), ..Location::default() };
-        let Some(group) = self.groups.iter().find(|group| contains(&group.range.start, &group.range.end, point)) else {
+        let Some(group) = self.groups.iter().find(|group| group.range.arc().is_some_and(|arc| arc.contains(point)))
+        else {
             return location;
         };
         location.group = Some(group.id.clone());
@@ -444,17 +479,14 @@ impl Status {
         location.primary = group
             .primaries
             .iter()
-            .find(|primary| contains(&primary.start, &primary.end, point))
+            .find(|primary| primary.arc().is_some_and(|arc| arc.contains(point)))
             .map(|primary| primary.peer_id.clone());
         location.members = group.members.iter().map(|member| member.peer_id.clone()).collect();
         location
     }
 }
 
-/// Whether a point lies in an arc that is written as text. Unreadable text contains nothing.
-fn contains(start: &str, end: &str, point: Point) -> bool {
-    let (Ok(start), Ok(end)) = (u128::from_str_radix(start, 16), u128::from_str_radix(end, 16)) else {
-        return false;
-    };
-    KeyRange::new(Point(start), Point(end)).contains(point)
+fn arc(start: &str, end: &str) -> Option<KeyRange> {
+    let point = |text: &str| u128::from_str_radix(text, 16).ok().map(Point);
+    Some(KeyRange::new(point(start)?, point(end)?))
 }

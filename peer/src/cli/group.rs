@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, fail};
-use super::groups::{Groups, share};
+use super::groups::share;
 use super::web::{self, NoAnswer};
 use super::{print, token};
 use crate::config::Format;
-use crate::status::GroupStatus;
+use crate::status::{GroupStatus, Groups};
 
 /// Arguments of `scatter group`.
 #[derive(Debug, Args)]

@@ -6,14 +6,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use overlay::{KeyRange, Point};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::exit::{Exit, fail};
 use super::{print, web};
 use crate::config::Format;
-use crate::status::{GroupStatus, Located, LossStatus, RangeStatus, Ring};
+use crate::status::{GroupStatus, Groups, Located, LossStatus, RangeStatus, Ring};
 
 /// How to ask for something to look at.
 #[derive(Debug, Args)]
@@ -43,13 +41,6 @@ pub struct WhereArgs {
     key: OsString,
     #[command(flatten)]
     look: LookArgs,
-}
-
-/// The body of `/v1/groups`.
-#[derive(Debug, Deserialize)]
-pub struct Groups {
-    /// In no order.
-    pub groups: Vec<GroupStatus>,
 }
 
 /// `scatter groups`: 1 where the peer has a part in none.
@@ -145,9 +136,7 @@ fn describe(group: &GroupStatus, text: &mut String) {
 
 /// Of the whole ring, in percent; nothing where the text is none.
 pub fn share(range: &RangeStatus) -> f64 {
-    let point = |text: &str| u128::from_str_radix(text, 16).ok().map(Point);
-    let Some((start, end)) = point(&range.start).zip(point(&range.end)) else { return 0.0 };
-    KeyRange::new(start, end).length().map_or(100.0, |length| length as f64 / 2f64.powi(128) * 100.0)
+    range.share() * 100.0
 }
 
 /// As URLs have it.

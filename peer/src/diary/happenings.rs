@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use overlay::{KeyRange, Point};
+use overlay::KeyRange;
 
-use crate::status::{GroupStatus, MemberStatus, RangeStatus, short_group, short_peer};
+use crate::status::{GroupStatus, MemberStatus, RangeStatus, part_of_ring, short_group, short_peer};
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -210,7 +210,7 @@ fn became(last: &GroupStatus, now: &GroupStatus) -> Option<Happening> {
     if last.id == now.id && last.range == now.range {
         return None;
     }
-    let (before, after) = (arc(&last.range)?, arc(&now.range)?);
+    let (before, after) = (last.range.arc()?, now.range.arc()?);
     let (old, new) = (short_group(&last.id), short_group(&now.id));
     let share = share(after);
     let (kind, text) = if before == after {
@@ -233,13 +233,13 @@ fn became(last: &GroupStatus, now: &GroupStatus) -> Option<Happening> {
 /// What is left of `before` without `after` belongs to one neighbour, which has nothing else: it is the other half.
 fn is_whole(before: KeyRange, after: KeyRange, now: &GroupStatus) -> bool {
     let neighbours = [&now.predecessor_range, &now.successor_range];
-    neighbours.into_iter().flatten().filter_map(arc).any(|other| joined(after, other) == Some(before))
+    neighbours.into_iter().flatten().filter_map(RangeStatus::arc).any(|other| joined(after, other) == Some(before))
 }
 
 /// `after` is `before` and all of one neighbour that it had.
 fn was_neighbour(before: KeyRange, after: KeyRange, last: &GroupStatus) -> bool {
     let neighbours = [&last.predecessor_range, &last.successor_range];
-    neighbours.into_iter().flatten().filter_map(arc).any(|other| joined(before, other) == Some(after))
+    neighbours.into_iter().flatten().filter_map(RangeStatus::arc).any(|other| joined(before, other) == Some(after))
 }
 
 /// Two arcs of which one begins where the other ends.
@@ -253,14 +253,9 @@ fn joined(one: KeyRange, other: KeyRange) -> Option<KeyRange> {
     behind(one, other).or_else(|| behind(other, one))
 }
 
-fn arc(range: &RangeStatus) -> Option<KeyRange> {
-    let point = |text: &str| u128::from_str_radix(text, 16).ok().map(Point);
-    Some(KeyRange::new(point(&range.start)?, point(&range.end)?))
-}
-
 /// Of the ring, for a person.
 fn share(range: KeyRange) -> String {
-    range.length().map_or("all".into(), |length| format!("{:.0} %", length as f64 / 2f64.powi(128) * 100.0))
+    if range.is_full() { "all".into() } else { format!("{:.0} %", part_of_ring(range) * 100.0) }
 }
 
 /// How many of `now` were not in `last`.

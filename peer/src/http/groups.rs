@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::authority::admit;
 use super::{Served, problem};
 use crate::net::{peer_id_of, peer_key_of};
-use crate::status::{Located, Ring};
+use crate::status::{Groups, Located, Ring};
 
 /// What is asked is a handful of words, and the names of members at most.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -22,7 +22,7 @@ const RING_MAX: usize = 4096;
 
 /// `GET /v1/groups`: all groups that this peer has a part in.
 pub async fn groups(State(served): State<Served>) -> Response {
-    answer(StatusCode::OK, &json!({ "peer_id": served.status.status().peer_id, "groups": served.status.groups() }))
+    answer(StatusCode::OK, &Groups { groups: served.status.groups(), peer_id: served.status.status().peer_id })
 }
 
 /// `GET /v1/ring`: who owns what, as the owners say now. With `?lane=N`, the ring of that lane.

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::model::Model;
 use crate::cli::web;
-use crate::status::{Budgets, Events, GroupStatus, Load, Peers, Ring, Status};
+use crate::status::{Budgets, Events, Groups, Load, Peers, Ring, Status};
 
 /// How long one answer may take: there may be other peers to ask.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -30,11 +29,6 @@ impl fmt::Display for Trouble {
             Trouble::Unreachable(why) | Trouble::Refused(why) => f.write_str(why),
         }
     }
-}
-
-#[derive(Deserialize)]
-struct Groups {
-    groups: Vec<GroupStatus>,
 }
 
 /// Asks for everything but the ring. `model` is what this endpoint said before, or nothing; it is not changed where there is

@@ -164,11 +164,8 @@ impl Arc {
 
 /// Where a range begins and how long it is, as parts of the ring; nothing where the text is none.
 pub fn place(range: &RangeStatus) -> (f64, f64) {
-    let point = |text: &str| u128::from_str_radix(text, 16).ok();
-    let Some((start, end)) = point(&range.start).zip(point(&range.end)) else { return (0.0, 0.0) };
-    let part = |points: u128| points as f64 / 2f64.powi(128);
-    let share = if start == end { 1.0 } else { part(end.wrapping_sub(start)) };
-    (part(start), share)
+    let start = range.arc().map_or(0.0, |arc| arc.start().0 as f64 / 2f64.powi(128));
+    (start, range.share())
 }
 
 /// `A` to `Z`, then `AA` and so on: what the group of this number along the ring is called on the screen.

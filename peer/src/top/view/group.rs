@@ -5,7 +5,7 @@ use screen::safe;
 
 use super::brush::{Brush, Words, above, beside};
 use super::{Scene, lists, table};
-use crate::status::{GroupStatus, MemberStatus, short_group, short_peer};
+use crate::status::{GroupStatus, MemberStatus, part_of_ring, short_group, short_peer};
 use crate::top::model::{Model, place};
 use crate::top::rows::{columns, marked, rows};
 use crate::top::state::Tab;
@@ -66,7 +66,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
         lines.push(vec![(format!("{} wait to be let in", group.waiting_to_join), palette.text())]);
     }
     for loss in &group.losses {
-        let (_, share) = place(&loss.range);
+        let share = loss.range.share();
         let text = format!(
             "{} of the ring was declared lost, from {} on",
             units::percent(share),
@@ -110,11 +110,9 @@ fn member_line(model: &Model, group: &GroupStatus, member: &MemberStatus, brush:
     let (sign, style) = lists::sign(member, palette);
     let mark = if member.peer_id == model.me() { "*" } else { "" };
     let mine = group.primaries.iter().filter(|primary| primary.peer_id == member.peer_id);
-    let (parts, share) = mine.fold((0, 0.0), |(parts, share), primary| {
-        let range = crate::status::RangeStatus { start: primary.start.clone(), end: primary.end.clone() };
-        (parts + 1, share + place(&range).1)
-    });
-    let whole = place(&group.range).1.max(f64::MIN_POSITIVE);
+    let (parts, share) =
+        mine.fold((0, 0.0), |(parts, share), primary| (parts + 1, share + primary.arc().map_or(0.0, part_of_ring)));
+    let whole = group.range.share().max(f64::MIN_POSITIVE);
     let primary = match parts {
         0 => "nothing".to_owned(),
         parts => format!("{parts}, {} of it", units::percent(share / whole)),

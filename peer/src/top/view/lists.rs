@@ -8,7 +8,7 @@ use screen::safe;
 use super::brush::{Brush, Words};
 use crate::status::{GroupStatus, MemberStatus, Told, short_group, short_peer};
 use crate::top::Pane;
-use crate::top::model::{Model, place};
+use crate::top::model::Model;
 use crate::top::rows::{event_tone, group_state};
 use crate::top::units;
 
@@ -75,7 +75,7 @@ pub fn summary(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Wor
     let number = model.arcs().iter().position(|arc| arc.id == group.id);
     let letter = number.map_or("-".into(), crate::top::model::letters);
     let state = group_state(group);
-    let (_, share) = place(&group.range);
+    let share = group.range.share();
     let here = group.primaries.iter().filter(|primary| primary.peer_id == model.me()).count();
     let parts = group.primaries.len();
     // Of all its members only the leader knows.
