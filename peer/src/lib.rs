@@ -7,6 +7,7 @@ pub mod daemon;
 mod demo;
 pub mod diary;
 pub mod http;
+mod lock;
 pub mod machine;
 pub mod net;
 mod priority;

@@ -6,7 +6,6 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
@@ -19,6 +18,7 @@ use serde_json::Map;
 
 use super::exit::{Exit, fail};
 use super::json;
+use crate::machine::unix_ms;
 use crate::store::{Engine, StoreConfig};
 
 /// Bytes of records that are read at a time.
@@ -140,8 +140,7 @@ fn walk(
 fn print(out: &mut impl Write, form: Form, key: &Key, found: &Found) -> io::Result<u64> {
     let Found { record, chosen } = found;
     let Some(value) = &record.value else { return Ok(0) };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    if record.deadline.is_some_and(|deadline| deadline.0 <= now) {
+    if record.deadline.is_some_and(|deadline| deadline.0 <= unix_ms()) {
         return Ok(0);
     }
     match form {

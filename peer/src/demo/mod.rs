@@ -11,13 +11,14 @@ mod show;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ExitCode};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::Exit;
+use crate::lock::lock;
 use network::{Network, PEERS_MAX};
 use peer::{DemoPeer, quoted};
 
@@ -40,10 +41,6 @@ pub struct DemoArgs {
 
 /// The network, for whoever watches it and whoever changes it.
 type Shared = Arc<Mutex<Network>>;
-
-fn lock(network: &Shared) -> MutexGuard<'_, Network> {
-    network.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Runs the demo until it is interrupted.
 pub fn run(args: &DemoArgs) -> ExitCode {

@@ -8,7 +8,8 @@ use chirp_app::patience::random;
 use chirp_app::timeline::Line;
 
 use super::people;
-use super::{Shared, lock, watch};
+use super::{Shared, watch};
+use crate::lock::lock;
 use crate::top::{self, Extra, Options, Pane};
 
 /// So many chirps are kept for the pane.

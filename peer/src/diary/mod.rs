@@ -7,8 +7,8 @@ mod happenings;
 mod load;
 mod log;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -17,6 +17,8 @@ pub use happenings::{Happening, Kind, happenings};
 use load::Recorder;
 use log::Log;
 
+use crate::lock::lock;
+use crate::machine::unix_ms;
 use crate::resp::latencies::Latencies;
 use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusSource, Told};
 
@@ -109,16 +111,6 @@ struct Look {
 /// Bytes sent and received so far. A peer that is forgotten takes its count with it.
 fn traffic(peers: &[PeerTraffic]) -> (u64, u64) {
     peers.iter().fold((0, 0), |(sent, received), peer| (sent + peer.sent_bytes, received + peer.received_bytes))
-}
-
-/// Milliseconds of the wall clock.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The machine's clocks, as a node wants them.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use group::time::{Now, Time, WallMillis};
 use rustix::time::{ClockId, clock_gettime};
@@ -29,10 +29,14 @@ impl Clocks {
 
     /// The wall clock.
     pub fn wall(&self) -> WallMillis {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        WallMillis(millis.saturating_add_signed(self.wall_offset_ms))
+        WallMillis(unix_ms().saturating_add_signed(self.wall_offset_ms))
     }
+}
+
+/// What the machine's wall clock says, in milliseconds since 1970; 0 before that.
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn read(clock: ClockId) -> Time {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 
 use group::op::Refusal;
@@ -11,6 +11,7 @@ use overlay::{GroupId, Point};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use crate::lock::lock;
 use crate::resp::{Backend, Rejected};
 use crate::store::StoreEvent;
 
@@ -140,9 +141,4 @@ impl Backend for Mailbox {
         self.add(requests, batch);
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic happens under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

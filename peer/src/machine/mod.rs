@@ -17,4 +17,5 @@ mod store_port;
 mod surroundings;
 mod whole;
 
+pub(crate) use clocks::unix_ms;
 pub use launch::launch;

@@ -1,6 +1,6 @@
 //! What a running peer tells about itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use group::nonsense::Nonsense;
@@ -9,6 +9,7 @@ use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, TransactionStatus 
 use overlay::NodeId;
 
 use super::surroundings::Surroundings;
+use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::status::{
     Budgets, Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, RangeStatus,
@@ -46,7 +47,7 @@ impl Showcase {
     }
 
     fn pictures(&self) -> MutexGuard<'_, Vec<Option<Picture>>> {
-        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pictures)
     }
 
     /// A new picture of a lane, at a wall clock's second.

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::config::NetConfig;
 use super::event::NetEvent;
-use super::shared::lock;
+use crate::lock::lock;
 
 /// What a frame costs beside its bytes: so many empty ones are not free either.
 const FRAME_COST_BYTES: usize = 64;

@@ -16,8 +16,8 @@ use super::event::{NetEvent, Via};
 use super::hello::Instance;
 use super::inbox::Inbox;
 use super::queue::{Keep, Memory, Queue};
-use super::shared::lock;
 use super::stats::{ClassStats, PeerStats};
+use crate::lock::lock;
 
 pub(super) const CLASSES: [Class; 3] = [Class::Control, Class::Data, Class::Bulk];
 

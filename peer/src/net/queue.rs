@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::config::ClassLimits;
 use super::event::SendError;
 use super::frame::FRAME_BYTES_MAX;
-use super::shared::lock;
+use crate::lock::lock;
 
 /// A writer takes so many frames at a time and flushes once; flushing each of them costs seven times as much.
 pub(super) const BATCH_FRAMES_MAX: usize = 256;

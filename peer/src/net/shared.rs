@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use libp2p::PeerId;
 use libp2p::swarm::ConnectionId;
@@ -14,6 +14,7 @@ use super::hello::{Instance, Membership};
 use super::inbox::{Inbox, Wake};
 use super::link::Links;
 use super::stats::Counters;
+use crate::lock::lock;
 
 /// See the module.
 pub(super) struct Shared {
@@ -90,9 +91,4 @@ impl Orders {
         self.ready.notified().await;
         std::mem::take(&mut lock(&self.pending))
     }
-}
-
-/// Takes a lock. What it guards holds between any two statements, so the panic of another holder is no reason for ours.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

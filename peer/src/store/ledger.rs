@@ -20,10 +20,10 @@ use bytes::Bytes;
 use super::blocks::{self, Entry};
 use super::codec::Reader;
 use super::error::StoreError;
-use super::pending::lock;
 use super::precedence::Precedence;
 use super::sum::Sum;
 use super::table::{Table, TableError, seal, unseal};
+use crate::lock::lock;
 
 const TOTAL: &[u8] = b"m";
 const RANGES: u8 = b'g';

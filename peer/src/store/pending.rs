@@ -17,6 +17,7 @@ use super::codec::batch_bytes;
 use super::index::{Index, Portion};
 use super::meters::{Meters, StoreStats};
 use super::segment::SegmentName;
+use crate::lock::lock;
 
 /// Index entries changed or visited under one hold of its lock, so that a load does not wait long.
 const HOLD_MAX: usize = 256;
@@ -314,12 +315,6 @@ impl Pending {
         index.sort_in(&batches);
         index
     }
-}
-
-/// Locks it, whatever became of whoever held it last.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here panics in between, apart from running out of memory, which ends the process.
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use super::pending::lock;
+use crate::lock::lock;
 
 /// For so long after an answer another one is expected...
 const ASKS_AGAIN: Duration = Duration::from_millis(5);

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
-use super::pending::lock;
+use crate::lock::lock;
 
 /// Loads and scans that may wait, of each kind.
 const READS_MAX: usize = 4096;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::gather::{Trouble, gather, gather_ring};
 use super::model::Model;
+use crate::lock::lock;
 
 /// Between two rounds.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -102,7 +103,7 @@ impl Drop for Feed {
 
 impl Shared {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// Waits for so long; says whether to go on.

@@ -1,11 +1,11 @@
 //! Deadlines: `EX PX EXAT PXAT`, `EXPIRE` and its kin.
 
 use core::time::Duration;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use group::op::{ExpireOnly, Expiry, Op};
 use group::time::WallMillis;
 
+use crate::machine::unix_ms;
 use crate::resp::call::{Call, Handled};
 use crate::resp::errors;
 use crate::resp::join::Shape;
@@ -73,8 +73,7 @@ impl Notation {
 
 /// What the clock on the wall says: only to tell whether a number of a client fits at all.
 fn wall_millis() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(unix_ms()).unwrap_or(i64::MAX)
 }
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
