@@ -10,7 +10,7 @@ use crate::list::{AppendMode, List, Place};
 use crate::name::UserName;
 use crate::people::{self, Profile};
 use crate::record::Record;
-use crate::signature::{KeyError, Seal, UserKey};
+use crate::signature::{KeyError, PublicKey, UserKey};
 use crate::store::Store;
 use crate::text::Text;
 
@@ -57,6 +57,14 @@ pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// Makes room in what is remembered, where it is full.
+fn room<K, V>(remembered: &mut HashMap<K, V>) -> &mut HashMap<K, V> {
+    if remembered.len() >= REMEMBERED_MAX {
+        remembered.clear();
+    }
+    remembered
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -98,23 +106,16 @@ impl<S: Store> Chirp<S> {
             return Ok(profile.clone());
         }
         let profile = people::profile(&self.store, name).await?;
-        let mut profiles = lock(&self.profiles);
-        if profiles.len() >= REMEMBERED_MAX {
-            profiles.clear();
-        }
-        profiles.insert(name.clone(), profile.clone());
+        room(&mut lock(&self.profiles)).insert(name.clone(), profile.clone());
         Ok(profile)
     }
 
     async fn append(&self, list: List<'_, S>, item: &[u8]) -> Result<(), Error> {
         let mut tail = lock(&self.tails).get(list.key()).copied();
         let result = list.append(item, &mut tail).await;
-        let mut tails = lock(&self.tails);
-        if tails.len() >= REMEMBERED_MAX {
-            tails.clear();
-        }
         if let Some(tail) = tail {
-            let known = tails.entry(list.key().to_owned()).or_default();
+            let mut tails = lock(&self.tails);
+            let known = room(&mut tails).entry(list.key().to_owned()).or_default();
             *known = tail.max(*known);
         }
         result
@@ -171,11 +172,10 @@ impl<S: Store> Chirp<S> {
         Ok(Following { items: tail.items, place: tail.place })
     }
 
-    /// Looks whether a user follows others by now; true where that is so.
-    pub async fn refresh(&self, user: &UserName, following: &mut Following) -> Result<bool, Error> {
-        let more = self.follows_of(user).since(&mut following.place).await?;
-        following.items.extend_from_slice(&more);
-        Ok(!more.is_empty())
+    /// Looks whom a user follows by now.
+    pub async fn refresh(&self, user: &UserName, following: &mut Following) -> Result<(), Error> {
+        following.items.extend(self.follows_of(user).since(&mut following.place).await?);
+        Ok(())
     }
 
     /// The last that a user has posted, `wanted` at least where there are as many; no more than it takes to read them.
@@ -189,12 +189,11 @@ impl<S: Store> Chirp<S> {
         Ok(records(&self.updates_of(user).since(place).await?))
     }
 
-    /// What is known of who wrote this.
-    pub async fn seal(&self, user: &UserName, record: &Record) -> Result<Seal, Error> {
+    /// With what a user signs; `None` where the user has no key, or never signed up: then somebody else writes under the name.
+    pub async fn key(&self, user: &UserName) -> Result<Option<PublicKey>, Error> {
         match self.profile(user).await {
-            Ok(profile) => Ok(record.seal(user, profile.key.as_ref())),
-            // Its author never signed up: somebody else wrote it.
-            Err(Error::NoUser(_) | Error::Foreign(_)) => Ok(record.seal(user, None)),
+            Ok(profile) => Ok(profile.key),
+            Err(Error::NoUser(_) | Error::Foreign(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

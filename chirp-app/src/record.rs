@@ -5,10 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::UserName;
 use crate::patience::random;
 use crate::signature::{PublicKey, Seal, Signed, UserKey};
-use crate::text::Text;
-
-/// The longest text that is shown, in bytes: what this program wrote is no longer, and others may have written more.
-const SHOWN_BYTES_MAX: usize = crate::text::BYTES_MAX;
+use crate::text::{BYTES_MAX, Text};
 
 /// What one user posted once.
 ///
@@ -45,7 +42,8 @@ impl Record {
     /// `None` where that is no chirp.
     pub fn from_item(item: &[u8]) -> Option<Record> {
         let record: Record = serde_json::from_slice(item).ok()?;
-        (record.text.len() <= SHOWN_BYTES_MAX && !record.id.contains('\n')).then_some(record)
+        // What this program wrote is no longer; others may have written more.
+        (record.text.len() <= BYTES_MAX && !record.id.contains('\n')).then_some(record)
     }
 
     fn signed<'a>(&'a self, user: &'a UserName) -> Signed<'a> {

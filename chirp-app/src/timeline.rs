@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
 
@@ -9,6 +11,7 @@ use crate::chirp::{Chirp, Following, Updates};
 use crate::error::Error;
 use crate::list::Place;
 use crate::name::UserName;
+use crate::people::Profile;
 use crate::record::Record;
 use crate::signature::Seal;
 use crate::store::Store;
@@ -72,11 +75,6 @@ impl Merge {
         }
         lines
     }
-
-    /// All that are kept, newest first.
-    pub fn lines(&self) -> impl Iterator<Item = &Line> {
-        self.lines.values()
-    }
 }
 
 /// What a user sees: what those have posted whom the user follows, and the user.
@@ -110,8 +108,8 @@ impl Timeline {
         users
     }
 
-    /// The last `wanted` of each user who has not been read yet, as they come, and of those only; see [`Timeline::read`].
-    pub fn unread<'a, S: Store>(
+    /// The last `wanted` of each user who has not been read yet, as they come, and of those only.
+    fn unread<'a, S: Store>(
         &self,
         chirp: &'a Chirp<S>,
         wanted: usize,
@@ -126,22 +124,47 @@ impl Timeline {
             .buffer_unordered(READ_AT_ONCE)
     }
 
-    /// So far has a user been read.
-    pub fn read(&mut self, user: UserName, place: Place) {
-        self.places.insert(user, place);
+    /// Reads the last `wanted` of each user who has not been read yet. Of all that is found the newest `kept` are shown, as they
+    /// come to be known: what is new after `batch` is shown, newest first, again after as long, and at the end. Why users could
+    /// not be read is what is left; an error is of `show`.
+    pub async fn read_all<S: Store, E>(
+        &mut self,
+        chirp: &Chirp<S>,
+        (wanted, kept): (usize, usize),
+        batch: Duration,
+        show: impl AsyncFn(Vec<Line>) -> Result<(), E>,
+    ) -> Result<Vec<Error>, E> {
+        let (mut merge, mut failed) = (Merge::new(kept), Vec::new());
+        let mut batch = tokio::time::interval_at(tokio::time::Instant::now() + batch, batch);
+        let mut unread = pin!(self.unread(chirp, wanted));
+        loop {
+            tokio::select! {
+                next = unread.next() => match next {
+                    None => break,
+                    Some((user, Ok(updates))) => {
+                        merge.add(&user, updates.records);
+                        self.places.insert(user, updates.place);
+                    }
+                    Some((_, Err(error))) => failed.push(error),
+                },
+                _ = batch.tick() => show(merge.news()).await?,
+            }
+        }
+        show(merge.news()).await?;
+        Ok(failed)
     }
 
     /// What has been posted since it was read, and how many users could not be asked. Whoever is followed by now is read
     /// from then on, and not shown any more who is not.
     pub async fn poll<S: Store>(&mut self, chirp: &Chirp<S>, wanted: usize) -> Result<(Vec<Line>, Vec<Error>), Error> {
-        chirp.refresh(&self.user.clone(), &mut self.following).await?;
+        chirp.refresh(&self.user, &mut self.following).await?;
         let users: BTreeSet<UserName> = self.users().into_iter().collect();
         self.places.retain(|user, _| users.contains(user));
         let (mut lines, mut errors) = (Vec::new(), Vec::new());
         let mut add = |user: &UserName, records: Vec<Record>| {
             lines.extend(records.into_iter().map(|record| Line { user: user.clone(), record }));
         };
-        let mut newly = std::pin::pin!(self.unread(chirp, wanted));
+        let mut newly = pin!(self.unread(chirp, wanted));
         while let Some((user, updates)) = newly.next().await {
             match updates {
                 Ok(mut updates) => {
@@ -167,15 +190,46 @@ impl Timeline {
                 Err(error) => errors.push(error),
             }
         }
-        lines.sort_by_key(|line| Reverse(line.rank()));
+        lines.sort_by_cached_key(|line| Reverse(line.rank()));
         Ok((lines, errors))
     }
 }
 
-/// What is known of who wrote each of these.
-pub async fn seals<S: Store>(chirp: &Chirp<S>, lines: &[Line]) -> Vec<Result<Seal, Error>> {
-    let all = lines.iter().map(|line| chirp.seal(&line.user, &line.record));
-    stream::iter(all).buffered(READ_AT_ONCE).collect().await
+/// What is known of who wrote each of these; `None` where that cannot be told at the moment. Each author is asked for once.
+pub async fn seals<S: Store>(chirp: &Chirp<S>, lines: &[Line]) -> Vec<Option<Seal>> {
+    let authors: BTreeSet<&UserName> = lines.iter().map(|line| &line.user).collect();
+    let keys = stream::iter(authors).map(|user| async move { (user, chirp.key(user).await.ok()) });
+    let keys: BTreeMap<_, _> = keys.buffer_unordered(READ_AT_ONCE).collect().await;
+    let seal = |line: &Line| keys[&line.user].as_ref().map(|key| line.record.seal(&line.user, key.as_ref()));
+    lines.iter().map(seal).collect()
+}
+
+/// Somebody's page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Who it is.
+    pub profile: Profile,
+    /// How many chirps there are in all.
+    pub count: u64,
+    /// How many users they follow.
+    pub follows: usize,
+    /// The last of the chirps, newest first.
+    pub lines: Vec<Line>,
+}
+
+impl Page {
+    /// A user's, with the last `wanted` chirps.
+    ///
+    /// # Errors
+    /// [`Error::NoUser`].
+    pub async fn read<S: Store>(chirp: &Chirp<S>, user: &UserName, wanted: usize) -> Result<Page, Error> {
+        let profile = chirp.profile(user).await?;
+        let (updates, following) = tokio::join!(chirp.updates(user, wanted), chirp.following(user));
+        let (updates, follows) = (updates?, following?.users().len());
+        let newest = updates.records.into_iter().rev().take(wanted);
+        let lines = newest.map(|record| Line { user: profile.name.clone(), record }).collect();
+        Ok(Page { profile, count: updates.count, follows, lines })
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +252,6 @@ mod tests {
         assert_eq!(times(merge.news()), [6], "5 and 7 were told, 4 is not among the newest three");
         merge.add(&bob, [2].map(record));
         assert_eq!(times(merge.news()), [0; 0]);
-        assert_eq!(times(merge.lines().cloned().collect()), [7, 6, 5]);
+        assert_eq!(times(merge.lines.into_values().collect()), [7, 6, 5]);
     }
 }

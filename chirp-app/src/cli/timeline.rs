@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
 use serde_json::json;
 
 use super::print::{Printer, Stop};
@@ -13,7 +12,7 @@ use crate::chirp::{Chirp, now_ms};
 use crate::error::Error;
 use crate::name::UserName;
 use crate::store::Store;
-use crate::timeline::{Line, Merge, Timeline, seals};
+use crate::timeline::{Line, Page, Timeline, seals};
 
 /// What is known by then is shown, and again after as long.
 const BATCH: Duration = Duration::from_millis(700);
@@ -23,23 +22,14 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// `chirp profile`
 pub(crate) async fn profile<S: Store>(chirp: &Chirp<S>, name: &UserName, n: usize, out: &Printer) -> Result<(), Stop> {
-    let profile = chirp.profile(name).await?;
-    let (updates, following) = tokio::join!(chirp.updates(name, n), chirp.following(name));
-    let (mut updates, follows) = (updates?, following?.users().len());
+    let Page { profile, count, follows, lines } = Page::read(chirp, name, n).await?;
     let key = profile.key.as_ref().map(|key| key.to_text());
     let signs = if key.is_some() { ", signs" } else { "" };
-    let head = format!(
-        "{}, here since {}; {} chirps, follows {follows}{signs}",
-        profile.name,
-        day(profile.since_ms / 1000),
-        updates.count
-    );
-    let records = updates.records.split_off(updates.records.len().saturating_sub(n));
-    let lines: Vec<Line> =
-        records.into_iter().rev().map(|record| Line { user: profile.name.clone(), record }).collect();
+    let since = day(profile.since_ms / 1000);
+    let head = format!("{}, here since {since}; {count} chirps, follows {follows}{signs}", profile.name);
     out.say(&head, || {
         json!({
-            "user": profile.name.as_str(), "since_unix_ms": profile.since_ms, "chirps": updates.count,
+            "user": profile.name.as_str(), "since_unix_ms": profile.since_ms, "chirps": count,
             "follows": follows, "key": key,
         })
     })?;
@@ -55,26 +45,9 @@ pub(crate) async fn timeline<S: Store>(
     out: &Printer,
 ) -> Result<(), Stop> {
     let mut timeline = Timeline::open(chirp, user).await?;
-    let (users, mut failed) = (timeline.users().len(), Vec::new());
-    let mut merge = Merge::new(n);
-    let mut batch = tokio::time::interval_at(tokio::time::Instant::now() + BATCH, BATCH);
-    {
-        let mut unread = pin!(timeline.unread(chirp, n));
-        loop {
-            tokio::select! {
-                next = unread.next() => match next {
-                    None => break,
-                    Some((user, Ok(updates))) => {
-                        merge.add(&user, updates.records);
-                        timeline.read(user, updates.place);
-                    }
-                    Some((_, Err(error))) => failed.push(error),
-                },
-                _ = batch.tick() => print_in_turn(chirp, merge.news(), watch, out).await?,
-            }
-        }
-    }
-    print_in_turn(chirp, merge.news(), watch, out).await?;
+    let users = timeline.users().len();
+    let show = async |lines| print_in_turn(chirp, lines, watch, out).await;
+    let mut failed = timeline.read_all(chirp, (n, n), BATCH, show).await?;
     if let Some(first) = failed.pop() {
         out.note(&format!("{} of {users} could not be read", failed.len() + 1));
         if !watch {
@@ -136,8 +109,6 @@ async fn print_in_turn<S: Store>(
 async fn print<S: Store>(chirp: &Chirp<S>, lines: &[Line], out: &Printer) -> Result<(), Stop> {
     let now = now_ms();
     for (line, seal) in lines.iter().zip(seals(chirp, lines).await) {
-        // Who wrote it cannot be told for the moment: it is shown as it is.
-        let seal = seal.ok();
         out.say(&show::text(line, seal, now), || show::json(line, seal))?;
     }
     Ok(())

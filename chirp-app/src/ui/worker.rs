@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
 use tokio::sync::mpsc as asynchronous;
 
 use super::model::{LINES_MAX, Page, Shown};
@@ -15,14 +14,14 @@ use crate::name::UserName;
 use crate::remote::Remote;
 use crate::signature::UserKey;
 use crate::text::Text;
-use crate::timeline::{Line, Merge, Timeline, seals};
+use crate::timeline::{self, Line, Timeline, seals};
 
 /// Between two looks for what is new, or four times as long as one takes.
 const LOOK: Duration = Duration::from_millis(800);
 /// What is known by then is shown, and again after as long.
 const BATCH: Duration = Duration::from_millis(400);
-/// Of a page.
-const PAGE_LINES: usize = 100;
+/// So many of each user's chirps are read.
+const EACH: usize = 100;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// With what it begins.
@@ -207,30 +206,15 @@ impl Worker {
     /// Everybody's last chirps, as they come.
     async fn read_all(&self, chirp: &Chirp<Remote>, timeline: &mut Timeline) -> Result<Result<(), Error>, Gone> {
         self.tell(News::Following(timeline.following()))?;
-        let (mut merge, mut problem) = (Merge::new(LINES_MAX), None);
-        let mut batch = tokio::time::interval(BATCH);
-        let mut unread = pin!(timeline.unread(chirp, 100));
-        loop {
-            tokio::select! {
-                next = unread.next() => match next {
-                    None => break,
-                    Some((user, Ok(updates))) => {
-                        merge.add(&user, updates.records);
-                        timeline.read(user, updates.place);
-                    }
-                    Some((_, Err(error))) => problem = Some(error),
-                },
-                _ = batch.tick() => self.show(chirp, merge.news()).await?,
-            }
-        }
-        self.show(chirp, merge.news()).await?;
+        let show = async |lines| self.show(chirp, lines).await;
+        let failed = timeline.read_all(chirp, (EACH, LINES_MAX), BATCH, show).await?;
         self.tell(News::Read)?;
-        Ok(problem.map_or(Ok(()), Err))
+        Ok(failed.into_iter().next_back().map_or(Ok(()), Err))
     }
 
     async fn look(&self, chirp: &Chirp<Remote>, timeline: &mut Timeline) -> Result<Result<(), Error>, Gone> {
         let before = timeline.following();
-        let (lines, errors) = match timeline.poll(chirp, 100).await {
+        let (lines, errors) = match timeline.poll(chirp, EACH).await {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
@@ -259,8 +243,11 @@ impl Worker {
             Ask::Unfollow(other) => {
                 chirp.unfollow(user, other).await.map(|()| format!("you do not follow {other} any more"))
             }
-            Ask::Page(other) => match self.page(chirp, other).await {
-                Ok(page) => return self.tell(News::Page(Box::new(page))),
+            Ask::Page(other) => match timeline::Page::read(chirp, other, EACH).await {
+                Ok(timeline::Page { profile, count, follows, lines }) => {
+                    let lines = with_seals(chirp, lines).await;
+                    return self.tell(News::Page(Box::new(Page { profile, count, follows, lines })));
+                }
                 Err(error) => Err(error),
             },
             Ask::Be(_) | Ask::SignUp(_) => return Ok(()),
@@ -270,18 +257,9 @@ impl Worker {
             Err(error) => self.tell(News::Failed(ask, error)),
         }
     }
-
-    async fn page(&self, chirp: &Chirp<Remote>, user: &UserName) -> Result<Page, Error> {
-        let profile = chirp.profile(user).await?;
-        let (updates, following) = tokio::join!(chirp.updates(user, PAGE_LINES), chirp.following(user));
-        let (updates, follows) = (updates?, following?.users().len());
-        let records = updates.records.into_iter().rev().take(PAGE_LINES);
-        let lines = records.map(|record| Line { user: profile.name.clone(), record }).collect();
-        Ok(Page { lines: with_seals(chirp, lines).await, profile, count: updates.count, follows })
-    }
 }
 
 async fn with_seals(chirp: &Chirp<Remote>, lines: Vec<Line>) -> Vec<Shown> {
     let seals = seals(chirp, &lines).await;
-    lines.into_iter().zip(seals).map(|(line, seal)| Shown { line, seal: seal.ok() }).collect()
+    lines.into_iter().zip(seals).map(|(line, seal)| Shown { line, seal }).collect()
 }
