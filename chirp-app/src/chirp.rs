@@ -1,11 +1,11 @@
 //! Everything that a user can do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
-use crate::follows;
+use crate::follows::{self, Following};
 use crate::list::{AppendMode, List, Place};
 use crate::name::UserName;
 use crate::people::{self, Profile};
@@ -16,6 +16,8 @@ use crate::text::Text;
 
 /// So many users' tails and profiles are remembered.
 const REMEMBERED_MAX: usize = 100_000;
+/// So many of the last items of a list of follows are read: whoever writes more there follows fewer.
+const FOLLOWS_READ_MAX: usize = 200_000;
 
 /// Chirp on a store. All of it may be used by many at once.
 pub struct Chirp<S> {
@@ -36,20 +38,6 @@ pub struct Updates {
     pub count: u64,
     /// The place behind them.
     pub place: Place,
-}
-
-/// Whom a user follows, and up to where that has been read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Following {
-    items: Vec<Vec<u8>>,
-    place: Place,
-}
-
-impl Following {
-    /// In the order in which it was begun.
-    pub fn users(&self) -> Vec<UserName> {
-        follows::fold(self.items.iter().map(Vec::as_slice))
-    }
 }
 
 /// Now, in milliseconds since 1970.
@@ -88,13 +76,18 @@ impl<S: Store> Chirp<S> {
         List::new(&self.store, format!("chirp/follows/{}", user.folded()), self.mode)
     }
 
-    /// Signs a user up. With a key, what the user posts can be told from what others post under the name.
+    /// Signs a user up. With a key, what the user posts can be told from what others post under the name; and who has signed
+    /// up with it already may do so again, which changes nothing.
     ///
     /// # Errors
     /// [`Error::Taken`] where somebody has the name.
     pub async fn sign_up(&self, name: &UserName, key: Option<&UserKey>) -> Result<(), Error> {
         let profile = Profile { name: name.clone(), since_ms: now_ms(), key: key.map(UserKey::public) };
-        people::sign_up(&self.store, &profile).await
+        match people::sign_up(&self.store, &profile).await {
+            // Whoever has the key has signed up already, and was perhaps not told.
+            Err(Error::Taken(_)) if key.is_some() && self.profile(name).await?.key == profile.key => Ok(()),
+            result => result,
+        }
     }
 
     /// What is known of a user.
@@ -144,7 +137,7 @@ impl<S: Store> Chirp<S> {
     /// [`Error::NoUser`] where there is none of either name.
     pub async fn follow(&self, user: &UserName, other: &UserName) -> Result<bool, Error> {
         let other = self.profile(other).await?.name;
-        if self.following(user).await?.users().contains(&other) {
+        if self.following(user).await?.has(&other) {
             return Ok(false);
         }
         self.append(self.follows_of(user), &follows::item(&other, true, now_ms())).await?;
@@ -156,7 +149,7 @@ impl<S: Store> Chirp<S> {
     /// # Errors
     /// [`Error::NotFollowed`] where that is so already.
     pub async fn unfollow(&self, user: &UserName, other: &UserName) -> Result<(), Error> {
-        if !self.following(user).await?.users().contains(other) {
+        if !self.following(user).await?.has(other) {
             return Err(Error::NotFollowed(other.clone()));
         }
         self.append(self.follows_of(user), &follows::item(other, false, now_ms())).await
@@ -168,14 +161,18 @@ impl<S: Store> Chirp<S> {
     /// [`Error::NoUser`].
     pub async fn following(&self, user: &UserName) -> Result<Following, Error> {
         self.profile(user).await?;
-        let tail = self.follows_of(user).tail(usize::MAX).await?;
-        Ok(Following { items: tail.items, place: tail.place })
+        let tail = self.follows_of(user).tail(FOLLOWS_READ_MAX).await?;
+        let mut following = Following::default();
+        following.place = tail.place;
+        following.extend(tail.items.iter().map(Vec::as_slice));
+        Ok(following)
     }
 
-    /// Looks whom a user follows by now.
-    pub async fn refresh(&self, user: &UserName, following: &mut Following) -> Result<(), Error> {
-        following.items.extend(self.follows_of(user).since(&mut following.place).await?);
-        Ok(())
+    /// Looks whom a user follows by now; true where that has changed.
+    pub async fn refresh(&self, user: &UserName, following: &mut Following) -> Result<bool, Error> {
+        let items = self.follows_of(user).since(&mut following.place).await?;
+        following.extend(items.iter().map(Vec::as_slice));
+        Ok(!items.is_empty())
     }
 
     /// The last that a user has posted, `wanted` at least where there are as many; no more than it takes to read them.
@@ -199,6 +196,8 @@ impl<S: Store> Chirp<S> {
     }
 }
 
+/// What of these is a chirp. One that is there twice, for a peer that had forgotten it was asked again, is one.
 fn records(items: &[Vec<u8>]) -> Vec<Record> {
-    items.iter().filter_map(|item| Record::from_item(item)).collect()
+    let mut seen = HashSet::new();
+    items.iter().filter(|item| seen.insert(item.as_slice())).filter_map(|item| Record::from_item(item)).collect()
 }

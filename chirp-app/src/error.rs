@@ -40,7 +40,7 @@ pub enum Error {
     #[error("the key {0} holds something that is not Chirp's")]
     Foreign(String),
     /// Nothing was done for as long as it was tried.
-    #[error("nothing was done, the network is busy or a part of it is down ({0}); try again")]
+    #[error("not done, for the network is busy or a part of it is down ({0}); try again")]
     TryAgain(String),
     /// It may have been done, or may be yet.
     #[error("it is not known whether that was done ({0}); look before you repeat it")]

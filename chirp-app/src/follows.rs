@@ -6,8 +6,9 @@
 //! A name may stand there more than once, where one user follows from two places at the same moment: what counts is the
 //! last that is said of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashMap};
 
+use crate::list::Place;
 use crate::name::UserName;
 
 /// One item of the list: what was begun or ended at this time.
@@ -15,23 +16,47 @@ pub fn item(name: &UserName, begins: bool, at_ms: u64) -> Vec<u8> {
     format!("{}{name} {at_ms:013}", if begins { '+' } else { '-' }).into_bytes()
 }
 
-/// Whom somebody follows whose list has these items, in the order in which it was begun.
-pub fn fold<'a>(items: impl DoubleEndedIterator<Item = &'a [u8]>) -> Vec<UserName> {
-    let mut settled = BTreeSet::new();
-    let mut followed = Vec::new();
-    // From the end: what is said last of a name is what counts. What is no name at all is not ours.
-    for item in items.rev() {
-        let Ok(text) = std::str::from_utf8(item) else { continue };
-        let (begins, name) = (text.starts_with('+'), text.split(' ').next());
-        let Some(Ok(name)) = name.and_then(|name| name.strip_prefix(['+', '-'])).map(str::parse::<UserName>) else {
-            continue;
-        };
-        if settled.insert(name.clone()) && begins {
-            followed.push(name);
+/// What an item says: of whom, and whether it was begun. `None` where it is not ours.
+fn read(item: &[u8]) -> Option<(UserName, bool)> {
+    let word = std::str::from_utf8(item).ok()?.split(' ').next()?;
+    let name = word.strip_prefix(['+', '-'])?.parse().ok()?;
+    Some((name, word.starts_with('+')))
+}
+
+/// Whom a user follows, and up to where that has been read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Following {
+    /// By when it was begun.
+    users: BTreeMap<u64, UserName>,
+    begun: HashMap<UserName, u64>,
+    next: u64,
+    pub(crate) place: Place,
+}
+
+impl Following {
+    /// What these items say, one after the other, behind what was said before.
+    pub(crate) fn extend<'a>(&mut self, items: impl IntoIterator<Item = &'a [u8]>) {
+        for (name, begins) in items.into_iter().filter_map(read) {
+            if let Some(before) = self.begun.remove(&name) {
+                self.users.remove(&before);
+            }
+            if begins {
+                self.begun.insert(name.clone(), self.next);
+                self.users.insert(self.next, name);
+                self.next += 1;
+            }
         }
     }
-    followed.reverse();
-    followed
+
+    /// In the order in which it was begun.
+    pub fn users(&self) -> impl ExactSizeIterator<Item = &UserName> {
+        self.users.values()
+    }
+
+    /// Whether this is one of them.
+    pub fn has(&self, user: &UserName) -> bool {
+        self.begun.contains_key(user)
+    }
 }
 
 #[cfg(test)]
@@ -41,8 +66,10 @@ mod tests {
     #[test]
     fn the_last_word_counts() {
         let of = |list: &str| {
-            let all = fold(list.split(',').map(str::as_bytes));
-            all.iter().map(UserName::as_str).collect::<Vec<_>>().join(" ")
+            let mut following = Following::default();
+            following.extend(list.split(',').map(str::as_bytes));
+            assert!(following.users().all(|user| following.has(user)));
+            following.users().map(UserName::as_str).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(of("+ann 1,+bob 2,-ann 3"), "bob");
         assert_eq!(of("+ann 1,-ann,+bob 2 more,+Ann 3"), "bob Ann");

@@ -33,6 +33,8 @@ pub mod ui;
 mod age;
 mod chirp;
 #[cfg(test)]
+mod peer;
+#[cfg(test)]
 mod ram;
 
 pub use chirp::Chirp;

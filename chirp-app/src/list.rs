@@ -25,14 +25,21 @@ use crate::store::Store;
 /// The size of a block, in bytes (`Scatter §7.2.1`).
 pub const BLOCK_BYTES: usize = 8192;
 /// The longest item, in bytes: it fits into a head.
-pub const ITEM_BYTES_MAX: usize = BLOCK_BYTES - HEADER_BYTES - 1;
+pub const ITEM_BYTES_MAX: usize = BLOCK_BYTES - HEADER_BYTES - 2;
 /// So many blocks of one list are read at once.
 const BLOCKS_AT_ONCE: usize = 32;
 
+/// What a head begins with; then come the last block in [`LAST_DIGITS`], the items before it in [`BEFORE_DIGITS`], blanks
+/// between, and a line end.
 const MAGIC: &str = "chirp1";
-/// [`MAGIC`], the last block in 8 digits, the items before it in 10, blanks between, and a line end.
-const HEADER_BYTES: usize = 27;
-const BLOCKS_MAX: u32 = 99_999_999;
+const LAST_DIGITS: usize = 8;
+const BEFORE_DIGITS: usize = 10;
+const HEADER_BYTES: usize = MAGIC.len() + 1 + LAST_DIGITS + 1 + BEFORE_DIGITS + 1;
+/// One more is the last of all that can be named.
+const BLOCKS_MAX: u32 = 99_999_998;
+const BEFORE_MAX: u64 = 9_999_999_999;
+/// So often an item is written again where others were faster each time.
+const TRIES_MAX: usize = 100;
 
 /// How an item is appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,19 +106,35 @@ struct Header {
 }
 
 impl Header {
+    /// As it is written. Its numbers are within [`BLOCKS_MAX`] and [`BEFORE_MAX`], as [`Header::of`] and [`Header::next`] give
+    /// them.
     fn line(self) -> String {
-        let line = format!("{MAGIC} {:08} {:010}\n", self.last, self.before);
-        assert_eq!(line.len(), HEADER_BYTES, "{self:?} does not fit");
-        line
+        format!("{MAGIC} {:0LAST_DIGITS$} {:0BEFORE_DIGITS$}\n", self.last, self.before)
     }
 
+    /// `None` where that is no head.
     fn of(head: &[u8]) -> Option<Header> {
         let line = std::str::from_utf8(head.get(..HEADER_BYTES)?).ok()?;
         let mut words = line.strip_suffix('\n')?.split(' ');
         let magic = words.next()?;
-        let header = Header { last: words.next()?.parse().ok()?, before: words.next()?.parse().ok()? };
-        (magic == MAGIC && header.line() == line).then_some(header)
+        let header = Header {
+            last: number(words.next()?, LAST_DIGITS)?.try_into().ok()?,
+            before: number(words.next()?, BEFORE_DIGITS)?,
+        };
+        (magic == MAGIC && words.next().is_none()).then_some(header)
     }
+
+    /// After so many more items another block is the last; `None` where no head can say so.
+    fn next(self, items: u64) -> Option<Header> {
+        let before = self.before.checked_add(items)?;
+        (self.last <= BLOCKS_MAX && before <= BEFORE_MAX).then(|| Header { last: self.last + 1, before })
+    }
+}
+
+/// A number of exactly so many digits.
+fn number(word: &str, digits: usize) -> Option<u64> {
+    let fits = word.len() == digits && word.bytes().all(|byte| byte.is_ascii_digit());
+    fits.then(|| word.parse().ok())?
 }
 
 /// Of the item itself nothing was done, whatever became of what comes before it.
@@ -150,17 +173,24 @@ impl<'a, S: Store> List<'a, S> {
         if index == 0 { self.key.clone() } else { format!("{}/{index}", self.key) }
     }
 
-    /// A block and its bytes; a block that is not there yet is empty.
+    /// The bytes of a block; a block that is not there yet is empty.
     async fn read(&self, index: u32) -> Result<Vec<u8>, Error> {
         let block = self.store.get(&self.block(index)).await?.unwrap_or_default();
+        if block.len() > BLOCK_BYTES {
+            return Err(self.foreign());
+        }
         if index == 0 && !block.is_empty() {
             self.header(&block)?;
         }
         Ok(block)
     }
 
+    fn foreign(&self) -> Error {
+        Error::Foreign(self.key.clone())
+    }
+
     fn header(&self, head: &[u8]) -> Result<Header, Error> {
-        Header::of(head).ok_or_else(|| Error::Foreign(self.key.clone()))
+        Header::of(head).ok_or_else(|| self.foreign())
     }
 
     /// Appends an item, which must not be empty or have a line end in it. `tail` is the last block as far as is known, and
@@ -174,7 +204,8 @@ impl<'a, S: Store> List<'a, S> {
     pub async fn append(&self, item: &[u8], tail: &mut Option<u32>) -> Result<(), Error> {
         let fits = !item.is_empty() && item.len() <= ITEM_BYTES_MAX && !item.contains(&b'\n');
         assert!(fits, "an item of {} bytes", item.len());
-        let line = [item, b"\n"].concat();
+        // It begins a line, whatever somebody else has left there.
+        let line = [b"\n", item, b"\n"].concat();
         loop {
             let last = match *tail {
                 Some(last) => last,
@@ -210,10 +241,13 @@ impl<'a, S: Store> List<'a, S> {
     async fn put(&self, index: u32, line: &[u8]) -> Result<bool, Error> {
         let key = self.block(index);
         if self.mode == AppendMode::Atomic {
-            return Ok(self.store.append(&key, BLOCK_BYTES, line).await?.is_some());
+            let length = self.store.append(&key, BLOCK_BYTES, line).await?;
+            // Somebody has taken the head away since it was read.
+            let is_headless = index == 0 && length.is_some_and(|length| length < HEADER_BYTES + line.len());
+            return if is_headless { Err(self.foreign()) } else { Ok(length.is_some()) };
         }
         let mut pauses = Pauses::default();
-        loop {
+        for _ in 0..TRIES_MAX {
             let (block, seen) = self.store.versioned(&key).await?;
             let mut block = block.unwrap_or_default();
             if block.len() + line.len() > BLOCK_BYTES {
@@ -227,28 +261,31 @@ impl<'a, S: Store> List<'a, S> {
             }
             self.store.pause(&mut pauses).await;
         }
+        Err(Error::TryAgain("others write there all the time".into()))
     }
 
     /// This block is full: has the next one be the last, if it is not, and says which one is.
     async fn go_past(&self, full: u32) -> Result<u32, Error> {
-        let mut pauses = Pauses::default();
+        let (mut pauses, mut tried) = (Pauses::default(), false);
         if !self.seal(full).await? {
             // Somebody else did, and is about to say so in the head.
             self.store.pause(&mut pauses).await;
         }
         loop {
             let (head, seen) = self.store.versioned(&self.key).await?;
-            let mut head = head.ok_or_else(|| Error::Foreign(self.key.clone()))?;
+            let mut head = head.ok_or_else(|| self.foreign())?;
             let header = self.header(&head)?;
             if header.last > full {
                 return Ok(header.last);
             }
-            if header.last < full || full >= BLOCKS_MAX {
-                return Err(Error::Foreign(self.key.clone()));
-            }
             let sealed = if full == 0 { head.clone() } else { self.read(full).await? };
-            let before = header.before + items(body(full, &sealed)).count() as u64;
-            head[..HEADER_BYTES].copy_from_slice(Header { last: full + 1, before }.line().as_bytes());
+            let more = items(body(full, &sealed)).count() as u64;
+            let next = header.next(more).filter(|_| header.last == full).ok_or_else(|| self.foreign())?;
+            head[..HEADER_BYTES].copy_from_slice(next.line().as_bytes());
+            if std::mem::replace(&mut tried, true) {
+                // It was not done, or somebody appended to the head, which is sealed: that is over soon.
+                self.store.pause(&mut pauses).await;
+            }
             self.store.try_replace(&self.key, &seen, &head).await?;
         }
     }
@@ -288,7 +325,7 @@ impl<'a, S: Store> List<'a, S> {
                 let block = if index == 0 { head.clone() } else { self.read(index).await? };
                 // A head may name any number of blocks; those that are not there are not read one by one.
                 let is_sealed = block.len() >= BLOCK_BYTES;
-                if is_sealed { Ok((index, block)) } else { Err(Error::Foreign(self.key.clone())) }
+                if is_sealed { Ok((index, block)) } else { Err(self.foreign()) }
             }
         }))
         .buffered(BLOCKS_AT_ONCE.min(1 + wanted / 32));
@@ -303,24 +340,26 @@ impl<'a, S: Store> List<'a, S> {
 
     /// What was appended behind a place, oldest first; the place is behind that then. Where nothing was, that takes one
     /// operation that carries next to nothing.
+    ///
+    /// # Errors
+    /// The place is where it was: what was found is found again.
     pub async fn since(&self, place: &mut Place) -> Result<Vec<Vec<u8>>, Error> {
-        let mut found = Vec::new();
+        let (mut found, mut at) = (Vec::new(), *place);
         loop {
-            let read = if place.block == 0 { place.bytes.max(HEADER_BYTES) } else { place.bytes };
-            let length = self.store.length(&self.block(place.block)).await?;
-            if length > read {
-                let block = self.read(place.block).await?;
-                found.extend(items(block.get(read..).unwrap_or_default()).map(<[u8]>::to_vec));
-                place.bytes = block.len();
+            // A block is there only when the head names it, which is when the one before is full.
+            let next = if at.bytes < BLOCK_BYTES { at } else { Place { block: at.block.saturating_add(1), bytes: 0 } };
+            let read = if next.block == 0 { next.bytes.max(HEADER_BYTES) } else { next.bytes };
+            let length = self.store.length(&self.block(next.block)).await?;
+            if length < next.bytes || length > BLOCK_BYTES {
+                return Err(self.foreign());
             }
-            if place.bytes < BLOCK_BYTES {
+            if length <= read {
+                *place = at;
                 return Ok(found);
             }
-            let head = self.read(0).await?;
-            if head.is_empty() || self.header(&head)?.last == place.block {
-                return Ok(found);
-            }
-            *place = Place { block: place.block + 1, bytes: 0 };
+            let block = self.read(next.block).await?;
+            found.extend(items(block.get(read..).unwrap_or_default()).map(<[u8]>::to_vec));
+            at = Place { block: next.block, bytes: block.len() };
         }
     }
 }

@@ -214,6 +214,96 @@ fn few_operations_are_needed() {
     assert_eq!(counted(&mut || assert!(run(list.since(&mut place)).unwrap().is_empty())), 1);
 }
 
+/// Who has read to the end of a full block, the last one, asks for no more than who has not.
+#[test]
+fn the_end_of_a_full_block_is_watched_at_no_cost() {
+    let store = Ram::new(1, 0);
+    let list = list(&store, AppendMode::Atomic, Defect::None);
+    run(list.append(&[b'x'; ITEM_BYTES_MAX], &mut None)).unwrap();
+    let mut place = run(list.tail(1)).unwrap().place;
+    assert_eq!(place, Place { block: 0, bytes: BLOCK_BYTES });
+    let before = store.operations();
+    assert!(run(list.since(&mut place)).unwrap().is_empty());
+    assert_eq!(store.operations() - before, 1);
+    run(list.append(b"y", &mut None)).unwrap();
+    assert_eq!(run(list.since(&mut place)).unwrap(), [b"y"]);
+    assert_eq!(place.block, 1);
+}
+
+/// What was read before something fails is not lost.
+#[test]
+fn a_reader_that_fails_stays_where_it_was() {
+    let store = Ram::new(1, 0);
+    let list = list(&store, AppendMode::Atomic, Defect::None);
+    for number in 0..9 {
+        run(list.append(format!("{number}{}", "x".repeat(3000)).as_bytes(), &mut None)).unwrap();
+    }
+    run(store.append("list/4", usize::MAX, &[b'x'; BLOCK_BYTES])).unwrap();
+    let mut place = Place::default();
+    assert!(matches!(run(list.since(&mut place)), Err(Error::Foreign(_))));
+    assert_eq!(place, Place::default());
+    // Somebody has begun anew.
+    let mut place = Place { block: 0, bytes: BLOCK_BYTES - 1 };
+    let other = List::new(&store, "other", AppendMode::Atomic);
+    run(other.append(b"x", &mut None)).unwrap();
+    assert!(matches!(run(other.since(&mut place)), Err(Error::Foreign(_))));
+}
+
+/// Whatever somebody else left at the end of a block, an item stands by itself.
+#[test]
+fn an_item_begins_a_line() {
+    let store = Ram::new(1, 0);
+    let list = list(&store, AppendMode::Atomic, Defect::None);
+    run(list.append(b"one", &mut None)).unwrap();
+    run(store.append(KEY, BLOCK_BYTES, b"no line end")).unwrap();
+    run(list.append(b"two", &mut None)).unwrap();
+    assert_eq!(run(list.tail(9)).unwrap().items, [&b"one"[..], b"no line end", b"two"]);
+}
+
+/// A head that somebody took away is not one because something is appended there.
+#[test]
+fn nothing_is_posted_where_there_is_no_head() {
+    let store = Ram::new(1, 0);
+    assert!(matches!(
+        run(list(&store, AppendMode::Atomic, Defect::None).append(b"x", &mut Some(0))),
+        Err(Error::Foreign(_))
+    ));
+}
+
+proptest! {
+    /// Nobody who reads or appends trusts a head.
+    #[test]
+    fn any_head_is_read_or_refused(
+        head in prop_oneof![
+            "chirp1 [0-9]{1,12} [0-9]{1,14}\n".prop_map(String::into_bytes),
+            proptest::collection::vec(any::<u8>(), 0..40),
+            Just(b"chirp1 99999999 9999999999\n".to_vec()),
+            Just(b"chirp1 99999998 9999999999\n".to_vec()),
+            Just(b"chirp1 00000000 9999999999\n".to_vec()),
+        ],
+        full: bool,
+    ) {
+        let store = Ram::new(1, 0);
+        let is_head = Header::of(&head).is_some();
+        if is_head {
+            prop_assert_eq!(Header::of(&head).unwrap().line().into_bytes(), head[..HEADER_BYTES].to_vec());
+        }
+        let mut value = head;
+        if full && value.len() < BLOCK_BYTES {
+            value.push(b'x');
+            value.resize(BLOCK_BYTES, b'\n');
+        }
+        run(store.create(KEY, &value)).unwrap();
+        let list = list(&store, AppendMode::Atomic, Defect::None);
+        let tail = run(list.tail(5));
+        prop_assert!(is_head || value.is_empty() || tail.is_err());
+        let _ = run(list.since(&mut Place::default()));
+        if let Err(error) = run(list.append(b"x", &mut None)) {
+            prop_assert!(matches!(error, Error::Foreign(_)));
+        }
+    }
+}
+
 /// A head that names a hundred million blocks takes nobody's time.
 #[test]
 fn a_head_that_lies_is_found_out() {

@@ -24,6 +24,10 @@ impl UserName {
         self.0.to_ascii_lowercase()
     }
 
+    fn folded_bytes(&self) -> impl Iterator<Item = u8> + '_ {
+        self.0.bytes().map(|byte| byte.to_ascii_lowercase())
+    }
+
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -71,13 +75,14 @@ impl PartialOrd for UserName {
 
 impl Ord for UserName {
     fn cmp(&self, other: &UserName) -> std::cmp::Ordering {
-        self.folded().cmp(&other.folded())
+        self.folded_bytes().cmp(other.folded_bytes())
     }
 }
 
 impl std::hash::Hash for UserName {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.folded().hash(state);
+        self.folded_bytes().for_each(|byte| state.write_u8(byte));
+        state.write_u8(0xff);
     }
 }
 

@@ -2,9 +2,44 @@
 
 use std::time::Duration;
 
+use rustix::time::ClockId;
+
 /// What is not done after this long is given up. Well below the 60 s for which a peer remembers the ids of operations: after
 /// those a repetition could take effect twice.
 pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Until when something is tried: by a clock that goes on while the machine sleeps. Whoever wakes up must not send what peers
+/// have forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Duration);
+
+impl Deadline {
+    /// In so long.
+    pub fn after(patience: Duration) -> Deadline {
+        Deadline(uptime() + patience)
+    }
+
+    /// How much of it is left; zero when it is over.
+    pub fn left(self) -> Duration {
+        self.0.saturating_sub(uptime())
+    }
+
+    /// Nothing may be sent any more.
+    pub fn is_over(self) -> bool {
+        self.left().is_zero()
+    }
+}
+
+/// Since the machine was started, asleep or not, where the system has such a clock.
+fn uptime() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    let now = rustix::time::clock_gettime(clock);
+    // Neither is ever below zero.
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
 
 const FIRST_PAUSE: Duration = Duration::from_millis(15);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
@@ -48,6 +83,17 @@ pub fn random<const N: usize>() -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deadline_comes() {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        assert!(
+            !deadline.is_over()
+                && deadline.left() > Duration::from_secs(50)
+                && deadline.left() <= Duration::from_secs(60)
+        );
+        assert!(Deadline::after(Duration::ZERO).is_over());
+    }
 
     #[test]
     fn pauses_grow_to_a_bound() {

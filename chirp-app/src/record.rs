@@ -5,13 +5,16 @@ use serde::{Deserialize, Serialize};
 use crate::name::UserName;
 use crate::patience::random;
 use crate::signature::{PublicKey, Seal, Signed, UserKey};
-use crate::text::{BYTES_MAX, Text};
+use crate::text::Text;
+
+/// No id that is longer is one of ours.
+const ID_BYTES_MAX: usize = 64;
 
 /// What one user posted once.
 ///
 /// As JSON on one line. Of what it says nothing is to be believed: anybody who reaches a peer can write it, with any text
 /// and any time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Record {
     /// Different for each.
     pub id: String,
@@ -42,8 +45,9 @@ impl Record {
     /// `None` where that is no chirp.
     pub fn from_item(item: &[u8]) -> Option<Record> {
         let record: Record = serde_json::from_slice(item).ok()?;
-        // What this program wrote is no longer; others may have written more.
-        (record.text.len() <= BYTES_MAX && !record.id.contains('\n')).then_some(record)
+        // Others may have written more than this program writes, or more than one line.
+        let is_text = record.text.parse::<Text>().is_ok_and(|text| text.as_str() == record.text);
+        (is_text && record.id.len() <= ID_BYTES_MAX && !record.id.contains(char::is_control)).then_some(record)
     }
 
     fn signed<'a>(&'a self, user: &'a UserName) -> Signed<'a> {
@@ -74,6 +78,13 @@ mod tests {
         }
 
         #[test]
+        fn only_what_can_be_posted_is_shown(text in "[a-c \n\r\t\u{1b}\u{200b}]{0,150}") {
+            let record = Record { id: "1".into(), at_ms: 0, text: text.clone(), signature: None };
+            let is_fit = text.parse::<Text>().is_ok_and(|fit| fit.as_str() == text);
+            prop_assert_eq!(Record::from_item(&record.to_item()).is_some(), is_fit);
+        }
+
+        #[test]
         fn nonsense_is_no_chirp(item: Vec<u8>) {
             let _ = Record::from_item(&item);
         }
@@ -82,7 +93,7 @@ mod tests {
     #[test]
     fn the_longest_chirp_fits() {
         let directory = std::env::temp_dir().join(format!("chirp-record-{}", std::process::id()));
-        let key = UserKey::open(&directory, true).unwrap();
+        let key = UserKey::open_or_make(&directory).unwrap().0;
         std::fs::remove_file(&directory).unwrap();
         let heavy = format!("e{}", "\u{301}".repeat(1990));
         for text in ["\"".repeat(140), heavy] {

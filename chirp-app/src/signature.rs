@@ -3,8 +3,8 @@
 //! The demo trusts names. A user who signs up with a key has the key's public half in the profile, which is set once;
 //! readers hold what is signed against that. What a reader is told is a [`Seal`].
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -61,29 +61,49 @@ pub enum Seal {
 }
 
 impl UserKey {
-    /// The key in this file; where there is none and `make` is set, a new one is made and written there, readable for its
-    /// owner alone.
-    pub fn open(path: &Path, make: bool) -> Result<UserKey, KeyError> {
+    /// The key in this file.
+    pub fn open(path: &Path) -> Result<UserKey, KeyError> {
         let problem = |why| KeyError::File { path: path.to_owned(), why };
-        match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && make => {
-                return UserKey::create(path).map_err(problem);
-            }
-            Err(error) => return Err(problem(error)),
-            Ok(file) if file.len() > FILE_BYTES_MAX => return Err(KeyError::Foreign(path.to_owned())),
-            Ok(_) => {}
-        }
-        let text = fs::read_to_string(path).map_err(problem)?;
-        let seed = text.trim_end().strip_prefix(FILE_PREFIX).and_then(|seed| BASE64.decode(seed).ok());
+        // Whatever it is, even a device, no more of it is read than a key has.
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(problem)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(problem)?;
+        let text = std::str::from_utf8(&bytes).ok().filter(|text| text.len() as u64 <= FILE_BYTES_MAX);
+        let seed =
+            text.and_then(|text| text.trim_end().strip_prefix(FILE_PREFIX)).and_then(|seed| BASE64.decode(seed).ok());
         let seed: Option<[u8; 32]> = seed.and_then(|seed| seed.try_into().ok());
         seed.map(|seed| UserKey(SigningKey::from_bytes(&seed))).ok_or_else(|| KeyError::Foreign(path.to_owned()))
     }
 
+    /// The key in this file; where there is none, a new one, written there and readable for its owner alone. And whether it
+    /// is new.
+    pub fn open_or_make(path: &Path) -> Result<(UserKey, bool), KeyError> {
+        match UserKey::open(path) {
+            Err(KeyError::File { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
+            opened => return Ok((opened?, false)),
+        }
+        match UserKey::create(path) {
+            Ok(key) => Ok((key, true)),
+            // Somebody else was first.
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok((UserKey::open(path)?, false)),
+            Err(why) => Err(KeyError::File { path: path.to_owned(), why }),
+        }
+    }
+
+    /// The file is there when all of it is on the disk: a key that a profile names and nobody has would be lost for ever.
     fn create(path: &Path) -> io::Result<UserKey> {
         let seed = random::<32>();
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        writeln!(file, "{FILE_PREFIX}{}", BASE64.encode(seed))?;
-        file.sync_all()?;
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let unfinished = path.with_file_name(name);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        let written = writeln!(file, "{FILE_PREFIX}{}", BASE64.encode(seed)).and_then(|()| file.sync_all());
+        // A link takes nobody's place.
+        let named = written.and_then(|()| fs::hard_link(&unfinished, path));
+        fs::remove_file(&unfinished)?;
+        named?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(UserKey(SigningKey::from_bytes(&seed)))
     }
 
@@ -192,14 +212,20 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("chirp-key-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("key");
-        assert!(matches!(UserKey::open(&path, false), Err(KeyError::File { .. })));
-        let made = UserKey::open(&path, true).unwrap().public();
-        assert_eq!(UserKey::open(&path, true).unwrap().public(), made);
+        assert!(matches!(UserKey::open(&path), Err(KeyError::File { .. })));
+        let (made, is_new) = UserKey::open_or_make(&path).unwrap();
+        assert!(is_new);
+        assert_eq!(UserKey::open(&path).unwrap().public(), made.public());
+        let (again, is_new) = UserKey::open_or_make(&path).unwrap();
+        assert_eq!((again.public(), is_new), (made.public(), false));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing half-written is left");
         for foreign in ["", "chirp-key-1 AAAA", &"x".repeat(300)] {
             fs::write(&path, foreign).unwrap();
-            assert!(matches!(UserKey::open(&path, true), Err(KeyError::Foreign(_))));
+            assert!(matches!(UserKey::open_or_make(&path), Err(KeyError::Foreign(_))));
         }
+        assert!(matches!(UserKey::open(Path::new("/dev/zero")), Err(KeyError::Foreign(_))));
+        assert!(matches!(UserKey::open_or_make(&directory), Err(KeyError::File { .. })));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -31,7 +31,8 @@ pub enum TextError {
 
 /// How many characters a person sees in this.
 pub fn count(text: &str) -> usize {
-    text.graphemes(true).count()
+    // A carriage return and a line feed are one.
+    if text.is_ascii() && !text.contains('\r') { text.len() } else { text.graphemes(true).count() }
 }
 
 impl Text {

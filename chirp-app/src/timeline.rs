@@ -1,14 +1,17 @@
 //! What everybody whom a user follows has posted, newest first.
 
-use std::cmp::Reverse;
+use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
+use tokio::sync::Notify;
 
-use crate::chirp::{Chirp, Following, Updates};
+use crate::chirp::{Chirp, Updates, now_ms};
 use crate::error::Error;
+use crate::follows::Following;
 use crate::list::Place;
 use crate::name::UserName;
 use crate::people::Profile;
@@ -19,19 +22,37 @@ use crate::store::Store;
 /// So many users' lists are read at once.
 pub const READ_AT_ONCE: usize = 128;
 
-/// One chirp in a timeline.
+/// One chirp in a timeline. The order is that of a timeline: newest first; of the same moment in a fixed order, such that
+/// two that differ in anything are two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Who posted it.
     pub user: UserName,
     /// What.
     pub record: Record,
+    /// When that was, in milliseconds since 1970: its author's word, unless that is after it was read. So nobody stays on top
+    /// by having posted tomorrow.
+    pub at_ms: u64,
 }
 
 impl Line {
-    /// Newest first; of the same moment in a fixed order.
-    fn rank(&self) -> (Reverse<u64>, UserName, String) {
-        (Reverse(self.record.at_ms), self.user.clone(), self.record.id.clone())
+    /// What was read at this time.
+    pub fn new(user: UserName, record: Record, now_ms: u64) -> Line {
+        let at_ms = record.at_ms.min(now_ms);
+        Line { user, record, at_ms }
+    }
+}
+
+impl Ord for Line {
+    fn cmp(&self, other: &Line) -> Ordering {
+        let newest_first = other.at_ms.cmp(&self.at_ms);
+        newest_first.then_with(|| self.user.cmp(&other.user)).then_with(|| self.record.cmp(&other.record))
+    }
+}
+
+impl PartialOrd for Line {
+    fn partial_cmp(&self, other: &Line) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -39,22 +60,20 @@ impl Line {
 #[derive(Debug)]
 pub struct Merge {
     wanted: usize,
-    lines: BTreeMap<(Reverse<u64>, UserName, String), Line>,
-    /// Those that were handed out.
-    told: BTreeSet<(Reverse<u64>, UserName, String)>,
+    /// And whether they were handed out.
+    lines: BTreeMap<Line, bool>,
 }
 
 impl Merge {
     /// Of which the newest so many are wanted.
     pub fn new(wanted: usize) -> Merge {
-        Merge { wanted, lines: BTreeMap::new(), told: BTreeSet::new() }
+        Merge { wanted, lines: BTreeMap::new() }
     }
 
-    /// Takes what a user has posted.
-    pub fn add(&mut self, user: &UserName, records: impl IntoIterator<Item = Record>) {
+    /// Takes what a user has posted, read at this time.
+    pub fn add(&mut self, user: &UserName, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         for record in records {
-            let line = Line { user: user.clone(), record };
-            self.lines.insert(line.rank(), line);
+            self.lines.entry(Line::new(user.clone(), record, now_ms)).or_default();
             if self.lines.len() > self.wanted {
                 self.lines.pop_last();
             }
@@ -63,17 +82,13 @@ impl Merge {
 
     /// The newest so far that have not been handed out yet, newest first.
     pub fn news(&mut self) -> Vec<Line> {
-        let lines: Vec<Line> =
-            self.lines.iter().filter(|(rank, _)| !self.told.contains(rank)).map(|(_, line)| line.clone()).collect();
-        self.told.extend(lines.iter().map(Line::rank));
-        // What is older than all that is kept will not come again.
-        if let Some((oldest, _)) = self.lines.last_key_value()
-            && self.lines.len() == self.wanted
-        {
-            self.told.split_off(oldest);
-            self.told.insert(oldest.clone());
-        }
-        lines
+        let untold = self.lines.iter_mut().filter(|(_, told)| !**told);
+        untold
+            .map(|(line, told)| {
+                *told = true;
+                line.clone()
+            })
+            .collect()
     }
 }
 
@@ -97,14 +112,14 @@ impl Timeline {
     }
 
     /// Whom the user follows.
-    pub fn following(&self) -> Vec<UserName> {
-        self.following.users()
+    pub fn following(&self) -> &Following {
+        &self.following
     }
 
     /// Whose chirps are in it, the user's own first.
     pub fn users(&self) -> Vec<UserName> {
         let mut users = vec![self.user.clone()];
-        users.extend(self.following.users().into_iter().filter(|user| *user != self.user));
+        users.extend(self.following.users().filter(|user| **user != self.user).cloned());
         users
     }
 
@@ -125,8 +140,8 @@ impl Timeline {
     }
 
     /// Reads the last `wanted` of each user who has not been read yet. Of all that is found the newest `kept` are shown, as they
-    /// come to be known: what is new after `batch` is shown, newest first, again after as long, and at the end. Why users could
-    /// not be read is what is left; an error is of `show`.
+    /// come to be known: what is new after `batch` is shown, newest first, again after as long, and at the end. Reading goes on
+    /// meanwhile. Why users could not be read is what is left; an error is of `show`.
     pub async fn read_all<S: Store, E>(
         &mut self,
         chirp: &Chirp<S>,
@@ -134,35 +149,50 @@ impl Timeline {
         batch: Duration,
         show: impl AsyncFn(Vec<Line>) -> Result<(), E>,
     ) -> Result<Vec<Error>, E> {
-        let (mut merge, mut failed) = (Merge::new(kept), Vec::new());
-        let mut batch = tokio::time::interval_at(tokio::time::Instant::now() + batch, batch);
+        let (merge, mut failed) = (RefCell::new(Merge::new(kept)), Vec::new());
+        let (is_over, ended) = (Cell::new(false), Notify::new());
         let mut unread = pin!(self.unread(chirp, wanted));
-        loop {
-            tokio::select! {
-                next = unread.next() => match next {
-                    None => break,
-                    Some((user, Ok(updates))) => {
-                        merge.add(&user, updates.records);
+        let read = async {
+            while let Some((user, updates)) = unread.next().await {
+                match updates {
+                    Ok(updates) => {
+                        merge.borrow_mut().add(&user, updates.records, now_ms());
                         self.places.insert(user, updates.place);
                     }
-                    Some((_, Err(error))) => failed.push(error),
-                },
-                _ = batch.tick() => show(merge.news()).await?,
+                    Err(error) => failed.push(error),
+                }
             }
-        }
-        show(merge.news()).await?;
+            is_over.set(true);
+            ended.notify_one();
+            Ok(())
+        };
+        let shown = async {
+            loop {
+                let _ = tokio::time::timeout(batch, ended.notified()).await;
+                // Asked before the last of them are taken.
+                let was_last = is_over.get();
+                let news = merge.borrow_mut().news();
+                if !news.is_empty() {
+                    show(news).await?;
+                }
+                if was_last {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::try_join!(read, shown)?;
         Ok(failed)
     }
 
-    /// What has been posted since it was read, and how many users could not be asked. Whoever is followed by now is read
-    /// from then on, and not shown any more who is not.
-    pub async fn poll<S: Store>(&mut self, chirp: &Chirp<S>, wanted: usize) -> Result<(Vec<Line>, Vec<Error>), Error> {
-        chirp.refresh(&self.user, &mut self.following).await?;
+    /// What has been posted since it was read. Whoever is followed by now is read from then on, and not shown any more who is
+    /// not.
+    pub async fn poll<S: Store>(&mut self, chirp: &Chirp<S>, wanted: usize) -> Result<Found, Error> {
+        let follows_others = chirp.refresh(&self.user, &mut self.following).await?;
         let users: BTreeSet<UserName> = self.users().into_iter().collect();
         self.places.retain(|user, _| users.contains(user));
         let (mut lines, mut errors) = (Vec::new(), Vec::new());
         let mut add = |user: &UserName, records: Vec<Record>| {
-            lines.extend(records.into_iter().map(|record| Line { user: user.clone(), record }));
+            lines.extend(records.into_iter().map(|record| Line::new(user.clone(), record, now_ms())));
         };
         let mut newly = pin!(self.unread(chirp, wanted));
         while let Some((user, updates)) = newly.next().await {
@@ -190,9 +220,20 @@ impl Timeline {
                 Err(error) => errors.push(error),
             }
         }
-        lines.sort_by_cached_key(|line| Reverse(line.rank()));
-        Ok((lines, errors))
+        lines.sort_unstable_by(|line, other| other.cmp(line));
+        Ok(Found { lines, follows_others, errors })
     }
+}
+
+/// What a look at a timeline has found.
+#[derive(Debug)]
+pub struct Found {
+    /// Oldest first.
+    pub lines: Vec<Line>,
+    /// The user follows others than before.
+    pub follows_others: bool,
+    /// Why users could not be asked.
+    pub errors: Vec<Error>,
 }
 
 /// What is known of who wrote each of these; `None` where that cannot be told at the moment. Each author is asked for once.
@@ -227,7 +268,7 @@ impl Page {
         let (updates, following) = tokio::join!(chirp.updates(user, wanted), chirp.following(user));
         let (updates, follows) = (updates?, following?.users().len());
         let newest = updates.records.into_iter().rev().take(wanted);
-        let lines = newest.map(|record| Line { user: profile.name.clone(), record }).collect();
+        let lines = newest.map(|record| Line::new(profile.name.clone(), record, now_ms())).collect();
         Ok(Page { profile, count: updates.count, follows, lines })
     }
 }
@@ -245,13 +286,28 @@ mod tests {
         let (ann, bob): (UserName, UserName) = ("ann".parse().unwrap(), "bob".parse().unwrap());
         let times = |lines: Vec<Line>| lines.iter().map(|line| line.record.at_ms).collect::<Vec<_>>();
         let mut merge = Merge::new(3);
-        merge.add(&ann, [1, 3, 5, 7].map(record));
+        merge.add(&ann, [1, 3, 5, 7].map(record), 100);
         assert_eq!(times(merge.news()), [7, 5, 3]);
-        merge.add(&bob, [4, 6].map(record));
-        merge.add(&ann, [3, 5, 7].map(record));
+        merge.add(&bob, [4, 6].map(record), 100);
+        merge.add(&ann, [3, 5, 7].map(record), 100);
         assert_eq!(times(merge.news()), [6], "5 and 7 were told, 4 is not among the newest three");
-        merge.add(&bob, [2].map(record));
+        merge.add(&bob, [2].map(record), 100);
         assert_eq!(times(merge.news()), [0; 0]);
-        assert_eq!(times(merge.lines.into_values().collect()), [7, 6, 5]);
+        assert_eq!(times(merge.lines.into_keys().collect()), [7, 6, 5]);
+    }
+    /// Nobody takes another's chirp out of a timeline, by writing one that is as good as the same; nor stays on top.
+    #[test]
+    fn nothing_is_replaced_and_nothing_is_from_tomorrow() {
+        let ann: UserName = "ann".parse().unwrap();
+        let signed = Record { signature: Some("s".into()), ..record(5) };
+        let forged = Record { text: "y".into(), ..signed.clone() };
+        let mut merge = Merge::new(9);
+        merge.add(&ann, [signed.clone(), forged.clone(), signed.clone(), record(1000)], 7);
+        let lines = merge.news();
+        assert_eq!(lines.len(), 3);
+        assert_eq!((lines[0].record.at_ms, lines[0].at_ms), (1000, 7));
+        assert!(lines.iter().any(|line| line.record == signed) && lines.iter().any(|line| line.record == forged));
+        merge.add(&ann, [record(8)], 9);
+        assert_eq!(merge.news()[0].record.at_ms, 8, "what comes later is above it");
     }
 }

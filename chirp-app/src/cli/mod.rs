@@ -5,6 +5,7 @@ mod run;
 mod show;
 mod timeline;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -118,9 +119,9 @@ pub(crate) enum Command {
     /// What those whom you follow and you have posted, newest first
     ///
     /// Where you follow many, lines appear as they come to be known: those of the first 0.7 s newest first, then those of each
-    /// 0.7 s more. With --watch the newest is the last, and new ones follow as they are posted.
+    /// 0.7 s more that are among the newest N so far; so there can be more than N in all. With --watch the newest is the last, and new ones follow as they are posted.
     Timeline {
-        /// How many, at most
+        /// How many of the newest
         #[arg(short, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         n: u32,
         /// Go on until interrupted
@@ -157,12 +158,22 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 pub fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(Cli { settings, command }) => run::run(&settings, command),
-        Err(error) => {
-            // Help and version are no errors; nothing is left to do where printing fails.
-            let _ = error.print();
-            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
-        }
+        Err(error) => refuse(&error),
     }
+}
+
+/// What is not to be carried out is said. Help and version are no errors; nothing is left to do where printing fails.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    // It quotes what was typed, or what somebody had pasted.
+    let text = error.to_string();
+    for line in text.trim_end().split('\n') {
+        let _ = writeln!(io::stderr(), "{}", screen::safe::line(line));
+    }
+    ExitCode::from(2)
 }
 
 #[cfg(test)]

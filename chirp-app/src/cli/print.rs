@@ -14,8 +14,10 @@ pub(crate) enum Stop {
     Usage(String),
     /// It could not be done.
     Failed(Error),
-    /// Nobody reads what is printed.
+    /// Whoever reads what is printed has seen enough: that is no failure.
     Unread,
+    /// It cannot be printed: a full disk, for one.
+    Unprinted(io::Error),
 }
 
 impl From<Error> for Stop {
@@ -25,8 +27,8 @@ impl From<Error> for Stop {
 }
 
 impl From<io::Error> for Stop {
-    fn from(_: io::Error) -> Stop {
-        Stop::Unread
+    fn from(error: io::Error) -> Stop {
+        if error.kind() == io::ErrorKind::BrokenPipe { Stop::Unread } else { Stop::Unprinted(error) }
     }
 }
 
@@ -52,6 +54,7 @@ impl Printer {
 
     /// Something that went wrong and does not end the command.
     pub(crate) fn note(self, text: &str) {
-        eprintln!("chirp: {}", screen::safe::line(text));
+        // Where even that cannot be said there is nobody to say it to.
+        let _ = writeln!(io::stderr(), "chirp: {}", screen::safe::line(text));
     }
 }

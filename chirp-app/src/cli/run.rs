@@ -1,7 +1,7 @@
 //! Each command.
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 
 use screen::colour::Palette;
@@ -9,13 +9,16 @@ use serde_json::json;
 
 use super::print::{Printer, Stop};
 use super::{Command, Output, Settings, show, timeline};
-use crate::chirp::Chirp;
+use crate::chirp::{Chirp, now_ms};
 use crate::error::Error;
 use crate::name::UserName;
 use crate::remote::Remote;
 use crate::signature::UserKey;
 use crate::timeline::Line;
 use crate::ui::{self, Start, Written};
+
+/// No password is longer; what is longer is another file.
+const PASSWORD_BYTES_MAX: u64 = 4096;
 
 /// Runs one command to its end.
 pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
@@ -29,18 +32,27 @@ pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
         Err(error) => return fail(settings, 2, &format!("cannot start: {error}")),
     };
     match runtime.block_on(carry_out(settings, command)) {
-        // Whoever reads it has seen enough: that is no failure.
-        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
-        Err(Stop::Usage(why)) => fail(settings, 2, &why),
-        Err(Stop::Failed(error)) => fail(settings, error.exit(), &error.to_string()),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => end(settings, &stop),
+    }
+}
+
+/// Says why it goes no further.
+fn end(settings: &Settings, stop: &Stop) -> ExitCode {
+    match stop {
+        Stop::Unread => ExitCode::SUCCESS,
+        Stop::Usage(why) => fail(settings, 2, why),
+        Stop::Failed(error) => fail(settings, error.exit(), &error.to_string()),
+        Stop::Unprinted(error) => fail(settings, 2, &format!("cannot print: {error}")),
     }
 }
 
 fn fail(settings: &Settings, exit: u8, why: &str) -> ExitCode {
     let why = screen::safe::line(why);
-    eprintln!("chirp: {why}");
+    // Where that cannot be said, the exit code still says it.
+    let _ = writeln!(io::stderr(), "chirp: {why}");
     if settings.output == Output::Json {
-        println!("{}", json!({ "error": why, "exit": exit }));
+        let _ = writeln!(io::stdout(), "{}", json!({ "error": why, "exit": exit }));
     }
     ExitCode::from(exit)
 }
@@ -51,8 +63,7 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
     match command {
         Command::Signup { name } => {
             let name: UserName = name.parse().map_err(Error::from)?;
-            let key = key(settings, true)?;
-            connect(settings).await?.sign_up(&name, key.as_ref()).await?;
+            let key = sign_up(settings, &name).await?;
             let signs = if key.is_some() { ", and signs" } else { "" };
             out.say(
                 &format!("{name} has signed up{signs}"),
@@ -61,9 +72,9 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
         }
         Command::Post { text } => {
             let (user, text) = (me(settings)?, text.parse().map_err(Error::from)?);
-            let key = key(settings, false)?;
+            let key = key(settings)?;
             let record = connect(settings).await?.post(&user, &text, key.as_ref()).await?;
-            let line = Line { user, record };
+            let line = Line::new(user, record, now_ms());
             out.say(&format!("posted as {}", line.user), || show::json(&line, None))
         }
         Command::Follow { name } => {
@@ -85,8 +96,8 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
         }
         Command::Following => {
             let user = me(settings)?;
-            let users = connect(settings).await?.following(&user).await?.users();
-            let names: Vec<&str> = users.iter().map(UserName::as_str).collect();
+            let following = connect(settings).await?.following(&user).await?;
+            let names: Vec<&str> = following.users().map(UserName::as_str).collect();
             out.say(&names.join("\n"), || json!({ "user": user.as_str(), "following": names }))
         }
         Command::Profile { name, n } => {
@@ -101,6 +112,22 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
     }
 }
 
+/// Signs a user up: with which key, where there is to be one.
+async fn sign_up(settings: &Settings, name: &UserName) -> Result<Option<UserKey>, Stop> {
+    let made = settings.key.as_deref().map(UserKey::open_or_make).transpose().map_err(Error::from)?;
+    let (key, is_new) = made.map_or((None, false), |(key, is_new)| (Some(key), is_new));
+    let signed_up = async { Ok(connect(settings).await?.sign_up(name, key.as_ref()).await?) }.await;
+    match (signed_up, &settings.key) {
+        (Ok(()), _) => Ok(key),
+        (Err(stop), Some(path)) if is_new && !matches!(stop, Stop::Failed(Error::Unknown(_))) => {
+            // It is nobody's. Where it cannot be removed it does no harm.
+            let _ = std::fs::remove_file(path);
+            Err(stop)
+        }
+        (Err(stop), _) => Err(stop),
+    }
+}
+
 /// Who the person at the keyboard is.
 fn me(settings: &Settings) -> Result<UserName, Stop> {
     let name = settings.user.as_ref();
@@ -109,16 +136,19 @@ fn me(settings: &Settings) -> Result<UserName, Stop> {
     Ok(name.parse().map_err(Error::from)?)
 }
 
-fn key(settings: &Settings, make: bool) -> Result<Option<UserKey>, Error> {
-    let key = settings.key.as_deref().map(|path: &Path| UserKey::open(path, make));
-    Ok(key.transpose()?)
+fn key(settings: &Settings) -> Result<Option<UserKey>, Error> {
+    Ok(settings.key.as_deref().map(UserKey::open).transpose()?)
 }
 
 fn password(settings: &Settings) -> Result<Option<String>, Stop> {
     let Some(path) = &settings.password_file else { return Ok(None) };
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| Stop::Usage(format!("cannot read the password {}: {error}", path.display())))?;
-    Ok(Some(text.trim().to_owned()))
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text));
+    read.map_err(|error| Stop::Usage(format!("cannot read the password {}: {error}", path.display())))?;
+    match text.len() as u64 > PASSWORD_BYTES_MAX {
+        true => Err(Stop::Usage(format!("{} is longer than any password", path.display()))),
+        false => Ok(Some(text.trim().to_owned())),
+    }
 }
 
 /// Chirp at whichever of the addresses answers.
@@ -135,14 +165,12 @@ fn ui(settings: &Settings, once: bool, size: Option<(u16, u16)>) -> ExitCode {
             password: password(settings)?,
             mode: settings.append.into(),
             user: settings.user.as_ref().map(|name| name.parse()).transpose().map_err(Error::from)?,
-            key: key(settings, false)?.map(Into::into),
+            key: key(settings)?.map(Into::into),
         })
     };
     let start = match start() {
         Ok(start) => start,
-        Err(Stop::Failed(error)) => return fail(settings, error.exit(), &error.to_string()),
-        Err(Stop::Usage(why)) => return fail(settings, 2, &why),
-        Err(Stop::Unread) => return ExitCode::SUCCESS,
+        Err(stop) => return end(settings, &stop),
     };
     if !once {
         return match ui::run(start) {
@@ -159,9 +187,11 @@ fn ui(settings: &Settings, once: bool, size: Option<(u16, u16)>) -> ExitCode {
     let (columns, rows) = size.or_else(screen::terminal::size).unwrap_or((80, 24));
     match ui::once(start, columns, rows, written) {
         Ok(picture) => {
-            // Whoever reads it may have seen enough.
-            let _ = io::stdout().lock().write_all(picture.as_bytes());
-            ExitCode::SUCCESS
+            let mut out = io::stdout().lock();
+            match out.write_all(picture.as_bytes()).and_then(|()| out.flush()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => end(settings, &error.into()),
+            }
         }
         Err(error) => fail(settings, error.exit(), &error.to_string()),
     }

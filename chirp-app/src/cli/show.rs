@@ -9,7 +9,7 @@ use crate::timeline::Line;
 /// For a person: how long ago, who, what, and whether it is signed. Nothing in it does anything to a terminal.
 pub(crate) fn text(line: &Line, seal: Option<Seal>, now_ms: u64) -> String {
     let text = screen::safe::line(&line.record.text);
-    let words = seal.map_or("", Seal::words);
+    let words = seal.map_or("not checked", Seal::words);
     let seal = if words.is_empty() { String::new() } else { format!("  [{words}]") };
     format!("{:>10}  {:12}  {text}{seal}", age(line.record.at_ms, now_ms), line.user)
 }
@@ -37,9 +37,10 @@ mod tests {
     fn nothing_does_anything_to_a_terminal() {
         let text = "\u{1b}[2Jgone\u{7}\u{202e}x\r\n".to_owned();
         let record = Record { id: "1".into(), at_ms: 0, text, signature: None };
-        let line = Line { user: "ann".parse().unwrap(), record };
+        let line = Line::new("ann".parse().unwrap(), record, 0);
         let shown = super::text(&line, Some(Seal::Broken), 0);
         assert!(!shown.chars().any(|c| c.is_control() || c == '\u{202e}'), "{shown:?}");
         assert!(shown.contains("ann") && shown.contains("gone") && shown.ends_with("[bad signature]"));
+        assert!(super::text(&line, None, 0).ends_with("[not checked]"));
     }
 }

@@ -9,10 +9,9 @@ use super::print::{Printer, Stop};
 use super::show;
 use crate::age::day;
 use crate::chirp::{Chirp, now_ms};
-use crate::error::Error;
 use crate::name::UserName;
 use crate::store::Store;
-use crate::timeline::{Line, Page, Timeline, seals};
+use crate::timeline::{Found, Line, Page, Timeline, seals};
 
 /// What is known by then is shown, and again after as long.
 const BATCH: Duration = Duration::from_millis(700);
@@ -60,36 +59,31 @@ pub(crate) async fn timeline<S: Store>(
 /// Looks for what is new until interrupted.
 async fn go_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, out: &Printer) -> Result<(), Stop> {
     let mut interrupt = pin!(tokio::signal::ctrl_c());
-    let mut said = None;
+    tokio::select! {
+        _ = &mut interrupt => Ok(()),
+        stop = look_on(chirp, timeline, n, out) => stop,
+    }
+}
+
+/// Looks again and again; ends only where nothing can be printed any more.
+async fn look_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, out: &Printer) -> Result<(), Stop> {
+    let mut is_well = true;
     loop {
         let since = Instant::now();
-        let look = async {
-            let (lines, errors) = timeline.poll(chirp, n).await?;
-            Ok::<_, Error>((lines, errors.into_iter().next()))
-        };
-        let looked = tokio::select! {
-            _ = &mut interrupt => return Ok(()),
-            looked = look => looked,
-        };
-        let problem = match looked {
-            Ok((lines, problem)) => {
+        let problem = match timeline.poll(chirp, n).await {
+            Ok(Found { lines, errors, .. }) => {
                 print(chirp, &lines, out).await?;
-                problem
+                errors.into_iter().next()
             }
             Err(error) => Some(error),
         };
-        // The same is said once, until all is well again.
-        let problem = problem.map(|error| error.to_string());
-        if problem != said
-            && let Some(problem) = &problem
-        {
+        // Said once, until all is well again.
+        if let (Some(problem), true) = (&problem, is_well) {
             out.note(&format!("{problem} (going on)"));
         }
-        said = problem;
-        tokio::select! {
-            _ = &mut interrupt => return Ok(()),
-            () = tokio::time::sleep(LOOK.max(since.elapsed() * 4)) => {}
-        }
+        is_well = problem.is_none();
+        let pause = if is_well { LOOK.max(since.elapsed() * 4) } else { LOOK };
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -32,7 +32,7 @@ fn name(name: &str) -> UserName {
 fn shown(user: &str, ago_s: u64, text: &str, seal: Seal) -> Shown {
     let record =
         Record { id: format!("{user}{ago_s}"), at_ms: NOW_MS - 1000 * ago_s, text: text.into(), signature: None };
-    Shown { line: Line { user: name(user), record }, seal: Some(seal) }
+    Shown { line: Line::new(name(user), record, NOW_MS), seal: Some(seal) }
 }
 
 /// Somebody with friends of all kinds.

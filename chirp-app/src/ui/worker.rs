@@ -1,10 +1,12 @@
 //! What talks to peers, in a thread of its own: keys never wait for a network.
 
+use std::cell::RefCell;
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc as asynchronous;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 use super::model::{LINES_MAX, Page, Shown};
 use crate::chirp::Chirp;
@@ -14,7 +16,7 @@ use crate::name::UserName;
 use crate::remote::Remote;
 use crate::signature::UserKey;
 use crate::text::Text;
-use crate::timeline::{self, Line, Timeline, seals};
+use crate::timeline::{self, Found, Line, Timeline, seals};
 
 /// Between two looks for what is new, or four times as long as one takes.
 const LOOK: Duration = Duration::from_millis(800);
@@ -77,7 +79,7 @@ struct Gone;
 
 /// Works until nobody listens any more.
 pub(crate) fn work(start: Start, asks: Receiver<Ask>, tell: Sender<News>) {
-    let (send, receive) = asynchronous::unbounded_channel();
+    let (send, receive) = unbounded_channel();
     // What comes from a thread has to wait for a thread.
     std::thread::spawn(move || {
         while let Ok(ask) = asks.recv() {
@@ -102,7 +104,7 @@ impl Worker {
         self.tell.send(news).map_err(|_| Gone)
     }
 
-    async fn run(mut self, mut asks: asynchronous::UnboundedReceiver<Ask>) -> Result<(), Gone> {
+    async fn run(mut self, mut asks: UnboundedReceiver<Ask>) -> Result<(), Gone> {
         let chirp = loop {
             match Remote::connect(&self.start.addresses, self.start.password.as_deref()).await {
                 Ok(remote) => break Chirp::new(remote, self.start.mode),
@@ -110,7 +112,7 @@ impl Worker {
             }
             tokio::time::sleep(RETRY).await;
         };
-        self.tell(News::Connected(chirp.store().address().await))?;
+        self.tell(News::Connected(chirp.store().address()))?;
         self.tell(News::Recovered)?;
         // Who it is at the beginning has to have signed up like anybody.
         let (mut next, mut user) = (self.start.user.take().map(Ask::Be), None);
@@ -123,7 +125,7 @@ impl Worker {
             // Until it is known who it is, there is nothing to look at.
             next = Some(match &user {
                 None => asks.recv().await.ok_or(Gone)?,
-                Some(user) => self.look_after(&chirp, user, &mut asks).await?,
+                Some(user) => self.serve(&chirp, user, &mut asks).await?,
             });
         }
     }
@@ -147,114 +149,190 @@ impl Worker {
         }
     }
 
-    /// Looks for what is new, and does what is asked; ends with what is not for this user to do.
-    async fn look_after(
+    /// Looks for what is new, and does what is asked; ends with what is not for this user to do. No part waits for another:
+    /// each may take long where a part of the network is down.
+    async fn serve(
         &self,
         chirp: &Chirp<Remote>,
         user: &UserName,
-        asks: &mut asynchronous::UnboundedReceiver<Ask>,
+        asks: &mut UnboundedReceiver<Ask>,
     ) -> Result<Ask, Gone> {
-        let mut timeline: Option<Timeline> = None;
-        let mut is_troubled = false;
+        let (change, changes) = unbounded_channel();
+        let (visit, visited) = watch::channel(None);
+        tokio::select! {
+            ask = route(asks, &change, &visit) => ask,
+            Err(gone) = self.look_on(chirp, user) => Err(gone),
+            Err(gone) = self.change_on(chirp, user, changes) => Err(gone),
+            Err(gone) = self.visit_on(chirp, visited) => Err(gone),
+        }
+    }
+
+    /// Looks again and again.
+    async fn look_on(&self, chirp: &Chirp<Remote>, user: &UserName) -> Result<(), Gone> {
+        let (mut timeline, mut said, mut unsure) = (None, None, Vec::new());
         loop {
             let since = Instant::now();
-            let looked = async {
-                match &mut timeline {
-                    Some(timeline) => self.look(chirp, timeline).await,
-                    None => Ok(match Timeline::open(chirp, user).await {
-                        Ok(opened) => self.read_all(chirp, timeline.insert(opened)).await?,
-                        Err(error) => Err(error),
-                    }),
+            let problem = {
+                let mut look = pin!(self.look(chirp, user, &mut timeline, &mut unsure));
+                loop {
+                    tokio::select! {
+                        looked = &mut look => break looked?,
+                        // That there is no connection is said long before patience is over.
+                        () = tokio::time::sleep(RETRY) => {
+                            if let Some(trouble) = chirp.store().trouble() {
+                                self.say(&mut said, trouble)?;
+                            }
+                        }
+                    }
                 }
             };
-            let mut looked = pin!(looked);
-            // What is asked does not wait for a look, which may take long where a part of the network is down.
-            let looked = loop {
-                let ask = tokio::select! {
-                    looked = &mut looked => break looked?,
-                    ask = asks.recv() => ask.ok_or(Gone)?,
-                };
-                if matches!(ask, Ask::Be(_) | Ask::SignUp(_)) {
-                    return Ok(ask);
-                }
-                self.carry_out(chirp, user, ask).await?;
-            };
-            match looked {
-                Ok(()) if is_troubled => {
-                    is_troubled = false;
-                    self.tell(News::Connected(chirp.store().address().await))?;
+            let took = since.elapsed();
+            let pause = if problem.is_some() { LOOK } else { LOOK.max(took * 4) };
+            match problem {
+                Some(problem) => self.say(&mut said, problem)?,
+                None if said.take().is_some() => {
+                    self.tell(News::Connected(chirp.store().address()))?;
                     self.tell(News::Recovered)?;
                 }
-                Ok(()) => {}
-                Err(error) => {
-                    is_troubled = true;
-                    self.tell(News::Trouble(error))?;
-                }
+                None => {}
             }
-            let mut pause = pin!(tokio::time::sleep(LOOK.max(since.elapsed() * 4)));
-            let ask = tokio::select! {
-                () = &mut pause => continue,
-                ask = asks.recv() => ask.ok_or(Gone)?,
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Says what is wrong, if that was not the last that was said.
+    fn say(&self, said: &mut Option<String>, trouble: Error) -> Result<(), Gone> {
+        let text = trouble.to_string();
+        if said.as_ref() == Some(&text) {
+            return Ok(());
+        }
+        *said = Some(text);
+        self.tell(News::Trouble(trouble))
+    }
+
+    /// Looks once: all, where nothing has been read yet. What went wrong is what comes of it. `unsure`: of which it is not
+    /// known yet who wrote them.
+    async fn look(
+        &self,
+        chirp: &Chirp<Remote>,
+        user: &UserName,
+        timeline: &mut Option<Timeline>,
+        unsure: &mut Vec<Line>,
+    ) -> Result<Option<Error>, Gone> {
+        let again = std::mem::take(unsure);
+        unsure.extend(self.show(chirp, again).await?);
+        let Some(timeline) = timeline else {
+            let opened = match Timeline::open(chirp, user).await {
+                Ok(opened) => timeline.insert(opened),
+                Err(error) => return Ok(Some(error)),
             };
-            if matches!(ask, Ask::Be(_) | Ask::SignUp(_)) {
-                return Ok(ask);
-            }
-            self.carry_out(chirp, user, ask).await?;
-        }
-    }
-
-    /// Everybody's last chirps, as they come.
-    async fn read_all(&self, chirp: &Chirp<Remote>, timeline: &mut Timeline) -> Result<Result<(), Error>, Gone> {
-        self.tell(News::Following(timeline.following()))?;
-        let show = async |lines| self.show(chirp, lines).await;
-        let failed = timeline.read_all(chirp, (EACH, LINES_MAX), BATCH, show).await?;
-        self.tell(News::Read)?;
-        Ok(failed.into_iter().next_back().map_or(Ok(()), Err))
-    }
-
-    async fn look(&self, chirp: &Chirp<Remote>, timeline: &mut Timeline) -> Result<Result<(), Error>, Gone> {
-        let before = timeline.following();
-        let (lines, errors) = match timeline.poll(chirp, EACH).await {
+            self.tell(News::Following(opened.following().users().cloned().collect()))?;
+            let left = RefCell::new(unsure);
+            let show = async |lines| {
+                let unsure = self.show(chirp, lines).await?;
+                left.borrow_mut().extend(unsure);
+                Ok(())
+            };
+            let failed = opened.read_all(chirp, (EACH, LINES_MAX), BATCH, show).await?;
+            self.tell(News::Read)?;
+            return Ok(failed.into_iter().next_back());
+        };
+        let Found { lines, follows_others, errors } = match timeline.poll(chirp, EACH).await {
             Ok(found) => found,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Ok(Some(error)),
         };
-        let following = timeline.following();
-        if following != before {
-            self.tell(News::Following(following))?;
+        if follows_others {
+            self.tell(News::Following(timeline.following().users().cloned().collect()))?;
         }
-        self.show(chirp, lines).await?;
-        Ok(errors.into_iter().next().map_or(Ok(()), Err))
+        unsure.extend(self.show(chirp, lines).await?);
+        unsure.drain(..unsure.len().saturating_sub(LINES_MAX));
+        Ok(errors.into_iter().next())
     }
 
-    async fn show(&self, chirp: &Chirp<Remote>, lines: Vec<Line>) -> Result<(), Gone> {
-        match lines.is_empty() {
-            true => Ok(()),
-            false => self.tell(News::Lines(with_seals(chirp, lines).await)),
+    /// Shows these; left are those of which it could not be told who wrote them.
+    async fn show(&self, chirp: &Chirp<Remote>, lines: Vec<Line>) -> Result<Vec<Line>, Gone> {
+        if lines.is_empty() {
+            return Ok(lines);
         }
+        let shown = with_seals(chirp, lines).await;
+        let unsure = shown.iter().filter(|shown| shown.seal.is_none()).map(|shown| shown.line.clone()).collect();
+        self.tell(News::Lines(shown))?;
+        Ok(unsure)
     }
 
-    async fn carry_out(&self, chirp: &Chirp<Remote>, user: &UserName, ask: Ask) -> Result<(), Gone> {
-        let done = match &ask {
-            Ask::Post(text) => chirp.post(user, text, self.start.key.as_deref()).await.map(|_| "posted".to_owned()),
-            Ask::Follow(other) => chirp.follow(user, other).await.map(|is_new| match is_new {
-                true => format!("you follow {other} from now on"),
-                false => format!("you follow {other} already"),
-            }),
-            Ask::Unfollow(other) => {
-                chirp.unfollow(user, other).await.map(|()| format!("you do not follow {other} any more"))
-            }
-            Ask::Page(other) => match timeline::Page::read(chirp, other, EACH).await {
-                Ok(timeline::Page { profile, count, follows, lines }) => {
-                    let lines = with_seals(chirp, lines).await;
-                    return self.tell(News::Page(Box::new(Page { profile, count, follows, lines })));
+    /// Makes changes, in the order in which they are asked for.
+    async fn change_on(
+        &self,
+        chirp: &Chirp<Remote>,
+        user: &UserName,
+        mut changes: UnboundedReceiver<Ask>,
+    ) -> Result<(), Gone> {
+        while let Some(ask) = changes.recv().await {
+            let done = match &ask {
+                Ask::Post(text) => chirp.post(user, text, self.start.key.as_deref()).await.map(|_| "posted".to_owned()),
+                Ask::Follow(other) => chirp.follow(user, other).await.map(|is_new| match is_new {
+                    true => format!("you follow {other} from now on"),
+                    false => format!("you follow {other} already"),
+                }),
+                Ask::Unfollow(other) => {
+                    chirp.unfollow(user, other).await.map(|()| format!("you do not follow {other} any more"))
                 }
-                Err(error) => Err(error),
-            },
-            Ask::Be(_) | Ask::SignUp(_) => return Ok(()),
-        };
-        match done {
-            Ok(text) => self.tell(News::Done(ask, text)),
-            Err(error) => self.tell(News::Failed(ask, error)),
+                Ask::Be(_) | Ask::SignUp(_) | Ask::Page(_) => continue,
+            };
+            match done {
+                Ok(text) => self.tell(News::Done(ask, text))?,
+                Err(error) => self.tell(News::Failed(ask, error))?,
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Reads the page that was asked for last.
+    async fn visit_on(
+        &self,
+        chirp: &Chirp<Remote>,
+        mut visited: watch::Receiver<Option<UserName>>,
+    ) -> Result<(), Gone> {
+        loop {
+            let asked = visited.borrow_and_update().clone();
+            let read = async {
+                match asked {
+                    None => std::future::pending().await,
+                    Some(user) => self.visit(chirp, user).await,
+                }
+            };
+            tokio::select! {
+                read = read => {
+                    read?;
+                    visited.changed().await.map_err(|_| Gone)?;
+                }
+                changed = visited.changed() => changed.map_err(|_| Gone)?,
+            }
+        }
+    }
+
+    async fn visit(&self, chirp: &Chirp<Remote>, user: UserName) -> Result<(), Gone> {
+        match timeline::Page::read(chirp, &user, EACH).await {
+            Ok(timeline::Page { profile, count, follows, lines }) => {
+                let lines = with_seals(chirp, lines).await;
+                self.tell(News::Page(Box::new(Page { profile, count, follows, lines })))
+            }
+            Err(error) => self.tell(News::Failed(Ask::Page(user), error)),
+        }
+    }
+}
+
+/// Sends what is asked to who does it; ends with what is not for the user to do.
+async fn route(
+    asks: &mut UnboundedReceiver<Ask>,
+    change: &UnboundedSender<Ask>,
+    visit: &watch::Sender<Option<UserName>>,
+) -> Result<Ask, Gone> {
+    loop {
+        match asks.recv().await.ok_or(Gone)? {
+            ask @ (Ask::Be(_) | Ask::SignUp(_)) => return Ok(ask),
+            Ask::Page(user) => drop(visit.send_replace(Some(user))),
+            ask => change.send(ask).map_err(|_| Gone)?,
         }
     }
 }
@@ -263,3 +341,7 @@ async fn with_seals(chirp: &Chirp<Remote>, lines: Vec<Line>) -> Vec<Shown> {
     let seals = seals(chirp, &lines).await;
     lines.into_iter().zip(seals).map(|(line, seal)| Shown { line, seal }).collect()
 }
+
+#[cfg(test)]
+#[path = "worker_test.rs"]
+mod tests;

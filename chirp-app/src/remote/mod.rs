@@ -1,54 +1,58 @@
 //! The store at the other end of a connection to a peer.
 //!
-//! One connection carries everything, many operations at once. Where it breaks, another is made, to the next of the
-//! addresses that answers; what changes something goes under an id of its own (`SCATTER.ONCE`), so that it can be sent
-//! again, through any peer, and still takes effect once.
+//! Two connections carry everything, many operations at once: one what is read, one what changes something. A peer answers in
+//! order, so that one key that cannot be served holds up what was asked behind it, for 3 s at most: a post does not wait for
+//! a reader's bad luck. Where a connection breaks, another is made, to the next of the addresses that answers, and so it is
+//! where a peer says twice that it cannot do what is asked: perhaps another one can.
+//!
+//! What changes something goes under an id of its own (`SCATTER.ONCE`), so that it can be sent again, through any peer, and
+//! still takes effect once.
+
+mod link;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, RedisError, Value,
-};
-use tokio::sync::Mutex;
+use redis::io::tcp::TcpSettings;
+use redis::{Client, Cmd, ConnectionAddr, IntoConnectionInfo as _, RedisError, Value};
 
 use crate::error::Error;
-use crate::patience::{PATIENCE, Pauses, random};
+use crate::patience::{Deadline, PATIENCE, Pauses, random};
 use crate::store::{Store, Version};
+use link::{Connection, Link, NoLink};
 
-/// Peers answer within 3 s; a bit more, so that theirs is the last word.
-const ANSWER_MAX: Duration = Duration::from_secs(4);
-const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Nothing is sent later than this after it was asked for.
+    pub(crate) patience: Duration,
+    /// An answer.
+    pub(crate) answer: Duration,
+    /// A connection to one address.
+    pub(crate) connect: Duration,
+}
+
+impl Limits {
+    /// Peers answer within 3 s; a bit more, so that theirs is the last word.
+    const DEFAULT: Limits =
+        Limits { patience: PATIENCE, answer: Duration::from_secs(4), connect: Duration::from_secs(2) };
+}
 
 /// A store behind one or more peers' addresses for clients.
 pub struct Remote {
-    clients: Vec<(String, Client)>,
-    link: Mutex<Link>,
-}
-
-/// The connection in use.
-struct Link {
-    connection: Option<Connection>,
-    /// Counts connections, so that one that broke is given up once, by the first of all who see it.
-    number: u64,
-    /// Whose address is in use, or tried next.
-    at: usize,
-}
-
-/// A connection, and how many answers have come through it.
-#[derive(Clone)]
-struct Connection {
-    inner: MultiplexedConnection,
-    answers: Arc<AtomicU64>,
+    clients: Arc<[(String, Client)]>,
+    limits: Limits,
+    reads: Link,
+    changes: Link,
 }
 
 /// What one attempt came to.
 enum Attempt {
     Done(Value),
     /// Nothing was done.
-    Nothing(String),
+    Nothing(Error),
     /// It may have been done.
     Maybe(String),
     /// No other attempt will do better.
@@ -61,81 +65,83 @@ impl Remote {
     /// # Errors
     /// [`Error::Unreachable`] where none does, or none is given; [`Error::Refused`] where one wants another password.
     pub async fn connect(addresses: &[String], password: Option<&str>) -> Result<Remote, Error> {
-        let clients = addresses.iter().map(|address| Ok((address.clone(), client(address, password)?)));
-        let clients = clients.collect::<Result<Vec<_>, Error>>()?;
-        let remote = Remote { clients, link: Mutex::new(Link { connection: None, number: 0, at: 0 }) };
-        remote.connection().await?;
-        Ok(remote)
+        Remote::within(addresses, password, Limits::DEFAULT).await
+    }
+
+    async fn within(addresses: &[String], password: Option<&str>, limits: Limits) -> Result<Remote, Error> {
+        let clients = addresses.iter().map(|address| Ok((address.clone(), client(address, password, limits)?)));
+        let clients: Arc<[_]> = clients.collect::<Result<Vec<_>, Error>>()?.into();
+        let link = || Link::new(clients.clone(), limits);
+        let remote = Remote { limits, reads: link(), changes: link(), clients: clients.clone() };
+        match remote.reads.connection().await {
+            Ok(_) => Ok(remote),
+            Err(no) => Err(remote.no_link(no)),
+        }
     }
 
     /// The address in use, or tried next.
-    pub async fn address(&self) -> String {
-        let at = self.link.lock().await.at;
-        self.clients[at].0.clone()
+    pub fn address(&self) -> String {
+        self.reads.address()
     }
 
-    /// The connection in use, or a new one.
-    async fn connection(&self) -> Result<(Connection, u64), Error> {
-        let mut link = self.link.lock().await;
-        if let Some(connection) = &link.connection {
-            return Ok((connection.clone(), link.number));
-        }
-        let mut why = String::from("no address was given");
-        for _ in 0..self.clients.len() {
-            let (_, client) = &self.clients[link.at];
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(CONNECT_MAX))
-                .set_response_timeout(Some(ANSWER_MAX));
-            match client.get_multiplexed_async_connection_with_config(&config).await {
-                Ok(inner) => {
-                    let connection = Connection { inner, answers: Arc::default() };
-                    link.connection = Some(connection.clone());
-                    link.number += 1;
-                    return Ok((connection, link.number));
-                }
-                Err(error) if is_about_the_password(&error) => return Err(Error::Refused(error.to_string())),
-                Err(error) => why = error.to_string(),
+    /// Why there is no connection, where one was tried and none has come since.
+    pub fn trouble(&self) -> Option<Error> {
+        self.reads.trouble().map(|why| self.no_link(NoLink::Unreachable(why)))
+    }
+
+    fn no_link(&self, no: NoLink) -> Error {
+        match no {
+            NoLink::Refused(why) => Error::Refused(why),
+            NoLink::Unreachable(why) => {
+                let tried: Vec<&str> = self.clients.iter().map(|(address, _)| address.as_str()).collect();
+                Error::Unreachable { tried: tried.join(", "), why }
             }
-            link.at = (link.at + 1) % self.clients.len();
-        }
-        let tried: Vec<&str> = self.clients.iter().map(|(address, _)| address.as_str()).collect();
-        Err(Error::Unreachable { tried: tried.join(", "), why })
-    }
-
-    /// This connection broke, or its peer does not answer: the next one is with another peer, if there is one.
-    async fn give_up(&self, number: u64) {
-        let mut link = self.link.lock().await;
-        if link.number == number && link.connection.take().is_some() {
-            link.at = (link.at + 1) % self.clients.len();
         }
     }
 
-    async fn attempt(&self, command: &Cmd) -> Attempt {
-        let (mut connection, number) = match self.connection().await {
-            Ok(link) => link,
-            Err(error @ Error::Refused(_)) => return Attempt::Never(error),
-            Err(error) => return Attempt::Nothing(error.to_string()),
+    /// Asks once, if that can be before the deadline. `refusals`: how often the same peer has said that it cannot.
+    async fn attempt(
+        &self,
+        link: &Link,
+        command: &Cmd,
+        deadline: Deadline,
+        refusals: &mut Option<Connection>,
+    ) -> Attempt {
+        let mut connection = match tokio::time::timeout(deadline.left(), link.connection()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(no @ NoLink::Refused(_))) => return Attempt::Never(self.no_link(no)),
+            Ok(Err(no)) => return Attempt::Nothing(self.no_link(no)),
+            Err(_) => return Attempt::Nothing(self.no_link(NoLink::Unreachable("no answer".into()))),
         };
-        let before = connection.answers.load(Ordering::Relaxed);
+        if deadline.is_over() {
+            return Attempt::Nothing(Error::TryAgain("there was no time left for it".into()));
+        }
+        let before = connection.answers();
         let error = match connection.inner.send_packed_command(command).await {
             Ok(Value::ServerError(error)) => RedisError::from(error),
             Ok(value) => {
-                connection.answers.fetch_add(1, Ordering::Relaxed);
+                connection.has_answered();
                 return Attempt::Done(value);
             }
             Err(error) => error,
         };
+        let words = in_words(&error);
         match error.code() {
-            Some("TRYAGAIN") => Attempt::Nothing(in_words(&error)),
-            Some("UNCERTAIN") => Attempt::Maybe(in_words(&error)),
-            Some(_) => Attempt::Never(Error::Refused(in_words(&error))),
+            Some(code @ ("TRYAGAIN" | "UNCERTAIN")) => {
+                connection.has_answered();
+                match refusals.replace(connection.clone()) {
+                    Some(last) if last.is(&connection) => link.try_another(&connection),
+                    _ => {}
+                }
+                if code == "TRYAGAIN" { Attempt::Nothing(Error::TryAgain(words)) } else { Attempt::Maybe(words) }
+            }
+            Some(_) => Attempt::Never(Error::Refused(words)),
             None => {
                 // One that is slow does not take the others with it: they would all be sent again, and be slower still.
-                let goes_on = error.is_timeout() && connection.answers.load(Ordering::Relaxed) > before;
-                if !goes_on {
-                    self.give_up(number).await;
+                if !(error.is_timeout() && connection.answers() > before) {
+                    link.give_up(&connection);
                 }
-                Attempt::Maybe(error.to_string())
+                Attempt::Maybe(words)
             }
         }
     }
@@ -143,21 +149,29 @@ impl Remote {
     /// Tries until it is done, or known not to be possible, or patience is over. `changes`: whoever asks has to know whether
     /// it was done. Everything here may be sent again where the last time may have done something.
     async fn ask(&self, command: &Cmd, changes: bool) -> Result<Value, Error> {
-        let (since, mut pauses, mut unknown) = (Instant::now(), Pauses::default(), false);
+        let link = if changes { &self.changes } else { &self.reads };
+        let deadline = Deadline::after(self.limits.patience);
+        let (mut pauses, mut refusals, mut is_unknown) = (Pauses::default(), None, false);
         loop {
-            let why = match self.attempt(command).await {
+            let error = match self.attempt(link, command, deadline, &mut refusals).await {
                 Attempt::Done(value) => return Ok(value),
-                Attempt::Never(error) => return Err(if unknown { Error::Unknown(error.to_string()) } else { error }),
-                Attempt::Nothing(why) => why,
+                Attempt::Never(error) if is_unknown => return Err(Error::Unknown(error.to_string())),
+                Attempt::Never(error) => return Err(error),
+                Attempt::Nothing(error) => error,
                 Attempt::Maybe(why) => {
-                    unknown |= changes;
-                    why
+                    is_unknown |= changes;
+                    Error::TryAgain(why)
                 }
             };
-            if since.elapsed() >= PATIENCE {
-                return Err(if unknown { Error::Unknown(why) } else { Error::TryAgain(why) });
+            let pause = pauses.next_pause();
+            if deadline.left() <= pause {
+                return Err(match error {
+                    Error::TryAgain(why) if is_unknown => Error::Unknown(why),
+                    error if is_unknown => Error::Unknown(error.to_string()),
+                    error => error,
+                });
             }
-            pauses.wait().await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -186,18 +200,19 @@ fn in_words(error: &RedisError) -> String {
     }
 }
 
-fn is_about_the_password(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::AuthenticationFailed || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
-}
-
 /// `HOST:PORT`, with an IPv6 address in brackets.
-fn client(address: &str, password: Option<&str>) -> Result<Client, Error> {
+fn client(address: &str, password: Option<&str>, limits: Limits) -> Result<Client, Error> {
     let unfit = |why: &str| Error::Unreachable { tried: address.to_owned(), why: why.to_owned() };
     let (host, port) = address.rsplit_once(':').ok_or_else(|| unfit("an address is HOST:PORT"))?;
     let port = port.parse().map_err(|_| unfit("an address is HOST:PORT"))?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let info = ConnectionAddr::Tcp(host.to_owned(), port).into_connection_info();
     let mut info = info.map_err(|error| unfit(&error.to_string()))?;
+    let settings = TcpSettings::default().set_nodelay(true);
+    // What was sent and not received by then is not sent again by the system either: see `PATIENCE`.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let settings = settings.set_user_timeout(limits.patience);
+    info = info.set_tcp_settings(settings);
     if let Some(password) = password {
         let settings = info.redis_settings().clone().set_password(password);
         info = info.set_redis_settings(settings);
