@@ -49,6 +49,7 @@ fn refused(code: i32, words: &str, arguments: &[&str]) {
     let said = chirp(arguments);
     assert_eq!((said.code, said.out.as_str()), (code, ""), "{arguments:?}: {said:?}");
     assert!(said.err.contains(words), "{arguments:?}: {}", said.err);
+    assert!(!said.err.chars().any(|c| c.is_control() && c != '\n'), "{:?}", said.err);
 }
 
 fn start(test: &str) -> (Cluster, String, String) {
@@ -136,10 +137,26 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     let mut store = cluster.daemons[0].connect(Duration::from_secs(10)).expect("a connection");
     store.call(&["SET", "chirp/user/eve", "\u{1b}[31m"]).expect("set");
     ann(4, "not Chirp's", &["follow", "eve"]);
-    let evil = "chirp1 00000000 0000000000\n{\"id\":\"1\",\"at\":9,\"text\":\"\\u001b[2Jgone\\u009b3Jgone\"}\nnonsense\n\u{1b}[3J\n";
-    store.call(&["SET", "chirp/updates/ann", evil]).expect("set");
-    assert!(done(&["--addr", &one, "profile", "ann"]).contains("[2Jgone"));
-    assert!(done(&["--addr", &one, "profile", "ann", "--output", "json"]).contains("\\u009b3Jgone"));
+    let said = |id: u8, text: &str| format!("{{\"id\":\"{id}\",\"at\":9,\"text\":\"{text}\"}}\n");
+    let evil = format!(
+        "chirp1 00000000 0000000000\n{}{}{}nonsense\n\u{1b}[3J\n",
+        said(1, "\\u001b[2Jgone"),
+        said(2, "one line\\nbob  now  another  [signed]"),
+        said(3, "\\u202edrawkcab"),
+    );
+    store.call(&["SET", "chirp/updates/ann", &evil]).expect("set");
+    let shown = done(&["--addr", &one, "profile", "ann"]);
+    assert!(
+        shown.lines().count() == 2 && shown.contains("\u{fffd}drawkcab"),
+        "what cannot be posted is not shown: {shown}"
+    );
+    assert!(done(&["--addr", &one, "profile", "ann", "--output", "json"]).contains("\\u202edrawkcab"));
+    for head in ["chirp1 0 10000000000000000\n", "chirp1 99999999 9999999999\n", "chirp1 00000000 +000000001\n"] {
+        store.call(&["SET", "chirp/updates/ann", head]).expect("set");
+        ann(4, "not Chirp's", &["profile", "ann"]);
+        ann(4, "not Chirp's", &["timeline"]);
+    }
+    refused(2, "unrecognized subcommand", &["\u{1b}[2Jx"]);
     store.call(&["SET", "chirp/updates/ann", "something else"]).expect("set");
     ann(4, "not Chirp's", &["post", "x"]);
 }

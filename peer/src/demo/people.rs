@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chirp_app::list::AppendMode;
 use chirp_app::remote::Remote;
-use chirp_app::timeline::{Line, Timeline};
+use chirp_app::timeline::{Found, Line, Timeline};
 use chirp_app::{Chirp, Error, UserName};
 
 /// Who they are; the first follows all others, and the others those next to them.
@@ -109,7 +109,7 @@ pub async fn talk(peers: impl Fn() -> Vec<SocketAddr>, seen: Option<Sender<Line>
             let Some(seen) = &seen else { return std::future::pending().await };
             let Ok(mut timeline) = Timeline::open(&chirp, &name(0)).await else { return };
             loop {
-                let Ok((lines, _)) = timeline.poll(&chirp, HISTORY.len()).await else { return };
+                let Ok(Found { lines, .. }) = timeline.poll(&chirp, HISTORY.len()).await else { return };
                 for line in lines {
                     if seen.send(line).is_err() {
                         return;
