@@ -19,6 +19,8 @@ const AT_ONCE: usize = 128;
 
 fn main() {
     let (follows, updates, rounds) = arguments();
+    // Where it has to be built first, that is not to be counted.
+    chirp_program();
     let cluster = Cluster::start("chirp-bench", &Options { daemons: 5, ..Options::default() });
     let addresses: Vec<String> = cluster.daemons.iter().map(|daemon| daemon.resp.to_string()).collect();
     let began = Instant::now();
