@@ -418,6 +418,11 @@ pub trait StatusSource: Send + Sync + 'static {
     /// Everything.
     fn status(&self) -> Status;
 
+    /// Who tells it: [`Status::peer_id`], and nothing else is asked for.
+    fn peer_id(&self) -> String {
+        self.status().peer_id
+    }
+
     /// All groups that the peer has a part in: also those that only need what it holds.
     fn groups(&self) -> Vec<GroupStatus> {
         self.status().groups

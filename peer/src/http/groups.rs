@@ -22,7 +22,7 @@ const RING_MAX: usize = 4096;
 
 /// `GET /v1/groups`: all groups that this peer has a part in.
 pub async fn groups(State(served): State<Served>) -> Response {
-    answer(StatusCode::OK, &Groups { groups: served.status.groups(), peer_id: served.status.status().peer_id })
+    answer(StatusCode::OK, &Groups { groups: served.status.groups(), peer_id: served.status.peer_id() })
 }
 
 /// `GET /v1/ring`: who owns what, as the owners say now. With `?lane=N`, the ring of that lane.

@@ -10,7 +10,7 @@ use crate::status::{Budgets, Events, Load, Peers};
 
 /// `GET /v1/peers`: the other peers, with round trips and traffic.
 pub async fn peers(State(served): State<Served>) -> Response {
-    answer(StatusCode::OK, &Peers { peer_id: who(&served), peers: served.status.peers() })
+    answer(StatusCode::OK, &Peers { peer_id: served.status.peer_id(), peers: served.status.peers() })
 }
 
 /// `GET /v1/budgets`: what is used of what was given.
@@ -26,7 +26,7 @@ pub async fn events(State(served): State<Served>, RawQuery(query): RawQuery) -> 
         return problem(StatusCode::BAD_REQUEST, "say the last number that you have seen: /v1/events?after=SEQ");
     };
     let (events, last) = served.diary.after(after);
-    answer(StatusCode::OK, &Events { peer_id: who(&served), last, events })
+    answer(StatusCode::OK, &Events { peer_id: served.status.peer_id(), last, events })
 }
 
 /// `GET /v1/load?after=UNIX_S`: the last five minutes, a sample a second; of these the ones that ended later.
@@ -36,9 +36,5 @@ pub async fn load(State(served): State<Served>, RawQuery(query): RawQuery) -> Re
     };
     let mut samples = served.diary.load();
     samples.retain(|sample| sample.unix_s > after);
-    answer(StatusCode::OK, &Load { peer_id: who(&served), samples })
-}
-
-fn who(served: &Served) -> String {
-    served.status.status().peer_id
+    answer(StatusCode::OK, &Load { peer_id: served.status.peer_id(), samples })
 }

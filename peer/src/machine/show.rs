@@ -81,6 +81,10 @@ impl StatusSource for Showcase {
         }
     }
 
+    fn peer_id(&self) -> String {
+        self.peer_id.clone()
+    }
+
     fn groups(&self) -> Vec<GroupStatus> {
         groups_of(&self.pictures(), |picture| picture.node.groups.clone())
     }
