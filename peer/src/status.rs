@@ -399,7 +399,10 @@ pub struct LoadSample {
 pub struct Load {
     /// The peer that tells it.
     pub peer_id: String,
-    /// Oldest first.
+    /// The last `unix_s` that there is. Lower than the one asked for where the clock was set back: then ask for all.
+    #[serde(default)]
+    pub last: Option<u64>,
+    /// Oldest first, no two of the same `unix_s`.
     pub samples: Vec<LoadSample>,
 }
 

@@ -34,6 +34,7 @@ impl Recorder {
             let since = counts.since(&last.counts);
             let millis = |part| since.quantile(part).map(|time| time.as_secs_f64() * 1e3);
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+            let unix_s = self.next(unix_s);
             if self.samples.len() == SAMPLES_MAX {
                 self.samples.pop_front();
             }
@@ -47,6 +48,20 @@ impl Recorder {
             });
         }
         self.last = Some(Last { at, counts, sent, received });
+    }
+
+    /// The second that the next sample bears: whoever asks for what is behind one must not miss another of the same. Where
+    /// the clock was set back the times begin anew.
+    fn next(&mut self, unix_s: u64) -> u64 {
+        match self.samples.back().map(|sample| sample.unix_s) {
+            // A second that was a little short, or a clock that is steered.
+            Some(last) if unix_s <= last && last - unix_s <= 1 => last + 1,
+            Some(last) if unix_s < last => {
+                self.samples.clear();
+                unix_s
+            }
+            _ => unix_s,
+        }
     }
 
     /// Oldest first.
@@ -87,6 +102,20 @@ mod tests {
         assert!(samples[0].p50_ms.is_some_and(|millis| (0.8..1.25).contains(&millis)));
         assert_eq!((samples[1].ops_per_s, samples[1].p99_ms, samples[1].sent_bytes_per_s), (0.0, None, 0.0));
         assert_eq!(recorder.bandwidth(), Some((1250 + 100) / 2));
+    }
+
+    #[test]
+    fn no_two_samples_bear_the_same_second_and_a_clock_that_was_set_back_begins_anew() {
+        let (start, counts) = (Instant::now(), Counts::default());
+        let mut recorder = Recorder::default();
+        let mut after = |number: u64, unix_s| {
+            recorder.sample(start + Duration::from_secs(number), unix_s, counts, (0, 0));
+            recorder.samples().iter().map(|sample| sample.unix_s).collect::<Vec<_>>()
+        };
+        (0..3).for_each(|number| drop(after(number, 5000 + number)));
+        assert_eq!(after(3, 5002), [5001, 5002, 5003]);
+        assert_eq!(after(4, 5004), [5001, 5002, 5003, 5004]);
+        assert_eq!((after(5, 1400), after(6, 1401)), (vec![1400], vec![1400, 1401]));
     }
 
     #[test]

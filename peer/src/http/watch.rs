@@ -35,6 +35,7 @@ pub async fn load(State(served): State<Served>, RawQuery(query): RawQuery) -> Re
         return problem(StatusCode::BAD_REQUEST, "say the last second that you have seen: /v1/load?after=UNIX_S");
     };
     let mut samples = served.diary.load();
+    let last = samples.last().map(|sample| sample.unix_s);
     samples.retain(|sample| sample.unix_s > after);
-    answer(StatusCode::OK, &Load { peer_id: served.status.peer_id(), samples })
+    answer(StatusCode::OK, &Load { peer_id: served.status.peer_id(), last, samples })
 }
