@@ -2,12 +2,13 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// What groups have to agree on is decided within 10 s, a repair within a minute; members may copy for ten minutes before.
 const PATIENT_TIMEOUT: Duration = Duration::from_secs(700);
-const BODY_BYTES_MAX: u64 = 64 << 20;
+/// A longer answer is none of a peer's.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// What a peer answered.
 #[derive(Debug)]
@@ -35,15 +36,24 @@ impl From<NoAnswer> for io::Error {
     }
 }
 
-/// The status code and the body.
-pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
-    get_within(address, path, TIMEOUT)
+/// How much an answer may ask of whoever waits for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// For all of it, from the beginning to its last byte: bytes that come one by one are no reason to wait on.
+    pub time: Duration,
+    /// Head and body together.
+    pub bytes: usize,
 }
 
-/// As [`get`], for whoever has somebody else to ask: no step of it takes longer than that.
-pub fn get_within(address: &str, path: &str, timeout: Duration) -> io::Result<(u16, Vec<u8>)> {
+/// The status code and the body.
+pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
+    get_within(address, path, Bounds { time: TIMEOUT, bytes: ANSWER_BYTES_MAX })
+}
+
+/// As [`get`], for whoever has somebody else to ask.
+pub fn get_within(address: &str, path: &str, bounds: Bounds) -> io::Result<(u16, Vec<u8>)> {
     let Answer { code, body } =
-        exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", timeout)?;
+        exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", bounds)?;
     Ok((code, body))
 }
 
@@ -73,32 +83,48 @@ fn post_within(
         let token: String = String::from_utf8_lossy(token).chars().filter(|c| !c.is_control()).collect();
         head.push_str(&format!("Authorization: Bearer {token}\r\n"));
     }
-    exchange(address, &head, body, timeout)
+    exchange(address, &head, body, Bounds { time: timeout, bytes: ANSWER_BYTES_MAX })
 }
 
 /// `head` is in version 1.0: that asks for a body without chunks, and for the end of the connection behind it.
-fn exchange(address: &str, head: &str, body: &[u8], timeout: Duration) -> Result<Answer, NoAnswer> {
-    let stream = connect(address, timeout).map_err(NoAnswer::Unreachable)?;
-    ask(stream, head, body).map_err(NoAnswer::Lost)
+fn exchange(address: &str, head: &str, body: &[u8], bounds: Bounds) -> Result<Answer, NoAnswer> {
+    let until = Instant::now() + bounds.time;
+    let stream = connect(address, until).map_err(NoAnswer::Unreachable)?;
+    ask(stream, head, body, until, bounds.bytes).map_err(NoAnswer::Lost)
 }
 
-fn ask(mut stream: TcpStream, head: &str, body: &[u8]) -> io::Result<Answer> {
+fn ask(mut stream: TcpStream, head: &str, body: &[u8], until: Instant, bytes_max: usize) -> io::Result<Answer> {
     // In one piece: who refuses it by its head alone has read the rest then, and its answer is not lost with the rest.
     let mut request = format!("{head}Accept: */*\r\n\r\n").into_bytes();
     request.extend_from_slice(body);
     stream.write_all(&request)?;
-    let mut answer = Vec::new();
-    stream.take(BODY_BYTES_MAX).read_to_end(&mut answer)?;
-    parse(answer).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"))
+    let no_answer = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    let (mut answer, mut piece) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        stream.set_read_timeout(Some(rest(until)?))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(bytes) if answer.len() + bytes > bytes_max => return Err(no_answer("the answer is too long")),
+            Ok(bytes) => answer.extend_from_slice(&piece[..bytes]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    parse(answer).ok_or_else(|| no_answer("the answer is not HTTP"))
 }
 
-fn connect(address: &str, timeout: Duration) -> io::Result<TcpStream> {
+/// The time that is left.
+fn rest(until: Instant) -> io::Result<Duration> {
+    let rest = until.saturating_duration_since(Instant::now());
+    if rest.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(rest) }
+}
+
+fn connect(address: &str, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
     for candidate in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&candidate, timeout.min(TIMEOUT)) {
+        match TcpStream::connect_timeout(&candidate, rest(until)?.min(TIMEOUT)) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(timeout))?;
-                stream.set_write_timeout(Some(TIMEOUT))?;
+                stream.set_write_timeout(Some(rest(until)?.min(TIMEOUT)))?;
                 return Ok(stream);
             }
             Err(error) => last = error,
@@ -112,4 +138,38 @@ fn parse(mut answer: Vec<u8>) -> Option<Answer> {
     let text = std::str::from_utf8(&answer[..head]).ok().filter(|head| head.starts_with("HTTP/1."))?;
     let code = text.split(' ').nth(1)?.get(..3)?.parse().ok()?;
     Some(Answer { code, body: answer.split_off(head + 4) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Answers one connection with these bytes over and over, with a pause before each time, until nobody reads.
+    fn endless(piece: &'static [u8], pause: Duration) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").unwrap();
+            while stream.write_all(piece).is_ok() {
+                thread::sleep(pause);
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn an_answer_without_end_comes_to_one() {
+        let slow = endless(b" ", Duration::from_millis(20));
+        let (since, time) = (Instant::now(), Duration::from_millis(300));
+        let error = get_within(&slow, "/", Bounds { time, bytes: 1 << 20 }).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+        let long = endless(&[b' '; 1 << 16], Duration::ZERO);
+        let error = get_within(&long, "/", Bounds { time: TIMEOUT, bytes: 1 << 20 }).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+    }
 }

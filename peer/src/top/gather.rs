@@ -3,16 +3,29 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::model::Model;
-use crate::cli::web;
-use crate::status::{Budgets, Events, Groups, Load, Peers, Ring, Status};
+use crate::cli::web::{self, Bounds};
+use crate::status::{Budgets, Events, GroupStatus, Groups, Load, Peers, Ring, Status};
 
 /// How long one answer may take: there may be other peers to ask.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The ring's owners are asked for it, one after the other.
 const RING_MAX: Duration = Duration::from_secs(5);
+/// The longest answer of a peer is a ring of 4096 groups with twelve members each: half of this.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// A peer has one group in each of its few lanes, and others that it was in as long as somebody needs them.
+const OWN_GROUPS_MAX: usize = 512;
+/// More than any group has: members, parts, whatever else there are lists of.
+const PARTS_MAX: usize = 4096;
+/// A walk along the ring ends there.
+const RING_GROUPS_MAX: usize = 4096;
+/// More than any peer is connected with.
+const PEERS_MAX: usize = 10_000;
+/// More of an error is for nobody's eyes.
+const WHY_CHARS_MAX: usize = 300;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,22 +49,26 @@ impl fmt::Display for Trouble {
 pub fn gather(endpoint: &str, model: &Model) -> Result<Model, Trouble> {
     let (code, body) = ask(endpoint, "/v1/status", ANSWER_MAX)?;
     let status: Status = read(code, &body)?;
+    bounded(&status.groups)?;
     let mut next = model.clone();
     if next.me() != status.peer_id {
         // Another one is there now: what was said before is not about it.
         next = Model { notice: next.notice, ..Model::default() };
     }
+    if next.status.as_ref().is_some_and(|last| status.uptime_s < last.uptime_s) {
+        // It was started anew, and counts anew: it may have come further already than it had before.
+        next.events = None;
+    }
     next.endpoint = endpoint.to_owned();
     next.status = Some(status);
     next.ready = Some(ask(endpoint, "/readyz", ANSWER_MAX)?.0 == 200);
     next.groups = optional::<Groups>(endpoint, "/v1/groups")?.map(|groups| groups.groups);
+    bounded(next.groups.as_deref().unwrap_or_default())?;
     next.peers = optional::<Peers>(endpoint, "/v1/peers")?.map(|peers| peers.peers);
+    within(next.peers.iter().flatten().count(), PEERS_MAX, "peers")?;
     next.budgets = optional::<Budgets>(endpoint, "/v1/budgets")?;
     events(endpoint, &mut next)?;
-    let after = next.load.iter().flatten().next_back().map_or(0, |sample| sample.unix_s);
-    if let Some(load) = optional::<Load>(endpoint, &format!("/v1/load?after={after}"))? {
-        next.add_load(load.samples);
-    }
+    load(endpoint, &mut next)?;
     next.troubles.clear();
     Ok(next)
 }
@@ -59,7 +76,39 @@ pub fn gather(endpoint: &str, model: &Model) -> Result<Model, Trouble> {
 /// Asks for the ring of a lane.
 pub fn gather_ring(endpoint: &str, lane: u8) -> Result<Ring, Trouble> {
     let (code, body) = ask(endpoint, &format!("/v1/ring?lane={lane}"), RING_MAX)?;
-    read(code, &body)
+    let ring: Ring = read(code, &body)?;
+    within(ring.groups.len(), RING_GROUPS_MAX, "groups on the ring")?;
+    Ok(ring)
+}
+
+/// What is drawn takes the longer the more there is: no more of it than a peer can have.
+fn bounded(groups: &[GroupStatus]) -> Result<(), Trouble> {
+    within(groups.len(), OWN_GROUPS_MAX, "groups of its own")?;
+    groups.iter().try_for_each(|group| {
+        let lists = [group.members.len(), group.primaries.len(), group.transfers.len(), group.transactions.len()];
+        within(lists.into_iter().sum(), PARTS_MAX, "members and parts of a group")
+    })
+}
+
+fn within(count: usize, most: usize, what: &str) -> Result<(), Trouble> {
+    match count <= most {
+        true => Ok(()),
+        false => Err(Trouble::Refused(format!("no peer that this program knows: it tells of {count} {what}"))),
+    }
+}
+
+/// The load since the last sample that is known; all of it where the peer's clock was set back behind that.
+fn load(endpoint: &str, model: &mut Model) -> Result<(), Trouble> {
+    let seen = model.load.iter().flatten().next_back().map_or(0, |sample| sample.unix_s);
+    let Some(mut load) = optional::<Load>(endpoint, &format!("/v1/load?after={seen}"))? else { return Ok(()) };
+    if load.last.is_some_and(|last| last < seen) {
+        match optional::<Load>(endpoint, "/v1/load")? {
+            Some(all) => load = all,
+            None => return Ok(()),
+        }
+    }
+    model.add_load(load.samples);
+    Ok(())
 }
 
 fn events(endpoint: &str, model: &mut Model) -> Result<(), Trouble> {
@@ -85,22 +134,155 @@ fn optional<T: DeserializeOwned>(endpoint: &str, path: &str) -> Result<Option<T>
     }
 }
 
-fn ask(endpoint: &str, path: &str, timeout: Duration) -> Result<(u16, Vec<u8>), Trouble> {
-    web::get_within(endpoint, path, timeout).map_err(|error| match error.kind() {
+fn ask(endpoint: &str, path: &str, time: Duration) -> Result<(u16, Vec<u8>), Trouble> {
+    let bounds = Bounds { time, bytes: ANSWER_BYTES_MAX };
+    web::get_within(endpoint, path, bounds).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => Trouble::Refused(format!("no peer that this program knows: {error}")),
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-            Trouble::Unreachable(format!("no answer within {} s", timeout.as_secs()))
+            Trouble::Unreachable(format!("no answer within {} s", time.as_secs()))
         }
         _ => Trouble::Unreachable(error.to_string()),
     })
 }
 
+/// What an endpoint says instead of an answer.
+#[derive(Default, Deserialize)]
+struct Problem {
+    error: Option<String>,
+}
+
 fn read<T: DeserializeOwned>(code: u16, body: &[u8]) -> Result<T, Trouble> {
+    let short = |why: String| why.chars().take(WHY_CHARS_MAX).collect::<String>();
     if code != 200 {
-        let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-        let why = said["error"].as_str().map_or_else(|| format!("answered {code}"), str::to_owned);
-        return Err(Trouble::Refused(why));
+        let said: Problem = serde_json::from_slice(body).unwrap_or_default();
+        return Err(Trouble::Refused(said.error.map_or_else(|| format!("answered {code}"), short)));
     }
-    let no_peer = |error| Trouble::Refused(format!("no peer that this program knows: {error}"));
+    // Some of it is quoted there.
+    let no_peer = |error| Trouble::Refused(short(format!("no peer that this program knows: {error}")));
     serde_json::from_slice(body).map_err(no_peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::lock::lock;
+    use crate::status::{LoadSample, MemberStatus, PeerTraffic, Told};
+
+    /// What a peer tells.
+    #[derive(Clone, Default)]
+    struct Tells {
+        status: Status,
+        told: Vec<Told>,
+        samples: Vec<LoadSample>,
+        peers: usize,
+        /// Instead of the ring, with this code.
+        problem: Option<(u16, String)>,
+    }
+
+    impl Tells {
+        fn answer(&self, path: &str) -> (u16, String) {
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            let after: u64 = query.strip_prefix("after=").map_or(0, |after| after.parse().unwrap());
+            let json = |value: serde_json::Value| (200, value.to_string());
+            match path {
+                "/v1/status" => json(serde_json::to_value(&self.status).unwrap()),
+                "/v1/peers" => {
+                    let peers = vec![PeerTraffic::default(); self.peers];
+                    json(serde_json::to_value(Peers { peers, ..Peers::default() }).unwrap())
+                }
+                "/v1/events" => {
+                    let last = self.told.last().map_or(0, |told| told.seq);
+                    let events = self.told.iter().filter(|told| told.seq > after).cloned().collect();
+                    json(serde_json::to_value(Events { last, events, ..Events::default() }).unwrap())
+                }
+                "/v1/load" => {
+                    let last = self.samples.last().map(|sample| sample.unix_s);
+                    let samples = self.samples.iter().filter(|sample| sample.unix_s > after).copied().collect();
+                    json(serde_json::to_value(Load { last, samples, ..Load::default() }).unwrap())
+                }
+                "/v1/ring" => self.problem.clone().unwrap_or((404, "{}".into())),
+                _ => (404, "{}".into()),
+            }
+        }
+    }
+
+    /// A peer that tells what it is told to.
+    fn peer() -> (String, Arc<Mutex<Tells>>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, tells) = (listener.local_addr().unwrap().to_string(), Arc::new(Mutex::new(Tells::default())));
+        let shared = tells.clone();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut request = [0; 1024];
+                let bytes = stream.read(&mut request).unwrap_or(0);
+                let path = String::from_utf8_lossy(&request[..bytes]).split(' ').nth(1).unwrap_or("").to_owned();
+                let (code, body) = lock(&shared).answer(&path);
+                let _ = stream.write_all(format!("HTTP/1.0 {code} X\r\n\r\n{body}").as_bytes());
+            }
+        });
+        (address, tells)
+    }
+
+    fn told(seqs: std::ops::RangeInclusive<u64>, text: &str) -> Vec<Told> {
+        seqs.map(|seq| Told { id: seq, seq, text: text.into(), ..Told::default() }).collect()
+    }
+
+    #[test]
+    fn a_peer_that_was_started_anew_has_another_past() {
+        let (address, tells) = peer();
+        *lock(&tells) = Tells {
+            status: Status { uptime_s: 100, ..Status::default() },
+            told: told(1..=3, "before"),
+            ..Tells::default()
+        };
+        let model = gather(&address, &Model::default()).unwrap();
+        // It has come further than before until it is asked again.
+        *lock(&tells) = Tells { told: told(1..=5, "since"), ..Tells::default() };
+        let model = gather(&address, &model).unwrap();
+        let texts: Vec<&str> = model.events.iter().flatten().map(|told| told.text.as_str()).collect();
+        assert_eq!(texts, ["since"; 5]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_hold_up_the_load() {
+        let (address, tells) = peer();
+        let samples = |seconds: std::ops::Range<u64>| {
+            seconds.map(|unix_s| LoadSample { unix_s, ..LoadSample::default() }).collect::<Vec<_>>()
+        };
+        let mut model = Model::default();
+        for (samples, seconds) in
+            [(samples(5000..5003), 5000..5003), (samples(1400..1402), 1400..1402), (samples(1400..1404), 1400..1404)]
+        {
+            lock(&tells).samples = samples;
+            model = gather(&address, &model).unwrap();
+            let known: Vec<u64> = model.load.iter().flatten().map(|sample| sample.unix_s).collect();
+            assert_eq!(known, seconds.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_no_peer_tells_is_refused() {
+        let (address, tells) = peer();
+        let group = |members| GroupStatus { members: vec![MemberStatus::default(); members], ..GroupStatus::default() };
+        for (groups, peers, fine) in [
+            (vec![group(3); 60], 900, true),
+            (vec![group(1); OWN_GROUPS_MAX + 1], 0, false),
+            (vec![group(PARTS_MAX + 1)], 0, false),
+            (vec![], PEERS_MAX + 1, false),
+        ] {
+            *lock(&tells) = Tells { status: Status { groups, ..Status::default() }, peers, ..Tells::default() };
+            match gather(&address, &Model::default()) {
+                Ok(_) => assert!(fine),
+                Err(trouble) => assert!(!fine && matches!(trouble, Trouble::Refused(_)), "{trouble}"),
+            }
+        }
+        lock(&tells).problem = Some((500, format!("{{\"error\":\"{}\"}}", "é".repeat(1_000_000))));
+        assert_eq!(gather_ring(&address, 0), Err(Trouble::Refused("é".repeat(WHY_CHARS_MAX))));
+        let ring = Ring { whole: true, groups: vec![Default::default(); RING_GROUPS_MAX + 1] };
+        lock(&tells).problem = Some((200, serde_json::to_string(&ring).unwrap()));
+        assert!(matches!(gather_ring(&address, 0), Err(Trouble::Refused(_))));
+    }
 }

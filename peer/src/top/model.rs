@@ -1,6 +1,6 @@
 //! What the dashboard knows: plain data, as the HTTP endpoints gave it. Nothing in it is safe to show yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,8 @@ use crate::status::{
 
 /// Events kept.
 const EVENTS_MAX: usize = 1000;
+/// One of more bytes is told by no peer, and is not kept: a thousand of them are kept for days.
+const EVENT_BYTES_MAX: usize = 4096;
 /// Samples kept.
 const SAMPLES_MAX: usize = 300;
 
@@ -48,9 +50,11 @@ pub struct Model {
 
 impl Model {
     /// New events: each replaces the one of its id.
-    pub fn add_events(&mut self, new: Vec<Told>) {
+    pub fn add_events(&mut self, mut new: Vec<Told>) {
+        new.retain(|told| bytes(told) <= EVENT_BYTES_MAX);
         let events = self.events.get_or_insert_default();
-        events.retain(|known| new.iter().all(|told| told.id != known.id));
+        let ids: BTreeSet<u64> = new.iter().map(|told| told.id).collect();
+        events.retain(|known| !ids.contains(&known.id));
         events.extend(new);
         let superfluous = events.len().saturating_sub(EVENTS_MAX);
         events.drain(..superfluous);
@@ -162,6 +166,12 @@ impl Arc {
     }
 }
 
+/// What an event takes, about.
+fn bytes(told: &Told) -> usize {
+    let names = [&told.group, &told.peer].into_iter().flatten();
+    told.kind.len() + told.text.len() + names.map(String::len).sum::<usize>()
+}
+
 /// Where a range begins and how long it is, as parts of the ring; nothing where the text is none.
 pub fn place(range: &RangeStatus) -> (f64, f64) {
     let start = range.arc().map_or(0.0, |arc| arc.start().0 as f64 / 2f64.powi(128));
@@ -193,6 +203,8 @@ mod tests {
         model.add_events(vec![told(1, 3, 2)]);
         let events: Vec<_> = model.events.iter().flatten().map(|told| (told.id, told.count)).collect();
         assert_eq!(events, [(2, 1), (1, 2)]);
+        model.add_events(vec![Told { text: "x".repeat(EVENT_BYTES_MAX + 1), ..told(3, 4, 1) }]);
+        assert_eq!(model.events.as_ref().map(Vec::len), Some(2), "as long as nothing that a peer tells");
         model.add_events((0..5000).map(|id| told(id, id, 1)).collect());
         assert_eq!(model.events.map(|events| events.len()), Some(EVENTS_MAX));
     }
