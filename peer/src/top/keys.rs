@@ -25,6 +25,13 @@ pub const HELP: [(&str, &str); 13] = [
     ("n", "the ring of the next lane"),
 ];
 
+/// With one of these held a key is another key, and none of the dashboard's: nobody kills a peer by Alt-K.
+const CHORDS: KeyModifiers = KeyModifiers::CONTROL
+    .union(KeyModifiers::ALT)
+    .union(KeyModifiers::SUPER)
+    .union(KeyModifiers::HYPER)
+    .union(KeyModifiers::META);
+
 /// What is left to do for whoever runs the dashboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
@@ -51,12 +58,9 @@ pub struct Rows<'a> {
 
 /// A key was pressed. `extras` are the caller's keys: letters that the dashboard has itself never get there.
 pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) -> Does {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    if control {
-        return match key.code {
-            KeyCode::Char('c') => Does::Quit,
-            _ => Does::Nothing,
-        };
+    if key.modifiers.intersects(CHORDS) {
+        let ends = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+        return if ends { Does::Quit } else { Does::Nothing };
     }
     if state.help {
         state.help = false;
@@ -79,7 +83,9 @@ pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) 
         KeyCode::Home => go(state, rows, isize::MIN),
         KeyCode::End => go(state, rows, isize::MAX),
         KeyCode::Enter if state.tab == Tab::Overview => {
-            state.of_mut(Tab::Groups).row = rows.ids.get(rows.marked).cloned();
+            // Also where a filter hid it.
+            let groups = state.of_mut(Tab::Groups);
+            (groups.row, groups.filter) = (rows.ids.get(rows.marked).cloned(), String::new());
             state.tab = Tab::Groups;
         }
         KeyCode::Char('s' | 'r') if state.tab == Tab::Overview => {}
@@ -95,7 +101,8 @@ pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) 
             state.filtering = true;
         }
         KeyCode::Char('f' | ' ') => state.frozen ^= true,
-        KeyCode::Char('n') if rows.lanes > 1 => state.lane = (state.lane + 1) % rows.lanes,
+        // What stands still has no other ring.
+        KeyCode::Char('n') if rows.lanes > 1 && !state.frozen => state.lane = (state.lane + 1) % rows.lanes,
         KeyCode::Esc => state.chosen_mut().filter.clear(),
         KeyCode::Char(char) => {
             return extras.iter().position(|extra| *extra == char).map_or(Does::Nothing, Does::Extra);
@@ -201,13 +208,22 @@ mod tests {
         assert!(after(&[Char(' ')]).0.frozen && !after(&[Char('f'), Char(' ')]).0.frozen);
         assert_eq!(after(&[Char('n')]).0.lane, 1);
         assert_eq!(after(&[Char('n'), Char('n')]).0.lane, 0);
+        assert_eq!(after(&[Char('f'), Char('n')]).0.lane, 0, "another ring cannot be shown");
         assert!(after(&[Char('2'), Char('r')]).0.chosen().reverse && !after(&[Char('r')]).0.chosen().reverse);
         assert_eq!(after(&[Char('3'), Char('s')]).0.chosen().sort, rows::usual_order(Tab::Peers).0 + 1);
         let (state, _) = after(&[KeyCode::Down, Enter]);
         assert_eq!((state.tab, state.chosen().row.as_deref()), (Tab::Groups, Some("b")));
+        let (state, _) = after(&[Char('2'), Char('/'), Char('x'), Enter, Char('1'), KeyCode::Down, Enter]);
+        assert_eq!((state.chosen().row.as_deref(), state.chosen().filter.as_str()), (Some("b"), ""), "it is seen");
         let mut state = State::default();
         let rows = Rows { ids: &[], marked: 0, page: 1, lanes: 1 };
         assert_eq!(press(&mut state, KeyEvent::new(Char('c'), KeyModifiers::CONTROL), rows, &[]), Does::Quit);
-        assert_eq!(press(&mut state, KeyEvent::new(Char('x'), KeyModifiers::CONTROL), rows, &['x']), Does::Nothing);
+        for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SUPER | KeyModifiers::SHIFT] {
+            for key in [Char('x'), Char('q'), Char('f'), KeyCode::Tab] {
+                assert_eq!(press(&mut state, KeyEvent::new(key, modifiers), rows, &['x']), Does::Nothing);
+            }
+        }
+        assert_eq!(state, State::default(), "another key than the one alone");
+        assert_eq!(press(&mut state, KeyEvent::new(Char('K'), KeyModifiers::SHIFT), rows, &['K']), Does::Extra(0));
     }
 }

@@ -87,13 +87,19 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
     let shown: Vec<(char, String)> = extras.iter().map(|extra| (extra.key, extra.what.clone())).collect();
     let keys: Vec<char> = extras.iter().map(|extra| extra.key).collect();
     let mut word: Option<(String, Instant)> = None;
+    let mut drawn = None;
     loop {
         if !state.frozen {
             version = feed.refresh(&mut model, version);
+            state.settle(view::lanes(&model));
         }
         feed.look_at_lane(state.lane);
         word = word.filter(|(_, since)| since.elapsed() < WORD);
-        let drawn = pane.as_mut().map(|pane| pane());
+        // Asked for also where the picture stands still: what it waits to tell must not pile up.
+        let now = pane.as_mut().map(|pane| pane());
+        if !state.frozen {
+            drawn = now;
+        }
         let mut height = 0;
         screen.draw(|frame| {
             let scene = Scene {

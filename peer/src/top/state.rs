@@ -77,6 +77,13 @@ impl Default for State {
 }
 
 impl State {
+    /// There are so many lanes now: another peer may be shown than the one whose lane was chosen.
+    pub fn settle(&mut self, lanes: u8) {
+        if self.lane >= lanes {
+            self.lane = 0;
+        }
+    }
+
     /// What is chosen on a screen.
     pub fn of(&self, tab: Tab) -> &Choice {
         &self.choices[tab as usize]
@@ -95,5 +102,19 @@ impl State {
     /// The same, to change it.
     pub fn chosen_mut(&mut self) -> &mut Choice {
         self.of_mut(self.tab)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_is_gone_is_left() {
+        let mut state = State { lane: 3, ..State::default() };
+        state.settle(4);
+        assert_eq!(state.lane, 3);
+        state.settle(1);
+        assert_eq!(state.lane, 0);
     }
 }
