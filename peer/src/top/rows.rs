@@ -63,6 +63,8 @@ pub struct Cell {
 pub struct Row {
     /// The same for the same thing, whatever becomes of it.
     pub id: String,
+    /// What it is found by beside its cells: names that are shown in part.
+    pub names: Vec<String>,
     /// As many as there are columns.
     pub cells: Vec<Cell>,
     /// It is about the peer that is shown.
@@ -118,12 +120,11 @@ pub fn rows(model: &Model, tab: Tab, choice: &Choice) -> Vec<Row> {
     if !wanted.is_empty() {
         // As it is shown: nobody can write what is not shown.
         let holds = |text: &str| safe::line(text).to_lowercase().contains(&wanted);
-        rows.retain(|row| holds(&row.id) || row.cells.iter().any(|cell| holds(&cell.text)));
+        rows.retain(|row| row.names.iter().chain(row.cells.iter().map(|cell| &cell.text)).any(|text| holds(text)));
     }
     // Stable: what is equal stays in the usual order.
-    rows.sort_by(|one, other| compare(one.cells.get(choice.sort), other.cells.get(choice.sort)));
-    if choice.reverse {
-        rows.reverse();
+    for (column, reverse) in [usual_order(tab), (choice.sort, choice.reverse)] {
+        rows.sort_by(|one, other| compare(one.cells.get(column), other.cells.get(column), reverse));
     }
     rows
 }
@@ -134,12 +135,56 @@ pub fn marked(rows: &[Row], choice: &Choice) -> usize {
     chosen.or_else(|| rows.iter().position(|row| row.mine)).unwrap_or(0)
 }
 
-fn compare(one: Option<&Cell>, other: Option<&Cell>) -> Ordering {
+/// What is nothing comes last, whichever way round the others are.
+fn compare(one: Option<&Cell>, other: Option<&Cell>, reverse: bool) -> Ordering {
     let (Some(one), Some(other)) = (one, other) else { return Ordering::Equal };
-    match (one.number, other.number) {
+    let is_nothing = |cell: &Cell| cell.number.is_none() && cell.text.is_empty();
+    let order = match (one.number, other.number) {
         (Some(one), Some(other)) => one.total_cmp(&other),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
         (None, None) => one.text.cmp(&other.text),
+    };
+    is_nothing(one).cmp(&is_nothing(other)).then(if reverse { order.reverse() } else { order })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{PeerTraffic, Told};
+
+    fn shown(model: &Model, tab: Tab, choice: &Choice) -> Vec<String> {
+        rows(model, tab, choice).into_iter().map(|row| row.id).collect()
+    }
+
+    #[test]
+    fn what_is_nothing_comes_last_and_what_is_equal_in_the_usual_order() {
+        let peer = |id: &str, rtt_ms| PeerTraffic { peer_id: id.into(), rtt_ms, ..PeerTraffic::default() };
+        let peers = vec![peer("a", None), peer("b", Some(1.0)), peer("c", Some(9.0)), peer("d", None)];
+        let mut model = Model { peers: Some(peers), ..Model::default() };
+        let by = |sort, reverse| Choice { sort, reverse, ..Choice::default() };
+        assert_eq!(shown(&model, Tab::Peers, &by(6, false)), ["b", "c", "a", "d"]);
+        assert_eq!(shown(&model, Tab::Peers, &by(6, true)), ["c", "b", "a", "d"]);
+        let told = |seq, count| Told { id: seq, seq, count, ..Told::default() };
+        model.events = Some(vec![told(1, 1), told(2, 7), told(3, 1)]);
+        assert_eq!(shown(&model, Tab::Events, &by(0, true)), ["3", "2", "1"]);
+        for reverse in [false, true] {
+            assert_eq!(shown(&model, Tab::Events, &by(2, reverse)), ["2", "3", "1"], "the newest first");
+        }
+    }
+
+    #[test]
+    fn only_what_a_row_tells_is_found() {
+        let told = |id, text: &str| Told { id, seq: id, text: text.into(), ..Told::default() };
+        let peer = PeerTraffic { peer_id: "12D3KooWananas".into(), ..PeerTraffic::default() };
+        let model = Model {
+            events: Some(vec![told(7, "ana leads"), told(8, "bea leads")]),
+            peers: Some(vec![peer]),
+            ..Model::default()
+        };
+        let only = |filter: &str| Choice { filter: filter.into(), ..Choice::default() };
+        assert_eq!(shown(&model, Tab::Events, &only("7")), Vec::<String>::new(), "a number that nobody sees");
+        assert_eq!(shown(&model, Tab::Events, &only("ANA")), ["7"]);
+        assert_eq!(shown(&model, Tab::Peers, &only("12d3")).len(), 1, "of names only the end is shown");
     }
 }

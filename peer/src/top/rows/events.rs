@@ -24,6 +24,8 @@ fn row(told: &Told) -> Row {
     };
     Row {
         id: told.id.to_string(),
+        // Its text has what a person looks for.
+        names: Vec::new(),
         mine: false,
         cells: vec![
             // In the order in which they were told: a clock may be set.

@@ -35,7 +35,7 @@ pub fn rows(model: &Model) -> Vec<Row> {
         cells.push(Cell::number(group.members.len().to_string(), group.members.len() as f64));
         cells.push(Cell::number(group.epoch.to_string(), group.epoch as f64));
         cells.extend(known(group));
-        Row { id: group.id.clone(), cells, mine: false }
+        Row { id: group.id.clone(), names: vec![group.id.clone()], cells, mine: false }
     }));
     rows
 }
@@ -58,7 +58,7 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>) -> Row {
             cells.push(Cell::text("of others").tone(Tone::Faint));
         }
     }
-    Row { id: arc.id.clone(), cells, mine: arc.mine }
+    Row { id: arc.id.clone(), names: vec![arc.id.clone()], cells, mine: arc.mine }
 }
 
 fn name(id: &str) -> Cell {
@@ -92,13 +92,13 @@ fn known(group: &GroupStatus) -> [Cell; 5] {
 pub fn state(group: &GroupStatus) -> Cell {
     let silent = group.members.iter().filter(|member| member.role == "suspect").count();
     let voters = group.members.iter().filter(|member| member.role != "learner").count();
-    let open = group.transactions.iter().filter(|open| open.step != "is committed").count();
+    let open = group.transactions.iter().filter(|open| open.step != "is committed").map(|open| &open.operation).next();
     let (text, tone) = match () {
         () if group.part == "former" => ("former: others need it".to_owned(), Tone::Faint),
         () if silent * 2 >= voters && silent > 0 => (format!("no majority: {silent} silent"), Tone::Bad),
         () if group.leader.is_none() => ("no leader".into(), Tone::Bad),
         () if silent > 0 => (format!("{silent} silent"), Tone::Warning),
-        () if open > 0 => (format!("{} open", group.transactions[0].operation), Tone::Warning),
+        () if open.is_some() => (format!("{} open", open.map_or("", String::as_str)), Tone::Warning),
         () if !group.transfers.is_empty() => (format!("copies {} parts", group.transfers.len()), Tone::Warning),
         () if !group.established => ("no majority has all yet".into(), Tone::Warning),
         () if group.part == "learner" => ("learner".into(), Tone::Warning),
@@ -106,4 +106,22 @@ pub fn state(group: &GroupStatus) -> Cell {
         () => ("well".into(), Tone::Good),
     };
     Cell::text(text).tone(tone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::TransactionStatus;
+
+    #[test]
+    fn the_transaction_that_is_open_is_named() {
+        let of = |operation: &str, step: &str| TransactionStatus {
+            operation: operation.into(),
+            step: step.into(),
+            ..TransactionStatus::default()
+        };
+        let transactions = vec![of("merge", "is committed"), of("split", "waits for votes")];
+        let group = GroupStatus { transactions, leader: Some("a".into()), ..GroupStatus::default() };
+        assert_eq!(state(&group).text, "split open");
+    }
 }

@@ -49,7 +49,7 @@ fn row(model: &Model, arcs: &[Arc], peer: &str) -> Row {
     }
     cells.extend(of_traffic(me, traffic));
     cells.push(Cell::maybe(member.map(|(_, member)| (units::span(member.lifetime_s), member.lifetime_s as f64))));
-    Row { id: peer.to_owned(), cells, mine: false }
+    Row { id: peer.to_owned(), names: vec![peer.to_owned()], cells, mine: false }
 }
 
 fn of_member(arcs: &[Arc], group: &GroupStatus, member: &MemberStatus) -> [Cell; 4] {
