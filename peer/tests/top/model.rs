@@ -275,6 +275,7 @@ pub fn hostile() -> Model {
             bytes: u64::MAX,
             ops_per_s: f64::MAX,
             load_ops_per_s: Some(f64::NAN),
+            dropped: [("a".to_owned(), u64::MAX), ("b".to_owned(), u64::MAX)].into(),
             ..GroupStatus::default()
         }],
         leaving: None,

@@ -176,6 +176,31 @@ fn no_size_is_too_small_or_too_odd() {
     }
 }
 
+/// A ring is asked for apart from the rest, so it may be old while the rest is not.
+#[test]
+fn a_ring_that_is_old_is_said_to_be() {
+    let (mut model, mut state) = (rich(), State::default());
+    for (age, told) in [(9, false), (95, true)] {
+        model.ring_age_s = Some(age);
+        for tab in [Tab::Overview, Tab::Groups] {
+            state.tab = tab;
+            let text = picture::text(&drawn(scene(&model, &state), Palette::Plain, (200, 60)));
+            assert_eq!(text.contains("1m35s OLD"), told, "{text}");
+        }
+    }
+}
+
+/// More groups than rows can be counted.
+#[test]
+fn a_ring_without_end_is_drawn() {
+    let mut model = rich();
+    let located = |number: u32| Located { group: format!("{number:032x}"), ..Located::default() };
+    model.ring = Some(Ring { whole: true, groups: (0..=u32::from(u16::MAX)).map(located).collect() });
+    let mut state = State::default();
+    state.tab = Tab::Groups;
+    assert!(picture::text(&drawn(scene(&model, &state), Palette::Plain, (80, 24))).contains("groups: 65"));
+}
+
 /// As SVG, like the pictures in the README.
 #[test]
 fn a_picture_for_documents() {

@@ -4,7 +4,7 @@ use screen::ratatui::layout::Rect;
 use screen::safe;
 
 use super::brush::{Brush, Words, above, beside};
-use super::{Scene, lists, table};
+use super::{Scene, lists, ring, table};
 use crate::status::{GroupStatus, MemberStatus, part_of_ring, short_group, short_peer};
 use crate::top::model::{Model, place};
 use crate::top::rows::{columns, marked, rows};
@@ -21,12 +21,10 @@ pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let (list, about) = match area.width >= WIDE {
         true => beside(area, area.width / 2),
         // As many rows as there are groups, and half of the room at most.
-        false => above(area, (shown.len() as u16 + 3).clamp(4, (area.height / 2).max(4))),
+        false => above(area, u16::try_from(shown.len() + 3).unwrap_or(u16::MAX).clamp(4, (area.height / 2).max(4))),
     };
     let title = format!("groups: {}", shown.len());
-    let right =
-        if scene.model.ring.as_ref().is_some_and(|ring| !ring.whole) { "PARTS OF THE RING ARE SILENT" } else { "" };
-    let inside = brush.frame(list, &title, right);
+    let inside = brush.frame(list, &title, &ring::doubt(scene.model));
     table::draw(brush, inside, columns(Tab::Groups), &shown, choice);
     let Some(marked) = shown.get(marked(&shown, choice)) else { return };
     match scene.model.group(&marked.id) {
@@ -39,7 +37,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
     let title = format!("group {}", safe::cut(&group.id, 32));
     let inside = brush.frame(area, &title, if area.width >= 80 { &group.part } else { "" });
     let palette = brush.palette;
-    let mut lines = lists::summary(model, group, brush);
+    let mut lines = lists::summary(model, &model.arcs(), group, brush);
     lines.extend(lists::transactions(group, brush, inside.width));
     lines.extend(members(model, group, brush));
     let known = |id: &Option<String>| id.as_deref().map_or("?".to_owned(), |id| short_group(id).to_owned());
@@ -74,7 +72,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
         );
         lines.push(vec![(text, palette.bad())]);
     }
-    let dropped: u64 = group.dropped.values().sum();
+    let dropped = group.dropped.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
     if dropped > 0 {
         lines.push(vec![(
             format!("{} messages dropped as nonsense, or for want of room", units::count(dropped)),

@@ -8,7 +8,7 @@ use screen::safe;
 use super::brush::{Brush, Words};
 use crate::status::{GroupStatus, MemberStatus, Told, short_group, short_peer};
 use crate::top::Pane;
-use crate::top::model::Model;
+use crate::top::model::{Arc, Model};
 use crate::top::rows::{event_tone, group_state};
 use crate::top::units;
 
@@ -69,10 +69,10 @@ pub fn pane(pane: &Pane, brush: &mut Brush<'_>, area: Rect) {
 }
 
 /// A group in a few lines: what it is and how it is.
-pub fn summary(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
+pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
     let palette = brush.palette;
     let (text, faint, strong) = (palette.text(), palette.faint(), palette.strong());
-    let number = model.arcs().iter().position(|arc| arc.id == group.id);
+    let number = arcs.iter().position(|arc| arc.id == group.id);
     let letter = number.map_or("-".into(), crate::top::model::letters);
     let state = group_state(group);
     let share = group.range.share();

@@ -66,12 +66,13 @@ fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let own = scene.model.own_groups();
     let title = if own.len() > 1 { format!("my groups: {}", own.len()) } else { "my group".into() };
     let inside = brush.frame(area, &title, "");
+    let arcs = scene.model.arcs();
     let mut lines: Vec<Words> = Vec::new();
     for one in own {
         if !lines.is_empty() {
             lines.push(Vec::new());
         }
-        lines.extend(lists::summary(scene.model, one, brush));
+        lines.extend(lists::summary(scene.model, &arcs, one, brush));
         // Before the members: it ends soon, and nobody wants to miss it.
         lines.extend(lists::transactions(one, brush, inside.width));
         // A line each where there is room for that.

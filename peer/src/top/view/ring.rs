@@ -16,6 +16,8 @@ use crate::top::units;
 const LEGEND: u16 = 26;
 /// In fewer rows there is no circle to be seen, only a bar.
 const CIRCLE_ROWS: u16 = 5;
+/// A ring that is older than this is said to be, in seconds: it is asked for each three, and may take five.
+const STALE_S: u64 = 10;
 /// A cell of braille has so many dots.
 const DOTS: (u16, u16) = (2, 4);
 
@@ -50,10 +52,16 @@ fn title(model: &Model, count: usize) -> String {
 fn right(scene: Scene<'_>) -> String {
     let lane = scene.model.own_groups().iter().any(|group| group.lane.is_some());
     let lane = if lane { format!("lane {} ", scene.state.lane) } else { String::new() };
-    match &scene.model.ring {
-        None => format!("{lane}own groups only"),
-        Some(ring) if !ring.whole => format!("{lane}PARTS ARE SILENT"),
-        Some(_) => lane.trim_end().to_owned(),
+    format!("{lane}{}", doubt(scene.model)).trim_end().to_owned()
+}
+
+/// Why the ring may not be as it is shown.
+pub fn doubt(model: &Model) -> String {
+    match (&model.ring, model.ring_age_s) {
+        (None, _) => "own groups only".into(),
+        (Some(_), Some(age)) if age >= STALE_S => format!("{} OLD", units::span(age)),
+        (Some(ring), _) if !ring.whole => "PARTS ARE SILENT".into(),
+        (Some(_), _) => String::new(),
     }
 }
 
