@@ -52,8 +52,7 @@ pub fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
 
 /// As [`get`], for whoever has somebody else to ask.
 pub fn get_within(address: &str, path: &str, bounds: Bounds) -> io::Result<(u16, Vec<u8>)> {
-    let Answer { code, body } =
-        exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", bounds)?;
+    let Answer { code, body } = exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n"), b"", bounds)?;
     Ok((code, body))
 }
 

@@ -28,6 +28,7 @@ pub struct Feed {
     shared: Arc<Shared>,
 }
 
+#[derive(Default)]
 struct Shared {
     known: Mutex<Known>,
     /// Told at the end, and when something is wanted at once.
@@ -57,12 +58,7 @@ impl Feed {
             ring_answered: ring_answered.then_some(now),
             ..Known::default()
         };
-        let shared = Arc::new(Shared {
-            known: Mutex::new(known),
-            wake: Condvar::new(),
-            stop: AtomicBool::new(false),
-            lane: AtomicU8::new(0),
-        });
+        let shared = Arc::new(Shared { known: Mutex::new(known), ..Shared::default() });
         let (status, ring) = (shared.clone(), shared.clone());
         thread::Builder::new().name("top-status".into()).spawn(move || status.follow(&endpoints))?;
         thread::Builder::new().name("top-ring".into()).spawn(move || ring.follow_ring())?;
@@ -131,8 +127,9 @@ impl Shared {
         let mut troubles = BTreeMap::new();
         for endpoint in order(endpoints, &last.endpoint) {
             let known = if *endpoint == last.endpoint { last.clone() } else { Model::default() };
+            let since = Instant::now();
             match gather(endpoint, &known) {
-                Ok(next) => return self.answered(next, &last, &troubles),
+                Ok(next) => return self.answered(next, since, &last, &troubles),
                 Err(trouble) => {
                     troubles.insert(endpoint.clone(), trouble);
                 }
@@ -146,21 +143,21 @@ impl Shared {
         known.version += 1;
     }
 
-    fn answered(&self, mut next: Model, last: &Model, troubles: &BTreeMap<String, Trouble>) {
+    /// As old as the first of the answers, `since`: the last ones may have taken their time.
+    fn answered(&self, mut next: Model, since: Instant, last: &Model, troubles: &BTreeMap<String, Trouble>) {
         let mut known = self.known();
-        let now = Instant::now();
         if next.endpoint == last.endpoint {
             // The other thread may have heard of it meanwhile.
-            next.ring = known.model.ring.take();
+            next.ring = known.model.ring.take().filter(|_| next.me() == last.me());
             next.notice = known.model.notice.take();
         } else if !last.endpoint.is_empty() {
             let why = troubles.get(&last.endpoint).map_or("it is not there any more".into(), Trouble::to_string);
             next.notice = Some(format!("{}: {why}; this is {} now", last.endpoint, next.endpoint));
-            known.noticed = Some(now);
+            known.noticed = Some(Instant::now());
             known.ring_answered = None;
         }
         known.model = next;
-        known.answered = Some(now);
+        known.answered = Some(since);
         known.version += 1;
     }
 
@@ -266,6 +263,30 @@ mod tests {
         second_silent.store(true, Ordering::SeqCst);
         let model = until(&feed, |model| model.troubles.len() == 2);
         assert_eq!((model.me(), model.age_s.is_some()), ("second", true));
+    }
+
+    #[test]
+    fn answers_are_as_old_as_the_first_of_them() {
+        let feed = Feed { shared: Arc::default() };
+        let next = Model { endpoint: "a".into(), ..Model::default() };
+        let since = Instant::now().checked_sub(Duration::from_secs(9)).unwrap();
+        feed.shared.answered(next, since, &Model::default(), &BTreeMap::new());
+        let mut model = Model::default();
+        feed.refresh(&mut model, 0);
+        assert!(model.age_s.is_some_and(|age| age >= 9), "{:?}", model.age_s);
+    }
+
+    #[test]
+    fn the_ring_of_another_peer_at_the_same_place_is_not_kept() {
+        let status = |peer_id: &str| crate::status::Status { peer_id: peer_id.into(), ..Default::default() };
+        let of = |peer| Model { endpoint: "a".into(), status: Some(status(peer)), ..Model::default() };
+        let last = Model { ring: Some(crate::status::Ring::default()), ..of("first") };
+        for (peer, kept) in [("first", true), ("second", false)] {
+            let feed = Feed { shared: Arc::default() };
+            feed.shared.known().model = last.clone();
+            feed.shared.answered(of(peer), Instant::now(), &last, &BTreeMap::new());
+            assert_eq!(feed.shared.known().model.ring.is_some(), kept);
+        }
     }
 
     #[test]
