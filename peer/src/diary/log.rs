@@ -58,8 +58,10 @@ impl Log {
     }
 }
 
+/// Who falls silent does so in each lane, and so to each lane's group: that is the same.
 fn says(told: &Told, happening: &Happening) -> bool {
-    told.kind == happening.kind.name() && told.peer == happening.peer && told.group == happening.group
+    let same_group = told.group == happening.group || matches!(happening.family(), Family::Hearing(_));
+    told.kind == happening.kind.name() && told.peer == happening.peer && same_group
 }
 
 #[cfg(test)]
@@ -90,6 +92,17 @@ mod tests {
         assert_eq!(log.after(4).0.iter().map(|told| told.id).collect::<Vec<_>>(), [1]);
         log.tell(happening(Kind::Suspected, "a"), 60_000);
         assert_eq!(told(&log).len(), 3, "much later it is another thing");
+    }
+
+    #[test]
+    fn who_falls_silent_does_so_once_whatever_lanes_there_are() {
+        let mut log = Log::default();
+        for kind in [Kind::Suspected, Kind::HeardAgain] {
+            for (lane, group) in ["g", "h", "i", "j"].into_iter().enumerate() {
+                log.tell(Happening::of(kind, Some(group), Some("a"), format!("a {}", kind.name())), lane as u64 * 250);
+            }
+        }
+        assert_eq!(told(&log), [(1, 2, "a heard_again".to_owned(), 1)]);
     }
 
     #[test]
