@@ -3,12 +3,14 @@
 //! They reach the network as anybody does, by the Redis protocol, through whichever peer answers.
 
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use chirp_app::list::AppendMode;
 use chirp_app::remote::Remote;
-use chirp_app::timeline::{Found, Line, Timeline};
+use chirp_app::store::Store;
+use chirp_app::timeline::{Line, Timeline};
 use chirp_app::{Chirp, Error, UserName};
 
 /// Who they are; the first follows all others, and the others those next to them.
@@ -66,7 +68,10 @@ async fn chirp(peers: &[SocketAddr]) -> Result<Chirp<Remote>, Error> {
 
 /// Signs them up and has them say what they have said.
 pub async fn settle(peers: &[SocketAddr]) -> Result<(), Error> {
-    let chirp = chirp(peers).await?;
+    begin(&chirp(peers).await?).await
+}
+
+async fn begin<S: Store>(chirp: &Chirp<S>) -> Result<(), Error> {
     for index in 0..PEOPLE.len() {
         match chirp.sign_up(&name(index), None).await {
             // Whoever tries things out early may have taken a name.
@@ -86,48 +91,141 @@ pub async fn settle(peers: &[SocketAddr]) -> Result<(), Error> {
 
 /// Has them go on talking, and tells what whoever follows them sees, until nobody listens. `peers`: where peers are now.
 pub async fn talk(peers: impl Fn() -> Vec<SocketAddr>, seen: Option<Sender<Line>>) {
-    let mut turn = 0;
+    let (mut turn, mut timeline) = (0, None);
     loop {
-        // All of them may be gone for a while.
-        let Ok(chirp) = chirp(&peers()).await else {
-            tokio::time::sleep(LOOK).await;
-            continue;
-        };
-        let writer = async {
-            loop {
-                tokio::time::sleep(PAUSE).await;
-                // By the clock of the talk, not of the history: in no order that repeats soon.
-                let (who, what) = (turn * 7 + turn / 5, TALK[turn % TALK.len()]);
-                turn += 1;
-                let Ok(text) = what.parse() else { continue };
-                if chirp.post(&name(who), &text, None).await.is_err() {
-                    return;
+        if let Ok(chirp) = chirp(&peers()).await {
+            let listener = async {
+                match &seen {
+                    Some(seen) => listen(&chirp, &mut timeline, seen).await,
+                    None => std::future::pending().await,
                 }
+            };
+            tokio::select! {
+                () = speak(&chirp, &mut turn) => {}
+                heard = listener => if heard.is_break() { return },
             }
-        };
-        let reader = async {
-            let Some(seen) = &seen else { return std::future::pending().await };
-            let Ok(mut timeline) = Timeline::open(&chirp, &name(0)).await else { return };
-            loop {
-                let Ok(Found { lines, .. }) = timeline.poll(&chirp, HISTORY.len()).await else { return };
-                for line in lines {
-                    if seen.send(line).is_err() {
-                        return;
-                    }
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::select! {
-            () = writer => {}
-            () = reader => {}
         }
+        // All peers may be gone for a while.
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Until it fails.
+async fn speak<S: Store>(chirp: &Chirp<S>, turn: &mut usize) {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        // By the clock of the talk, not of the history: in no order that repeats soon.
+        let (who, what) = (*turn * 7 + *turn / 5, TALK[*turn % TALK.len()]);
+        *turn += 1;
+        let Ok(text) = what.parse() else { continue };
+        if chirp.post(&name(who), &text, None).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Until it fails, or nobody listens any more. What was told already, it goes on behind that: `timeline`.
+async fn listen<S: Store>(chirp: &Chirp<S>, timeline: &mut Option<Timeline>, seen: &Sender<Line>) -> ControlFlow<()> {
+    loop {
+        let timeline = match timeline {
+            Some(timeline) => timeline,
+            None => match Timeline::open(chirp, &name(0)).await {
+                Ok(opened) => timeline.insert(opened),
+                Err(_) => return ControlFlow::Continue(()),
+            },
+        };
+        let Ok(found) = timeline.poll(chirp, HISTORY.len()).await else { return ControlFlow::Continue(()) };
+        for line in found.lines {
+            if seen.send(line).is_err() {
+                return ControlFlow::Break(());
+            }
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    use chirp_app::patience::Pauses;
+    use chirp_app::store::Version;
+
     use super::*;
+    use crate::lock::lock;
+
+    /// A store without a network: values with how often each was changed.
+    #[derive(Default)]
+    struct Table(Mutex<BTreeMap<String, (Vec<u8>, u64)>>);
+
+    impl Table {
+        /// Changes a value, where it may; says whether.
+        fn change(&self, key: &str, may: impl Fn(&[u8], u64) -> bool, to: impl Fn(&[u8]) -> Vec<u8>) -> bool {
+            let mut table = lock(&self.0);
+            let (value, count) = table.entry(key.into()).or_default();
+            if !may(value, *count) {
+                return false;
+            }
+            (*value, *count) = (to(value), *count + 1);
+            true
+        }
+    }
+
+    impl Store for Table {
+        async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+            Ok(self.versioned(key).await?.0)
+        }
+
+        async fn length(&self, key: &str) -> Result<usize, Error> {
+            Ok(self.get(key).await?.map_or(0, |value| value.len()))
+        }
+
+        async fn versioned(&self, key: &str) -> Result<(Option<Vec<u8>>, Version), Error> {
+            let (value, count) = lock(&self.0).get(key).cloned().unwrap_or_default();
+            Ok(((count > 0).then_some(value), Version(count.to_string())))
+        }
+
+        async fn create(&self, key: &str, value: &[u8]) -> Result<bool, Error> {
+            Ok(self.change(key, |_, count| count == 0, |_| value.into()))
+        }
+
+        async fn replace(&self, key: &str, seen: &Version, value: &[u8]) -> Result<bool, Error> {
+            Ok(self.change(key, |_, count| seen.0 == count.to_string(), |_| value.into()))
+        }
+
+        async fn try_replace(&self, key: &str, seen: &Version, value: &[u8]) -> Result<(), Error> {
+            self.replace(key, seen, value).await.map(drop)
+        }
+
+        async fn append(&self, key: &str, max: usize, data: &[u8]) -> Result<Option<usize>, Error> {
+            let fits = |value: &[u8], _| value.len() + data.len() <= max;
+            let done = self.change(key, fits, |value| [value, data].concat());
+            Ok(if done { Some(self.length(key).await?) } else { None })
+        }
+
+        async fn pause(&self, _: &mut Pauses) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A connection may be lost and found again meanwhile.
+    #[tokio::test]
+    async fn what_was_heard_is_not_heard_again_and_who_does_not_listen_is_left_alone() {
+        let chirp = Chirp::new(Table::default(), AppendMode::Atomic);
+        begin(&chirp).await.unwrap();
+        let (seen, heard) = channel();
+        let mut timeline = None;
+        for count in [HISTORY.len(), 0] {
+            let listens = tokio::time::timeout(LOOK / 2, listen(&chirp, &mut timeline, &seen)).await;
+            assert!(listens.is_err(), "it goes on");
+            assert_eq!(heard.try_iter().count(), count);
+        }
+        drop(heard);
+        chirp.post(&name(1), &TALK[0].parse().unwrap(), None).await.unwrap();
+        assert!(listen(&chirp, &mut timeline, &seen).await.is_break());
+    }
 
     #[test]
     fn what_they_say_can_be_said() {
