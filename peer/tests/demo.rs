@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,38 @@ fn peers_end_with_a_demo_that_is_killed() {
     demo.wait_for_peers_to_end();
 }
 
+/// Peers of which something lies in this directory, with their command lines.
+fn peers(directory: &Path) -> Vec<(Pid, String)> {
+    let here = directory.display().to_string();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|process| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read_to_string(process.path().join("cmdline")).ok()?;
+        (line.contains(&here) && line.contains("--data-dir")).then_some((Pid::from_raw(pid)?, line))
+    })
+    .collect()
+}
+
+/// Somebody closes the window: of the demo and its peers nothing is left, neither processes nor what they wrote.
+#[test]
+fn a_demo_whose_terminal_goes_leaves_nothing_behind() {
+    for (more, shown) in [("--no-ui", "demo ready"), ("", "Chirp, as ann sees it")] {
+        let Some(tmux) = Tmux::start("scatter-demo-gone", &[]) else { return };
+        let directory = tempfile::tempdir().unwrap();
+        let program = env!("CARGO_BIN_EXE_scatter");
+        tmux.begin(&format!("TMPDIR={} {program} demo --peers 1 {more}", directory.path().display()));
+        tmux.shows(shown);
+        assert_eq!(peers(directory.path()).len(), 1);
+        drop(tmux);
+        let deadline = Instant::now() + Duration::from_secs(15);
+        let left = || (peers(directory.path()).len(), std::fs::read_dir(directory.path()).unwrap().count());
+        while left() != (0, 0) {
+            assert!(Instant::now() < deadline, "{more}: {:?}", left());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 /// As a person sees it: several groups, people who talk, a peer killed and started, and nothing left behind.
 #[test]
 fn a_demo_with_a_dashboard() {
@@ -110,12 +143,7 @@ fn a_demo_with_a_dashboard() {
     tmux.shows("Chirp, as ann sees it");
     tmux.shows("then I am in");
     tmux.shows("ring of 2");
-    let running = || {
-        let all = std::fs::read_dir("/proc").unwrap().flatten();
-        let lines = all.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
-        let here = directory.path().display().to_string();
-        lines.filter(|line| line.contains(&here) && line.contains("--data-dir")).count()
-    };
+    let running = || peers(directory.path()).len();
     assert_eq!(running(), 7);
     tmux.keys(&["K"]);
     tmux.shows("was killed");
@@ -130,6 +158,10 @@ fn a_demo_with_a_dashboard() {
         screen.split_whitespace().filter_map(|word| word.strip_suffix('m')?.parse::<u32>().ok()).sum()
     };
     tmux.until("eight members", |screen| members(screen) == 8);
+    // One that ends though nobody asked for it is told of.
+    let second = peers(directory.path()).into_iter().find(|(_, line)| line.contains("peer-2\0")).unwrap().0;
+    kill_process(second, Signal::KILL).unwrap();
+    tmux.shows("peer 2 ended (signal: 9");
     tmux.keys(&["C-c"]);
     tmux.ends(0);
     assert_eq!((running(), std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));

@@ -9,7 +9,6 @@ mod people;
 mod show;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::net::TcpStream;
 use std::process::{Child, ExitCode};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::Exit;
 use crate::lock::lock;
-use network::{Network, PEERS_MAX};
+use network::{Gone, Network, PEERS_MAX};
 use peer::{DemoPeer, quoted};
 
 /// Peers with a dashboard: enough for several groups.
@@ -81,7 +80,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         });
     });
     if shows {
-        eprintln!("all peers stop …");
+        say("all peers stop …");
     }
     let mut network = lock(&network);
     network.stop(|| second.is_finished());
@@ -93,37 +92,52 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 }
 
 fn fail(why: &str) -> ExitCode {
-    eprintln!("scatter: {why}");
+    say(&format!("scatter: {why}"));
     ExitCode::FAILURE
 }
 
-/// SIGINT and SIGTERM.
-struct Interrupts(Signal, Signal);
+/// To whoever looks; where the terminal has gone that is nobody, and no reason to leave anything undone.
+fn say(what: &str) {
+    let _ = writeln!(std::io::stderr(), "{what}");
+}
+
+/// SIGINT and SIGTERM; and SIGHUP, where there is a terminal that may go: the peers' data would stay behind.
+struct Interrupts(Signal, Signal, Option<Signal>);
 
 impl Interrupts {
     fn watch() -> Result<Interrupts, String> {
         let watch = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-        Ok(Interrupts(watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?))
+        // Where `nohup` stands before the command that goes on, and standard output is no terminal.
+        let hangs_up = std::io::stdout().is_terminal();
+        let hangup = hangs_up.then(|| watch(SignalKind::hangup())).transpose()?;
+        Ok(Interrupts(watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?, hangup))
     }
 
     async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.2 {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.0.recv() => {}
             _ = self.1.recv() => {}
+            _ = hangup => {}
         }
     }
 }
 
 /// Starts everything, and says meanwhile what is going on to whoever looks.
 async fn begin(network: &mut Network, shows: bool) -> Result<(), String> {
-    let say = |what: &str| {
+    let tell = |what: &str| {
         if shows {
-            eprintln!("{what} …");
+            say(&format!("{what} …"));
         }
     };
-    say(&format!("{} peers start and form groups", network.peers.len()));
+    tell(&format!("{} peers start and form groups", network.peers.len()));
     network.begin().await?;
-    say("people sign up");
+    tell("people sign up");
     let settled = people::settle(&network.resp()).await;
     settled.map_err(|error| format!("people could not sign up: {error}"))
 }
@@ -136,7 +150,7 @@ async fn go_on(network: &Shared) -> Result<(), String> {
     tokio::select! {
         () = interrupts.next() => {}
         () = people::talk(peers, None) => {}
-        () = watch(network, |said| eprintln!("{said}")) => {}
+        () = watch(network, |gone| say(&format!("{} ended ({}); to start it again: {}", gone.name, gone.status, gone.again))) => {}
     }
     Ok(())
 }
@@ -170,22 +184,20 @@ fn announce(network: &Network) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Sees when a peer has ended, and has it said.
-async fn watch(network: &Shared, say: impl Fn(&str)) {
+/// Sees when a peer has ended, and has it told.
+async fn watch(network: &Shared, tell: impl Fn(Gone)) {
     let mut ticks = tokio::time::interval(WATCH);
     loop {
         ticks.tick().await;
-        for said in lock(network).ended() {
-            say(&said);
-        }
+        let gone = lock(network).ended();
+        gone.into_iter().for_each(&tell);
     }
 }
 
 /// Removes the peers' data, unless a peer that was started by hand is still at it.
 fn tidy(directory: tempfile::TempDir, peers: &[DemoPeer]) {
-    let in_use = peers.iter().any(|peer| TcpStream::connect_timeout(&peer.resp(), Duration::from_millis(200)).is_ok());
-    if in_use {
+    if peers.iter().any(DemoPeer::is_at_work) {
         let kept = directory.keep();
-        eprintln!("a peer that was started by hand still runs: its data stays in {}", kept.display());
+        say(&format!("a peer that was started by hand still runs: its data stays in {}", kept.display()));
     }
 }

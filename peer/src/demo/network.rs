@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use super::peer::{DemoPeer, GROUP_MAX};
@@ -25,6 +25,16 @@ pub struct Network {
     program: PathBuf,
     directory: PathBuf,
     name: String,
+}
+
+/// A peer that has ended.
+pub struct Gone {
+    /// Its name.
+    pub name: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What a person types to start it again.
+    pub again: String,
 }
 
 impl Network {
@@ -124,18 +134,17 @@ impl Network {
         self.peers.iter().filter(|peer| peer.child.is_some())
     }
 
-    /// Those that have ended since it was asked last: what to say of each.
-    pub fn ended(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+    /// Those that have ended since it was asked last, and were not killed by [`Network::kill`].
+    pub fn ended(&mut self) -> Vec<Gone> {
+        let mut gone = Vec::new();
         for peer in &mut self.peers {
             let ended = peer.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 peer.child = None;
-                let again = peer.command_line(&self.program);
-                said.push(format!("{} ended ({status}); to start it again: {again}", peer.name));
+                gone.push(Gone { name: peer.name.clone(), status, again: peer.command_line(&self.program) });
             }
         }
-        said
+        gone
     }
 
     /// Kills a peer outright, as a loss of power would: what was done, for a person.
@@ -172,6 +181,10 @@ impl Network {
         self.peers.push(DemoPeer::new(index, &self.directory, &self.name));
         self.set_entrances(index);
         let peer = &mut self.peers[index];
+        if peer.enter.is_empty() {
+            self.peers.pop();
+            return "no peer serves yet through which a new one could enter".into();
+        }
         match peer.start(&self.program) {
             Ok(()) => format!("{} is new, and enters", peer.name),
             Err(why) => {

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::machine::store_dir;
+use crate::store::{Disk as _, RealDisk};
+
 /// How long a peer may take to serve.
 const START_MAX: Duration = Duration::from_secs(60);
 /// How small and large groups are: small, so that few peers make several.
@@ -212,6 +215,13 @@ impl DemoPeer {
         }
     }
 
+    /// Whether a process works on what it has on disk: this demo's, or one that was started by hand. Who answers at its port
+    /// may be anybody, once it has ended.
+    pub fn is_at_work(&self) -> bool {
+        let store = store_dir(&self.home);
+        store.is_dir() && RealDisk::new(store).is_ok_and(|disk| matches!(disk.lock(), Ok(None)))
+    }
+
     fn last_of_log(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -252,6 +262,18 @@ mod tests {
             let out = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(word))).output().unwrap();
             assert_eq!(out.stdout, word.as_bytes());
         }
+    }
+
+    #[test]
+    fn who_works_on_its_store_is_at_work() {
+        let directory = tempfile::tempdir().unwrap();
+        let peer = DemoPeer::new(0, directory.path(), "demo");
+        assert!(!peer.is_at_work(), "it was never started");
+        let disk = RealDisk::new(store_dir(&peer.home)).unwrap();
+        let held = disk.lock().unwrap().unwrap();
+        assert!(peer.is_at_work());
+        drop(held);
+        assert!(!peer.is_at_work());
     }
 
     #[test]

@@ -7,10 +7,13 @@ use std::thread;
 use chirp_app::patience::random;
 use chirp_app::timeline::Line;
 
+use screen::terminal::End;
+
+use super::network::Gone;
 use super::people;
 use super::{Shared, watch};
 use crate::lock::lock;
-use crate::top::{self, Extra, Options, Pane};
+use crate::top::{self, Ended, Extra, Options, Pane};
 
 /// So many chirps are kept for the pane.
 const LINES_MAX: usize = 100;
@@ -18,9 +21,10 @@ const LINES_MAX: usize = 100;
 /// Shows the dashboard until somebody has seen enough.
 pub fn show(network: &Shared) -> Result<(), String> {
     let (seen, said) = channel();
-    let (behind, ends) = (network.clone(), seen);
+    let (tell, gone) = channel();
+    let behind = network.clone();
     let background = thread::Builder::new().name("demo-people".into());
-    background.spawn(move || go_on(&behind, ends)).map_err(|error| format!("cannot start: {error}"))?;
+    background.spawn(move || go_on(&behind, seen, &tell)).map_err(|error| format!("cannot start: {error}"))?;
     let endpoints = network.clone();
     let http = lock(network).http();
     let model = top::look(&http).map_err(|(endpoint, trouble)| format!("{endpoint}: {trouble}"))?;
@@ -29,7 +33,7 @@ pub fn show(network: &Shared) -> Result<(), String> {
         what: what.into(),
         does: Box::new(move |_| does(network)),
     };
-    let mut pane = Chirps { said, lines: VecDeque::new() };
+    let mut pane = Chirps { said, gone, lines: VecDeque::new() };
     let ended = top::run(Options {
         endpoints: Box::new(move || lock(&endpoints).http()),
         model,
@@ -39,31 +43,38 @@ pub fn show(network: &Shared) -> Result<(), String> {
         ],
         pane: Some(Box::new(move || pane.now())),
     });
-    ended.map(|_| ()).map_err(|error| format!("{error}; --no-ui does without"))
+    match ended {
+        Ok(Ended::By(End::Panicked)) => Err("ended by what stands above".into()),
+        Ok(Ended::Quit | Ended::By(_)) => Ok(()),
+        Err(error) => Err(format!("{error}; --no-ui does without")),
+    }
 }
 
-/// People talk, and it is seen when peers end; until this process does.
-fn go_on(network: &Shared, seen: Sender<Line>) {
+/// People talk, and it is told when peers end by themselves; until this process does.
+fn go_on(network: &Shared, seen: Sender<Line>, gone: &Sender<Gone>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return };
     runtime.block_on(async {
-        tokio::join!(people::talk(|| lock(network).resp(), Some(seen)), watch(network, |_| {}));
+        tokio::join!(people::talk(|| lock(network).resp(), Some(seen)), watch(network, |ended| drop(gone.send(ended))));
     });
 }
 
-/// What people have said of late.
+/// What people have said of late, and which peers have ended though nobody killed them here.
 struct Chirps {
     said: Receiver<Line>,
-    lines: VecDeque<Line>,
+    gone: Receiver<Gone>,
+    lines: VecDeque<String>,
 }
 
 impl Chirps {
     fn now(&mut self) -> Pane {
-        self.lines.extend(self.said.try_iter());
+        self.lines.extend(self.said.try_iter().map(|line| format!("{}: {}", line.user, line.record.text)));
+        let gone = self.gone.try_iter().map(|gone| format!("{} ended ({}): S starts it again", gone.name, gone.status));
+        self.lines.extend(gone);
         while self.lines.len() > LINES_MAX {
             self.lines.pop_front();
         }
-        let lines = self.lines.iter().map(|line| format!("{}: {}", line.user, line.record.text)).collect();
+        let lines = self.lines.iter().cloned().collect();
         Pane { title: format!("Chirp, as {} sees it", people::READER), lines }
     }
 }

@@ -42,9 +42,9 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let mut memo = Memo::load(&config.data_dir)?;
     may_enter(config, &memo)?;
     fits_lanes(config, &memo)?;
-    if memo.left().is_some() && store_dir(config).exists() {
+    if memo.left().is_some() && store_dir(&config.data_dir).exists() {
         // Its process died between two steps of leaving.
-        leave_behind(store_dir(config)).map_err(|error| error.to_string())?;
+        leave_behind(store_dir(&config.data_dir)).map_err(|error| error.to_string())?;
     }
     let mailboxes: Vec<_> = (0..config.lanes).map(|_| Arc::new(Mailbox::default())).collect();
     mailboxes[0].adopt();
@@ -95,7 +95,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         start_loop(drive).map_err(|error| format!("cannot start a loop: {error}"))?;
     }
     let common = Common { clocks, net, store, memo, showcase: showcase.clone(), events: events_in.clone() };
-    let store_dir = store_dir(config);
+    let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
         .name("scatter-whole".into())
         .spawn(move || finish(whole.run(common), store_dir, &events_in))
@@ -185,8 +185,9 @@ fn fits_lanes(config: &Config, memo: &Memo) -> Result<(), String> {
 const AGAIN: &str = "say --join MULTIADDR to enter it or another as a new member, --new to start one that is empty, or \
                      --profile home to look for one on the local network";
 
-fn store_dir(config: &Config) -> PathBuf {
-    config.data_dir.join("store")
+/// Where a peer with this data directory has its store.
+pub(crate) fn store_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("store")
 }
 
 fn bytes(count: u64) -> usize {
@@ -204,7 +205,7 @@ fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<Sto
     if config.durability == Durability::Memory {
         return Ok((None, Restored::empty()));
     }
-    let dir = store_dir(config);
+    let dir = store_dir(&config.data_dir);
     let shares = Shares::of(config.max_memory, config.durability);
     let store_config = StoreConfig {
         disk_bytes_max: Some(config.max_disk),

@@ -19,3 +19,4 @@ mod whole;
 
 pub(crate) use clocks::unix_ms;
 pub use launch::launch;
+pub(crate) use launch::store_dir;
