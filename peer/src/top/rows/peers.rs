@@ -1,6 +1,6 @@
 //! The peers that this one knows: members of its groups, and who else it is connected with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Column, Row, Tone};
 use crate::status::{GroupStatus, MemberStatus, PeerTraffic, short_peer};
@@ -26,15 +26,26 @@ pub const COLUMNS: [Column; 11] = [
 ];
 
 pub fn rows(model: &Model) -> Vec<Row> {
-    let members = model.own_groups().iter().flat_map(|group| &group.members).map(|member| &member.peer_id);
-    let connected = model.peers.iter().flatten().map(|peer| &peer.peer_id);
-    let all: BTreeSet<&String> = members.chain(connected).collect();
+    // Looked up here once: a peer may be connected with thousands.
+    let (mut members, mut traffic) = (BTreeMap::new(), BTreeMap::new());
+    for group in model.own_groups() {
+        for member in &group.members {
+            members.entry(member.peer_id.as_str()).or_insert((group, member));
+        }
+    }
+    for peer in model.peers.iter().flatten() {
+        traffic.entry(peer.peer_id.as_str()).or_insert(peer);
+    }
+    let all: BTreeSet<&str> = members.keys().chain(traffic.keys()).copied().collect();
     let arcs = model.arcs();
-    all.into_iter().map(|peer| row(model, &arcs, peer)).collect()
+    let known = |peer| (members.get(peer).copied(), traffic.get(peer).copied());
+    all.into_iter().map(|peer| row(model, &arcs, peer, known(peer))).collect()
 }
 
-fn row(model: &Model, arcs: &[Arc], peer: &str) -> Row {
-    let (member, traffic) = (model.member(peer), model.traffic(peer));
+/// What is known of a peer: the first group that it is in, and the traffic with it.
+type Known<'a> = (Option<(&'a GroupStatus, &'a MemberStatus)>, Option<&'a PeerTraffic>);
+
+fn row(model: &Model, arcs: &[Arc], peer: &str, (member, traffic): Known<'_>) -> Row {
     let me = peer == model.me();
     let mark = if me { "*" } else { "" };
     let name = Cell::text(format!("{}{mark}", short_peer(peer)));
