@@ -141,12 +141,13 @@ impl DemoPeer {
         // An interrupt at the terminal is for the demo, which tells its peers.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(|error| problem(&self.name, error))?;
-        let (sender, out) = mpsc::channel();
+        // The first line is all that is wanted.
+        let (sender, out) = mpsc::sync_channel(1);
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     // Read on when nobody wants more, so that the peer never blocks.
-                    let _ = sender.send(line);
+                    let _ = sender.try_send(line);
                 }
             });
         }
