@@ -371,7 +371,8 @@ pub struct Told {
 pub struct Events {
     /// The peer that tells it.
     pub peer_id: String,
-    /// The last `seq` that was given: what to ask for next. Lower than the one asked for where the peer was started anew.
+    /// The last `seq` that was given: what to ask for next. Lower than the one asked for where the peer was started anew and has
+    /// not come as far again; whether it was, `uptime_s` of `/v1/status` tells as well.
     pub last: u64,
     /// Those behind the one asked for that are kept, in the order of `seq`.
     pub events: Vec<Told>,
