@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use screen::trial::Tmux;
 
@@ -57,6 +57,21 @@ fn it_is_given_back_however_a_program_ends() {
     tmux.keys(&["x"]);
     std::thread::sleep(Duration::from_millis(300));
     tmux.signal("TERM");
+    ends(&tmux, 143, "");
+}
+
+#[test]
+fn whoever_signals_twice_does_not_wait() {
+    let Some(tmux) = Tmux::start("screen-twice", &[]) else { return };
+    begin(&tmux, "stuck");
+    tmux.keys(&["x"]);
+    std::thread::sleep(Duration::from_millis(300));
+    let since = Instant::now();
+    tmux.signal("TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    tmux.signal("INT");
+    tmux.until("it has ended", |screen| screen.lines().any(|line| line == "ended 143"));
+    assert!(since.elapsed() < Duration::from_millis(2500), "{:?}", since.elapsed());
     ends(&tmux, 143, "");
 }
 

@@ -4,8 +4,8 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Handle;
@@ -14,6 +14,8 @@ use super::give_back;
 
 /// So long a program may take to end by itself.
 const GRACE: Duration = Duration::from_secs(3);
+/// A second signal is seen after this.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// Watches until it is dropped.
 pub struct Signals {
@@ -39,19 +41,18 @@ impl Signals {
         let (alive, watched) = channel::<()>();
         let told = seen.clone();
         let watch = move || {
-            for number in signals.forever() {
-                if number == SIGCONT {
-                    told.continued.store(true, Ordering::SeqCst);
-                    continue;
+            while !signals.is_closed() {
+                for number in signals.wait() {
+                    told.take(number);
                 }
-                let first = told.end.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-                // A second one: whoever sends it does not want to wait.
-                let grace = if first { GRACE } else { Duration::ZERO };
-                if watched.recv_timeout(grace) == Err(RecvTimeoutError::Timeout) {
-                    give_back();
-                    std::process::exit(128 + number);
+                let number = told.end.load(Ordering::SeqCst);
+                if number != 0 {
+                    if outlasts(&mut signals, &watched) {
+                        give_back();
+                        std::process::exit(128 + number);
+                    }
+                    return;
                 }
-                return;
             }
         };
         std::thread::Builder::new().name("screen-signals".into()).spawn(watch)?;
@@ -67,6 +68,32 @@ impl Signals {
     pub fn take_continued(&self) -> bool {
         self.seen.continued.swap(false, Ordering::SeqCst)
     }
+}
+
+impl Seen {
+    fn take(&self, number: i32) {
+        if number == SIGCONT {
+            self.continued.store(true, Ordering::SeqCst);
+        } else {
+            // Where there is one already, that stays the reason.
+            let _ = self.end.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whether the program is still there after it had its time to end, or when it is asked a second time: whoever does that does
+/// not want to wait.
+fn outlasts(signals: &mut signal_hook::iterator::Signals, alive: &Receiver<()>) -> bool {
+    let until = Instant::now() + GRACE;
+    while Instant::now() < until {
+        if alive.recv_timeout(SLICE) == Err(RecvTimeoutError::Disconnected) {
+            return false;
+        }
+        if signals.pending().any(|number| number != SIGCONT) {
+            break;
+        }
+    }
+    true
 }
 
 impl Drop for Signals {
