@@ -76,6 +76,23 @@ fn whoever_signals_twice_does_not_wait() {
 }
 
 #[test]
+fn it_is_taken_again_after_a_stop_from_outside() {
+    let Some(tmux) = Tmux::start("screen-stopped", &[]) else { return };
+    begin(&tmux, "quit");
+    tmux.signal("STOP");
+    std::thread::sleep(Duration::from_millis(300));
+    // Nobody has given the terminal back: the shell's own line end is the only one, until it is told to be sane.
+    tmux.keys(&["C-j", "stty sane", "C-j"]);
+    std::thread::sleep(Duration::from_millis(300));
+    tmux.keys(&["fg", "Enter"]);
+    tmux.until("it is back", |screen| screen.contains("shown: press a key") && !screen.contains('$'));
+    tmux.keys(&["Up"]);
+    tmux.until("keys arrive one by one", |screen| screen.contains("shown: Up"));
+    tmux.keys(&["q"]);
+    tmux.until("the shell again", |screen| !screen.contains("shown:"));
+}
+
+#[test]
 fn it_is_lent_to_the_shell_and_taken_again() {
     let Some(tmux) = Tmux::start("screen-lent", &[]) else { return };
     begin(&tmux, "quit");

@@ -203,6 +203,9 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        // A process that was stopped from outside had no time to give it back, and the library does not switch to a mode in
+        // which it believes to be.
+        let _ = terminal::disable_raw_mode();
         // A panic while something was drawn leaves the beginning of an update in the buffer. Where the terminal has gone
         // there is nothing left to do.
         let out = self.terminal.backend_mut();
