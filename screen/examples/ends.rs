@@ -34,7 +34,11 @@ fn show(how: &str) -> Result<u8, Box<dyn std::error::Error>> {
                 "panic" => panic!("on purpose"),
                 // While it draws: what was begun must not be left on the terminal.
                 "drawing" => screen.draw(|_| panic!("on purpose"))?,
-                "thread" => drop(std::thread::spawn(|| panic!("on purpose")).join()),
+                // What is drawn after that must not be drawn over what the panic said.
+                "thread" => {
+                    drop(std::thread::spawn(|| panic!("on purpose")).join());
+                    said = "LATE LATE LATE".to_owned();
+                }
                 "stuck" => loop {
                     std::thread::park();
                 },

@@ -141,6 +141,9 @@ impl Screen {
         let drawn = self.terminal.draw(draw).map(drop);
         execute!(self.terminal.backend_mut(), terminal::EndSynchronizedUpdate)?;
         drawn
+        if !TAKEN.load(Ordering::SeqCst) {
+            return Ok(());
+        }
     }
 
     /// Waits for what happens next, for so long at most.
