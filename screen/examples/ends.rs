@@ -45,6 +45,7 @@ fn show(how: &str) -> Result<u8, Box<dyn std::error::Error>> {
                 _ => return Err("on purpose".into()),
             },
             Happening::Key(key) => said = format!("{:?}", key.code),
+            Happening::Paste(text) => said = format!("pasted {text:?}"),
             Happening::End(end) => return Ok(end.exit_code()),
             Happening::Resized | Happening::Tick => {}
         }

@@ -76,6 +76,24 @@ fn whoever_signals_twice_does_not_wait() {
 }
 
 #[test]
+fn what_is_pasted_is_not_typed() {
+    let Some(tmux) = Tmux::start("screen-pasted", &[]) else { return };
+    begin(&tmux, "quit");
+    tmux.run(&["set-buffer", "quit\nq\n"]);
+    // With marks around it, where the terminal was asked for them.
+    tmux.run(&["paste-buffer", "-p"]);
+    let screen = tmux.shows("shown: pasted");
+    assert!(screen.contains("quit") && screen.contains('q'), "{screen}");
+    tmux.keys(&["q"]);
+    ends(&tmux, 0, "");
+    // The shell did not ask for marks: it gets none.
+    tmux.run(&["set-buffer", "echo pasted"]);
+    tmux.run(&["paste-buffer", "-p"]);
+    tmux.keys(&["Enter"]);
+    tmux.until("the shell has read it", |screen| screen.lines().any(|line| line == "pasted"));
+}
+
+#[test]
 fn it_is_taken_again_after_a_stop_from_outside() {
     let Some(tmux) = Tmux::start("screen-stopped", &[]) else { return };
     begin(&tmux, "quit");

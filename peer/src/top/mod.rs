@@ -115,7 +115,8 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
         let key = match screen.next(DRAW_EVERY)? {
             Happening::Key(key) => key,
             Happening::End(end) => return Ok(Ended::By(end)),
-            Happening::Resized | Happening::Tick => continue,
+            // There is nothing to write here.
+            Happening::Paste(_) | Happening::Resized | Happening::Tick => continue,
         };
         let shown_rows = rows::rows(&model, state.tab, state.chosen());
         let marked = rows::marked(&shown_rows, state.chosen());

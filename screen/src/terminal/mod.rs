@@ -1,8 +1,8 @@
 //! The terminal, taken as a whole and always given back: on return, on an error, on a panic in any thread, and when a signal
 //! asks the process to end.
 //!
-//! While a [`Screen`] lives, the terminal shows another screen than the one before, sends keys one by one, and shows no
-//! cursor. There is one at a time in a process.
+//! While a [`Screen`] lives, the terminal shows another screen than the one before, sends keys one by one, says of what is
+//! pasted that nobody typed it, and shows no cursor. There is one at a time in a process.
 
 mod signals;
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
 pub use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::crossterm::{cursor, execute, queue, terminal};
 use ratatui::{Frame, Terminal};
@@ -69,10 +69,13 @@ impl From<io::Error> for EnterError {
 }
 
 /// What happens at the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A key was pressed, or repeats. Ctrl-C is a key like any other here: the program decides.
     Key(KeyEvent),
+    /// This was pasted: text from elsewhere, with whatever is in it; its line ends are no keys. Terminals that do not tell
+    /// what is pasted from what is typed send keys.
+    Paste(String),
     /// The terminal has another size, or its content was lost: draw.
     Resized,
     /// The time to wait is over.
@@ -135,15 +138,16 @@ impl Screen {
         Ok(Screen { terminal, signals })
     }
 
-    /// Draws a picture; only what has changed goes to the terminal, and all of it at once.
+    /// Draws a picture; only what has changed goes to the terminal, and all of it at once. Nothing where the terminal was
+    /// given back: another thread has panicked, and what it said stands there.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if !TAKEN.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         queue!(self.terminal.backend_mut(), terminal::BeginSynchronizedUpdate)?;
         let drawn = self.terminal.draw(draw).map(drop);
         execute!(self.terminal.backend_mut(), terminal::EndSynchronizedUpdate)?;
         drawn
-        if !TAKEN.load(Ordering::SeqCst) {
-            return Ok(());
-        }
     }
 
     /// Waits for what happens next, for so long at most.
@@ -181,6 +185,7 @@ impl Screen {
             match event::read()? {
                 Event::Key(key) if is_suspend(key) => return self.suspend().map(Some),
                 Event::Key(key) if key.kind != KeyEventKind::Release => return Ok(Some(Happening::Key(key))),
+                Event::Paste(text) => return Ok(Some(Happening::Paste(text))),
                 Event::Resize(..) => return Ok(Some(Happening::Resized)),
                 _ => {}
             }
@@ -198,6 +203,9 @@ impl Screen {
 
     /// Takes the terminal again, from whoever had it meanwhile.
     fn resume(&mut self) -> io::Result<Happening> {
+        // A process that was stopped from outside had no time to give it back, and the library does not switch to a mode in
+        // which it believes to be.
+        let _ = terminal::disable_raw_mode();
         take()?;
         self.terminal.clear()?;
         Ok(Happening::Resized)
@@ -206,9 +214,6 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A process that was stopped from outside had no time to give it back, and the library does not switch to a mode in
-        // which it believes to be.
-        let _ = terminal::disable_raw_mode();
         // A panic while something was drawn leaves the beginning of an update in the buffer. Where the terminal has gone
         // there is nothing left to do.
         let out = self.terminal.backend_mut();
@@ -245,7 +250,7 @@ fn input(wait: Duration) -> io::Result<PollFlags> {
 fn take() -> io::Result<()> {
     TAKEN.store(true, Ordering::SeqCst);
     terminal::enable_raw_mode()?;
-    execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide)
+    execute!(io::stdout(), terminal::EnterAlternateScreen, EnableBracketedPaste, cursor::Hide)
 }
 
 /// Gives the terminal back, once, from whatever thread. Nothing can be done where that fails.
@@ -254,7 +259,13 @@ pub(crate) fn give_back() -> bool {
         return false;
     }
     let mut out = io::stdout();
-    let _ = execute!(out, terminal::EndSynchronizedUpdate, terminal::LeaveAlternateScreen, cursor::Show);
+    let _ = execute!(
+        out,
+        terminal::EndSynchronizedUpdate,
+        DisableBracketedPaste,
+        terminal::LeaveAlternateScreen,
+        cursor::Show
+    );
     let _ = terminal::disable_raw_mode();
     let _ = out.flush();
     true
