@@ -1,9 +1,11 @@
 //! `chirp ui`: Chirp on a terminal.
 //!
 //! Three parts that know as little of each other as can be: what is known (`model`) comes from a thread of its own
-//! (`worker`), what the person at the keyboard is about is a value that keys change (`state`, `edit`), and both together
-//! are drawn by a function of them alone (`draw`).
+//! (`worker`), what the person at the keyboard is about is a value that keys change (`state`, of which `edit`, `drafts` and
+//! `choice` are parts), and both together are drawn by a function of them alone (`draw`).
 
+mod choice;
+mod drafts;
 mod draw;
 mod edit;
 mod model;
@@ -54,8 +56,7 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
     let (mut model, mut state) = (Model::default(), State::new(start.user.is_none()));
     loop {
         while let Ok(news) = news.try_recv() {
-            state.note(&news);
-            model.take(news);
+            learn(&mut model, &mut state, news);
         }
         screen.draw(|frame| {
             let area = frame.area();
@@ -69,10 +70,16 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
                 // A worker that has gone says so by its silence.
                 Act::Ask(ask) => drop(asks.send(ask)),
             },
-            Happening::Resized | Happening::Tick => {}
+            Happening::Paste(_) | Happening::Resized | Happening::Tick => {}
             Happening::End(end) => return Ok(end.exit_code()),
         }
     }
+}
+
+/// Takes a piece of news.
+fn learn(model: &mut Model, state: &mut State, news: News) {
+    state.note(&news);
+    model.take(news);
 }
 
 /// One picture of it, once it is known what is on it.

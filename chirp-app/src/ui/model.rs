@@ -1,13 +1,15 @@
 //! What is known of the user's world: plain data, put together from the worker's news.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
+use crate::error::Error;
 use crate::name::UserName;
 use crate::people::Profile;
 use crate::signature::Seal;
 use crate::timeline::Line;
 
-use super::worker::News;
+use super::worker::{Ask, News};
 
 /// So many chirps are kept, the newest.
 pub(crate) const LINES_MAX: usize = 500;
@@ -44,7 +46,7 @@ pub(crate) struct Notice {
 pub(crate) struct Model {
     /// Who this is, once that is sure.
     pub(crate) user: Option<UserName>,
-    /// Newest first.
+    /// In the order of [`order`]; each once.
     pub(crate) lines: Vec<Shown>,
     pub(crate) following: Vec<UserName>,
     /// Everybody has been read once.
@@ -55,12 +57,20 @@ pub(crate) struct Model {
     pub(crate) notice: Option<Notice>,
 }
 
+/// Newest first; of the same moment by user, and then by what it is, so that the order does not depend on what came first.
+fn order(one: &Line, other: &Line) -> Ordering {
+    let rest = |line: &Line| (line.record.id.clone(), line.record.text.clone(), line.record.signature.clone());
+    (other.record.at_ms.cmp(&one.record.at_ms))
+        .then_with(|| one.user.cmp(&other.user))
+        .then_with(|| rest(one).cmp(&rest(other)))
+}
+
 impl Model {
     pub(crate) fn take(&mut self, news: News) {
         match news {
             News::Connected(peer) => self.peer = Some(peer),
             News::Is(user) => self.user = Some(user),
-            News::Lines(lines) => self.add(lines),
+            News::Lines(lines) => lines.into_iter().for_each(|shown| self.add(shown)),
             News::Read => self.has_read = true,
             News::Following(users) => {
                 let mut shown: BTreeSet<&UserName> = users.iter().collect();
@@ -68,11 +78,14 @@ impl Model {
                 self.lines.retain(|shown_line| shown.contains(&shown_line.line.user));
                 self.following = users;
             }
-            News::Page(page) => self.page = Some(*page),
+            News::Page(mut page) => {
+                page.lines.truncate(LINES_MAX);
+                self.page = Some(*page);
+            }
             News::Done(_, text) => self.notice = Some(Notice { text, is_bad: false }),
-            News::Failed(_, error) => self.notice = Some(Notice { text: error.to_string(), is_bad: true }),
+            News::Failed(ask, error) => self.notice = Some(Notice { text: failed(&ask, &error), is_bad: true }),
             News::Trouble(error) => {
-                if matches!(error, crate::Error::Unreachable { .. }) {
+                if matches!(error, Error::Unreachable { .. }) {
                     self.peer = None;
                 }
                 self.notice = Some(Notice { text: error.to_string(), is_bad: true });
@@ -81,15 +94,26 @@ impl Model {
         }
     }
 
-    fn add(&mut self, lines: Vec<Shown>) {
-        for shown in lines {
-            if self.lines.iter().any(|known| known.line == shown.line) {
-                continue;
+    /// Where this chirp is, or would be.
+    pub(crate) fn place(&self, line: &Line) -> Result<usize, usize> {
+        self.lines.binary_search_by(|known| order(&known.line, line))
+    }
+
+    fn add(&mut self, shown: Shown) {
+        match self.place(&shown.line) {
+            Ok(_) => {}
+            Err(at) => {
+                self.lines.insert(at, shown);
+                self.lines.truncate(LINES_MAX);
             }
-            // Newest first; what is as new as others comes behind them.
-            let at = self.lines.partition_point(|known| known.line.record.at_ms >= shown.line.record.at_ms);
-            self.lines.insert(at, shown);
         }
-        self.lines.truncate(LINES_MAX);
+    }
+}
+
+fn failed(ask: &Ask, error: &Error) -> String {
+    match (ask, error) {
+        (Ask::Post(_), Error::Unknown(why)) => format!("it may be posted: look before you post it again ({why})"),
+        (Ask::Post(_), _) => format!("not posted: {error}"),
+        _ => error.to_string(),
     }
 }

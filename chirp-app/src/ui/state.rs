@@ -3,13 +3,14 @@
 use screen::ratatui::layout::Rect;
 use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::choice::Choice;
+use super::drafts::Drafts;
 use super::draw;
 use super::edit::Line;
-use super::model::Model;
+use super::model::{Model, Shown};
 use super::worker::{Ask, News};
 use crate::error::Error;
 use crate::name::UserName;
-use crate::text::Text;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,19 +52,13 @@ pub(crate) enum Act {
 pub(crate) struct State {
     pub(crate) view: View,
     pub(crate) writing: Option<Writing>,
-    /// A chirp that is not posted yet stays until it is.
-    pub(crate) chirp: Line,
+    pub(crate) drafts: Drafts,
     pub(crate) name: Line,
-    /// One is on its way.
-    posting: bool,
     /// What is wrong with what was written.
     pub(crate) problem: Option<String>,
     pub(crate) help: bool,
-    /// The chosen row of each view, and the first that is seen.
-    pub(crate) chosen: [usize; 3],
-    pub(crate) first: [usize; 3],
-    /// The chosen chirp of the timeline, so that it stays chosen when others come.
-    anchor: Option<String>,
+    /// Of each view.
+    choices: [Choice; 3],
     /// Rows that fit, about.
     page: usize,
 }
@@ -77,74 +72,68 @@ impl State {
     /// What has come to be known changes what is asked of the person.
     pub(crate) fn note(&mut self, news: &News) {
         match news {
-            News::Failed(Ask::Be(name), Error::NoUser(_)) => {
-                (self.writing, self.problem) = (Some(Writing::SignUp), None);
-                self.name = Line::of(name.as_str());
-            }
             News::Failed(Ask::Be(name), error) => {
-                (self.writing, self.problem) = (Some(Writing::Name), Some(error.to_string()));
+                (self.writing, self.problem) = match error {
+                    Error::NoUser(_) => (Some(Writing::SignUp), None),
+                    _ => (Some(Writing::Name), Some(error.to_string())),
+                };
                 self.name = Line::of(name.as_str());
             }
             News::Failed(Ask::SignUp(_), error) => {
                 (self.writing, self.problem) = (Some(Writing::Name), Some(error.to_string()));
             }
-            News::Is(_) => {
-                (self.writing, self.problem) = (None, None);
-                self.name.clear();
-            }
-            News::Done(Ask::Post(text), _) => {
-                self.posting = false;
-                // What has been written meanwhile is another chirp.
-                if self.chirp.text().trim() == text.as_str() {
-                    self.chirp.clear();
-                }
-            }
-            News::Failed(Ask::Post(_), _) => self.posting = false,
+            News::Is(_) if self.is_naming() => self.put_away(),
+            News::Done(Ask::Post(_), _) => self.drafts.posted(),
+            News::Failed(Ask::Post(text), _) => self.drafts.failed(text),
             _ => {}
         }
     }
 
-    /// How many rows there are to choose among.
-    fn count(&self, model: &Model) -> usize {
+    fn is_naming(&self) -> bool {
+        matches!(self.writing, Some(Writing::Name | Writing::SignUp))
+    }
+
+    /// The chirps of the view.
+    pub(crate) fn lines<'a>(&self, model: &'a Model) -> &'a [Shown] {
         match self.view {
-            View::Timeline => model.lines.len(),
-            View::Following => model.following.len(),
-            View::Page => model.page.as_ref().map_or(0, |page| page.lines.len()),
+            View::Timeline => &model.lines,
+            View::Following => &[],
+            View::Page => model.page.as_ref().map_or(&[], |page| &page.lines),
         }
+    }
+
+    /// What is chosen in the view, and what is seen of it.
+    pub(crate) fn choice(&self) -> &Choice {
+        &self.choices[self.view as usize]
     }
 
     /// Puts what is chosen and what is seen where that can be, in a picture of this size.
     pub(crate) fn settle(&mut self, model: &Model, area: Rect) {
-        let (view, count) = (self.view as usize, self.count(model));
-        if self.view == View::Timeline
-            && let Some(anchor) = &self.anchor
-            && let Some(at) = model.lines.iter().position(|shown| shown.line.record.id == *anchor)
-        {
-            self.chosen[view] = at;
+        self.choices.iter_mut().for_each(|choice| choice.find(model));
+        let (room, lines) = (draw::room(self, area), self.lines(model));
+        let choice = &mut self.choices[self.view as usize];
+        match self.view {
+            // Who is seen to be chosen stays that, from the first picture on.
+            View::Following => choice.user(model, choice.at),
+            View::Timeline | View::Page => choice.at = choice.at.min(lines.len().saturating_sub(1)),
         }
-        self.chosen[view] = self.chosen[view].min(count.saturating_sub(1));
-        let (heights, rows) = draw::heights(model, self, area);
-        let chosen = self.chosen[view];
-        self.first[view] = self.first[view].min(chosen);
-        let taken = |first: usize| heights[first..=chosen].iter().sum::<usize>();
-        while self.first[view] < chosen && chosen < heights.len() && taken(self.first[view]) > rows {
-            self.first[view] += 1;
-        }
-        self.page = rows / 4;
+        choice.scroll(room.rows, |at| lines.get(at).map_or(1, |shown| draw::height(shown, room.columns)));
+        self.page = room.rows / 4;
     }
 
     fn choose(&mut self, model: &Model, at: usize) {
-        let at = at.min(self.count(model).saturating_sub(1));
-        self.chosen[self.view as usize] = at;
-        if self.view == View::Timeline {
-            // At the top it stays at the top.
-            self.anchor = model.lines.get(at).filter(|_| at > 0).map(|shown| shown.line.record.id.clone());
+        let count = self.lines(model).len();
+        let choice = &mut self.choices[self.view as usize];
+        match self.view {
+            View::Timeline => choice.chirp(model, at),
+            View::Following => choice.user(model, at),
+            View::Page => choice.row(count, at),
         }
     }
 
-    /// Who is chosen: the author of a chirp, or somebody whom the user follows.
+    /// Who is chosen: the author of a chirp, somebody whom the user follows, or whose page is looked at.
     pub(crate) fn chosen_user(&self, model: &Model) -> Option<UserName> {
-        let at = self.chosen[self.view as usize];
+        let at = self.choice().at;
         match self.view {
             View::Timeline => model.lines.get(at).map(|shown| shown.line.user.clone()),
             View::Following => model.following.get(at).cloned(),
@@ -154,22 +143,26 @@ impl State {
 
     /// What a key comes to.
     pub(crate) fn key(&mut self, key: KeyEvent, model: &Model) -> Act {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if control && key.code == KeyCode::Char('c') {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Act::Quit;
+        }
+        if let Some(writing) = self.writing {
+            return self.write(writing, key);
         }
         if self.help {
             self.help = false;
             return Act::None;
         }
-        if let Some(writing) = self.writing {
-            return self.write(writing, key);
-        }
-        let chosen = self.chosen[self.view as usize];
+        // Where several keys come at once, others may have come or gone since the last picture.
+        self.choices.iter_mut().for_each(|choice| choice.find(model));
+        let at = self.choice().at;
         match key.code {
             KeyCode::Char('q') => return Act::Quit,
             KeyCode::Char('?') => self.help = true,
-            KeyCode::Char('c' | 'n') if model.user.is_some() => self.begin(Writing::Chirp),
+            KeyCode::Char('c' | 'n') if model.user.is_some() => {
+                self.drafts.begin();
+                self.begin(Writing::Chirp);
+            }
             KeyCode::Char('f') if model.user.is_some() => self.begin(Writing::Follow),
             KeyCode::Char('v') if model.user.is_some() => self.begin(Writing::Visit),
             KeyCode::Char('u') if model.user.is_some() => {
@@ -185,10 +178,10 @@ impl State {
                 };
             }
             KeyCode::Esc => self.view = View::Timeline,
-            KeyCode::Up | KeyCode::Char('k') => self.choose(model, chosen.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => self.choose(model, chosen + 1),
-            KeyCode::PageUp => self.choose(model, chosen.saturating_sub(self.page.max(1))),
-            KeyCode::PageDown => self.choose(model, chosen + self.page.max(1)),
+            KeyCode::Up | KeyCode::Char('k') => self.choose(model, at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.choose(model, at + 1),
+            KeyCode::PageUp => self.choose(model, at.saturating_sub(self.page.max(1))),
+            KeyCode::PageDown => self.choose(model, at + self.page.max(1)),
             KeyCode::Home | KeyCode::Char('g') => self.choose(model, 0),
             KeyCode::End | KeyCode::Char('G') => self.choose(model, usize::MAX),
             _ => {}
@@ -200,72 +193,71 @@ impl State {
         (self.writing, self.problem) = (Some(writing), None);
     }
 
+    fn put_away(&mut self) {
+        (self.writing, self.problem) = (None, None);
+        self.name.clear();
+    }
+
     fn visit(&mut self, user: UserName) -> Act {
         self.view = View::Page;
-        (self.chosen[View::Page as usize], self.first[View::Page as usize]) = (0, 0);
+        self.choices[View::Page as usize] = Choice::default();
         Act::Ask(Ask::Page(user))
     }
 
     fn write(&mut self, writing: Writing, key: KeyEvent) -> Act {
-        let must_be_named = matches!(writing, Writing::Name | Writing::SignUp);
         match key.code {
-            KeyCode::Esc if !must_be_named => {
-                self.writing = None;
-                self.problem = None;
-                self.name.clear();
-            }
-            KeyCode::Esc => return Act::Quit,
+            KeyCode::Esc if self.is_naming() => return Act::Quit,
+            KeyCode::Esc => self.put_away(),
             KeyCode::Enter => return self.finish(writing),
-            _ => {
-                let line = if writing == Writing::Chirp { &mut self.chirp } else { &mut self.name };
-                if line.key(key) {
-                    self.problem = None;
-                    if writing == Writing::SignUp {
-                        self.writing = Some(Writing::Name);
-                    }
-                }
-            }
+            _ => self.edit(writing, |line| line.key(key)),
         }
         Act::None
     }
 
+    /// Changes what is being written; the change says whether it was one.
+    fn edit(&mut self, writing: Writing, change: impl FnOnce(&mut Line) -> bool) {
+        let line = if writing == Writing::Chirp { &mut self.drafts.line } else { &mut self.name };
+        if change(line) {
+            self.problem = None;
+            if writing == Writing::SignUp {
+                self.writing = Some(Writing::Name);
+            }
+        }
+    }
+
     /// What was written is meant.
     fn finish(&mut self, writing: Writing) -> Act {
-        let act = match writing {
-            Writing::Chirp if self.posting => Err("the last one is still on its way".into()),
-            Writing::Chirp => self.chirp.text().parse::<Text>().map(Ask::Post).map_err(|error| error.to_string()),
-            _ => {
-                self.name.text().trim().parse::<UserName>().map_err(|error| error.to_string()).map(|name| match writing
-                {
-                    Writing::Follow => Ask::Follow(name),
-                    Writing::Visit => Ask::Page(name),
-                    Writing::SignUp => Ask::SignUp(name),
-                    _ => Ask::Be(name),
-                })
-            }
+        let ask = match writing {
+            Writing::Chirp => self.drafts.send().map(Ask::Post),
+            _ => self.named(writing),
         };
-        match act {
+        match ask {
             Err(problem) => {
                 self.problem = Some(problem);
                 Act::None
             }
+            Ok(Ask::Page(user)) => {
+                self.put_away();
+                self.visit(user)
+            }
             Ok(ask) => {
-                match &ask {
-                    Ask::Page(user) => {
-                        self.writing = None;
-                        self.name.clear();
-                        return self.visit(user.clone());
-                    }
-                    // It stays written until it is posted.
-                    Ask::Post(_) => (self.writing, self.posting) = (None, true),
-                    Ask::Follow(_) => {
-                        self.writing = None;
-                        self.name.clear();
-                    }
-                    _ => {}
+                if !self.is_naming() {
+                    self.put_away();
                 }
                 Act::Ask(ask)
             }
         }
+    }
+
+    /// What a name that was written is for.
+    fn named(&self, writing: Writing) -> Result<Ask, String> {
+        let name: UserName =
+            self.name.text().trim().parse().map_err(|error: crate::name::NameError| error.to_string())?;
+        Ok(match writing {
+            Writing::Follow => Ask::Follow(name),
+            Writing::Visit => Ask::Page(name),
+            Writing::SignUp => Ask::SignUp(name),
+            Writing::Name | Writing::Chirp => Ask::Be(name),
+        })
     }
 }

@@ -1,9 +1,9 @@
-//! Keys, and pictures of every screen in two sizes, with colours and without: golden files in `chirp-app/tests/testdata/ui`.
-//!
-//! `SCATTER_GOLDEN=write` writes them anew; what that changed must be looked at before it is believed.
+//! Somebody with friends of all kinds, and what they see and do.
 
-use std::fs;
-use std::path::Path;
+mod drafts;
+mod keys;
+mod lists;
+mod pictures;
 
 use screen::colour::Palette;
 use screen::picture;
@@ -23,7 +23,6 @@ use crate::signature::Seal;
 use crate::timeline::Line;
 
 const NOW_MS: u64 = 1_795_600_000_000;
-const SIZES: [(u16, u16); 2] = [(80, 24), (200, 60)];
 
 fn name(name: &str) -> UserName {
     name.parse().unwrap()
@@ -71,52 +70,12 @@ fn type_in(state: &mut State, model: &Model, text: &str) {
     }
 }
 
-/// All screens.
-fn screens() -> Vec<(&'static str, Model, State)> {
-    let (world, begun) = (world(), State::new(false));
-    let keyed = |keys: &[KeyCode]| {
-        let mut state = begun.clone();
-        keys.iter().for_each(|key| drop(press(&mut state, &world, *key)));
-        state
-    };
-    let mut compose = keyed(&[KeyCode::Char('c')]);
-    type_in(&mut compose, &world, "writing to \u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467} who is one to the eye");
-    let mut too_long = keyed(&[KeyCode::Char('c')]);
-    type_in(&mut too_long, &world, &"too long ".repeat(17));
-    press(&mut too_long, &world, KeyCode::Enter);
-    let mut failed = world.clone();
-    failed.take(News::Trouble(Error::Unreachable { tried: "a:1, \u{1b}[1mb:2".into(), why: "it is off".into() }));
-    let mut done = world.clone();
-    done.take(News::Done(Ask::Follow(name("eve")), "you follow eve from now on".into()));
-    let mut paged = world.clone();
-    paged.take(News::Page(Box::new(page())));
-    let mut sign_up = State::new(true);
-    let nobody = Model::default();
-    type_in(&mut sign_up, &nobody, "zoe");
-    let welcome = sign_up.clone();
-    sign_up.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
-    let mut empty = Model::default();
-    empty.take(News::Is(name("ann")));
-    empty.take(News::Connected("peer:6479".into()));
-    empty.take(News::Read);
-    let mut ask = keyed(&[KeyCode::Char('f')]);
-    type_in(&mut ask, &world, "a b");
-    press(&mut ask, &world, KeyCode::Enter);
-    vec![
-        ("timeline", world.clone(), keyed(&[KeyCode::Down])),
-        ("timeline-end", done, keyed(&[KeyCode::End])),
-        ("compose", world.clone(), compose),
-        ("compose-too-long", world.clone(), too_long),
-        ("following", world.clone(), keyed(&[KeyCode::Tab, KeyCode::Down])),
-        ("page", paged, keyed(&[KeyCode::Enter])),
-        ("page-coming", world.clone(), keyed(&[KeyCode::Enter])),
-        ("follow", world.clone(), ask),
-        ("help", world.clone(), keyed(&[KeyCode::Char('?')])),
-        ("unreachable", failed, begun.clone()),
-        ("welcome", nobody.clone(), welcome),
-        ("sign-up", nobody, sign_up),
-        ("empty", empty, begun.clone()),
-    ]
+fn with_control(c: char) -> KeyEvent {
+    KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)
+}
+
+fn busy() -> Error {
+    Error::TryAgain("busy".into())
 }
 
 fn drawn(model: &Model, state: &State, palette: Palette, (columns, rows): (u16, u16)) -> Buffer {
@@ -128,106 +87,7 @@ fn drawn(model: &Model, state: &State, palette: Palette, (columns, rows): (u16, 
     buffer
 }
 
-#[test]
-fn pictures() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata/ui");
-    let writes = std::env::var_os("SCATTER_GOLDEN").is_some_and(|value| value == "write");
-    let mut wrong = Vec::new();
-    for (title, model, state) in screens() {
-        for (columns, rows) in SIZES {
-            let of = |palette| drawn(&model, &state, palette, (columns, rows));
-            let (sixteen, plain) = (of(Palette::Sixteen), of(Palette::Plain));
-            let text = picture::text(&sixteen);
-            assert_eq!(text, picture::text(&plain), "{title}: what is said does not depend on colours");
-            assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{title}");
-            let got = format!(
-                "{text}\n--- sixteen colours\n{}\n--- no colours\n{}",
-                picture::styles(&sixteen),
-                picture::styles(&plain)
-            );
-            let path = directory.join(format!("{title}-{columns}x{rows}.txt"));
-            if writes {
-                fs::create_dir_all(&directory).unwrap();
-                fs::write(&path, &got).unwrap();
-            } else if fs::read_to_string(&path).unwrap_or_default() != got {
-                wrong.push(format!("{}:\n{text}", path.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{} pictures have changed (SCATTER_GOLDEN=write):\n{}", wrong.len(), wrong.join("\n"));
-}
-
-#[test]
-fn any_size_can_be_drawn() {
-    for (_, model, state) in screens() {
-        for columns in [0, 1, 2, 19, 20, 21, 40, 79, 109, 110, 111] {
-            for rows in [0, 1, 2, 5, 6, 7, 10, 13, 24] {
-                drawn(&model, &state, Palette::Sixteen, (columns, rows));
-            }
-        }
-    }
-}
-
-#[test]
-fn a_chirp_is_written_and_stays_until_it_is_posted() {
-    let (model, mut state) = (world(), State::new(false));
-    press(&mut state, &model, KeyCode::Char('c'));
-    type_in(&mut state, &model, "hello q");
-    press(&mut state, &model, KeyCode::Esc);
-    assert_eq!((state.writing, state.chirp.text()), (None, "hello q"));
-    press(&mut state, &model, KeyCode::Char('c'));
-    let text: crate::Text = "hello q".parse().unwrap();
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Post(text.clone())));
-    press(&mut state, &model, KeyCode::Char('c'));
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::None, "it is on its way");
-    state.note(&News::Failed(Ask::Post(text.clone()), Error::TryAgain("busy".into())));
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Post(text.clone())));
-    state.note(&News::Done(Ask::Post(text), "posted".into()));
-    assert_eq!(state.chirp.text(), "");
-    press(&mut state, &model, KeyCode::Char('c'));
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::None);
-    assert!(state.problem.is_some(), "there is nothing to post");
-}
-
-#[test]
-fn what_is_chosen_stays_chosen_when_others_come() {
-    let (mut model, mut state) = (world(), State::new(false));
-    let area = Rect::new(0, 0, 80, 24);
-    press(&mut state, &model, KeyCode::Down);
-    let chosen = state.chosen_user(&model);
-    model.take(News::Lines(vec![shown("dee", 0, "new", Seal::Unsigned)]));
-    state.settle(&model, area);
-    assert_eq!((state.chosen[0], state.chosen_user(&model)), (2, chosen));
-    press(&mut state, &model, KeyCode::Home);
-    model.take(News::Lines(vec![shown("bob", 0, "newer", Seal::Unsigned)]));
-    state.settle(&model, area);
-    assert_eq!(state.chosen[0], 0, "at the top it stays at the top");
-    let count = model.lines.len();
-    model.take(News::Lines(vec![shown("bob", 0, "newer", Seal::Unsigned)]));
-    assert_eq!(model.lines.len(), count, "the same chirp is shown once");
-    model.take(News::Following(vec![name("dee")]));
-    assert!(model.lines.iter().all(|shown| shown.line.user == name("dee") || shown.line.user == name("ann")));
-}
-
-#[test]
-fn a_newcomer_is_asked_for_a_name() {
-    let (model, mut state) = (Model::default(), State::new(true));
-    type_in(&mut state, &model, "zoe");
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Be(name("zoe"))));
-    state.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::SignUp(name("zoe"))));
-    type_in(&mut state, &model, "y");
-    assert_eq!(state.writing, Some(Writing::Name), "another name is asked for anew");
-    state.note(&News::Is(name("zoe")));
-    assert_eq!((state.writing, state.view), (None, View::Timeline));
-    // Who is named on the command line and has not signed up is asked as well.
-    let mut state = State::new(false);
-    state.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::SignUp(name("zoe"))));
-    state.note(&News::Failed(Ask::Be(name("zoe")), Error::TryAgain("busy".into())));
-    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Be(name("zoe"))));
-    let mut state = State::new(true);
-    assert_eq!(press(&mut state, &model, KeyCode::Esc), Act::Quit);
-    let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(State::new(true).key(control_c, &model), Act::Quit);
+/// What is to be read on a screen of 80x24.
+fn read(model: &Model, state: &State) -> String {
+    picture::text(&drawn(model, state, Palette::Plain, (80, 24)))
 }

@@ -1,0 +1,120 @@
+//! What is being written, and boxes above the rest: what is asked of the person, and the keys.
+
+use screen::colour::Palette;
+use screen::ratatui::buffer::Buffer;
+use screen::ratatui::layout::Rect;
+use screen::ratatui::style::Modifier;
+use screen::ratatui::widgets::{Clear, Widget as _};
+use screen::safe;
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::super::edit::Line;
+use super::super::state::{State, Writing};
+use super::{framed, put, right_of};
+use crate::text::{self, GRAPHEMES_MAX};
+
+const HELP: [(&str, &str); 11] = [
+    ("c", "write a chirp"),
+    ("Enter", "post it, or see who wrote the chosen one"),
+    ("Esc", "not now, and back to the timeline: what was written stays"),
+    ("f", "follow somebody"),
+    ("u", "follow the chosen one no more"),
+    ("v", "visit somebody"),
+    ("Tab", "the timeline, or whom you follow"),
+    ("arrows, j k", "up and down; PgUp and PgDn further"),
+    ("Home, End", "the newest, the oldest"),
+    ("?", "this"),
+    ("q, Ctrl-C", "leave"),
+];
+
+/// The chirp that is being written.
+pub(super) fn compose(state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let line = &state.drafts.line;
+    let count = text::count(line.text().trim());
+    let (words, style) = match count.checked_sub(GRAPHEMES_MAX + 1) {
+        None => (format!("{count}/{GRAPHEMES_MAX}"), palette.title()),
+        Some(more) => (format!("{count}/{GRAPHEMES_MAX}: {} too many", more + 1), palette.bad()),
+    };
+    let title = if state.drafts.has_returned() { "Write; one that was not posted comes next" } else { "Write" };
+    let inner = framed(title, palette, area, buffer);
+    let column = area.right().saturating_sub(3 + words.len() as u16);
+    buffer.set_string(column, area.bottom().saturating_sub(1), format!(" {words} "), style);
+    written(line, palette, inner, buffer);
+}
+
+/// A line with a cursor, as many rows as there is room for, the last ones where there is not.
+fn written(line: &Line, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let width = usize::from(area.width).max(2);
+    let mut rows: Vec<Vec<(String, bool)>> = vec![Vec::new()];
+    let (mut used, mut cursor_row) = (0, 0);
+    let clusters = line.text().grapheme_indices(true).chain([(line.text().len(), " ")]);
+    for (at, cluster) in clusters {
+        let shown = safe::line(cluster);
+        let columns = safe::width(&shown);
+        if used + columns > width {
+            rows.push(Vec::new());
+            used = 0;
+        }
+        used += columns;
+        let here = at == line.cursor();
+        if here {
+            cursor_row = rows.len() - 1;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push((shown.into_owned(), here));
+        }
+    }
+    let room = usize::from(area.height);
+    let first = (cursor_row + 1).saturating_sub(room);
+    for (y, row) in rows.iter().skip(first).take(room).enumerate() {
+        let mut x = area.x;
+        for (shown, here) in row {
+            let style = if *here { palette.text().add_modifier(Modifier::REVERSED) } else { palette.text() };
+            buffer.set_string(x, area.y + y as u16, shown, style);
+            x += safe::width(shown) as u16;
+        }
+    }
+}
+
+/// A box in the middle: what is in it.
+fn middle(title: &str, width: u16, height: u16, palette: Palette, area: Rect, buffer: &mut Buffer) -> Rect {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    let (x, y) = (area.x + (area.width - width) / 2, area.y + (area.height - height) / 2);
+    let place = Rect { x, y, width, height };
+    // A wide character that reaches into the box would hide its edge.
+    for y in place.top()..place.bottom() {
+        if let Some(before) = place.x.checked_sub(1).filter(|before| *before >= area.x)
+            && safe::width(buffer[(before, y)].symbol()) > 1
+        {
+            buffer[(before, y)].set_symbol(" ");
+        }
+    }
+    Clear.render(place, buffer);
+    framed(title, palette, place, buffer)
+}
+
+/// A name is asked for.
+pub(super) fn ask(writing: Writing, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let (title, words) = match writing {
+        Writing::Follow => ("Follow", "Whom?"),
+        Writing::Visit => ("Visit", "Whom?"),
+        Writing::SignUp => ("Sign up", "Nobody has this name. Enter again takes it."),
+        _ => ("Welcome to Chirp", "Who are you? A name of yours, or a new one."),
+    };
+    let inner = middle(title, 50, 6, palette, area, buffer);
+    put(buffer, inner, 0, words, palette.text());
+    let below = Rect { y: inner.y + 2, height: inner.height.saturating_sub(2).min(1), ..inner };
+    written(&state.name, palette, below, buffer);
+    if let Some(problem) = &state.problem {
+        put(buffer, inner, 3, problem, palette.bad());
+    }
+}
+
+/// The keys.
+pub(super) fn help(palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let inner = middle("Keys", 76, HELP.len() as u16 + 2, palette, area, buffer);
+    for (row, (key, what)) in HELP.iter().enumerate() {
+        put(buffer, inner, row as u16, &format!(" {key}"), palette.key());
+        put(buffer, right_of(inner, 15), row as u16, what, palette.text());
+    }
+}

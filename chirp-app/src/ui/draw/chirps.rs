@@ -1,0 +1,124 @@
+//! Lists: the timeline, somebody's page, and whom the user follows.
+
+use screen::colour::Palette;
+use screen::ratatui::buffer::Buffer;
+use screen::ratatui::layout::Rect;
+use screen::ratatui::style::Style;
+use screen::safe;
+
+use super::super::model::{Model, Page, Shown};
+use super::super::state::State;
+use super::{put, right_of};
+use crate::age::{age, day};
+use crate::signature::Seal;
+
+/// Above the chirps of a page.
+pub(super) const PAGE_HEAD_ROWS: u16 = 4;
+/// Of whose chirp it is, and of what it says.
+const INDENT: usize = 2;
+
+/// For the text of a chirp in this area.
+pub(super) fn text_columns(area: Rect) -> usize {
+    usize::from(area.width).saturating_sub(INDENT + 2)
+}
+
+/// Rows that a chirp takes: its author, its text, and an empty one.
+pub(in super::super) fn height(shown: &Shown, columns: usize) -> usize {
+    2 + wrapped(&shown.line.record.text, columns).len()
+}
+
+/// A text in rows.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    safe::wrap(text, columns.max(1))
+}
+
+/// What those have posted whom the user follows.
+pub(super) fn timeline(model: &Model, state: &State, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let words = match (&model.user, model.has_read) {
+        _ if !model.lines.is_empty() => return items(&model.lines, state, now_ms, palette, area, buffer),
+        (None, _) => "",
+        (Some(_), false) => "reading …",
+        (Some(_), true) => "Nothing yet. Write something (c), or follow somebody (f).",
+    };
+    put(buffer, area, 0, words, palette.faint());
+}
+
+/// The page that is looked at.
+pub(super) fn page(model: &Model, state: &State, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let Some(page) = &model.page else { return };
+    about(page, palette, area, buffer);
+    let above = PAGE_HEAD_ROWS.min(area.height);
+    let below = Rect { y: area.y + above, height: area.height - above, ..area };
+    items(&page.lines, state, now_ms, palette, below, buffer);
+}
+
+fn about(page: &Page, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let Page { profile, count, follows, .. } = page;
+    let since = day(profile.since_ms / 1000);
+    put(buffer, area, 0, &format!("  here since {since}"), palette.text());
+    put(buffer, area, 1, &format!("  {count} chirps, follows {follows}"), palette.text());
+    let signs = match &profile.key {
+        Some(key) => format!("  signs, with the key {}", key.to_text()),
+        None => "  does not sign: anybody may have written this".to_owned(),
+    };
+    put(buffer, area, 2, &signs, palette.faint());
+}
+
+fn items(lines: &[Shown], state: &State, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let choice = state.choice();
+    let mut row = 0;
+    for (at, shown) in lines.iter().enumerate().skip(choice.first) {
+        if row >= area.height {
+            return;
+        }
+        let top = row;
+        author(shown, now_ms, palette, Rect { y: area.y + row, height: 1, ..area }, buffer);
+        row += 1;
+        for line in wrapped(&shown.line.record.text, text_columns(area)) {
+            put(buffer, right_of(area, INDENT), row, &line, palette.text());
+            row += 1;
+        }
+        if at == choice.at {
+            for marked in top..row.min(area.height) {
+                buffer.set_string(area.x, area.y + marked, "▌", palette.key());
+            }
+        }
+        row += 1;
+    }
+}
+
+/// The row above a text: who wrote it when, and what is known of that.
+fn author(shown: &Shown, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let name = shown.line.user.as_str();
+    let free = right_of(area, INDENT);
+    put(buffer, free, 0, name, palette.strong());
+    put(buffer, right_of(free, name.len()), 0, &format!("  {}", age(shown.line.record.at_ms, now_ms)), palette.faint());
+    if let Some((words, style)) = seal(shown.seal, palette) {
+        let width = safe::width(words) as u16;
+        if area.width > width + 45 {
+            buffer.set_string(area.right() - width - 1, area.y, words, style);
+        }
+    }
+}
+
+fn seal(seal: Option<Seal>, palette: Palette) -> Option<(&'static str, Style)> {
+    match seal? {
+        Seal::Unsigned => None,
+        Seal::Valid => Some(("✓ signed", palette.good())),
+        Seal::Missing => Some(("not signed", palette.warning())),
+        Seal::Broken => Some(("✗ bad signature", palette.bad())),
+    }
+}
+
+/// Whom the user follows.
+pub(super) fn following(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    if model.following.is_empty() {
+        put(buffer, area, 0, "Nobody yet: f follows somebody.", palette.faint());
+    }
+    let choice = state.choice();
+    let seen = model.following.iter().enumerate().skip(choice.first).take(usize::from(area.height));
+    for (row, (at, user)) in seen.enumerate() {
+        let (mark, style) = if at == choice.at { ("▌", palette.strong()) } else { (" ", palette.text()) };
+        put(buffer, area, row as u16, &format!("{mark} {user}"), style);
+    }
+}

@@ -1,0 +1,130 @@
+//! What is in the lists, in which order, and what is chosen there.
+
+use proptest::prelude::*;
+
+use super::super::model::LINES_MAX;
+use super::*;
+
+const AREA: Rect = Rect { x: 0, y: 0, width: 80, height: 24 };
+
+/// Of the same moment and with the same id, whoever wrote it.
+fn same(user: &str, text: &str) -> Shown {
+    let mut shown = shown(user, 10, text, Seal::Unsigned);
+    shown.line.record.id = "id".into();
+    shown
+}
+
+fn texts(model: &Model) -> Vec<&str> {
+    model.lines.iter().map(|shown| shown.line.record.text.as_str()).collect()
+}
+
+#[test]
+fn what_is_chosen_stays_chosen_when_others_come() {
+    let (mut model, mut state) = (world(), State::new(false));
+    press(&mut state, &model, KeyCode::Down);
+    let chosen = state.chosen_user(&model);
+    model.take(News::Lines(vec![shown("dee", 0, "new", Seal::Unsigned)]));
+    state.settle(&model, AREA);
+    assert_eq!((state.choice().at, state.chosen_user(&model)), (2, chosen));
+    press(&mut state, &model, KeyCode::Home);
+    model.take(News::Lines(vec![shown("bob", 0, "newer", Seal::Unsigned)]));
+    state.settle(&model, AREA);
+    assert_eq!(state.choice().at, 0, "at the top it stays at the top");
+    let count = model.lines.len();
+    model.take(News::Lines(vec![shown("bob", 0, "newer", Seal::Unsigned)]));
+    assert_eq!(model.lines.len(), count, "the same chirp is shown once");
+    model.take(News::Following(vec![name("dee")]));
+    assert!(model.lines.iter().all(|shown| shown.line.user == name("dee") || shown.line.user == name("ann")));
+}
+
+#[test]
+fn a_chirp_is_chosen_and_not_its_number() {
+    let (mut model, mut state) = (world(), State::new(false));
+    model.take(News::Lines(vec![same("dee", "mine")]));
+    press(&mut state, &model, KeyCode::Down);
+    assert_eq!(state.chosen_user(&model), Some(name("dee")));
+    // Somebody else takes the same id, and comes before.
+    model.take(News::Lines(vec![same("bob", "not mine")]));
+    state.settle(&model, AREA);
+    assert_eq!((state.choice().at, state.chosen_user(&model)), (2, Some(name("dee"))));
+    // Once it has gone, what has taken its place is held as well.
+    model.take(News::Following(["bob", "eve"].map(name).to_vec()));
+    state.settle(&model, AREA);
+    assert_eq!((state.choice().at, state.chosen_user(&model)), (2, Some(name("eve"))));
+    model.take(News::Lines(vec![shown("bob", 1, "later", Seal::Unsigned)]));
+    // Also where a key comes before the next picture.
+    assert_eq!(press(&mut state, &model, KeyCode::Char('u')), Act::Ask(Ask::Unfollow(name("eve"))));
+}
+
+#[test]
+fn somebody_is_chosen_and_not_their_number() {
+    let (mut model, mut state) = (world(), State::new(false));
+    press(&mut state, &model, KeyCode::Tab);
+    state.settle(&model, AREA);
+    model.take(News::Following(["aa", "bob", "dee", "eve"].map(name).to_vec()));
+    state.settle(&model, AREA);
+    assert_eq!(state.chosen_user(&model), Some(name("bob")), "whoever is seen to be chosen first");
+    press(&mut state, &model, KeyCode::Down);
+    model.take(News::Following(["dee", "eve"].map(name).to_vec()));
+    assert_eq!(press(&mut state.clone(), &model, KeyCode::Char('u')), Act::Ask(Ask::Unfollow(name("dee"))));
+    model.take(News::Following(["bob", "eve"].map(name).to_vec()));
+    state.settle(&model, AREA);
+    assert_eq!(state.chosen_user(&model), Some(name("eve")), "she has gone: the one in her place");
+    model.take(News::Following(Vec::new()));
+    state.settle(&model, AREA);
+    assert_eq!(state.chosen_user(&model), None);
+}
+
+#[test]
+fn the_order_is_that_of_the_chirps_whatever_comes_first() {
+    let lines = [same("eve", "c"), same("bob", "b"), same("bob", "a"), shown("zoe", 9, "first", Seal::Unsigned)];
+    for turn in 0..lines.len() {
+        let mut model = Model::default();
+        let mut turned = lines.to_vec();
+        turned.rotate_left(turn);
+        turned.into_iter().for_each(|shown| model.take(News::Lines(vec![shown])));
+        assert_eq!(texts(&model), ["first", "a", "b", "c"]);
+    }
+}
+
+#[test]
+fn the_newest_are_kept() {
+    let mut model = Model::default();
+    for from in [LINES_MAX as u64, 0, 2 * LINES_MAX as u64] {
+        let all = (from..from + LINES_MAX as u64).map(|ago| shown("bob", ago, &ago.to_string(), Seal::Unsigned));
+        model.take(News::Lines(all.collect()));
+    }
+    assert_eq!(model.lines.len(), LINES_MAX);
+    assert_eq!(texts(&model).last(), Some(&(LINES_MAX - 1).to_string().as_str()));
+    let mut page = page();
+    page.lines = vec![shown("bob", 0, "again", Seal::Unsigned); LINES_MAX + 1];
+    model.take(News::Page(Box::new(page)));
+    assert_eq!(model.page.unwrap().lines.len(), LINES_MAX);
+}
+
+/// As [`super::super::choice`] has it, in the dullest way.
+fn scrolled(heights: &[usize], rows: usize, first: usize, at: usize) -> usize {
+    let mut first = first.min(at);
+    while first < at && heights[first..=at].iter().sum::<usize>() > rows {
+        first += 1;
+    }
+    first
+}
+
+proptest! {
+    #[test]
+    fn what_is_chosen_is_seen(heights in prop::collection::vec(1_usize..9, 1..40), rows in 0_usize..30, first: u8, at: u8) {
+        let at = usize::from(at) % heights.len();
+        let first = usize::from(first) % heights.len();
+        let mut choice = super::super::choice::Choice::default();
+        choice.first = first;
+        choice.row(heights.len(), at);
+        let looked = std::cell::Cell::new(0);
+        choice.scroll(rows, |at| {
+            looked.set(looked.get() + 1);
+            heights[at]
+        });
+        prop_assert_eq!(choice.first, scrolled(&heights, rows, first, at));
+        prop_assert!(looked.get() <= rows + 2, "only what is seen is looked at");
+    }
+}
