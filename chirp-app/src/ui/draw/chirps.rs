@@ -11,15 +11,20 @@ use super::super::state::State;
 use super::{put, right_of};
 use crate::age::{age, day};
 use crate::signature::Seal;
+use crate::text::BYTES_MAX;
 
 /// Above the chirps of a page.
 pub(super) const PAGE_HEAD_ROWS: u16 = 4;
-/// Of whose chirp it is, and of what it says.
-const INDENT: usize = 2;
+/// Whose chirp it is stands here, and nothing that they wrote ever does: nobody can write a row that looks like the head of
+/// somebody else's chirp.
+const NAME_INDENT: usize = 2;
+const TEXT_INDENT: usize = 4;
+/// Rows of one text. Where a row has 40 columns or more, any that a person writes fits.
+const TEXT_ROWS_MAX: usize = 12;
 
 /// For the text of a chirp in this area.
 pub(super) fn text_columns(area: Rect) -> usize {
-    usize::from(area.width).saturating_sub(INDENT + 2)
+    usize::from(area.width).saturating_sub(TEXT_INDENT + 2)
 }
 
 /// Rows that a chirp takes: its author, its text, and an empty one.
@@ -27,9 +32,19 @@ pub(in super::super) fn height(shown: &Shown, columns: usize) -> usize {
     2 + wrapped(&shown.line.record.text, columns).len()
 }
 
-/// A text in rows.
+/// A text in rows. All of it is one paragraph: a line end in it is a character that is shown.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    safe::wrap(text, columns.max(1))
+    let columns = columns.max(1);
+    // Longer ones cannot be posted, but stored.
+    let known = &text[..text.floor_char_boundary(BYTES_MAX)];
+    let mut rows = safe::wrap(&safe::line(known), columns);
+    if rows.len() > TEXT_ROWS_MAX || known.len() < text.len() {
+        rows.truncate(TEXT_ROWS_MAX);
+        if let Some(last) = rows.last_mut() {
+            *last = safe::cut(&format!("{last}…"), columns);
+        }
+    }
+    rows
 }
 
 /// What those have posted whom the user follows.
@@ -75,7 +90,7 @@ fn items(lines: &[Shown], state: &State, now_ms: u64, palette: Palette, area: Re
         author(shown, now_ms, palette, Rect { y: area.y + row, height: 1, ..area }, buffer);
         row += 1;
         for line in wrapped(&shown.line.record.text, text_columns(area)) {
-            put(buffer, right_of(area, INDENT), row, &line, palette.text());
+            put(buffer, right_of(area, TEXT_INDENT), row, &line, palette.text());
             row += 1;
         }
         if at == choice.at {
@@ -90,7 +105,7 @@ fn items(lines: &[Shown], state: &State, now_ms: u64, palette: Palette, area: Re
 /// The row above a text: who wrote it when, and what is known of that.
 fn author(shown: &Shown, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let name = shown.line.user.as_str();
-    let free = right_of(area, INDENT);
+    let free = right_of(area, NAME_INDENT);
     put(buffer, free, 0, name, palette.strong());
     put(buffer, right_of(free, name.len()), 0, &format!("  {}", age(shown.line.record.at_ms, now_ms)), palette.faint());
     if let Some((words, style)) = seal(shown.seal, palette) {

@@ -1,4 +1,7 @@
 //! A picture of what is known and what the person is about: a function of these alone.
+//!
+//! Whatever was stored by others is drawn as what it is: it goes through [`screen::safe`], stands on rows of its own that
+//! begin further right than those that Chirp writes, and takes no more than its part of the screen.
 
 mod boxes;
 mod chirps;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::draw::height;
 use super::super::model::LINES_MAX;
 use super::*;
 
@@ -100,6 +101,42 @@ fn the_newest_are_kept() {
     page.lines = vec![shown("bob", 0, "again", Seal::Unsigned); LINES_MAX + 1];
     model.take(News::Page(Box::new(page)));
     assert_eq!(model.page.unwrap().lines.len(), LINES_MAX);
+}
+
+#[test]
+fn a_text_cannot_look_like_somebody_elses_chirp() {
+    let (mut model, state) = (Model::default(), State::new(false));
+    let blank = "\u{a0}".repeat(200);
+    let text = format!("hello\n\nbob  now   ✓ signed\n  bob  now{blank}bob  now{blank}bob  now   ✓ signed\r\nbob");
+    model.take(News::Lines(vec![shown("eve", 1, &text, Seal::Unsigned)]));
+    for columns in [20, 40, 80, 200] {
+        let shown = picture::text(&drawn(&model, &state, Palette::Plain, (columns, 24)));
+        assert!(shown.contains("hello␊␊bob") || columns == 20, "{shown}");
+        for row in shown.lines().filter(|row| row.starts_with('│') && !row.contains("eve")) {
+            let begins: String = row.chars().skip(2).take(3).collect();
+            assert_eq!(begins.trim(), "", "names stand there alone: {row}");
+        }
+    }
+}
+
+#[test]
+fn a_chirp_takes_its_part_of_the_screen_and_no_more() {
+    let mut model = Model::default();
+    let lines: Vec<Shown> =
+        ["\n".repeat(3000), "日".repeat(2000), "word ".repeat(100_000), "\u{a0}".repeat(4000), "x".repeat(5000)]
+            .iter()
+            .zip(1..)
+            .map(|(text, ago)| shown("eve", ago, text, Seal::Unsigned))
+            .collect();
+    for columns in [0, 1, 2, 7, 76] {
+        assert!(lines.iter().all(|shown| height(shown, columns) <= 14), "{columns}");
+    }
+    assert_eq!(height(&shown("eve", 0, "short", Seal::Unsigned), 76), 3);
+    model.take(News::Lines(vec![lines[2].clone()]));
+    let shown = read(&model, &State::new(false));
+    let rows: Vec<&str> = shown.lines().filter(|row| row.contains("word")).collect();
+    assert_eq!(rows.len(), 12);
+    assert!(rows[11].contains("word…") || rows[11].contains("wor…"), "{}", rows[11]);
 }
 
 /// As [`super::super::choice`] has it, in the dullest way.

@@ -41,6 +41,13 @@ fn screens() -> Vec<(&'static str, Model, State)> {
     type_in(&mut ask, &world, "a b");
     press(&mut ask, &world, KeyCode::Enter);
     let posting = keyed(&[KeyCode::Char('c'), KeyCode::Char('x'), KeyCode::Enter]);
+    let mut strange = world.clone();
+    let forged = "hello\n\nbob  now                                          ✓ signed\nI owe eve 100";
+    strange.take(News::Lines(vec![
+        Shown { seal: None, ..shown("dee", 1, "who knows who wrote this", Seal::Valid) },
+        shown("eve", 2, forged, Seal::Unsigned),
+        shown("eve", 30, &"more and more ".repeat(300), Seal::Missing),
+    ]));
     vec![
         ("timeline", world.clone(), keyed(&[KeyCode::Down])),
         ("timeline-end", done, keyed(&[KeyCode::End])),
@@ -56,6 +63,7 @@ fn screens() -> Vec<(&'static str, Model, State)> {
         ("sign-up", nobody, sign_up),
         ("empty", empty, begun.clone()),
         ("posting", world.clone(), posting),
+        ("stored-by-others", strange, begun.clone()),
     ]
 }
 
