@@ -101,7 +101,8 @@ impl Model {
 
     fn add(&mut self, shown: Shown) {
         match self.place(&shown.line) {
-            Ok(_) => {}
+            // It comes again where more is known of who wrote it.
+            Ok(at) => self.lines[at].seal = shown.seal.or(self.lines[at].seal),
             Err(at) => {
                 self.lines.insert(at, shown);
                 self.lines.truncate(LINES_MAX);

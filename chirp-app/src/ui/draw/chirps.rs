@@ -102,26 +102,32 @@ fn items(lines: &[Shown], state: &State, now_ms: u64, palette: Palette, area: Re
     }
 }
 
-/// The row above a text: who wrote it when, and what is known of that.
+/// The row above a text: who wrote it when, and what is known of that. The last is said in a sign where there is no room for
+/// words, but it is always said.
 fn author(shown: &Shown, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
-    let name = shown.line.user.as_str();
-    let free = right_of(area, NAME_INDENT);
-    put(buffer, free, 0, name, palette.strong());
-    put(buffer, right_of(free, name.len()), 0, &format!("  {}", age(shown.line.record.at_ms, now_ms)), palette.faint());
-    if let Some((words, style)) = seal(shown.seal, palette) {
-        let width = safe::width(words) as u16;
-        if area.width > width + 45 {
-            buffer.set_string(area.right() - width - 1, area.y, words, style);
-        }
+    let (name, age) = (shown.line.user.as_str(), age(shown.line.record.at_ms, now_ms));
+    let mut free = right_of(area, NAME_INDENT);
+    if let Some((words, sign, style)) = seal(shown.seal, palette) {
+        // One column is left free behind it, and two before it.
+        let room = usize::from(free.width).saturating_sub(name.len() + 2 + age.len() + 2 + 1);
+        let said = if safe::width(words) <= room { words } else { sign };
+        let columns = safe::width(said) as u16;
+        let x = area.right().saturating_sub(columns + 1);
+        buffer.set_string(x, area.y, said, style);
+        free.width = x.saturating_sub(free.x).saturating_sub(1);
     }
+    put(buffer, free, 0, name, palette.strong());
+    put(buffer, right_of(free, name.len()), 0, &format!("  {age}"), palette.faint());
 }
 
-fn seal(seal: Option<Seal>, palette: Palette) -> Option<(&'static str, Style)> {
-    match seal? {
-        Seal::Unsigned => None,
-        Seal::Valid => Some(("✓ signed", palette.good())),
-        Seal::Missing => Some(("not signed", palette.warning())),
-        Seal::Broken => Some(("✗ bad signature", palette.bad())),
+/// In words, in a sign, and how both look; `None` where there is nothing to say.
+fn seal(seal: Option<Seal>, palette: Palette) -> Option<(&'static str, &'static str, Style)> {
+    match seal {
+        Some(Seal::Unsigned) => None,
+        Some(Seal::Valid) => Some(("✓ signed", "✓", palette.good())),
+        Some(Seal::Missing) => Some(("not signed", "!", palette.warning())),
+        Some(Seal::Broken) => Some(("✗ bad signature", "✗", palette.bad())),
+        None => Some(("not checked", "?", palette.faint())),
     }
 }
 

@@ -104,6 +104,39 @@ fn the_newest_are_kept() {
 }
 
 #[test]
+fn what_could_not_be_checked_says_so_until_it_is() {
+    let (mut model, state) = (world(), State::new(false));
+    let mut unchecked = shown("bob", 1, "who knows", Seal::Valid);
+    unchecked.seal = None;
+    model.take(News::Lines(vec![unchecked.clone()]));
+    assert!(read(&model, &state).contains("not checked"));
+    let checked = Shown { seal: Some(Seal::Broken), ..unchecked.clone() };
+    model.take(News::Lines(vec![checked.clone()]));
+    model.take(News::Lines(vec![unchecked]));
+    assert_eq!(model.lines[0], checked, "what is known is not forgotten");
+    assert!(!read(&model, &state).contains("not checked"));
+}
+
+#[test]
+fn a_seal_is_said_however_little_room_there_is() {
+    let (long, state) = ("Cy_of_the_very_long_name_indeed_", State::new(false));
+    for columns in 20..120 {
+        for (seal, words, sign) in [
+            (Some(Seal::Valid), "✓ signed", "✓"),
+            (Some(Seal::Broken), "✗ bad signature", "✗"),
+            (Some(Seal::Missing), "not signed", "!"),
+            (None, "not checked", "?"),
+        ] {
+            let mut model = Model::default();
+            model.take(News::Lines(vec![Shown { seal, ..shown(long, 9_999_999, "text", Seal::Valid) }]));
+            let row = picture::text(&drawn(&model, &state, Palette::Plain, (columns, 24)));
+            let row = row.lines().find(|row| row.contains("Cy_of")).unwrap();
+            assert!(row.contains(words) || row.contains(&format!(" {sign} │")), "{row}");
+        }
+    }
+}
+
+#[test]
 fn a_text_cannot_look_like_somebody_elses_chirp() {
     let (mut model, state) = (Model::default(), State::new(false));
     let blank = "\u{a0}".repeat(200);
