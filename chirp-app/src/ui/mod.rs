@@ -63,12 +63,16 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
             state.settle(&model, area);
             draw::draw(&model, &state, now_ms(), palette, area, frame.buffer_mut());
         })?;
+        // A worker that has gone says so by its silence.
+        let ask = |ask| drop(asks.send(ask));
         match screen.next(TICK)? {
             Happening::Key(key) => match state.key(key, &model) {
                 Act::None => {}
                 Act::Quit => return Ok(0),
-                // A worker that has gone says so by its silence.
-                Act::Ask(ask) => drop(asks.send(ask)),
+                Act::Ask(asked) => {
+                    model.asked(&asked);
+                    ask(asked);
+                }
             },
             Happening::Paste(_) | Happening::Resized | Happening::Tick => {}
             Happening::End(end) => return Ok(end.exit_code()),

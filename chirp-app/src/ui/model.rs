@@ -34,7 +34,7 @@ pub(crate) struct Page {
     pub(crate) lines: Vec<Shown>,
 }
 
-/// Something that was said to the person at the keyboard.
+/// What came of something that the person at the keyboard did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) text: String,
@@ -55,6 +55,8 @@ pub(crate) struct Model {
     /// With whom it is connected; `None`: with nobody.
     pub(crate) peer: Option<String>,
     pub(crate) notice: Option<Notice>,
+    /// What is wrong, as long as it is, whatever the person does.
+    pub(crate) trouble: Option<String>,
 }
 
 /// Newest first; of the same moment by user, and then by what it is, so that the order does not depend on what came first.
@@ -69,7 +71,7 @@ impl Model {
     pub(crate) fn take(&mut self, news: News) {
         match news {
             News::Connected(peer) => self.peer = Some(peer),
-            News::Is(user) => self.user = Some(user),
+            News::Is(user) => (self.user, self.notice) = (Some(user), None),
             News::Lines(lines) => lines.into_iter().for_each(|shown| self.add(shown)),
             News::Read => self.has_read = true,
             News::Following(users) => {
@@ -82,15 +84,26 @@ impl Model {
                 page.lines.truncate(LINES_MAX);
                 self.page = Some(*page);
             }
+            // What went wrong since the person did something stays until they do something else.
+            News::Done(..) if self.notice.as_ref().is_some_and(|notice| notice.is_bad) => {}
             News::Done(_, text) => self.notice = Some(Notice { text, is_bad: false }),
+            // Where the name is asked for, that is said there.
+            News::Failed(Ask::Be(_) | Ask::SignUp(_), _) => {}
             News::Failed(ask, error) => self.notice = Some(Notice { text: failed(&ask, &error), is_bad: true }),
             News::Trouble(error) => {
                 if matches!(error, Error::Unreachable { .. }) {
                     self.peer = None;
                 }
-                self.notice = Some(Notice { text: error.to_string(), is_bad: true });
+                self.trouble = Some(error.to_string());
             }
-            News::Recovered => self.notice = None,
+            News::Recovered => self.trouble = None,
+        }
+    }
+
+    /// Something else is asked for: what came of the last is old. Who only looks, looks perhaps because of what was said.
+    pub(crate) fn asked(&mut self, ask: &Ask) {
+        if !matches!(ask, Ask::Page(_)) {
+            self.notice = None;
         }
     }
 

@@ -110,7 +110,7 @@ impl State {
     /// Puts what is chosen and what is seen where that can be, in a picture of this size.
     pub(crate) fn settle(&mut self, model: &Model, area: Rect) {
         self.choices.iter_mut().for_each(|choice| choice.find(model));
-        let (room, lines) = (draw::room(self, area), self.lines(model));
+        let (room, lines) = (draw::room(model, self, area), self.lines(model));
         let choice = &mut self.choices[self.view as usize];
         match self.view {
             // Who is seen to be chosen stays that, from the first picture on.

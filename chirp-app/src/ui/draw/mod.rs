@@ -21,6 +21,8 @@ pub(super) use chirps::height;
 const WIDE: u16 = 110;
 const SIDE: u16 = 34;
 const COMPOSE_ROWS: u16 = 6;
+/// Rows of the whole picture, from which on there is one for what is wrong beside the one for what was done.
+const TALL: u16 = 10;
 
 /// Where things are.
 struct Places {
@@ -28,15 +30,18 @@ struct Places {
     main: Rect,
     side: Option<Rect>,
     compose: Option<Rect>,
+    /// What is said: one row, or two.
     said: Rect,
     foot: Rect,
 }
 
-fn places(state: &State, area: Rect) -> Places {
+fn places(model: &Model, state: &State, area: Rect) -> Places {
     let row = |y: u16| Rect { y, height: 1, ..area }.intersection(area);
     let (head, foot) = (row(area.y), row(area.bottom().saturating_sub(1)));
-    let said = row(area.bottom().saturating_sub(2));
-    let rows = area.height.saturating_sub(3);
+    let both = model.trouble.is_some() && said(model, state).is_some() && area.height >= TALL;
+    let said_rows = if both { 2 } else { 1 };
+    let said = Rect { y: foot.y.saturating_sub(said_rows), height: said_rows, ..area }.intersection(area);
+    let rows = area.height.saturating_sub(2 + said_rows);
     let written = if state.writing == Some(Writing::Chirp) { COMPOSE_ROWS.min(rows) } else { 0 };
     let body = Rect { y: area.y + 1, height: rows - written, ..area }.intersection(area);
     let compose = (written > 0).then_some(Rect { y: body.bottom(), height: written, ..area }.intersection(area));
@@ -58,8 +63,8 @@ pub(super) struct Room {
 }
 
 /// The room for the view in a picture of this size.
-pub(super) fn room(state: &State, area: Rect) -> Room {
-    let main = Block::bordered().inner(places(state, area).main);
+pub(super) fn room(model: &Model, state: &State, area: Rect) -> Room {
+    let main = Block::bordered().inner(places(model, state, area).main);
     let above = if state.view == View::Page { chirps::PAGE_HEAD_ROWS } else { 0 };
     Room { rows: usize::from(main.height.saturating_sub(above)), columns: chirps::text_columns(main) }
 }
@@ -71,7 +76,7 @@ pub(super) fn draw(model: &Model, state: &State, now_ms: u64, palette: Palette, 
         put(buffer, area, 0, "too small", palette.text());
         return;
     }
-    let places = places(state, area);
+    let places = places(model, state, area);
     head(model, state, palette, places.head, buffer);
     let title = match (state.view, &model.page) {
         (View::Timeline, _) => "Timeline".to_owned(),
@@ -153,10 +158,18 @@ fn said<'a>(model: &'a Model, state: &'a State) -> Option<(&'a str, bool)> {
     }
 }
 
+/// What is said, above what is wrong as long as it is. With room for one of them, what went wrong with what the person does
+/// comes first, and what went well last.
 fn say(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
-    if let Some((text, is_bad)) = said(model, state) {
+    let trouble = model.trouble.as_deref().map(|trouble| (trouble, true));
+    let rows = match (said(model, state), trouble) {
+        (said, trouble) if area.height > 1 => [said, trouble],
+        (Some((_, false)), Some(trouble)) => [Some(trouble), None],
+        (said, trouble) => [said.or(trouble), None],
+    };
+    for (row, (text, is_bad)) in rows.into_iter().flatten().enumerate() {
         let style = if is_bad { palette.bad() } else { palette.good() };
-        put(buffer, area, 0, &format!(" {text}"), style);
+        put(buffer, area, row as u16, &format!(" {text}"), style);
     }
 }
 

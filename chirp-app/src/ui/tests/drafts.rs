@@ -62,6 +62,7 @@ fn what_comes_back_is_written_on_after_what_was_begun_meanwhile() {
     learn(&mut model, &mut state, News::Failed(Ask::Post(text("two")), busy()));
     assert!(read(&model, &state).contains("a chirp is not posted"));
     for words in ["two", "one"] {
+        model.asked(&Ask::Post(text(words)));
         press(&mut state, &model, KeyCode::Char('c'));
         assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Post(text(words))));
         learn(&mut model, &mut state, News::Done(Ask::Post(text(words)), "posted".into()));

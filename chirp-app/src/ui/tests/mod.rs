@@ -4,6 +4,7 @@ mod drafts;
 mod keys;
 mod lists;
 mod pictures;
+mod said;
 
 use screen::colour::Palette;
 use screen::picture;

@@ -41,6 +41,8 @@ fn screens() -> Vec<(&'static str, Model, State)> {
     type_in(&mut ask, &world, "a b");
     press(&mut ask, &world, KeyCode::Enter);
     let posting = keyed(&[KeyCode::Char('c'), KeyCode::Char('x'), KeyCode::Enter]);
+    let mut troubled = world.clone();
+    troubled.take(News::Trouble(busy()));
     let mut strange = world.clone();
     let forged = "hello\n\nbob  now                                          ✓ signed\nI owe eve 100";
     strange.take(News::Lines(vec![
@@ -62,7 +64,7 @@ fn screens() -> Vec<(&'static str, Model, State)> {
         ("welcome", nobody.clone(), welcome),
         ("sign-up", nobody, sign_up),
         ("empty", empty, begun.clone()),
-        ("posting", world.clone(), posting),
+        ("posting-with-trouble", troubled, posting),
         ("stored-by-others", strange, begun.clone()),
     ]
 }
