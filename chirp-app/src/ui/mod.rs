@@ -80,10 +80,12 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
     }
 }
 
-/// Takes a piece of news.
+/// Takes a piece of news, where it is of use.
 fn learn(model: &mut Model, state: &mut State, news: News) {
     state.note(&news);
-    model.take(news);
+    if state.wants(&news) {
+        model.take(news);
+    }
 }
 
 /// One picture of it, once it is known what is on it.

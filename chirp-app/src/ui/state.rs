@@ -7,7 +7,7 @@ use super::choice::Choice;
 use super::drafts::Drafts;
 use super::draw;
 use super::edit::Line;
-use super::model::{Model, Shown};
+use super::model::{Model, Page, Shown};
 use super::worker::{Ask, News};
 use crate::error::Error;
 use crate::name::UserName;
@@ -57,6 +57,10 @@ pub(crate) struct State {
     /// What is wrong with what was written.
     pub(crate) problem: Option<String>,
     pub(crate) help: bool,
+    /// Whose page is looked at, whether it has come or not.
+    pub(crate) visited: Option<UserName>,
+    /// It will not come.
+    pub(crate) is_page_missing: bool,
     /// Of each view.
     choices: [Choice; 3],
     /// Rows that fit, about.
@@ -85,12 +89,28 @@ impl State {
             News::Is(_) if self.is_naming() => self.put_away(),
             News::Done(Ask::Post(_), _) => self.drafts.posted(),
             News::Failed(Ask::Post(text), _) => self.drafts.failed(text),
+            News::Page(page) if self.wants(news) => {
+                // As its owner writes it.
+                self.visited = Some(page.profile.name.clone());
+                self.is_page_missing = false;
+            }
+            News::Failed(Ask::Page(user), _) if self.visited.as_ref() == Some(user) => self.is_page_missing = true,
             _ => {}
         }
     }
 
+    /// A page that was asked for before another one is of no use any more.
+    pub(crate) fn wants(&self, news: &News) -> bool {
+        !matches!(news, News::Page(page) if self.visited.as_ref() != Some(&page.profile.name))
+    }
+
     fn is_naming(&self) -> bool {
         matches!(self.writing, Some(Writing::Name | Writing::SignUp))
+    }
+
+    /// The page that is looked at, where it has come.
+    pub(crate) fn visited_page<'a>(&self, model: &'a Model) -> Option<&'a Page> {
+        model.page.as_ref().filter(|page| self.visited.as_ref() == Some(&page.profile.name))
     }
 
     /// The chirps of the view.
@@ -98,7 +118,7 @@ impl State {
         match self.view {
             View::Timeline => &model.lines,
             View::Following => &[],
-            View::Page => model.page.as_ref().map_or(&[], |page| &page.lines),
+            View::Page => self.visited_page(model).map_or(&[], |page| &page.lines),
         }
     }
 
@@ -137,7 +157,7 @@ impl State {
         match self.view {
             View::Timeline => model.lines.get(at).map(|shown| shown.line.user.clone()),
             View::Following => model.following.get(at).cloned(),
-            View::Page => model.page.as_ref().map(|page| page.profile.name.clone()),
+            View::Page => self.visited.clone(),
         }
     }
 
@@ -199,7 +219,7 @@ impl State {
     }
 
     fn visit(&mut self, user: UserName) -> Act {
-        self.view = View::Page;
+        (self.view, self.visited, self.is_page_missing) = (View::Page, Some(user.clone()), false);
         self.choices[View::Page as usize] = Choice::default();
         Act::Ask(Ask::Page(user))
     }

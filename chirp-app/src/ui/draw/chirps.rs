@@ -58,9 +58,12 @@ pub(super) fn timeline(model: &Model, state: &State, now_ms: u64, palette: Palet
     put(buffer, area, 0, words, palette.faint());
 }
 
-/// The page that is looked at.
+/// The page that is looked at, or why it is not there.
 pub(super) fn page(model: &Model, state: &State, now_ms: u64, palette: Palette, area: Rect, buffer: &mut Buffer) {
-    let Some(page) = &model.page else { return };
+    let Some(page) = state.visited_page(model) else {
+        let words = if state.is_page_missing { "  this page cannot be shown" } else { "  reading …" };
+        return put(buffer, area, 0, words, palette.faint());
+    };
     about(page, palette, area, buffer);
     let above = PAGE_HEAD_ROWS.min(area.height);
     let below = Rect { y: area.y + above, height: area.height - above, ..area };

@@ -78,10 +78,10 @@ pub(super) fn draw(model: &Model, state: &State, now_ms: u64, palette: Palette, 
     }
     let places = places(model, state, area);
     head(model, state, palette, places.head, buffer);
-    let title = match (state.view, &model.page) {
+    let title = match (state.view, &state.visited) {
         (View::Timeline, _) => "Timeline".to_owned(),
         (View::Following, _) => format!("Whom you follow: {}", model.following.len()),
-        (View::Page, page) => page.as_ref().map_or("…".to_owned(), |page| page.profile.name.to_string()),
+        (View::Page, visited) => visited.as_ref().map_or(String::new(), ToString::to_string),
     };
     let main = framed(&title, palette, places.main, buffer);
     match state.view {

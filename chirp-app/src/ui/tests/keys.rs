@@ -1,5 +1,6 @@
 //! What keys come to.
 
+use super::super::learn;
 use super::*;
 
 #[test]
@@ -21,4 +22,35 @@ fn a_newcomer_is_asked_for_a_name() {
     let mut state = State::new(true);
     assert_eq!(press(&mut state, &model, KeyCode::Esc), Act::Quit);
     assert_eq!(State::new(true).key(with_control('c'), &model), Act::Quit);
+}
+
+#[test]
+fn who_is_visited_is_acted_on() {
+    let (mut model, mut state) = (world(), State::new(false));
+    let page_of = |user: &str| {
+        let profile = Profile { name: name(user), since_ms: NOW_MS, key: None };
+        News::Page(Box::new(Page { profile, count: 1, follows: 1, lines: Vec::new() }))
+    };
+    let unfollow = |state: &State, model: &Model| press(&mut state.clone(), model, KeyCode::Char('u'));
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Page(name("bob"))));
+    learn(&mut model, &mut state, page_of("bob"));
+    press(&mut state, &model, KeyCode::Char('v'));
+    type_in(&mut state, &model, "DEE");
+    press(&mut state, &model, KeyCode::Enter);
+    // The page of the one before is no longer what is looked at.
+    let shown = read(&model, &state);
+    assert!(shown.contains("┌ DEE ─") && shown.contains("reading …") && !shown.contains("here since"), "{shown}");
+    assert_eq!(unfollow(&state, &model), Act::Ask(Ask::Unfollow(name("dee"))));
+    learn(&mut model, &mut state, page_of("dee"));
+    assert!(read(&model, &state).contains("┌ dee ─"), "as she writes it");
+    // One that was asked for before comes late.
+    learn(&mut model, &mut state, page_of("bob"));
+    assert!(read(&model, &state).contains("here since"));
+    assert_eq!(unfollow(&state, &model), Act::Ask(Ask::Unfollow(name("dee"))));
+    press(&mut state, &model, KeyCode::Char('v'));
+    type_in(&mut state, &model, "nobody");
+    press(&mut state, &model, KeyCode::Enter);
+    learn(&mut model, &mut state, News::Failed(Ask::Page(name("nobody")), Error::NoUser(name("nobody"))));
+    let shown = read(&model, &state);
+    assert!(shown.contains("┌ nobody ─") && shown.contains("cannot be shown"), "{shown}");
 }
