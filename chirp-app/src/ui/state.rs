@@ -169,6 +169,9 @@ impl State {
         if let Some(writing) = self.writing {
             return self.write(writing, key);
         }
+        if !is_plain(key) {
+            return Act::None;
+        }
         if self.help {
             self.help = false;
             return Act::None;
@@ -228,7 +231,7 @@ impl State {
         match key.code {
             KeyCode::Esc if self.is_naming() => return Act::Quit,
             KeyCode::Esc => self.put_away(),
-            KeyCode::Enter => return self.finish(writing),
+            KeyCode::Enter if is_plain(key) => return self.finish(writing),
             _ => self.edit(writing, |line| line.key(key)),
         }
         Act::None
@@ -280,4 +283,9 @@ impl State {
             Writing::Name | Writing::Chirp => Ask::Be(name),
         })
     }
+}
+
+/// A key as it is, or with Shift: with anything else held it is another one, which means nothing here.
+fn is_plain(key: KeyEvent) -> bool {
+    KeyModifiers::SHIFT.contains(key.modifiers)
 }

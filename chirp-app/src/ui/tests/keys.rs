@@ -25,6 +25,27 @@ fn a_newcomer_is_asked_for_a_name() {
 }
 
 #[test]
+fn with_control_or_alt_a_key_is_another_one() {
+    let model = world();
+    for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SUPER, KeyModifiers::META] {
+        for c in "uqcnfvpkjgG?l".chars() {
+            let mut state = State::new(false);
+            let act = state.key(KeyEvent::new(KeyCode::Char(c), modifiers), &model);
+            let is_end = c == 'c' && modifiers == KeyModifiers::CONTROL;
+            assert_eq!(act, if is_end { Act::Quit } else { Act::None }, "{modifiers:?} {c}");
+            assert_eq!((state.writing, state.view, state.help), (None, View::Timeline, false), "{modifiers:?} {c}");
+        }
+    }
+    let mut state = State::new(false);
+    let unfollow = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::SHIFT);
+    assert_eq!(state.key(unfollow, &model), Act::Ask(Ask::Unfollow(name("bob"))));
+    let alt = KeyEvent::new(KeyCode::Enter, KeyModifiers::ALT);
+    press(&mut state, &model, KeyCode::Char('c'));
+    type_in(&mut state, &model, "hello");
+    assert_eq!((state.key(alt, &model), state.drafts.line.text()), (Act::None, "hello"));
+}
+
+#[test]
 fn who_is_visited_is_acted_on() {
     let (mut model, mut state) = (world(), State::new(false));
     let page_of = |user: &str| {
