@@ -83,6 +83,26 @@ impl Line {
         true
     }
 
+    /// What was pasted, as a part of this one line: ends of lines and tabs become blanks, other controls are left out, and
+    /// so is what is too much.
+    pub(crate) fn paste(&mut self, text: &str) {
+        let room = BYTES_MAX.saturating_sub(self.text.len());
+        let mut pasted = String::new();
+        for c in text.replace("\r\n", "\n").chars() {
+            let c = match c {
+                '\t'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}' => ' ',
+                c if c.is_control() => continue,
+                c => c,
+            };
+            if pasted.len() + c.len_utf8() > room {
+                break;
+            }
+            pasted.push(c);
+        }
+        self.text.insert_str(self.cursor, &pasted);
+        self.put_cursor(self.cursor + pasted.len());
+    }
+
     fn insert(&mut self, c: char) {
         if c.is_control() || self.text.len() + c.len_utf8() > BYTES_MAX {
             return;
@@ -134,6 +154,18 @@ mod tests {
         assert_eq!((line.text(), line.cursor()), ("x", 1));
         control(&mut line, 'u');
         assert_eq!(line, Line::default());
+    }
+
+    #[test]
+    fn what_is_pasted_is_one_line() {
+        let mut line = written("ab");
+        press(&mut line, KeyCode::Left);
+        line.paste("one\r\ntwo\n\tthree\u{1b}[31m\u{9b}\u{2028}\0four\r");
+        assert_eq!(line.text(), "aone two  three[31m four b");
+        press(&mut line, KeyCode::Backspace);
+        assert_eq!(line.text(), "aone two  three[31m fourb", "the cursor is behind it");
+        line.paste(&"\u{1f468}".repeat(BYTES_MAX));
+        assert!(line.text().len() <= BYTES_MAX && line.text().len() > BYTES_MAX - 4);
     }
 
     proptest! {

@@ -14,6 +14,7 @@ mod state;
 mod tests;
 mod worker;
 
+use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ use worker::{Ask, News};
 
 /// Between two pictures, where nothing happens: ages go on.
 const TICK: Duration = Duration::from_millis(250);
+/// So many keys and the like are taken before the next picture: all that somebody types meanwhile, and no more, so that a
+/// terminal that never falls silent is drawn on as well.
+const AT_ONCE_MAX: usize = 256;
 /// How long `--once` waits for a timeline.
 const ONCE_MAX: Duration = Duration::from_secs(20);
 
@@ -65,17 +69,8 @@ pub fn run(start: Start) -> Result<u8, EnterError> {
         })?;
         // A worker that has gone says so by its silence.
         let ask = |ask| drop(asks.send(ask));
-        match screen.next(TICK)? {
-            Happening::Key(key) => match state.key(key, &model) {
-                Act::None => {}
-                Act::Quit => return Ok(0),
-                Act::Ask(asked) => {
-                    model.asked(&asked);
-                    ask(asked);
-                }
-            },
-            Happening::Paste(_) | Happening::Resized | Happening::Tick => {}
-            Happening::End(end) => return Ok(end.exit_code()),
+        if let Some(code) = act(&mut model, &mut state, |wait| screen.next(wait), ask)? {
+            return Ok(code);
         }
     }
 }
@@ -86,6 +81,34 @@ fn learn(model: &mut Model, state: &mut State, news: News) {
     if state.wants(&news) {
         model.take(news);
     }
+}
+
+/// Takes what happens next and all that has happened by then, so that not every key of many costs a picture: the exit code,
+/// where that was the end.
+fn act(
+    model: &mut Model,
+    state: &mut State,
+    mut next: impl FnMut(Duration) -> io::Result<Happening>,
+    mut ask: impl FnMut(Ask),
+) -> io::Result<Option<u8>> {
+    let mut wait = TICK;
+    for _ in 0..AT_ONCE_MAX {
+        match next(wait)? {
+            Happening::Key(key) => match state.key(key, model) {
+                Act::None => {}
+                Act::Quit => return Ok(Some(0)),
+                Act::Ask(asked) => {
+                    model.asked(&asked);
+                    ask(asked);
+                }
+            },
+            Happening::Paste(text) => state.paste(&text),
+            Happening::Resized | Happening::Tick => break,
+            Happening::End(end) => return Ok(Some(end.exit_code())),
+        }
+        wait = Duration::ZERO;
+    }
+    Ok(None)
 }
 
 /// One picture of it, once it is known what is on it.

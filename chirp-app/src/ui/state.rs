@@ -212,6 +212,16 @@ impl State {
         Act::None
     }
 
+    /// What was pasted is a part of what is being written. Where nothing is, it is nothing: least of all keys.
+    pub(crate) fn paste(&mut self, text: &str) {
+        if let Some(writing) = self.writing {
+            self.edit(writing, |line| {
+                line.paste(text);
+                true
+            });
+        }
+    }
+
     fn begin(&mut self, writing: Writing) {
         (self.writing, self.problem) = (Some(writing), None);
     }

@@ -1,6 +1,11 @@
-//! What keys come to.
+//! What keys come to, one by one, many at once, and pasted.
 
-use super::super::learn;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use screen::terminal::{End, Happening};
+
+use super::super::{AT_ONCE_MAX, act, learn};
 use super::*;
 
 #[test]
@@ -74,4 +79,58 @@ fn who_is_visited_is_acted_on() {
     learn(&mut model, &mut state, News::Failed(Ask::Page(name("nobody")), Error::NoUser(name("nobody"))));
     let shown = read(&model, &state);
     assert!(shown.contains("┌ nobody ─") && shown.contains("cannot be shown"), "{shown}");
+}
+
+#[test]
+fn what_is_pasted_is_text_or_nothing() {
+    let (model, mut state) = (world(), State::new(false));
+    let before = format!("{state:?}");
+    state.paste("u\nq\nc");
+    assert_eq!(format!("{state:?}"), before, "nothing is being written");
+    press(&mut state, &model, KeyCode::Char('c'));
+    state.paste("one\ntwo\tq\r\n");
+    assert_eq!((state.writing, state.drafts.line.text()), (Some(Writing::Chirp), "one two q "));
+    press(&mut state, &model, KeyCode::Esc);
+    press(&mut state, &model, KeyCode::Char('f'));
+    state.paste("eve\n");
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Follow(name("eve"))));
+    let mut state = State::new(false);
+    state.note(&News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
+    state.paste("y");
+    assert_eq!((state.writing, state.name.text()), (Some(Writing::Name), "zoey"));
+}
+
+#[test]
+fn many_keys_cost_one_picture() {
+    let (mut model, mut state) = (world(), State::new(false));
+    let key = |code| Happening::Key(KeyEvent::new(code, KeyModifiers::NONE));
+    let mut happenings: VecDeque<Happening> = [
+        key(KeyCode::Char('c')),
+        key(KeyCode::Char('h')),
+        Happening::Paste("i\n".into()),
+        key(KeyCode::Enter),
+        key(KeyCode::Down),
+        Happening::Tick,
+        key(KeyCode::Char('u')),
+        Happening::End(End::Signal(15)),
+    ]
+    .into();
+    let mut asks = Vec::new();
+    let mut waits = Vec::new();
+    let mut next = |wait: Duration| {
+        waits.push(wait);
+        Ok(happenings.pop_front().unwrap())
+    };
+    assert_eq!(act(&mut model, &mut state, &mut next, |ask| asks.push(ask)).unwrap(), None);
+    assert_eq!(asks, [Ask::Post("hi".parse().unwrap())], "and after that something new is drawn");
+    assert_eq!(act(&mut model, &mut state, &mut next, |_| {}).unwrap(), Some(143));
+    assert!(waits.iter().enumerate().all(|(at, wait)| wait.is_zero() != [0, 6].contains(&at)), "{waits:?}");
+
+    let mut count = 0;
+    let endless = |_| {
+        count += 1;
+        Ok(Happening::Key(KeyEvent::new(KeyCode::Down, KeyModifiers::NONE)))
+    };
+    assert_eq!(act(&mut model, &mut state, endless, |_| {}).unwrap(), None);
+    assert_eq!(count, AT_ONCE_MAX);
 }
