@@ -54,6 +54,9 @@ pub(crate) struct State {
     pub(crate) writing: Option<Writing>,
     pub(crate) drafts: Drafts,
     pub(crate) name: Line,
+    /// The user's name is on its way, as [`Ask::Be`] or [`Ask::SignUp`]: it cannot be changed, and is not asked for again,
+    /// until that is answered, however long it takes to find a peer.
+    pub(crate) is_asking: bool,
     /// What is wrong with what was written.
     pub(crate) problem: Option<String>,
     pub(crate) help: bool,
@@ -81,12 +84,18 @@ impl State {
                     Error::NoUser(_) => (Some(Writing::SignUp), None),
                     _ => (Some(Writing::Name), Some(error.to_string())),
                 };
-                self.name = Line::of(name.as_str());
+                (self.name, self.is_asking) = (Line::of(name.as_str()), false);
             }
             News::Failed(Ask::SignUp(_), error) => {
                 (self.writing, self.problem) = (Some(Writing::Name), Some(error.to_string()));
+                self.is_asking = false;
             }
-            News::Is(_) if self.is_naming() => self.put_away(),
+            News::Is(_) => {
+                self.is_asking = false;
+                if self.is_naming() {
+                    self.put_away();
+                }
+            }
             News::Done(Ask::Post(_), _) => self.drafts.posted(),
             News::Failed(Ask::Post(text), _) => self.drafts.failed(text),
             News::Page(page) if self.wants(news) => {
@@ -214,7 +223,9 @@ impl State {
 
     /// What was pasted is a part of what is being written. Where nothing is, it is nothing: least of all keys.
     pub(crate) fn paste(&mut self, text: &str) {
-        if let Some(writing) = self.writing {
+        if let Some(writing) = self.writing
+            && !self.is_asking
+        {
             self.edit(writing, |line| {
                 line.paste(text);
                 true
@@ -241,6 +252,8 @@ impl State {
         match key.code {
             KeyCode::Esc if self.is_naming() => return Act::Quit,
             KeyCode::Esc => self.put_away(),
+            // It is asked already.
+            _ if self.is_asking => {}
             KeyCode::Enter if is_plain(key) => return self.finish(writing),
             _ => self.edit(writing, |line| line.key(key)),
         }
@@ -274,8 +287,9 @@ impl State {
                 self.visit(user)
             }
             Ok(ask) => {
-                if !self.is_naming() {
-                    self.put_away();
+                match self.is_naming() {
+                    true => self.is_asking = true,
+                    false => self.put_away(),
                 }
                 Act::Ask(ask)
             }

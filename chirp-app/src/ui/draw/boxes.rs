@@ -9,6 +9,7 @@ use screen::safe;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::super::edit::Line;
+use super::super::model::Model;
 use super::super::state::{State, Writing};
 use super::{framed, put, right_of};
 use crate::text::{self, GRAPHEMES_MAX};
@@ -94,7 +95,7 @@ fn middle(title: &str, width: u16, height: u16, palette: Palette, area: Rect, bu
 }
 
 /// A name is asked for.
-pub(super) fn ask(writing: Writing, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
+pub(super) fn ask(writing: Writing, model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let (title, words) = match writing {
         Writing::Follow => ("Follow", "Whom?"),
         Writing::Visit => ("Visit", "Whom?"),
@@ -102,10 +103,12 @@ pub(super) fn ask(writing: Writing, state: &State, palette: Palette, area: Rect,
         _ => ("Welcome to Chirp", "Who are you? A name of yours, or a new one."),
     };
     let inner = middle(title, 50, 6, palette, area, buffer);
-    put(buffer, inner, 0, words, palette.text());
+    put(buffer, inner, 0, if state.is_asking { "asking …" } else { words }, palette.text());
     let below = Rect { y: inner.y + 2, height: inner.height.saturating_sub(2).min(1), ..inner };
     written(&state.name, palette, below, buffer);
-    if let Some(problem) = &state.problem {
+    // What was asked waits until the trouble is over; the person should know that.
+    let trouble = model.trouble.as_ref().filter(|_| state.is_asking);
+    if let Some(problem) = state.problem.as_ref().or(trouble) {
         put(buffer, inner, 3, problem, palette.bad());
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn draw(model: &Model, state: &State, now_ms: u64, palette: Palette, 
     say(model, state, palette, places.said, buffer);
     foot(model, state, palette, places.foot, buffer);
     match state.writing {
-        Some(writing) if writing != Writing::Chirp => boxes::ask(writing, state, palette, area, buffer),
+        Some(writing) if writing != Writing::Chirp => boxes::ask(writing, model, state, palette, area, buffer),
         _ if state.help => boxes::help(palette, area, buffer),
         _ => {}
     }
@@ -176,6 +176,7 @@ fn say(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut 
 fn foot(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let keys: &[(&str, &str)] = match (state.writing, state.view) {
         (Some(Writing::Chirp), _) => &[("Enter", "post"), ("Esc", "not now")],
+        (Some(Writing::Name | Writing::SignUp), _) if state.is_asking => &[("Esc", "leave")],
         (Some(Writing::Name | Writing::SignUp), _) => &[("Enter", "go on"), ("Esc", "leave")],
         (Some(_), _) => &[("Enter", "go on"), ("Esc", "not now")],
         (None, _) if model.user.is_none() => &[("?", "help"), ("q", "leave")],

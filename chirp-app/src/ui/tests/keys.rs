@@ -30,6 +30,32 @@ fn a_newcomer_is_asked_for_a_name() {
 }
 
 #[test]
+fn a_name_is_asked_for_once() {
+    let (mut model, mut state) = (Model::default(), State::new(true));
+    type_in(&mut state, &model, "zoe");
+    press(&mut state, &model, KeyCode::Enter);
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::None);
+    // No peer has been found yet: the question waits, and the person knows what for.
+    let why = || Error::Unreachable { tried: "a:1".into(), why: "it is off".into() };
+    learn(&mut model, &mut state, News::Trouble(why()));
+    type_in(&mut state, &model, "x");
+    state.paste("y");
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::None, "it is still asked");
+    let shown = read(&model, &state);
+    assert!(shown.contains("asking …") && shown.matches("cannot reach a peer at a:1").count() == 2, "{shown}");
+    assert_eq!(state.clone().key(with_control('c'), &model), Act::Quit);
+    assert_eq!(press(&mut state.clone(), &model, KeyCode::Esc), Act::Quit);
+
+    learn(&mut model, &mut state, News::Failed(Ask::Be(name("zoe")), Error::NoUser(name("zoe"))));
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::SignUp(name("zoe"))));
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::None, "the second would find the name taken");
+    learn(&mut model, &mut state, News::Failed(Ask::SignUp(name("zoe")), Error::Taken(name("zoe"))));
+    assert_eq!(press(&mut state, &model, KeyCode::Enter), Act::Ask(Ask::Be(name("zoe"))));
+    learn(&mut model, &mut state, News::Is(name("zoe")));
+    assert_eq!((state.writing, state.is_asking), (None, false));
+}
+
+#[test]
 fn with_control_or_alt_a_key_is_another_one() {
     let model = world();
     for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SUPER, KeyModifiers::META] {

@@ -40,6 +40,9 @@ fn screens() -> Vec<(&'static str, Model, State)> {
     let mut ask = keyed(&[KeyCode::Char('f')]);
     type_in(&mut ask, &world, "a b");
     press(&mut ask, &world, KeyCode::Enter);
+    let mut asked = (Model::default(), welcome.clone());
+    press(&mut asked.1, &asked.0, KeyCode::Enter);
+    asked.0.take(News::Trouble(Error::Unreachable { tried: "a:1".into(), why: "it is off".into() }));
     let posting = keyed(&[KeyCode::Char('c'), KeyCode::Char('x'), KeyCode::Enter]);
     let mut troubled = world.clone();
     troubled.take(News::Trouble(busy()));
@@ -64,6 +67,7 @@ fn screens() -> Vec<(&'static str, Model, State)> {
         ("welcome", nobody.clone(), welcome),
         ("sign-up", nobody, sign_up),
         ("empty", empty, begun.clone()),
+        ("asking", asked.0, asked.1),
         ("posting-with-trouble", troubled, posting),
         ("stored-by-others", strange, begun.clone()),
     ]
