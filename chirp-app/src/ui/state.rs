@@ -60,6 +60,8 @@ pub(crate) struct State {
     /// What is wrong with what was written.
     pub(crate) problem: Option<String>,
     pub(crate) help: bool,
+    /// The person wants to leave, and was told what would be lost.
+    pub(crate) is_leaving: bool,
     /// Whose page is looked at, whether it has come or not.
     pub(crate) visited: Option<UserName>,
     /// It will not come.
@@ -106,6 +108,7 @@ impl State {
             News::Failed(Ask::Page(user), _) if self.visited.as_ref() == Some(user) => self.is_page_missing = true,
             _ => {}
         }
+        self.is_leaving &= self.drafts.is_unposted();
     }
 
     /// A page that was asked for before another one is of no use any more.
@@ -185,10 +188,12 @@ impl State {
             self.help = false;
             return Act::None;
         }
+        let was_leaving = std::mem::take(&mut self.is_leaving);
         // Where several keys come at once, others may have come or gone since the last picture.
         self.choices.iter_mut().for_each(|choice| choice.find(model));
         let at = self.choice().at;
         match key.code {
+            KeyCode::Char('q') if self.drafts.is_unposted() && !was_leaving => self.is_leaving = true,
             KeyCode::Char('q') => return Act::Quit,
             KeyCode::Char('?') => self.help = true,
             KeyCode::Char('c' | 'n') if model.user.is_some() => {

@@ -25,7 +25,7 @@ const HELP: [(&str, &str); 11] = [
     ("arrows, j k", "up and down; PgUp and PgDn further"),
     ("Home, End", "the newest, the oldest"),
     ("?", "this"),
-    ("q, Ctrl-C", "leave"),
+    ("q, Ctrl-C", "leave; Ctrl-C whatever is not posted yet"),
 ];
 
 /// The chirp that is being written.

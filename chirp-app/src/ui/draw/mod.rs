@@ -152,6 +152,7 @@ fn head(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut
 /// What is to be said of what the person does: the text, and whether it is bad.
 fn said<'a>(model: &'a Model, state: &'a State) -> Option<(&'a str, bool)> {
     match (&state.problem, &model.notice) {
+        _ if state.is_leaving => Some(("a chirp is not posted yet; q again leaves", true)),
         (Some(problem), _) => Some((problem, true)),
         (None, Some(Notice { text, is_bad })) => Some((text, *is_bad)),
         (None, None) => None,

@@ -79,3 +79,30 @@ fn what_may_be_posted_is_not_said_to_be_lost() {
     assert!(read(&model, &state).contains("it may be posted: look before you post it again (no answer)"));
     assert_eq!(state.drafts.line.text(), "one");
 }
+
+#[test]
+fn who_leaves_is_told_what_would_be_lost() {
+    let (mut model, begun) = (world(), State::new(false));
+    let quit = |state: &mut State, model: &Model| press(state, model, KeyCode::Char('q'));
+    assert_eq!(quit(&mut begun.clone(), &model), Act::Quit, "nothing would be");
+    let mut draft = begun.clone();
+    press(&mut draft, &model, KeyCode::Char('c'));
+    type_in(&mut draft, &model, "hello");
+    assert_eq!(draft.clone().key(with_control('c'), &model), Act::Quit, "that key leaves at once");
+    press(&mut draft, &model, KeyCode::Esc);
+    let mut sent = begun.clone();
+    post(&mut sent, &model, "hello");
+    for mut state in [draft, sent.clone()] {
+        assert_eq!(quit(&mut state, &model), Act::None);
+        assert!(read(&model, &state).contains("a chirp is not posted yet; q again leaves"));
+        let mut stays = state.clone();
+        press(&mut stays, &model, KeyCode::Down);
+        assert!(!read(&model, &stays).contains("q again leaves"));
+        assert_eq!(quit(&mut stays, &model), Act::None, "it is asked anew");
+        assert_eq!(quit(&mut state, &model), Act::Quit);
+    }
+    quit(&mut sent, &model);
+    learn(&mut model, &mut sent, News::Done(Ask::Post(text("hello")), "posted".into()));
+    assert!(!read(&model, &sent).contains("q again leaves"));
+    assert_eq!(quit(&mut sent, &model), Act::Quit);
+}

@@ -43,7 +43,8 @@ fn screens() -> Vec<(&'static str, Model, State)> {
     let mut asked = (Model::default(), welcome.clone());
     press(&mut asked.1, &asked.0, KeyCode::Enter);
     asked.0.take(News::Trouble(Error::Unreachable { tried: "a:1".into(), why: "it is off".into() }));
-    let posting = keyed(&[KeyCode::Char('c'), KeyCode::Char('x'), KeyCode::Enter]);
+    let mut leaving = keyed(&[KeyCode::Char('c'), KeyCode::Char('x'), KeyCode::Enter]);
+    press(&mut leaving, &world, KeyCode::Char('q'));
     let mut troubled = world.clone();
     troubled.take(News::Trouble(busy()));
     let mut strange = world.clone();
@@ -68,7 +69,7 @@ fn screens() -> Vec<(&'static str, Model, State)> {
         ("sign-up", nobody, sign_up),
         ("empty", empty, begun.clone()),
         ("asking", asked.0, asked.1),
-        ("posting-with-trouble", troubled, posting),
+        ("posting-with-trouble", troubled, leaving),
         ("stored-by-others", strange, begun.clone()),
     ]
 }
