@@ -128,7 +128,7 @@ pub fn once(start: Start, columns: u16, rows: u16, written: Written) -> Result<S
         match news.recv_timeout(until.saturating_duration_since(std::time::Instant::now())) {
             Ok(News::Trouble(error) | News::Failed(_, error)) => return Err(error),
             Ok(news) => model.take(news),
-            Err(_) => break,
+            Err(_) => return Err(crate::Error::TryAgain("not everything was read in time".into())),
         }
     }
     let area = Rect::new(0, 0, columns, rows);

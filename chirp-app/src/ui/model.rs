@@ -1,6 +1,5 @@
 //! What is known of the user's world: plain data, put together from the worker's news.
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use crate::error::Error;
@@ -59,14 +58,6 @@ pub(crate) struct Model {
     pub(crate) trouble: Option<String>,
 }
 
-/// Newest first; of the same moment by user, and then by what it is, so that the order does not depend on what came first.
-fn order(one: &Line, other: &Line) -> Ordering {
-    let rest = |line: &Line| (line.record.id.clone(), line.record.text.clone(), line.record.signature.clone());
-    (other.record.at_ms.cmp(&one.record.at_ms))
-        .then_with(|| one.user.cmp(&other.user))
-        .then_with(|| rest(one).cmp(&rest(other)))
-}
-
 impl Model {
     pub(crate) fn take(&mut self, news: News) {
         match news {
@@ -109,7 +100,13 @@ impl Model {
 
     /// Where this chirp is, or would be.
     pub(crate) fn place(&self, line: &Line) -> Result<usize, usize> {
-        self.lines.binary_search_by(|known| order(&known.line, line))
+        let is_same = |known: &Shown| known.line.user == line.user && known.line.record == line.record;
+        // What says to be from tomorrow stands where it was read first.
+        let early = line.at_ms < line.record.at_ms;
+        match early.then(|| self.lines.iter().position(is_same)).flatten() {
+            Some(at) => Ok(at),
+            None => self.lines.binary_search_by(|known| known.line.cmp(line)),
+        }
     }
 
     fn add(&mut self, shown: Shown) {

@@ -88,6 +88,24 @@ fn the_order_is_that_of_the_chirps_whatever_comes_first() {
     }
 }
 
+/// It stands where it was read first, however often it is read.
+#[test]
+fn what_says_to_be_from_tomorrow_is_there_once_and_not_on_top() {
+    let tomorrow = shown("eve", 0, "tomorrow", Seal::Unsigned).line.record;
+    let tomorrow = crate::Record { at_ms: NOW_MS + 86_400_000, ..tomorrow };
+    let mut model = Model::default();
+    for now_ms in [NOW_MS, NOW_MS + 3000] {
+        let line = Line::new(name("eve"), tomorrow.clone(), now_ms);
+        let next = Shown {
+            line: Line::new(name("bob"), crate::Record { at_ms: NOW_MS + 1, ..tomorrow.clone() }, now_ms + 9),
+            seal: None,
+        };
+        model.take(News::Lines(vec![Shown { line, seal: None }, next]));
+    }
+    let users: Vec<&str> = model.lines.iter().map(|shown| shown.line.user.as_str()).collect();
+    assert_eq!(users, ["bob", "eve"]);
+}
+
 #[test]
 fn the_newest_are_kept() {
     let mut model = Model::default();
