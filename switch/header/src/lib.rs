@@ -18,7 +18,10 @@
 //! | 50-51 | zero, for later |
 //! | 52-55 | bytes of the whole value |
 //! | 56-59 | where in the value this packet's part of it begins |
-//! | 60- | the key, and then a part of the value, up to the end of the datagram |
+//! | 60-75 | [`ReplyTo::ip`] |
+//! | 76-77 | [`ReplyTo::port`] |
+//! | 78-79 | zero, for later |
+//! | 80- | the key, and then a part of the value, up to the end of the datagram |
 //!
 //! Numbers are big-endian, as switches have them.
 #![no_std]
@@ -26,15 +29,17 @@
 extern crate alloc;
 
 mod packet;
+mod reply_to;
 
 pub use packet::{Malformed, Packet};
+pub use reply_to::ReplyTo;
 
 /// What every packet begins with: "HM".
 pub const MAGIC: u16 = 0x484d;
 /// Of this layout. A switch passes other versions on as it passes on anything else.
 pub const VERSION: u8 = 1;
 /// Bytes before the key.
-pub const HEADER_BYTES: usize = 60;
+pub const HEADER_BYTES: usize = 80;
 /// The UDP port that is reserved for these packets: a switch looks at nothing else.
 pub const UDP_PORT: u16 = 6477;
 /// The longest key.
@@ -76,11 +81,12 @@ impl Operation {
 
     /// The one with this code.
     pub fn of(code: u8) -> Option<Operation> {
-        Operation::ALL.into_iter().find(|operation| *operation as u8 == code)
+        // They are numbered from 1 on, in this order.
+        Operation::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 }
 
-/// The fixed part.
+/// What of the fixed part a switch works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What it is.
@@ -99,4 +105,18 @@ pub struct Header {
     pub committed: u64,
     /// The client's own: an answer has that of its question.
     pub tag: u64,
+}
+
+impl Header {
+    /// Writes what a switch may change (operation, switch, sequence, committed) into a datagram that has been decoded: as if it
+    /// were encoded anew with them, but what else is in it is not even looked at.
+    ///
+    /// # Panics
+    /// Where the datagram is shorter than a header.
+    pub fn stamp(&self, datagram: &mut [u8]) {
+        datagram[3] = self.operation as u8;
+        datagram[12..16].copy_from_slice(&self.switch.to_be_bytes());
+        datagram[24..32].copy_from_slice(&self.sequence.to_be_bytes());
+        datagram[32..40].copy_from_slice(&self.committed.to_be_bytes());
+    }
 }

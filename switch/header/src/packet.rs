@@ -2,13 +2,17 @@
 
 use alloc::vec::Vec;
 
-use crate::{HEADER_BYTES, Header, KEY_BYTES_MAX, MAGIC, Operation, PACKET_BYTES_MAX, VALUE_BYTES_MAX, VERSION};
+use crate::{
+    HEADER_BYTES, Header, KEY_BYTES_MAX, MAGIC, Operation, PACKET_BYTES_MAX, ReplyTo, VALUE_BYTES_MAX, VERSION,
+};
 
 /// A packet: its header, a key, and a part of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// The fixed part.
+    /// What a switch works on.
     pub header: Header,
+    /// Where the answer goes. Only a claim, like all that is in a packet.
+    pub reply_to: ReplyTo,
     /// The key, at most [`KEY_BYTES_MAX`] bytes.
     pub key: &'a [u8],
     /// Bytes of the whole value, at most [`VALUE_BYTES_MAX`].
@@ -47,9 +51,9 @@ fn at<const N: usize>(bytes: &[u8; HEADER_BYTES], place: usize) -> [u8; N] {
 }
 
 impl<'a> Packet<'a> {
-    /// Without a value, and with nothing of one to come.
+    /// Without a value, with nothing of one to come, and without an answer.
     pub fn of(header: Header, key: &'a [u8]) -> Packet<'a> {
-        Packet { header, key, value_bytes: 0, value_at: 0, value: &[] }
+        Packet { header, reply_to: ReplyTo::NOWHERE, key, value_bytes: 0, value_at: 0, value: &[] }
     }
 
     /// Whether it can be sent: see [`Packet::decode`].
@@ -84,6 +88,9 @@ impl<'a> Packet<'a> {
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&self.value_bytes.to_be_bytes());
         out.extend_from_slice(&self.value_at.to_be_bytes());
+        out.extend_from_slice(&self.reply_to.ip.octets());
+        out.extend_from_slice(&self.reply_to.port.to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(self.key);
         out.extend_from_slice(self.value);
     }
@@ -114,11 +121,12 @@ impl<'a> Packet<'a> {
             tag: long(40),
         };
         let key_bytes = usize::from(u16::from_be_bytes(at(fixed, 48)));
-        if key_bytes > KEY_BYTES_MAX || at(fixed, 50) != [0, 0] {
+        if key_bytes > KEY_BYTES_MAX || at(fixed, 50) != [0, 0] || at(fixed, 78) != [0, 0] {
             return Err(Malformed::Lengths);
         }
+        let reply_to = ReplyTo { ip: at::<16>(fixed, 60).into(), port: u16::from_be_bytes(at(fixed, 76)) };
         let (key, value) = rest.split_at_checked(key_bytes).ok_or(Malformed::Lengths)?;
-        let packet = Packet { header, key, value_bytes: short(52), value_at: short(56), value };
+        let packet = Packet { header, reply_to, key, value_bytes: short(52), value_at: short(56), value };
         if packet.is_part() { Ok(packet) } else { Err(Malformed::Lengths) }
     }
 }
@@ -126,6 +134,7 @@ impl<'a> Packet<'a> {
 #[cfg(test)]
 mod tests {
     use alloc::vec;
+    use core::net::Ipv6Addr;
 
     use proptest::prelude::*;
 
@@ -144,6 +153,9 @@ mod tests {
         }
     }
 
+    const REPLY_TO: ReplyTo =
+        ReplyTo { ip: Ipv6Addr::new(0x5152, 0x5354, 0x5556, 0x5758, 0x595a, 0x5b5c, 0x5d5e, 0x5f60), port: 0x6162 };
+
     fn encoded(packet: &Packet<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         packet.encode(&mut bytes);
@@ -155,6 +167,7 @@ mod tests {
     fn the_layout_is_as_it_was() {
         let packet = Packet {
             header: header(Operation::WriteFirst),
+            reply_to: REPLY_TO,
             key: b"key",
             value_bytes: 300,
             value_at: 2,
@@ -168,6 +181,8 @@ mod tests {
             &[0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38],
             &[0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48],
             &[0, 3, 0, 0, 0, 0, 1, 44, 0, 0, 0, 2],
+            &[0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58, 0x59, 0x5a, 0x5b, 0x5c, 0x5d, 0x5e, 0x5f, 0x60],
+            &[0x61, 0x62, 0, 0],
             b"keyvalue",
         ]
         .concat();
@@ -193,7 +208,7 @@ mod tests {
         assert_eq!(with(2, 2), Err(Malformed::Version(2)));
         assert_eq!((with(3, 0), with(3, 7)), (Err(Malformed::Operation(0)), Err(Malformed::Operation(7))));
         // The key is longer than what is there, or than any key; what is for later; a part that is none.
-        for (place, byte) in [(49, 4), (48, 0xff), (50, 1), (51, 1), (49, 2), (56, 1)] {
+        for (place, byte) in [(49, 4), (48, 0xff), (50, 1), (51, 1), (78, 1), (79, 1), (49, 2), (56, 1)] {
             assert_eq!(with(place, byte), Err(Malformed::Lengths), "{place}");
         }
         // A value that nobody has.
@@ -208,13 +223,33 @@ mod tests {
             value in proptest::collection::vec(any::<u8>(), 0..PACKET_BYTES_MAX - HEADER_BYTES - KEY_BYTES_MAX),
             before in 0u32..1000,
             behind in 0u32..1000,
+            (ip, port) in any::<(u128, u16)>(),
         ) {
             let value_bytes = before + behind + value.len() as u32;
             let header = header(Operation::of(code).unwrap());
-            let packet = Packet { header, key: &key, value_bytes, value_at: before, value: &value };
+            let reply_to = ReplyTo { ip: ip.into(), port };
+            let packet = Packet { header, reply_to, key: &key, value_bytes, value_at: before, value: &value };
             prop_assert!(packet.fits());
             let bytes = encoded(&packet);
             prop_assert_eq!(Packet::decode(&bytes), Ok(packet));
+        }
+
+        /// What a switch writes in place is what it would have encoded anew, and whatever it may not change stays.
+        #[test]
+        fn a_stamp_is_as_a_new_encoding(
+            (code, stamped_code) in (1u8..=6, 1u8..=6),
+            (switch, sequence, committed) in any::<(u32, u64, u64)>(),
+            value in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let header = header(Operation::of(code).unwrap());
+            let packet =
+                Packet { value_bytes: value.len() as u32, value: &value, reply_to: REPLY_TO, ..Packet::of(header, b"key") };
+            let operation = Operation::of(stamped_code).unwrap();
+            let stamped = Header { operation, switch, sequence, committed, ..header };
+            let mut bytes = encoded(&packet);
+            // The rest of a header is not a switch's to change.
+            Header { partition: 0, object: 0, term: 0, tag: 0, ..stamped }.stamp(&mut bytes);
+            prop_assert_eq!(&bytes, &encoded(&Packet { header: stamped, ..packet }));
         }
 
         /// Whatever arrives: it is refused, or it is what it says.
