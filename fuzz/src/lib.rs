@@ -6,6 +6,7 @@
 mod disk;
 mod frames;
 pub mod mutate;
+mod packets;
 mod resp;
 mod samples;
 mod settings;
@@ -24,7 +25,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "frame", run: frames::frame, corpus: frames::corpus },
     Target { name: "record", run: stored::record, corpus: stored::records },
     Target { name: "meta", run: stored::meta, corpus: stored::metas },
@@ -35,5 +36,6 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "manifest", run: disk::manifest, corpus: disk::manifests },
     Target { name: "store", run: disk::store, corpus: disk::stores },
     Target { name: "memo", run: settings::memo, corpus: settings::memos },
+    Target { name: "packet", run: packets::packet, corpus: packets::packets },
     Target { name: "settings", run: settings::settings, corpus: settings::settings_files },
 ];

@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("header", &[]),
     ("switch", &["header"]),
     ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app"]),
-    ("fuzz", &["overlay", "group", "node", "peer"]),
+    ("fuzz", &["overlay", "group", "header", "node", "peer"]),
 ];
 
 /// The crates that know no sockets, clocks or threads.
