@@ -68,6 +68,11 @@ impl Pipeline {
         self.tables.remove(number)
     }
 
+    /// A partition, as it was set.
+    pub fn partition(&self, number: u32) -> Option<&Partition> {
+        self.tables.get(number)
+    }
+
     /// One packet passes. What the switch writes into it is in the header then; `chance` decides among replicas.
     pub fn process(&mut self, header: &mut Header, chance: u32) -> Verdict {
         if header.operation == Operation::Reply {

@@ -1,0 +1,266 @@
+//! The switch in software beside a bare UDP forwarder, in turns: packets a second on one core, and what a packet costs.
+//!
+//! The bare forwarder makes the same calls to the system and sends everything to one place without looking at it. Each runs in a
+//! thread of its own on one core; on another, one thread sends it as much as it can and takes what it forwards. So the machine
+//! needs two cores, and what else it does meets both in turns. Packets are reads of 80 bytes before a key of 16, of as many objects
+//! as there may be, one in eight dirty. Figures are medians over rounds of one run: the ratio is for quoting, the rest is not.
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+    use std::io::IoSlice;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::os::fd::AsRawFd as _;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use header::{Header, Operation, Packet, ReplyTo};
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+    use nix::unistd::{Pid, gettid};
+    use switch::device::Device;
+    use switch::dirty::{Region, Shape};
+    use switch::pipeline::REGISTERS;
+    use switch::soft::{Batch, Link, Plan, Switch, bind};
+    use switch::tables::Partition;
+
+    const ROUNDS: usize = 9;
+    const ROUND: Duration = Duration::from_secs(2);
+    /// Before that it gets going.
+    const WARM: Duration = Duration::from_millis(300);
+    const KEY: [u8; 16] = *b"sixteen bytes..K";
+    const PARTITION: u32 = 1;
+    /// Datagrams that go into the system with one call, which cuts them apart.
+    const BURST: usize = 32;
+    /// Different reads; each has an object of its own.
+    const READS: usize = 1 << 15;
+    /// So many are on their way at most: what waits has room.
+    const OPEN_MAX: usize = 1024;
+
+    /// Of one round: packets a second, microseconds of one core for a packet, and how much of the core it had.
+    #[derive(Clone, Copy)]
+    struct Figure {
+        rate: f64,
+        cost: f64,
+        busy: f64,
+    }
+
+    pub fn main() {
+        // `cargo test --benches` only wants to know that it starts.
+        let is_trial = std::env::args().any(|arg| arg == "--test");
+        let (rounds, round) = if is_trial { (1, Duration::from_millis(50)) } else { (ROUNDS, ROUND) };
+        let sink = Link::new(bind(loopback()).expect("a sink"));
+        let sink_address = sink.socket().local_addr().expect("its address");
+        let mut load = Load::new(sink);
+        println!("reads of {} bytes (80 and a key of {})", 80 + KEY.len(), KEY.len());
+        println!("{:>12} {:>12} {:>12} {:>8}", "", "packets/s", "µs/packet", "core");
+        let (mut bare, mut soft) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            bare.push(show("bare", measure(&mut load, round, Worker::bare(sink_address))));
+            soft.push(show("switch", measure(&mut load, round, Worker::switch(sink_address))));
+        }
+        let median = |figures: &[Figure], of: fn(&Figure) -> f64| {
+            let mut values: Vec<f64> = figures.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        println!("\nmedians of {rounds} rounds of {round:?}");
+        for (name, figures) in [("bare", &bare), ("switch", &soft)] {
+            show(
+                name,
+                Figure {
+                    rate: median(figures, |figure| figure.rate),
+                    cost: median(figures, |figure| figure.cost),
+                    busy: median(figures, |figure| figure.busy),
+                },
+            );
+        }
+        let ratio = |of: fn(&Figure) -> f64| median(&soft, of) / median(&bare, of);
+        println!("\nswitch : bare, packets/s {:.3}", ratio(|figure| figure.rate));
+        println!("switch : bare, µs/packet {:.3}", ratio(|figure| figure.cost));
+    }
+
+    fn show(name: &str, figure: Figure) -> Figure {
+        let Figure { rate, cost, busy } = figure;
+        println!("{name:>12} {rate:>12.0} {cost:>12.3} {:>7.0}%", busy * 100.0);
+        figure
+    }
+
+    fn loopback() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    /// A thread stays on one core, if the system lets it.
+    fn pin(core: usize) {
+        let mut cores = CpuSet::new();
+        if cores.set(core).is_ok() {
+            let _ = sched_setaffinity(Pid::from_raw(0), &cores);
+        }
+    }
+
+    /// One of the two, at work.
+    struct Worker {
+        address: SocketAddr,
+        /// The name of its thread in /proc.
+        thread_id: i32,
+        forwarded: Box<dyn Fn() -> u64>,
+        stop: Arc<AtomicBool>,
+        thread: thread::JoinHandle<()>,
+    }
+
+    impl Worker {
+        fn start(
+            name: &str,
+            address: SocketAddr,
+            forwarded: Box<dyn Fn() -> u64>,
+            work: impl FnOnce(&AtomicBool) + Send + 'static,
+        ) -> Worker {
+            let stop = Arc::new(AtomicBool::new(false));
+            let (tx, rx) = mpsc::channel();
+            let its = stop.clone();
+            let thread = thread::Builder::new().name(name.into()).spawn(move || {
+                pin(0);
+                tx.send(gettid().as_raw()).expect("somebody asks");
+                work(&its);
+            });
+            let thread = thread.expect("a thread");
+            Worker { address, thread_id: rx.recv().expect("it runs"), forwarded, stop, thread }
+        }
+
+        fn bare(sink: SocketAddr) -> Worker {
+            let socket = bind(loopback()).expect("a socket");
+            let address = socket.local_addr().expect("its address");
+            let forwarded = Arc::new(AtomicU64::new(0));
+            let its = forwarded.clone();
+            Worker::start("bare", address, Box::new(move || forwarded.load(Ordering::Relaxed)), move |stop| {
+                let (mut link, mut batch, mut plan) = (Link::new(socket), Batch::default(), Plan::default());
+                while !stop.load(Ordering::Relaxed) {
+                    link.receive(&mut batch).expect("datagrams");
+                    plan.clear();
+                    (0..batch.len()).for_each(|place| plan.push(place, sink.into()));
+                    its.fetch_add(link.send(&batch, &plan).done, Ordering::Relaxed);
+                }
+            })
+        }
+
+        fn switch(sink: SocketAddr) -> Worker {
+            let device = Arc::new(Device::new(Shape::DEFAULT, REGISTERS));
+            set_tables(&device, sink);
+            let switch = Switch::bind(loopback(), device.clone()).expect("a switch");
+            let address = switch.socket().local_addr().expect("its address");
+            Worker::start("switch", address, Box::new(move || device.lock().counters.forwarded), move |stop| {
+                switch.run(stop)
+            })
+        }
+
+        /// For so long its thread had a core.
+        fn core_time(&self) -> Duration {
+            let text = fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.thread_id));
+            let first = text.ok().and_then(|text| text.split(' ').next()?.parse().ok());
+            Duration::from_nanos(first.unwrap_or(0))
+        }
+
+        fn end(self) {
+            self.stop.store(true, Ordering::Relaxed);
+            self.thread.join().expect("it ends");
+        }
+    }
+
+    fn header(operation: Operation, object: u32, sequence: u64) -> Header {
+        Header { operation, partition: PARTITION, object, switch: 1, term: 1, sequence, committed: 0, tag: 0 }
+    }
+
+    /// One partition, in which reads may go to any of three, and one object in eight is dirty.
+    fn set_tables(device: &Device, sink: SocketAddr) {
+        let mut state = device.lock();
+        for replica in 1..=3 {
+            state.ports.set(replica, sink).expect("a port");
+        }
+        let region = Region { first: 0, slots: Shape::DEFAULT.slots as u32 };
+        let replicas = vec![(1, 1), (2, 1), (3, 1)];
+        let partition = Partition { index: 0, region, term: 1, switch: 1, active: true, primary: 1, replicas };
+        state.set_partition(PARTITION, partition).expect("a partition");
+        state.process(&mut header(Operation::WriteFirst, object(0), 0), 0);
+        state.process(&mut header(Operation::Completion, 0, 1), 0);
+        for read in (0..READS).step_by(8) {
+            state.process(&mut header(Operation::WriteFirst, object(read), 0), 0);
+        }
+    }
+
+    /// Objects are hashes: they lie anywhere.
+    fn object(read: usize) -> u32 {
+        (read as u32).wrapping_mul(0x9e37_79b9)
+    }
+
+    /// What sends, and takes what was forwarded.
+    struct Load {
+        source: UdpSocket,
+        sink: Link,
+        /// The reads, one behind the other.
+        bytes: Vec<u8>,
+        size: usize,
+        next: usize,
+        batch: Batch,
+    }
+
+    impl Load {
+        fn new(sink: Link) -> Load {
+            pin(1);
+            let source = UdpSocket::bind(loopback()).expect("a socket");
+            sink.socket().set_nonblocking(true).expect("no waiting");
+            let reply_to = ReplyTo::from(source.local_addr().expect("its address"));
+            let mut bytes = Vec::new();
+            for read in 0..READS {
+                let header = header(Operation::Read, object(read), 0);
+                Packet { reply_to, ..Packet::of(header, &KEY) }.encode(&mut bytes);
+            }
+            Load { source, sink, size: bytes.len() / READS, bytes, next: 0, batch: Batch::default() }
+        }
+
+        /// Keeps somebody busy for so long.
+        fn drive(&mut self, address: SocketAddr, time: Duration) {
+            let address = SockaddrStorage::from(address);
+            let (mut open, mut moved, end) = (0, Instant::now(), Instant::now() + time);
+            while Instant::now() < end {
+                if open < OPEN_MAX && self.burst(&address) {
+                    open += BURST;
+                }
+                self.sink.receive(&mut self.batch).expect("datagrams");
+                if !self.batch.is_empty() {
+                    moved = Instant::now();
+                }
+                open = open.saturating_sub(self.batch.len());
+                if open >= OPEN_MAX && moved.elapsed() > Duration::from_millis(20) {
+                    // Some were lost.
+                    open = 0;
+                }
+            }
+        }
+
+        fn burst(&mut self, address: &SockaddrStorage) -> bool {
+            let first = self.next * self.size;
+            self.next = (self.next + BURST) % READS;
+            let reads = [IoSlice::new(&self.bytes[first..first + BURST * self.size])];
+            let segments = [ControlMessage::UdpGsoSegments(&(self.size as u16))];
+            sendmsg(self.source.as_raw_fd(), &reads, &segments, MsgFlags::empty(), Some(address)).is_ok()
+        }
+    }
+
+    fn measure(load: &mut Load, time: Duration, worker: Worker) -> Figure {
+        load.drive(worker.address, WARM);
+        let (began, core, forwarded) = (Instant::now(), worker.core_time(), (worker.forwarded)());
+        load.drive(worker.address, time);
+        let (time, core) = (began.elapsed().as_secs_f64(), (worker.core_time() - core).as_secs_f64());
+        let packets = ((worker.forwarded)() - forwarded) as f64;
+        worker.end();
+        Figure { rate: packets / time, cost: core / packets * 1e6, busy: core / time }
+    }
+}
+
+fn main() {
+    #[cfg(target_os = "linux")]
+    linux::main();
+}

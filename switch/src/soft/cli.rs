@@ -1,0 +1,273 @@
+//! `scatter-switch soft`: what it takes, and how it starts and ends.
+
+use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::{Switch, serve_http};
+use crate::device::Device;
+use crate::dirty::{Region, Shape};
+use crate::pipeline::REGISTERS;
+use crate::tables::{Partition, Replica};
+
+/// What `scatter-switch soft` takes.
+#[derive(Debug, Args)]
+pub struct SoftArgs {
+    /// Where clients and replicas send their packets (UDP)
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    listen: SocketAddr,
+
+    /// Where controllers come (P4Runtime), or `off`
+    #[arg(long, value_name = "HOST:PORT", value_parser = address_or_off, default_value = "off")]
+    p4runtime: Endpoint,
+
+    /// Where /metrics and /healthz are (HTTP), or `off`
+    #[arg(long, value_name = "HOST:PORT", value_parser = address_or_off, default_value = "off")]
+    metrics: Endpoint,
+
+    /// Where replicas are, by their numbers: for trials without a controller
+    #[arg(long, value_name = "REPLICA=HOST:PORT,…", value_delimiter = ',', value_parser = port)]
+    ports: Vec<(Replica, SocketAddr)>,
+
+    /// A partition, for trials without a controller; repeat it for more, and they share the dirty set evenly
+    ///
+    /// As NUMBER,primary=REPLICA[,replicas=REPLICA+REPLICA*WEIGHT+…][,term=TERM][,switch=ID]: single reads go to `replicas`,
+    /// or all to the primary where there are none; a weight is 1 to 255, 1 by default, as are term and id.
+    #[arg(long, value_name = "PARTITION", value_parser = partition)]
+    partition: Vec<Given>,
+
+    /// How to print what there is to be said
+    #[arg(long, value_name = "FORMAT", env = "SCATTER_OUTPUT", default_value = "text")]
+    output: Output,
+}
+
+/// An endpoint, or none.
+type Endpoint = Off<SocketAddr>;
+
+/// Something that may be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Off<T> {
+    Off,
+    On(T),
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// A JSON object on each line
+    Json,
+}
+
+/// A partition from the command line: what of it is not worked out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    number: u32,
+    term: u64,
+    switch: u32,
+    primary: Replica,
+    replicas: Vec<(Replica, u8)>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    // A name is asked for once, at the beginning.
+    let mut found = text.to_socket_addrs().map_err(|_| "no HOST:PORT that is known".to_owned())?;
+    found.next().ok_or_else(|| "a name without an address".to_owned())
+}
+
+fn address_or_off(text: &str) -> Result<Endpoint, String> {
+    if text == "off" { Ok(Off::Off) } else { address(text).map(Off::On) }
+}
+
+fn port(text: &str) -> Result<(Replica, SocketAddr), String> {
+    let (replica, at) = text.split_once('=').ok_or_else(|| "a port is REPLICA=HOST:PORT".to_owned())?;
+    let replica = replica.parse().map_err(|_| "a replica is a number".to_owned())?;
+    match address(at)? {
+        at if at.port() == 0 => Err("nobody is at port 0".to_owned()),
+        at => Ok((replica, at)),
+    }
+}
+
+fn partition(text: &str) -> Result<Given, String> {
+    let mut words = text.split(',');
+    let number = words.next().and_then(|word| word.parse().ok());
+    let number = number.ok_or_else(|| "it begins with its number".to_owned())?;
+    let mut given = Given { number, term: 1, switch: 1, primary: 0, replicas: Vec::new() };
+    let mut primary = None;
+    for word in words {
+        let (name, value) = word.split_once('=').ok_or_else(|| "behind its number it has NAME=VALUE".to_owned())?;
+        let wrong = || format!("what {name} is cannot be read");
+        match name {
+            "term" => given.term = value.parse().map_err(|_| wrong())?,
+            "switch" => given.switch = value.parse().map_err(|_| wrong())?,
+            "primary" => primary = Some(value.parse().map_err(|_| wrong())?),
+            "replicas" => {
+                given.replicas = value.split('+').map(weighed).collect::<Option<_>>().ok_or_else(wrong)?;
+            }
+            _ => return Err("it has primary, replicas, term and switch".to_owned()),
+        }
+    }
+    given.primary = primary.ok_or_else(|| "it has no primary".to_owned())?;
+    Ok(given)
+}
+
+/// `7` or `7*2`.
+fn weighed(text: &str) -> Option<(Replica, u8)> {
+    let (replica, weight) = text.split_once('*').unwrap_or((text, "1"));
+    Some((replica.parse().ok()?, weight.parse().ok().filter(|weight| *weight > 0)?))
+}
+
+/// Why it does not run.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot listen on {0}: {1}")]
+    Address(SocketAddr, io::Error),
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// Runs it to its end.
+pub fn run(args: &SoftArgs) -> ExitCode {
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            let (why, exit) = (shown(&stop.to_string()), if matches!(stop, Stop::Usage(_)) { 2 } else { 1 });
+            eprintln!("scatter-switch: {why}");
+            ExitCode::from(exit)
+        }
+    }
+}
+
+fn start(args: &SoftArgs) -> Result<(), Stop> {
+    let device = Arc::new(Device::new(Shape::DEFAULT, REGISTERS));
+    set_tables(args, &device).map_err(Stop::Usage)?;
+    let stop = stop_at_signals()?;
+    let switch = Switch::bind(args.listen, device.clone()).map_err(|error| Stop::Address(args.listen, error))?;
+    let metrics = match args.metrics {
+        Off::Off => None,
+        Off::On(at) => {
+            let listener = TcpListener::bind(at).map_err(|error| Stop::Address(at, error))?;
+            let address = listener.local_addr()?;
+            serve_http(listener, Arc::new(switch.metrics()?))?;
+            Some(address)
+        }
+    };
+    let p4runtime = serve_p4runtime(args.p4runtime, &device)?;
+    let line = ready(args.output, switch.socket().local_addr()?, p4runtime, metrics);
+    // Nobody has to read it.
+    let _ = writeln!(io::stdout(), "{line}");
+    switch.run(&stop);
+    Ok(())
+}
+
+/// Serves controllers; where.
+fn serve_p4runtime(endpoint: Endpoint, _device: &Arc<Device>) -> Result<Option<SocketAddr>, Stop> {
+    match endpoint {
+        Off::Off => Ok(None),
+        Off::On(_) => Err(Stop::Usage("this build has no P4Runtime: --p4runtime can only be off".into())),
+    }
+}
+
+/// The first signal asks for the end; a second one is one.
+fn stop_at_signals() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?;
+        flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+fn set_tables(args: &SoftArgs, device: &Device) -> Result<(), String> {
+    if args.p4runtime == Off::Off && args.partition.is_empty() {
+        return Err("nobody would set its tables: give --p4runtime, or --ports and --partition".into());
+    }
+    let mut state = device.lock();
+    for (replica, at) in &args.ports {
+        if state.ports.get(*replica).is_some() {
+            return Err(format!("two ports of replica {replica}"));
+        }
+        state.ports.set(*replica, *at).map_err(|error| error.to_string())?;
+    }
+    // Each takes an equal part of every stage.
+    let slots = Shape::DEFAULT.slots / args.partition.len().max(1).next_power_of_two();
+    for (index, given) in args.partition.iter().enumerate() {
+        let Given { number, term, switch, primary, replicas } = given.clone();
+        if state.pipeline().partition(number).is_some() {
+            return Err(format!("two partitions of number {number}"));
+        }
+        let (index, slots) = (index as u32, slots as u32);
+        let region = Region { first: index * slots, slots };
+        let active = !replicas.is_empty();
+        let partition = Partition { index, region, term, switch, active, primary, replicas };
+        state.set_partition(number, partition).map_err(|error| format!("partition {number}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The line that says that packets are taken from now on. Addresses need no escaping in JSON.
+fn ready(output: Output, listen: SocketAddr, p4runtime: Option<SocketAddr>, metrics: Option<SocketAddr>) -> String {
+    let or = |address: Option<SocketAddr>, none: &str, quote: &str| match address {
+        Some(address) => format!("{quote}{address}{quote}"),
+        None => none.to_owned(),
+    };
+    match output {
+        Output::Text => {
+            let (p4runtime, metrics) = (or(p4runtime, "off", ""), or(metrics, "off", ""));
+            format!("ready listen={listen} p4runtime={p4runtime} metrics={metrics}")
+        }
+        Output::Json => {
+            let (p4runtime, metrics) = (or(p4runtime, "null", "\""), or(metrics, "null", "\""));
+            format!(r#"{{"event":"ready","listen":"{listen}","p4runtime":{p4runtime},"metrics":{metrics}}}"#)
+        }
+    }
+}
+
+/// A text in which somebody else's words may be, such that a terminal only shows it.
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            ' '..='~' | '\n' | '…' => shown.push(char),
+            _ => shown.extend(char.escape_debug()),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_as_they_are_written() {
+        let all = partition("7,primary=1,replicas=1+2*3,term=5,switch=9").unwrap();
+        assert_eq!(all, Given { number: 7, term: 5, switch: 9, primary: 1, replicas: vec![(1, 1), (2, 3)] });
+        let least = partition("7,primary=1").unwrap();
+        assert_eq!(least, Given { number: 7, term: 1, switch: 1, primary: 1, replicas: Vec::new() });
+        for wrong in
+            ["", "x,primary=1", "7", "7,primary=x", "7,primary=1,replicas=", "7,primary=1,replicas=1*0", "7,a=b", "7,a"]
+        {
+            assert!(partition(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(port("3=127.0.0.1:9"), Ok((3, "127.0.0.1:9".parse().unwrap())));
+        for wrong in ["", "3", "x=127.0.0.1:9", "3=127.0.0.1", "3=127.0.0.1:0"] {
+            assert!(port(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(address_or_off("off"), Ok(Off::Off));
+    }
+
+    #[test]
+    fn nothing_steers_a_terminal() {
+        assert_eq!(shown("a\x1b[31m\u{202e}\u{9b}…\n"), "a\\u{1b}[31m\\u{202e}\\u{9b}…\n");
+    }
+}

@@ -1,0 +1,86 @@
+//! What becomes of each datagram of a batch: the pipeline, and whom it is believed from.
+
+use header::{Operation, Packet, ReplyTo};
+
+use super::clients::Clients;
+use super::{Batch, Plan};
+use crate::device::{Cut, State};
+use crate::pipeline::Verdict;
+
+/// Decides, and remembers who asked.
+#[derive(Debug)]
+pub struct Forwarder {
+    clients: Clients,
+    chance: u64,
+}
+
+impl Forwarder {
+    /// Nobody has asked yet. `seed` is the beginning of chance.
+    pub fn new(seed: u64) -> Forwarder {
+        // All but 0 come to every other number.
+        Forwarder { clients: Clients::default(), chance: seed.max(1) }
+    }
+
+    /// Decides about a batch; `now` is in seconds and never goes back. What the switch writes into packets is in them then, and
+    /// what of them goes where is in `plan`, which holds nothing else.
+    pub fn decide(&mut self, state: &mut State, batch: &mut Batch, plan: &mut Plan, now: u32) {
+        plan.clear();
+        state.counters.batch(batch.len());
+        for place in 0..batch.len() {
+            let (datagram, source) = batch.get_mut(place);
+            match self.one(state, datagram, source, now) {
+                Ok(Some(to)) => plan.push(place, to),
+                Ok(None) => state.counters.absorbed += 1,
+                Err(cut) => state.counters.cut(cut),
+            }
+        }
+    }
+
+    /// Where one goes; `None` where it was for the switch alone.
+    fn one(
+        &mut self,
+        state: &mut State,
+        datagram: &mut [u8],
+        source: ReplyTo,
+        now: u32,
+    ) -> Result<Option<ReplyTo>, Cut> {
+        let Packet { header, reply_to, .. } = Packet::decode(datagram)?;
+        match header.operation {
+            Operation::Reply | Operation::Completion => {
+                if !state.ports.is_replica(source) {
+                    return Err(Cut::Stranger);
+                }
+            }
+            _ if reply_to == source => {
+                // Nothing comes from port 0, whatever a datagram says; it could not be answered.
+                if source.port != 0 && self.clients.saw(source, now) {
+                    state.counters.clients_evicted += 1;
+                }
+            }
+            _ if reply_to.port == 0 || state.ports.is_replica(source) => {}
+            _ => return Err(Cut::ForeignReply),
+        }
+        let mut passed = header;
+        match state.process(&mut passed, self.chance()) {
+            Verdict::To(replica) => {
+                let port = state.ports.get(replica).ok_or(Cut::NoPort)?;
+                passed.stamp(datagram);
+                Ok(Some(port))
+            }
+            Verdict::On if header.operation == Operation::Completion && reply_to.port == 0 => Ok(None),
+            Verdict::On if self.clients.knows(reply_to, now) => Ok(Some(reply_to)),
+            Verdict::On => Err(Cut::UnknownClient),
+            Verdict::Drop(why) => Err(why.into()),
+        }
+    }
+
+    /// The next number by chance (xorshift64*): it shares out reads, no more.
+    fn chance(&mut self) -> u32 {
+        let mut x = self.chance;
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.chance = x;
+        (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+}

@@ -1,0 +1,164 @@
+//! What a switch in software shows of itself, as Prometheus reads it.
+
+use std::fmt::Write as _;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Link;
+use super::clients::CLIENTS_MAX;
+use crate::device::{BATCH_BOUNDS, Counters, Cut, Device, PartitionCounters};
+
+/// Without a beat for so long, whoever moves packets hangs.
+const BEAT_MAX: Duration = Duration::from_secs(5);
+
+/// Whether packets are being moved: whoever moves them beats, even if none come.
+#[derive(Clone, Debug)]
+pub struct Pulse {
+    began: Instant,
+    /// Milliseconds since then.
+    last: Arc<AtomicU64>,
+}
+
+impl Default for Pulse {
+    fn default() -> Pulse {
+        Pulse { began: Instant::now(), last: Arc::default() }
+    }
+}
+
+impl Pulse {
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    pub(super) fn beat(&self) {
+        self.last.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// It has beaten lately.
+    pub fn is_alive(&self) -> bool {
+        u128::from(self.now().saturating_sub(self.last.load(Ordering::Relaxed))) < BEAT_MAX.as_millis()
+    }
+}
+
+/// What is to be known of a switch from outside.
+#[derive(Debug)]
+pub struct Metrics {
+    /// Its tables and counters.
+    pub device: Arc<Device>,
+    /// Its socket.
+    pub socket: UdpSocket,
+    /// Whether it runs.
+    pub pulse: Pulse,
+}
+
+/// A name, a kind, and what it is.
+type Family = (&'static str, &'static str, &'static str);
+
+impl Metrics {
+    /// All of it.
+    pub fn text(&self) -> String {
+        let (counters, partitions, ports) = {
+            let state = self.device.lock();
+            (state.counters.clone(), state.partitions().to_vec(), state.ports.len())
+        };
+        let mut out = Page(String::with_capacity(8 << 10));
+        of_all(&mut out, &counters);
+        of_partitions(&mut out, &partitions);
+        out.one(("ports", "gauge", "Replicas that have a port."), ports as u64);
+        out.one(("clients_max", "gauge", "So many clients are remembered at most."), CLIENTS_MAX as u64);
+        if let Some(lost) = Link::lost(&self.socket) {
+            let what = "Datagrams that the system lost, because they were not received in time.";
+            out.one(("kernel_dropped_total", "counter", what), lost);
+        }
+        if let Some(room) = Link::room(&self.socket) {
+            out.one(("receive_buffer_bytes", "gauge", "Memory for what waits to be received."), room);
+        }
+        out.0
+    }
+}
+
+fn of_all(out: &mut Page, counters: &Counters) {
+    for (family, value) in [
+        (("packets_received_total", "counter", "Datagrams that came."), counters.received),
+        (("packets_forwarded_total", "counter", "Packets that were sent on."), counters.forwarded),
+        (("packets_absorbed_total", "counter", "Completions that were for the switch alone."), counters.absorbed),
+        (("writes_total", "counter", "Writes."), counters.writes),
+        (("write_rests_total", "counter", "Packets of writes that are not their first."), counters.write_rests),
+        (("completions_total", "counter", "Completions that were believed."), counters.completions),
+        (("replies_total", "counter", "Answers from replicas."), counters.replies),
+        (("clients_evicted_total", "counter", "Clients that were forgotten early."), counters.clients_evicted),
+        (("receive_errors_total", "counter", "Receiving that failed."), counters.receive_errors),
+    ] {
+        out.one(family, value);
+    }
+    let dropped = ("packets_dropped_total", "counter", "Packets that went no further.");
+    out.many(dropped, "reason", Cut::ALL.iter().map(|cut| (cut.name(), counters.of(*cut))));
+    let reads = ("reads_total", "counter", "Reads, by whom they went to: any single replica, or the primary.");
+    out.many(reads, "to", [("single", counters.reads_single), ("primary", counters.reads_primary)]);
+    out.batches(counters);
+}
+
+fn of_partitions(out: &mut Page, partitions: &[(u32, PartitionCounters)]) {
+    out.one(("partitions", "gauge", "Partitions that are set."), partitions.len() as u64);
+    type Value = fn(&PartitionCounters) -> u64;
+    let families: [(Family, &[(&str, Value)]); 4] = [
+        (
+            ("partition_reads_total", "counter", "Reads of a partition."),
+            &[(",to=\"single\"", |of| of.reads_single), (",to=\"primary\"", |of| of.reads_primary)],
+        ),
+        (("partition_writes_total", "counter", "Writes of a partition."), &[("", |of| of.writes)]),
+        (("partition_completions_total", "counter", "Completions of a partition."), &[("", |of| of.completions)]),
+        (
+            ("partition_dropped_total", "counter", "Packets of a partition that went no further."),
+            &[(",reason=\"full\"", |of| of.full), (",reason=\"stale\"", |of| of.stale)],
+        ),
+    ];
+    for (family, values) in families {
+        out.head(family);
+        for (number, counters) in partitions {
+            for (label, value) in values {
+                out.line(family.0, format_args!("{{partition=\"{number}\"{label}}}"), value(counters));
+            }
+        }
+    }
+}
+
+/// A text in Prometheus's format. Names and labels are our own words and numbers: nothing in them needs to be escaped.
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, (name, kind, what): Family) {
+        // A string takes everything.
+        let _ = writeln!(self.0, "# HELP scatter_switch_{name} {what}\n# TYPE scatter_switch_{name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: std::fmt::Arguments<'_>, value: u64) {
+        let _ = writeln!(self.0, "scatter_switch_{name}{labels} {value}");
+    }
+
+    fn one(&mut self, family: Family, value: u64) {
+        self.head(family);
+        self.line(family.0, format_args!(""), value);
+    }
+
+    fn many(&mut self, family: Family, label: &str, values: impl IntoIterator<Item = (&'static str, u64)>) {
+        self.head(family);
+        for (is, value) in values {
+            self.line(family.0, format_args!("{{{label}=\"{is}\"}}"), value);
+        }
+    }
+
+    fn batches(&mut self, counters: &Counters) {
+        self.head(("batch_packets", "histogram", "Datagrams that came at once."));
+        let mut all = 0;
+        for (bound, count) in BATCH_BOUNDS.into_iter().zip(counters.batches) {
+            all += count;
+            self.line("batch_packets_bucket", format_args!("{{le=\"{bound}\"}}"), all);
+        }
+        self.line("batch_packets_bucket", format_args!("{{le=\"+Inf\"}}"), all);
+        self.line("batch_packets_sum", format_args!(""), counters.received);
+        self.line("batch_packets_count", format_args!(""), all);
+    }
+}

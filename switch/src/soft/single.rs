@@ -1,0 +1,75 @@
+//! The socket, one datagram with each call: for systems that have no other way. It has what `many.rs` has.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use super::{Batch, PATIENCE, Plan, Sent, destination};
+
+/// Takes an address.
+///
+/// # Errors
+/// Where it cannot be had.
+pub fn bind(listen: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(listen)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(socket)
+}
+
+/// A UDP socket, and what each call to the system needs. It stays with one thread.
+#[derive(Debug)]
+pub struct Link {
+    socket: UdpSocket,
+    is_v6: bool,
+}
+
+impl Link {
+    /// Over a socket of [`bind()`].
+    pub fn new(socket: UdpSocket) -> Link {
+        let is_v6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
+        Link { socket, is_v6 }
+    }
+
+    /// The socket itself.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// Waits for a datagram; none, if none comes for a while.
+    ///
+    /// # Errors
+    /// What the system says; the batch is empty then.
+    pub fn receive(&mut self, batch: &mut Batch) -> io::Result<()> {
+        batch.count = 0;
+        match self.socket.recv_from(&mut batch.bytes[0]) {
+            Ok((length, source)) => {
+                (batch.lengths[0], batch.sources[0], batch.count) = (length, source.into(), 1);
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends what of a batch goes anywhere.
+    pub fn send(&mut self, batch: &Batch, plan: &Plan) -> Sent {
+        let mut sent = Sent::default();
+        for (place, to) in plan.sends() {
+            match destination(self.is_v6, *to).map(|address| self.socket.send_to(batch.get(*place), address)) {
+                Some(Ok(_)) => sent.done += 1,
+                Some(Err(error)) => sent.not(&error),
+                None => sent.failed += 1,
+            }
+        }
+        sent
+    }
+
+    /// What was lost before it was received is not known here.
+    pub fn lost(_: &UdpSocket) -> Option<u64> {
+        None
+    }
+
+    /// Nor how much may wait.
+    pub fn room(_: &UdpSocket) -> Option<u64> {
+        None
+    }
+}
