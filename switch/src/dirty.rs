@@ -10,6 +10,8 @@
 //! # Invariants
 //! - An object that was put in with a number is found dirty until everything up to that number is complete.
 //! - A place where nothing counts is free.
+//! - What is in a slot has left its hint beside it: a slot is looked at only where the hint is the right one, so most objects that
+//!   are not there are found so in little memory, which is near. A switch in hardware has no need of it.
 
 /// How many stages there are, and how many slots in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,22 @@ impl Slot {
 /// The table.
 #[derive(Clone, Debug)]
 pub struct DirtySet {
-    stages: Vec<Box<[Slot]>>,
+    stages: Vec<Stage>,
+}
+
+#[derive(Clone, Debug)]
+struct Stage {
+    slots: Box<[Slot]>,
+    /// One for each slot; 0 where nothing was ever put into.
+    hints: Box<[u8]>,
+}
+
+/// Where an object is in a stage, if it is there.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: usize,
+    /// Not 0. Others of the same slot have the same with a chance of 1 : 255.
+    hint: u8,
 }
 
 impl DirtySet {
@@ -71,22 +88,24 @@ impl DirtySet {
     pub fn new(shape: Shape) -> DirtySet {
         let Shape { stages, slots } = shape;
         assert!(stages > 0 && slots.is_power_of_two() && u32::try_from(slots).is_ok(), "{shape:?}");
-        DirtySet { stages: vec![vec![Slot::default(); slots].into(); stages] }
+        let stage = Stage { slots: vec![Slot::default(); slots].into(), hints: vec![0; slots].into() };
+        DirtySet { stages: vec![stage; stages] }
     }
 
     /// So many slots in each stage.
     pub fn slots(&self) -> usize {
-        self.stages[0].len()
+        self.stages[0].slots.len()
     }
 
     /// An object's places, one in each stage. Objects that meet in one stage need not meet in the next.
-    fn places(&self, region: Region, object: u32) -> impl Iterator<Item = usize> + use<> {
+    fn places(&self, region: Region, object: u32) -> impl Iterator<Item = Place> + use<> {
         (0..self.stages.len() as u8).map(move |stage| {
             // As a switch does it: a CRC of the object and the stage's number.
             let mut bytes = [0; 5];
             bytes[..4].copy_from_slice(&object.to_be_bytes());
             bytes[4] = stage;
-            (region.first + (crc32fast::hash(&bytes) & (region.slots - 1))) as usize
+            let hash = crc32fast::hash(&bytes);
+            Place { slot: (region.first + (hash & (region.slots - 1))) as usize, hint: ((hash >> 24) as u8).max(1) }
         })
     }
 
@@ -94,9 +113,10 @@ impl DirtySet {
     /// go on.
     pub fn insert(&mut self, region: Region, mark: Mark, object: u32, sequence: u64, committed: u64) -> bool {
         for (place, stage) in self.places(region, object).zip(&mut self.stages) {
-            let slot = &mut stage[place];
+            let slot = &mut stage.slots[place.slot];
             if !slot.counts(mark, committed) || slot.object == object {
                 *slot = Slot { mark, object, sequence };
+                stage.hints[place.slot] = place.hint;
                 return true;
             }
         }
@@ -105,7 +125,9 @@ impl DirtySet {
 
     /// Whether an object has writes that are not complete.
     pub fn contains(&self, region: Region, mark: Mark, object: u32, committed: u64) -> bool {
-        let mut slots = self.places(region, object).zip(&self.stages).map(|(place, stage)| &stage[place]);
-        slots.any(|slot| slot.object == object && slot.counts(mark, committed))
+        self.places(region, object).zip(&self.stages).any(|(place, stage)| {
+            let is_there = |slot: &Slot| slot.object == object && slot.counts(mark, committed);
+            stage.hints[place.slot] == place.hint && is_there(&stage.slots[place.slot])
+        })
     }
 }
