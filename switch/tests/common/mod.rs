@@ -1,4 +1,5 @@
 //! The program, and those who stand around it.
+#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -134,13 +135,22 @@ impl Node {
         self.0.local_addr().unwrap()
     }
 
+    pub fn send_bytes_to(&self, to: SocketAddr, bytes: &[u8]) {
+        self.0.send_to(bytes, to).unwrap();
+    }
+
     pub fn send_bytes(&self, to: &Soft, bytes: &[u8]) {
-        self.0.send_to(bytes, to.address).unwrap();
+        self.send_bytes_to(to.address, bytes);
     }
 
     /// Sends a packet, the answer to which goes to whom it says.
+    pub fn send_to(&self, to: SocketAddr, header: Header, reply_to: ReplyTo) {
+        self.send_bytes_to(to, &encoded(header, reply_to));
+    }
+
+    /// The same, to a process.
     pub fn send_for(&self, to: &Soft, header: Header, reply_to: ReplyTo) {
-        self.send_bytes(to, &encoded(header, reply_to));
+        self.send_to(to.address, header, reply_to);
     }
 
     /// Sends a packet that wants its answer here.
