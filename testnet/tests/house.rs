@@ -170,8 +170,9 @@ fn the_map_of_the_code_is_true() {
 #[test]
 fn documents_link_to_what_is_there() {
     let root = root();
-    for document in ["README.md", "docs/clients.md", "docs/developing.md", "docs/operating.md", "docs/performance.md"] {
-        let place = root.join(document);
+    let pages = ["clients", "developing", "operating", "performance", "switch"].map(|name| format!("docs/{name}.md"));
+    for document in ["README.md".to_owned()].into_iter().chain(pages) {
+        let place = root.join(&document);
         let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{document}: {error}"));
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {

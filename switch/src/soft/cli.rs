@@ -37,8 +37,8 @@ pub struct SoftArgs {
 
     /// A partition, for trials without a controller; repeat it for more, and they share the dirty set evenly
     ///
-    /// As NUMBER,primary=REPLICA[,replicas=REPLICA+REPLICA*WEIGHT+…][,term=TERM][,switch=ID]: single reads go to `replicas`,
-    /// or all to the primary where there are none; a weight is 1 to 255, 1 by default, as are term and id.
+    /// As NUMBER,primary=REPLICA and, where wanted, ,replicas=REPLICA+REPLICA*WEIGHT+… ,term=TERM ,switch=ID. Single reads go to
+    /// `replicas`, or all to the primary where there are none; a weight is 1 to 255, 1 by default, as are term and id.
     #[arg(long, value_name = "PARTITION", value_parser = partition)]
     partition: Vec<Given>,
 
@@ -48,13 +48,10 @@ pub struct SoftArgs {
 }
 
 /// An endpoint, or none.
-type Endpoint = Off<SocketAddr>;
-
-/// Something that may be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Off<T> {
+enum Endpoint {
     Off,
-    On(T),
+    At(SocketAddr),
 }
 
 /// How to print.
@@ -78,12 +75,12 @@ struct Given {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     // A name is asked for once, at the beginning.
-    let mut found = text.to_socket_addrs().map_err(|_| "no HOST:PORT that is known".to_owned())?;
+    let mut found = text.to_socket_addrs().map_err(|_| "no HOST:PORT, or a name that is not known".to_owned())?;
     found.next().ok_or_else(|| "a name without an address".to_owned())
 }
 
 fn address_or_off(text: &str) -> Result<Endpoint, String> {
-    if text == "off" { Ok(Off::Off) } else { address(text).map(Off::On) }
+    if text == "off" { Ok(Endpoint::Off) } else { address(text).map(Endpoint::At) }
 }
 
 fn port(text: &str) -> Result<(Replica, SocketAddr), String> {
@@ -153,8 +150,8 @@ fn start(args: &SoftArgs) -> Result<(), Stop> {
     let stop = stop_at_signals()?;
     let switch = Switch::bind(args.listen, device.clone()).map_err(|error| Stop::Address(args.listen, error))?;
     let metrics = match args.metrics {
-        Off::Off => None,
-        Off::On(at) => {
+        Endpoint::Off => None,
+        Endpoint::At(at) => {
             let listener = TcpListener::bind(at).map_err(|error| Stop::Address(at, error))?;
             let address = listener.local_addr()?;
             serve_http(listener, Arc::new(switch.metrics()?))?;
@@ -172,8 +169,8 @@ fn start(args: &SoftArgs) -> Result<(), Stop> {
 /// Serves controllers; where.
 fn serve_p4runtime(endpoint: Endpoint, _device: &Arc<Device>) -> Result<Option<SocketAddr>, Stop> {
     match endpoint {
-        Off::Off => Ok(None),
-        Off::On(_) => Err(Stop::Usage("this build has no P4Runtime: --p4runtime can only be off".into())),
+        Endpoint::Off => Ok(None),
+        Endpoint::At(_) => Err(Stop::Usage("this build has no P4Runtime: --p4runtime can only be off".into())),
     }
 }
 
@@ -188,7 +185,7 @@ fn stop_at_signals() -> io::Result<Arc<AtomicBool>> {
 }
 
 fn set_tables(args: &SoftArgs, device: &Device) -> Result<(), String> {
-    if args.p4runtime == Off::Off && args.partition.is_empty() {
+    if args.p4runtime == Endpoint::Off && args.partition.is_empty() {
         return Err("nobody would set its tables: give --p4runtime, or --ports and --partition".into());
     }
     let mut state = device.lock();
@@ -263,7 +260,7 @@ mod tests {
         for wrong in ["", "3", "x=127.0.0.1:9", "3=127.0.0.1", "3=127.0.0.1:0"] {
             assert!(port(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(address_or_off("off"), Ok(Off::Off));
+        assert_eq!(address_or_off("off"), Ok(Endpoint::Off));
     }
 
     #[test]

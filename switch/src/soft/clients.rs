@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - It takes the same memory, however many ask. Where a place is needed, the one who has been silent longest of
-//!   [`WAYS`] is forgotten: a real client is known again with its next question.
+//!   4 is forgotten: a real client is known again with its next question.
 
 use std::hash::{BuildHasher as _, RandomState};
 
