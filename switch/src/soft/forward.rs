@@ -84,3 +84,7 @@ impl Forwarder {
         (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
     }
 }
+
+#[cfg(test)]
+#[path = "forward_test.rs"]
+mod tests;
