@@ -66,6 +66,11 @@ impl State {
         &self.pipeline
     }
 
+    /// The pipeline, to change what packets change. Partitions are set and removed by what follows, which sees to their counters.
+    pub fn pipeline_mut(&mut self) -> &mut Pipeline {
+        &mut self.pipeline
+    }
+
     /// As [`Pipeline::set`].
     ///
     /// # Errors

@@ -10,8 +10,8 @@
 //! # Invariants
 //! - An object that was put in with a number is found dirty until everything up to that number is complete.
 //! - A place where nothing counts is free.
-//! - What is in a slot has left its hint beside it: a slot is looked at only where the hint is the right one, so most objects that
-//!   are not there are found so in little memory, which is near. A switch in hardware has no need of it.
+//! - What is in a slot has left its hint beside it, or nothing is known of it: a slot is looked at only where one of these is so.
+//!   Most objects that are not there are found so in little memory, which is near. A switch in hardware has no need of it.
 
 /// How many stages there are, and how many slots in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,15 @@ pub struct Mark {
     pub switch: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    mark: Mark,
-    object: u32,
-    sequence: u64,
+/// A place for an object, in one stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Whose it is.
+    pub mark: Mark,
+    /// The object.
+    pub object: u32,
+    /// The number of its last write.
+    pub sequence: u64,
 }
 
 impl Slot {
@@ -62,21 +66,21 @@ impl Slot {
 /// The table.
 #[derive(Clone, Debug)]
 pub struct DirtySet {
-    stages: Vec<Stage>,
+    stages: Vec<Box<[Slot]>>,
+    /// One for each slot: [`EMPTY`], [`UNKNOWN`], or that of the object in it.
+    hints: Vec<Box<[u8]>>,
 }
 
-#[derive(Clone, Debug)]
-struct Stage {
-    slots: Box<[Slot]>,
-    /// One for each slot; 0 where nothing was ever put into.
-    hints: Box<[u8]>,
-}
+/// Nothing was ever put into a slot.
+const EMPTY: u8 = 0;
+/// What is in a slot was not put there by a packet.
+const UNKNOWN: u8 = 1;
 
 /// Where an object is in a stage, if it is there.
 #[derive(Clone, Copy)]
 struct Place {
     slot: usize,
-    /// Not 0. Others of the same slot have the same with a chance of 1 : 255.
+    /// Neither [`EMPTY`] nor [`UNKNOWN`]. Others of the same slot have the same with a chance of about 1 : 254.
     hint: u8,
 }
 
@@ -88,13 +92,26 @@ impl DirtySet {
     pub fn new(shape: Shape) -> DirtySet {
         let Shape { stages, slots } = shape;
         assert!(stages > 0 && slots.is_power_of_two() && u32::try_from(slots).is_ok(), "{shape:?}");
-        let stage = Stage { slots: vec![Slot::default(); slots].into(), hints: vec![0; slots].into() };
-        DirtySet { stages: vec![stage; stages] }
+        DirtySet {
+            stages: vec![vec![Slot::default(); slots].into(); stages],
+            hints: vec![vec![EMPTY; slots].into(); stages],
+        }
     }
 
     /// So many slots in each stage.
     pub fn slots(&self) -> usize {
-        self.stages[0].slots.len()
+        self.stages[0].len()
+    }
+
+    /// All slots, by stages.
+    pub fn stages(&self) -> &[Box<[Slot]>] {
+        &self.stages
+    }
+
+    /// The slots of a stage, to be changed; `None` where there is no such stage.
+    pub fn stage_mut(&mut self, stage: usize) -> Option<&mut [Slot]> {
+        self.hints.get_mut(stage)?.fill(UNKNOWN);
+        self.stages.get_mut(stage).map(|stage| &mut stage[..])
     }
 
     /// An object's places, one in each stage. Objects that meet in one stage need not meet in the next.
@@ -105,18 +122,23 @@ impl DirtySet {
             bytes[..4].copy_from_slice(&object.to_be_bytes());
             bytes[4] = stage;
             let hash = crc32fast::hash(&bytes);
-            Place { slot: (region.first + (hash & (region.slots - 1))) as usize, hint: ((hash >> 24) as u8).max(1) }
+            Place {
+                slot: (region.first + (hash & (region.slots - 1))) as usize,
+                hint: ((hash >> 24) as u8).max(UNKNOWN + 1),
+            }
         })
     }
 
     /// An object is written under this number. False where there is no room: then nothing has changed, and the write must not
     /// go on.
     pub fn insert(&mut self, region: Region, mark: Mark, object: u32, sequence: u64, committed: u64) -> bool {
-        for (place, stage) in self.places(region, object).zip(&mut self.stages) {
-            let slot = &mut stage.slots[place.slot];
+        let places = self.places(region, object);
+        let stages = self.stages.iter_mut().zip(&mut self.hints);
+        for (place, (slots, hints)) in places.zip(stages) {
+            let slot = &mut slots[place.slot];
             if !slot.counts(mark, committed) || slot.object == object {
                 *slot = Slot { mark, object, sequence };
-                stage.hints[place.slot] = place.hint;
+                hints[place.slot] = place.hint;
                 return true;
             }
         }
@@ -125,9 +147,31 @@ impl DirtySet {
 
     /// Whether an object has writes that are not complete.
     pub fn contains(&self, region: Region, mark: Mark, object: u32, committed: u64) -> bool {
-        self.places(region, object).zip(&self.stages).any(|(place, stage)| {
+        let stages = self.stages.iter().zip(&self.hints);
+        self.places(region, object).zip(stages).any(|(place, (slots, hints))| {
             let is_there = |slot: &Slot| slot.object == object && slot.counts(mark, committed);
-            stage.hints[place.slot] == place.hint && is_there(&stage.slots[place.slot])
+            (hints[place.slot] == place.hint || hints[place.slot] == UNKNOWN) && is_there(&slots[place.slot])
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_by_hand_is_found() {
+        let (region, mark) = (Region { first: 0, slots: 8 }, Mark { partition: 1, switch: 1 });
+        let mut set = DirtySet::new(Shape { stages: 2, slots: 8 });
+        assert!(set.insert(region, mark, 7, 1, 0));
+        let was = set.clone();
+        let stages: Vec<Box<[Slot]>> = was.stages().to_vec();
+        let mut other = DirtySet::new(Shape { stages: 2, slots: 8 });
+        assert!(!other.contains(region, mark, 7, 0) && other.stage_mut(2).is_none());
+        for (stage, slots) in stages.iter().enumerate() {
+            other.stage_mut(stage).unwrap().copy_from_slice(slots);
+        }
+        assert!(other.contains(region, mark, 7, 0) && !other.contains(region, mark, 7, 1));
+        assert!(!other.contains(region, mark, 8, 0));
     }
 }
