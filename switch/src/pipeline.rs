@@ -1,6 +1,6 @@
 //! What becomes of a packet (`Harmonia` Algorithm 1).
 
-use header::{Header, Operation};
+use header::{Header, NO_OBJECT, Operation};
 
 use crate::dirty::{DirtySet, Mark, Shape};
 use crate::tables::{Partition, Replica, Tables, Unfit};
@@ -73,6 +73,15 @@ impl Pipeline {
         self.tables.get(number)
     }
 
+    /// Whether this object has writes in that partition that are not complete.
+    pub fn is_dirty(&self, number: u32, object: u32) -> bool {
+        let Some(partition) = self.tables.get(number) else { return false };
+        let mark = partition.mark(number);
+        let register = self.registers[partition.index as usize];
+        let committed = if register.mark == mark { register.committed } else { 0 };
+        self.dirty.contains(partition.region, mark, object, committed)
+    }
+
     /// One packet passes. What the switch writes into it is in the header then; `chance` decides among replicas.
     pub fn process(&mut self, header: &mut Header, chance: u32) -> Verdict {
         if header.operation == Operation::Reply {
@@ -88,7 +97,9 @@ impl Pipeline {
         match header.operation {
             Operation::WriteFirst if partition.switch > 0 => {
                 let sequence = register.sequence + 1;
-                if !self.dirty.insert(partition.region, mark, header.object, sequence, register.committed) {
+                let is_object = header.object != NO_OBJECT;
+                if is_object && !self.dirty.insert(partition.region, mark, header.object, sequence, register.committed)
+                {
                     return Verdict::Drop(Why::Full);
                 }
                 register.sequence = sequence;

@@ -40,6 +40,8 @@ pub const MAGIC: u16 = 0x484d;
 pub const VERSION: u8 = 1;
 /// Bytes before the key.
 pub const HEADER_BYTES: usize = 80;
+/// Stands for no object: a write of it is numbered, and makes nothing dirty. No key hashes to it.
+pub const NO_OBJECT: u32 = 0;
 /// The UDP port that is reserved for these packets: a switch looks at nothing else.
 pub const UDP_PORT: u16 = 6477;
 /// The longest key.
