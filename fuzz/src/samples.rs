@@ -17,7 +17,7 @@ use group::op::{
 };
 use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
-use group::state::{Config, Entry, GroupState, Member, Settings};
+use group::state::{Config, Entry, GroupState, Member, Settings, Switch};
 use group::time::WallMillis;
 use node::copying::{CopyOrder, CopyTold};
 use node::seeking::{Sample, Sampled};
@@ -118,6 +118,7 @@ fn entries() -> Vec<Entry> {
         Entry::Next(vec![member(), member()]),
         Entry::Established(EPOCH, vec![RANGE]),
         Entry::Horizon(12),
+        Entry::Switch(Switch { id: 3, on: true }),
         Entry::Addresses(NODE, vec!["/ip4/127.0.0.1/tcp/1".into()]),
     ];
     own.into_iter().chain(dealings::deals().into_iter().map(Entry::Deal)).collect()
@@ -156,6 +157,7 @@ fn committee_messages() -> Vec<CommitteeMessage> {
             committees: vec![report.clone(), CommitteeReport { base: None, ..report }],
             unsettled: writes(),
             leases: vec![(ballot, 1500)],
+            delegated: vec![(ballot, 700)],
         },
         C::Refused { ballot, promised: ballot },
         C::Accept { ballot, chosen: Some(4), writes: writes() },
@@ -165,6 +167,8 @@ fn committee_messages() -> Vec<CommitteeMessage> {
         C::AskBase { ballot },
         C::Confirm { ballot, attempt: 6, lease: true, chosen: Some(5) },
         C::Confirmed { ballot, attempt: 6 },
+        C::Point { ballot, switch: 2, chosen: 5, point: 9 },
+        C::Grant { ballot, switch: 2, attempt: 6, left_us: 900_000, chosen: 5, point: 9 },
         C::AskRecord { ballot, key: key("k"), attempt: 3 },
         C::RecordIs { ballot, key: key("k"), attempt: 3, record: Some(Arc::new(records().remove(0))) },
         C::AskSince { ballot, piece, since: NUMBER, attempt: 9 },

@@ -186,6 +186,18 @@ pub enum Defect {
     StaleCopies,
     /// The first primary of what is born asks nobody what may have been chosen, whoever had its sub-range before.
     NobodyAsked,
+    /// A number that a switch gave to a write is taken although the point is beyond it.
+    VoidNumberTaken,
+    /// A switch is told that writes are complete when it has numbered them.
+    EarlyCompletion,
+    /// Whoever goes on without a switch, or promises somebody else, does not wait for the grants it gave.
+    GrantsForgotten,
+    /// A grant counts from when it arrives.
+    GrantFromArrival,
+    /// A member answers reads alone without a grant.
+    GrantUnchecked,
+    /// A member answers reads alone that are ahead of what it has executed.
+    PointUnchecked,
 }
 
 /// A set of [`Defect`]s.

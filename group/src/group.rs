@@ -28,6 +28,7 @@ use crate::pulse::Pulse;
 use crate::purge::Purging;
 use crate::record::Record;
 use crate::rng::Rng;
+use crate::spread::SpreadReads;
 use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
@@ -74,6 +75,7 @@ pub struct Group {
     pub(crate) full: Option<Limit>,
     pub(crate) failed: bool,
     pub(crate) relaxed: RelaxedReads,
+    pub(crate) spread: SpreadReads,
     pub(crate) preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
     pub(crate) dropped: Dropped,
@@ -222,6 +224,7 @@ impl Group {
             for primary in self.primaries.values_mut() {
                 primary.drop_lease();
             }
+            self.acceptor.drop_grants();
         }
     }
 
@@ -510,6 +513,7 @@ impl Group {
         }
         self.drop_ended();
         self.forget_strays();
+        self.acceptor.forget_replicas(self.now.time);
     }
 
     /// When [`Group::tick`] has something to do next.

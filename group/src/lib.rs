@@ -30,6 +30,7 @@ mod purge;
 pub mod record;
 pub mod rng;
 pub mod service;
+pub mod spread;
 mod start;
 pub mod state;
 pub mod table;

@@ -296,6 +296,9 @@ pub enum CommitteeMessage {
         unsettled: Vec<Write>,
         /// For how many more milliseconds the sender's grants to older primaries may be relied on, by them.
         leases: Vec<(TermBallot, u64)>,
+        /// For how many more milliseconds those whom the sender, as a primary, has granted to answer reads may do so
+        /// (first part only).
+        delegated: Vec<(TermBallot, u64)>,
     },
     /// The sender has promised more, or its epoch is over.
     Refused {
@@ -356,6 +359,32 @@ pub enum CommitteeMessage {
         ballot: TermBallot,
         /// The attempt.
         attempt: u64,
+    },
+    /// Whatever the switch numbered up to this point is chosen, and among the writes up to this mark.
+    Point {
+        /// The primary's ballot.
+        ballot: TermBallot,
+        /// The switch's id.
+        switch: u32,
+        /// All its writes up to this one are chosen.
+        chosen: u64,
+        /// The switch's number.
+        point: u64,
+    },
+    /// The receiver may answer reads alone that this switch has stamped, for a while.
+    Grant {
+        /// The primary's ballot.
+        ballot: TermBallot,
+        /// The switch's id.
+        switch: u32,
+        /// Counted from when the receiver confirmed the ballot in this attempt.
+        attempt: u64,
+        /// For so many microseconds.
+        left_us: u64,
+        /// As in [`CommitteeMessage::Point`]; and what did not pass the switch is among the writes up to here.
+        chosen: u64,
+        /// As there.
+        point: u64,
     },
     /// What do you hold of this key? (Quorum read.)
     AskRecord {
@@ -615,6 +644,8 @@ impl CommitteeMessage {
             | CommitteeMessage::Confirmed { ballot, .. }
             | CommitteeMessage::AskRecord { ballot, .. }
             | CommitteeMessage::RecordIs { ballot, .. }
+            | CommitteeMessage::Point { ballot, .. }
+            | CommitteeMessage::Grant { ballot, .. }
             | CommitteeMessage::AskSince { ballot, .. }
             | CommitteeMessage::Since(Since { ballot, .. }) => *ballot,
             CommitteeMessage::AskCompare(ask) => ask.ballot,

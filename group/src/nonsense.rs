@@ -249,6 +249,7 @@ impl Entry {
             Entry::Division { parts, kept } => parts.len() <= Term::PARTS_MAX && kept.len() <= Term::PARTS_MAX,
             Entry::Established(_, ranges) => ranges.len() <= Term::PARTS_MAX,
             Entry::Horizon(horizon) => *horizon < u64::MAX / 2,
+            Entry::Switch(switch) => switch.id > 0 && switch.id < u32::MAX,
             Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
             Entry::Addresses(_, addresses) => are_addresses(addresses),
             Entry::Deal(deal) => deal.is_sound(),
@@ -328,14 +329,15 @@ impl CommitteeMessage {
                 base.check()?;
                 is_mark(chosen)
             }
-            CommitteeMessage::Promise { part, parts, committees, unsettled, leases, .. } => {
+            CommitteeMessage::Promise { part, parts, committees, unsettled, leases, delegated, .. } => {
                 for base in committees.iter().filter_map(|report| report.base.as_ref()) {
                     base.check()?;
                 }
                 let reported = |report: &CommitteeReport| is_mark(&report.chosen);
-                let small = part < parts && *parts <= PROMISE_PARTS_MAX && leases.len() <= LEASES_MAX;
+                let small =
+                    part < parts && *parts <= PROMISE_PARTS_MAX && leases.len().max(delegated.len()) <= LEASES_MAX;
                 // What does not grow with what is in flight comes once.
-                let first = *part == 0 || (committees.is_empty() && leases.is_empty());
+                let first = *part == 0 || (committees.is_empty() && leases.is_empty() && delegated.is_empty());
                 small && first && committees.iter().all(reported) && unsettled.iter().all(is_written)
             }
             CommitteeMessage::Accepted { numbers, .. } => {
@@ -343,6 +345,10 @@ impl CommitteeMessage {
                 ordered && numbers.iter().all(|(first, last)| first <= last && fits(*last))
             }
             CommitteeMessage::Confirm { chosen, .. } => is_mark(chosen),
+            CommitteeMessage::Point { switch, chosen, .. } => *switch > 0 && fits(*chosen),
+            CommitteeMessage::Grant { switch, chosen, left_us, .. } => {
+                *switch > 0 && fits(*chosen) && *left_us < 1 << 40
+            }
             CommitteeMessage::RecordIs { record, .. } => record.as_deref().is_none_or(is_numbered),
             CommitteeMessage::AskSince { since, .. } => fits(since.n),
             CommitteeMessage::Since(Since { piece, writes, up_to, .. }) => {
@@ -375,6 +381,8 @@ impl CommitteeMessage {
                 | CommitteeMessage::Accept { .. }
                 | CommitteeMessage::Base { .. }
                 | CommitteeMessage::Confirm { .. }
+                | CommitteeMessage::Point { .. }
+                | CommitteeMessage::Grant { .. }
                 | CommitteeMessage::AskRecord { .. }
         )
     }

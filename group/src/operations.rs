@@ -12,8 +12,9 @@ use crate::group::{Group, context, local};
 use crate::handover::Handover;
 use crate::message::{ClientMessage, Operation, Outcome};
 use crate::nonsense::Nonsense;
-use crate::op::{Limit, OpError, ReadMode, Refusal};
+use crate::op::{Answer, Limit, Op, OpError, ReadMode, Refusal};
 use crate::outbox::{Attempt, GroupOutput};
+use crate::record::Record;
 use crate::service::{Delivery, Live, deliver};
 use crate::table::Lookup;
 
@@ -180,7 +181,8 @@ impl Group {
         let (ended, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
             core::mem::take(&mut self.primaries).into_iter().partition(|(_, primary)| primary.is_ended());
         self.primaries = rest;
-        let handovers: Vec<Handover> = ended.values().filter_map(|primary| primary.handover(&self.acceptor)).collect();
+        let handovers: Vec<Handover> =
+            ended.values().filter_map(|primary| primary.handover(&self.acceptor, self.now.time)).collect();
         self.keep_handovers(handovers);
         self.strays.ended.extend(ended.into_iter().map(|(ballot, primary)| (ballot, primary.into_seen())));
     }
@@ -216,19 +218,20 @@ impl Group {
                 self.out.outcome(attempt, Outcome::NotPrimary);
             }
             Lookup::Known(record) => {
-                let live = record.and_then(|record| {
-                    Some(Live {
-                        value: record.value.clone()?,
-                        kind: record.kind,
-                        version: record.version,
-                        deadline: None,
-                    })
-                });
-                let at = Delivery { now: self.pulse.group_time(self.now), value_bytes_max: usize::MAX };
-                let (_, answer) = deliver(&operation.op, live.as_ref(), &at);
+                let answer = self.read_here(&operation.op, record.as_deref());
                 self.out.outcome(attempt, Outcome::Unchanged(answer));
             }
         }
+    }
+
+    /// What a read comes to on a record of this member's own, which has no deadline.
+    pub(crate) fn read_here(&self, op: &Op, record: Option<&Record>) -> Answer {
+        let live = record.and_then(|record| {
+            let (kind, version) = (record.kind, record.version);
+            Some(Live { value: record.value.clone()?, kind, version, deadline: None })
+        });
+        let at = Delivery { now: self.pulse.group_time(self.now), value_bytes_max: usize::MAX };
+        deliver(op, live.as_ref(), &at).1
     }
 
     /// A key's record was loaded: goes on with what waits for it.
@@ -241,5 +244,6 @@ impl Group {
         for (attempt, operation) in self.relaxed.take(key) {
             self.read_relaxed(attempt, operation);
         }
+        self.go_on_spread(key);
     }
 }

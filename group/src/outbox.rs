@@ -12,9 +12,10 @@ use overlay::{Epoch, IntervalMap, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::committee::Pass;
 use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
 use crate::number_set::NumberSet;
-use crate::op::OpError;
+use crate::op::{Answer, OpError};
 use crate::state::{Entry, GroupState};
 use crate::transaction::dealer::Letter;
 
@@ -91,6 +92,19 @@ pub enum GroupOutput {
     Scan(u64, Bound<Key>, usize),
     /// An operation of this node's own came to this.
     Outcome(u64, crate::message::Outcome),
+    /// Have this pass the switch, and come back by `passed`. It may be lost.
+    Pass(Pass),
+    /// Tell the switch that all it numbered for this ballot up to here is complete. It may be lost.
+    Complete {
+        /// Whose partition.
+        ballot: TermBallot,
+        /// The switch's id.
+        switch: u32,
+        /// Its number.
+        number: u64,
+    },
+    /// A read that a switch sent here: the answer, or nothing where it is for the primary to answer.
+    Read(u64, Option<Answer>),
     /// The group's state changed.
     Changed,
     /// Say this to the group that it names.

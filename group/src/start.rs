@@ -26,6 +26,7 @@ use crate::pulse::Pulse;
 use crate::purge::{PURGE, Purging};
 use crate::record::Record;
 use crate::rng::Rng;
+use crate::spread::SpreadReads;
 use crate::state::{Entry, GroupState};
 use crate::table::Table;
 use crate::time::{Now, Time};
@@ -175,6 +176,7 @@ impl Group {
             full: None,
             failed: false,
             relaxed: RelaxedReads::default(),
+            spread: SpreadReads::default(),
             preloading: !whole,
             addresses: Vec::new(),
             dropped: Dropped::default(),

@@ -73,6 +73,27 @@ pub struct Settings {
     pub horizon_ms: u64,
 }
 
+/// The switch that spreads a group's reads over its members (`Harmonia §5.3`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Switch {
+    /// The id under which it numbers, or the last one did. It only goes up; 0: there was none.
+    pub id: u32,
+    /// It is to be used.
+    pub on: bool,
+}
+
+impl Switch {
+    /// None, after this one.
+    pub fn off(id: u32) -> Switch {
+        Switch { id, on: false }
+    }
+
+    /// The id under which one is to be used.
+    pub fn wanted(self) -> Option<u32> {
+        self.on.then_some(self.id)
+    }
+}
+
 /// A former configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Config {
@@ -191,6 +212,8 @@ pub struct GroupState {
     pub losses: Vec<Loss>,
     /// The network's settings.
     pub settings: Settings,
+    /// The switch that spreads reads over the members.
+    pub switch: Switch,
     /// Its neighbours, and its transactions with other groups.
     pub dealings: Dealings,
     /// The transaction with which it ended: nothing follows this state. Other groups own its range now, or will when they
@@ -230,6 +253,8 @@ pub enum Entry {
         /// The highest generation of what goes.
         floor: u32,
     },
+    /// From now on this switch is to be used, or none. Void where its id is lower than one before, or the same one anew.
+    Switch(Switch),
     /// A member's or learner's addresses changed.
     Addresses(NodeId, Vec<String>),
     /// About a transaction with other groups, or a neighbour.
@@ -267,6 +292,8 @@ impl fmt::Display for Entry {
             }
             Entry::Horizon(horizon) => write!(f, "the horizon {horizon}"),
             Entry::Purge { floor, .. } => write!(f, "to let go of tombstones of generations up to {floor}"),
+            Entry::Switch(Switch { id, on: true }) => write!(f, "to use the switch {id}"),
+            Entry::Switch(_) => f.write_str("to use no switch"),
             Entry::Addresses(node, addresses) => write!(f, "to reach {node:?} at {}", addresses.join(", ")),
             Entry::Deal(deal) => deal.fmt(f),
         }
@@ -295,9 +322,16 @@ impl GroupState {
             purged: Purged::nothing(),
             losses: Vec::new(),
             settings,
+            switch: Switch::default(),
             dealings: Dealings::default(),
             ended: None,
         }
+    }
+
+    /// May members answer reads that a switch sends them? Not while they change, or what they own does.
+    pub fn may_offload(&self) -> bool {
+        let is_calm = self.recovery.is_empty() && self.learners.is_empty() && self.ended.is_none();
+        is_calm && self.settings.coarse && self.settings.leases && self.dealings.is_calm()
     }
 
     /// Could a group have come to this? What others send is asked before it is believed.
@@ -477,6 +511,11 @@ impl GroupState {
             Entry::Next(members) => self.apply_next(slot, members),
             Entry::Established(epoch, ranges) => self.apply_established(*epoch, ranges),
             Entry::Horizon(horizon) => self.horizon = self.horizon.max(*horizon),
+            Entry::Switch(switch) => {
+                if switch.id > self.switch.id || (switch.id == self.switch.id && !switch.on) {
+                    self.switch = *switch;
+                }
+            }
             Entry::Purge { epoch, bounds, floor } => self.apply_purge(slot, *epoch, bounds, *floor),
             Entry::Addresses(node, addresses) => {
                 let all = self.members.iter_mut().chain(&mut self.learners);

@@ -184,6 +184,7 @@ fn leases_of_others() {
             committees: vec![],
             unsettled: vec![],
             leases: vec![(ballot(slot, 3), 1000)],
+            delegated: Vec::new(),
         };
         whole.hear(2, Message::Committee(promise));
     }

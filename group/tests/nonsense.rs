@@ -180,6 +180,7 @@ fn durations_of_others_are_capped() {
         committees: vec![],
         unsettled: vec![],
         leases: vec![(ballot(1, 3), u64::MAX)],
+        delegated: Vec::new(),
     };
     whole.hear(2, committee(promise));
     whole.hear(2, committee(CommitteeMessage::BaseAccepted { ballot: own }));

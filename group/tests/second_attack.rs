@@ -65,6 +65,7 @@ fn bases_stay_small() {
         committees: vec![report],
         unsettled: vec![],
         leases: vec![],
+        delegated: Vec::new(),
     };
     whole.hear(2, Message::Committee(promise));
     let laid = whole.said.iter().find_map(|(_, message)| match message {

@@ -6,12 +6,14 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use overlay::{IntervalMap, Key, KeyRange, NodeId};
 
 use super::all::Committees;
 use super::catch_up::CatchUp;
 use super::leases::{Grants, granters_length};
+use super::replica::{Replicas, Told};
 use super::standing::AskedBases;
 use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
@@ -42,6 +44,7 @@ pub struct Acceptor {
     pub(super) bases: IntervalMap<Option<TermBallot>>,
     pub(super) committees: Committees,
     pub(super) grants: Grants,
+    pub(super) replicas: Replicas,
     /// Before this a member that may have forgotten a grant promises nothing (§5.1 of the design).
     pub(super) quiet_until: Time,
     pub(super) catch_up: CatchUp,
@@ -58,6 +61,7 @@ impl Acceptor {
             bases: IntervalMap::new(None),
             committees: Committees::default(),
             grants: Grants::default(),
+            replicas: Replicas::default(),
             quiet_until,
             catch_up: CatchUp::default(),
             asked_bases: AskedBases::default(),
@@ -153,6 +157,15 @@ impl Acceptor {
             CommitteeMessage::Since(since) => self.on_since(ctx, table, from, since),
             CommitteeMessage::AskCompare(ask) => self.on_ask_compare(ctx, table, from, *ask),
             CommitteeMessage::Compared(compared) => self.on_compared(ctx, table, from, *compared),
+            CommitteeMessage::Point { ballot, switch, chosen, point } => {
+                self.settle_up_to(ctx, table, ballot, chosen);
+                self.on_point(ballot, Told { switch, chosen, point });
+            }
+            CommitteeMessage::Grant { ballot, switch, attempt, left_us, chosen, point } => {
+                self.settle_up_to(ctx, table, ballot, chosen);
+                let (left, told) = (Duration::from_micros(left_us), Told { switch, chosen, point });
+                self.on_grant(ctx, ballot, attempt, left, told);
+            }
             _ => {}
         }
     }
@@ -171,6 +184,7 @@ impl Acceptor {
         }
         self.promise(ctx, ballot, range);
         let leases = self.grants.left(ballot, range, ctx.now.time);
+        let delegated = self.delegated(ctx, ballot);
         let every = ctx.config.defects.has(Defect::VoidComesBack);
         let committees = self.reports(range, every);
         let mut parts: Vec<Vec<Write>> = alloc::vec![Vec::new()];
@@ -195,6 +209,7 @@ impl Acceptor {
                 committees: if first { committees.clone() } else { Vec::new() },
                 unsettled,
                 leases: if first { leases.clone() } else { Vec::new() },
+                delegated: if first { delegated.clone() } else { Vec::new() },
             };
             ctx.out.send_after(&[from], Message::Committee(message));
         }
@@ -364,6 +379,7 @@ impl Acceptor {
         if lease && from == ballot.node {
             let range = self.committees[&ballot].range();
             self.grants.grant(ballot, range, &ctx.state.settings, ctx.now.time);
+            self.note_confirmed(ballot, attempt, ctx.now.time);
         }
         ctx.out.send(&[from], Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
     }

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::acceptor::Acceptor;
+use super::offload::Offload;
 use super::reads::{QuorumRead, Reads};
 use super::seen::{Arrival, Name, Seen};
 use super::takeover::Takeover;
@@ -144,6 +145,7 @@ pub struct Primary {
     /// Keys that could not go on because too much was in flight.
     pub(super) stalled: VecDeque<Key>,
     pub(super) reads: Reads,
+    pub(super) offload: Offload,
     pub(super) quorum_reads: BTreeMap<Key, QuorumRead>,
     /// Keys of missing pieces that are known by a quorum read.
     pub(super) known: BTreeSet<Key>,
@@ -186,6 +188,7 @@ impl Primary {
             spare: Vec::new(),
             stalled: VecDeque::new(),
             reads: Reads::default(),
+            offload: Offload::default(),
             quorum_reads: BTreeMap::new(),
             known: BTreeSet::new(),
             seen,
@@ -249,14 +252,18 @@ impl Primary {
         message: CommitteeMessage,
     ) {
         match message {
-            CommitteeMessage::Promise { part, parts, total, committees, unsettled, leases, .. } => {
-                self.on_promise(ctx, local, from, (part, parts, total), committees, unsettled, leases);
+            CommitteeMessage::Promise { part, parts, total, committees, unsettled, leases, delegated, .. } => {
+                self.note_leases(ctx, from, part, leases, delegated);
+                self.on_promise(ctx, local, from, (part, parts, total), committees, unsettled);
             }
             CommitteeMessage::Refused { promised, .. } if promised > self.ballot => self.end(ctx),
             CommitteeMessage::Accepted { numbers, .. } => self.on_accepted(ctx, local, from, &numbers),
             CommitteeMessage::BaseAccepted { .. } => self.on_base_accepted(ctx, local, from),
             CommitteeMessage::AskBase { .. } => self.send_base(ctx, &[from]),
-            CommitteeMessage::Confirmed { attempt, .. } => self.on_confirmed(ctx, from, attempt),
+            CommitteeMessage::Confirmed { attempt, .. } => {
+                self.on_confirmed(ctx, from, attempt);
+                self.grant(ctx, local.acceptor, from, attempt);
+            }
             CommitteeMessage::RecordIs { key, attempt, record, .. } => {
                 self.on_record_is(ctx, local, (from, attempt), key, record);
             }
@@ -297,6 +304,7 @@ impl Primary {
         match self.phase {
             Phase::TakingOver(_) => self.tick_takeover(ctx, local),
             Phase::Serving => {
+                self.tick_offload(ctx);
                 self.resend_writes(ctx);
                 // Also where nothing is written: whoever missed the last word, or has come since, learns of this term.
                 if ctx.now.time.since(self.announced.1) >= ctx.config.timing.heartbeat {
@@ -321,7 +329,8 @@ impl Primary {
         if self.chosen.mark() > self.announced.0 {
             next = next.min(self.announced.1 + super::writes::ANNOUNCE_AFTER);
         }
-        next.min(self.reads.next_timeout(ctx)).min(self.next_sweep(ctx)).min(self.lease_wait_over(ctx))
+        next = next.min(self.reads.next_timeout(ctx)).min(self.next_sweep(ctx)).min(self.lease_wait_over(ctx));
+        next.min(self.offload_due(ctx))
     }
 
     /// Sends what the inputs since the last call have brought together.
@@ -340,6 +349,7 @@ impl Primary {
         self.phase = Phase::Ended;
         self.takes_operations = false;
         self.reads.lease_until = Time(0);
+        self.offload.end();
         for (_, queue) in core::mem::take(&mut self.keys) {
             for pending in queue.waiting {
                 ctx.out.outcome(pending.attempt, Outcome::NotPrimary);
@@ -381,7 +391,10 @@ impl Primary {
 
     /// It is over, and served until then: what may have been chosen under its ballot. `None` where it cannot tell of each
     /// number what became of it; its own acceptor has what it sent, unless others came first.
-    pub fn handover(&self, acceptor: &Acceptor) -> Option<Handover> {
+    pub fn handover(&self, acceptor: &Acceptor, now: Time) -> Option<Handover> {
+        if self.offload.granted_until() > now {
+            return None; // Whoever follows has to wait, and so to ask for how long.
+        }
         let (left, base) = (self.left.as_ref()?, self.base.clone()?);
         let committee = acceptor.committee(self.ballot);
         // What others may not know to be chosen is handed over as well: who lacks it then gets it, and lacks nothing.

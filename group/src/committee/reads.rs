@@ -24,6 +24,9 @@ use crate::time::Time;
 /// Rounds under way at most; what is asked meanwhile goes into the next one.
 const ROUNDS_MAX: usize = 4;
 
+/// Attempts to have the lease renewed whose confirmations may still bring grants.
+const LEASE_ATTEMPTS_MAX: usize = 3;
+
 /// Keys known by quorum reads that are remembered, until this node holds everything itself.
 const KNOWN_MAX: usize = 1 << 16;
 
@@ -48,6 +51,8 @@ pub(super) struct Reads {
     /// It may answer alone until then.
     pub(super) lease_until: Time,
     lease_asked: Time,
+    /// The last attempts that asked for it.
+    lease_attempts: VecDeque<u64>,
 }
 
 /// A key's record being asked of quorums.
@@ -78,6 +83,11 @@ impl Reads {
     /// A read is answered once the ballot is confirmed by a round that is sent after this.
     pub(super) fn register(&mut self, attempt: Attempt, outcome: Outcome) {
         self.registered.push((attempt, outcome));
+    }
+
+    /// Did this attempt ask for the lease, not long ago?
+    pub(super) fn asked_for_lease(&self, attempt: u64) -> bool {
+        self.lease_attempts.contains(&attempt)
     }
 
     /// How many wait for a round.
@@ -192,6 +202,10 @@ impl Primary {
         if ctx.state.settings.leases && self.is_serving() {
             self.reads.lease_asked = ctx.now.time;
             self.send_round(ctx, Vec::new(), true);
+            self.reads.lease_attempts.push_back(self.reads.next_attempt);
+            if self.reads.lease_attempts.len() > LEASE_ATTEMPTS_MAX {
+                self.reads.lease_attempts.pop_front();
+            }
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Takeover {
     /// Older primaries' leases by who granted them, and when they are over at the latest. What a member says later stands
     /// for what it said before: since its promise it has granted nothing that matters here.
     leases: BTreeMap<NodeId, Vec<(TermBallot, Time)>>,
+    /// Until when those whom older primaries have granted to answer reads may do so, as each of these primaries says.
+    delegated: BTreeMap<TermBallot, Time>,
     sent: Time,
     /// What those hand over who had the sub-range last.
     handed: Vec<Handover>,
@@ -44,7 +46,14 @@ pub(super) struct Takeover {
 
 impl Takeover {
     pub(super) fn new(now: Time, handed: Vec<Handover>) -> Takeover {
-        Takeover { promises: BTreeMap::new(), promised: BTreeSet::new(), leases: BTreeMap::new(), sent: now, handed }
+        Takeover {
+            promises: BTreeMap::new(),
+            promised: BTreeSet::new(),
+            leases: BTreeMap::new(),
+            delegated: BTreeMap::new(),
+            sent: now,
+            handed,
+        }
     }
 
     /// How many older leases it knows of.
@@ -52,12 +61,13 @@ impl Takeover {
         self.leases.values().map(Vec::len).sum()
     }
 
-    /// When the last older lease is over. A holder that promised, or handed over, has given its lease up.
+    /// When the last older lease is over. A holder that promised, or handed over, has given its lease up, but for what it has
+    /// granted others.
     fn leases_over(&self) -> Time {
         let handed = |ballot: &TermBallot| self.handed.iter().any(|handover| handover.ballot == *ballot);
         let gave_up = |ballot: &TermBallot| self.promised.contains(&ballot.node) || handed(ballot);
         let held = self.leases.values().flatten().filter(|(ballot, _)| !gave_up(ballot));
-        held.map(|(_, until)| *until).max().unwrap_or(Time(0))
+        held.map(|(_, until)| *until).chain(self.delegated.values().copied()).max().unwrap_or(Time(0))
     }
 }
 
@@ -72,7 +82,30 @@ impl Primary {
         ctx.out.send(&to, Message::Committee(message));
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// What a promise says of older leases, and of what the sender itself granted others.
+    pub(super) fn note_leases(
+        &mut self,
+        ctx: &Context<'_>,
+        from: NodeId,
+        part: u32,
+        leases: Vec<(TermBallot, u64)>,
+        delegated: Vec<(TermBallot, u64)>,
+    ) {
+        let Phase::TakingOver(takeover) = &mut self.phase else { return };
+        if part > 0 || ctx.config.defects.has(Defect::LeaseFromReply) {
+            return;
+        }
+        // What is left on the granter's clock may take a little longer on this one.
+        let drift = u64::from(ctx.state.settings.drift_per_mille);
+        let longest = granters_length(&ctx.state.settings).as_millis() as u64 + 1;
+        let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms.min(longest) * (1000 + drift));
+        let leases = leases.into_iter().map(|(ballot, left)| (ballot, until(left))).collect();
+        takeover.leases.insert(from, leases);
+        for (ballot, left) in delegated.into_iter().filter(|(ballot, _)| ballot.node == from) {
+            takeover.delegated.insert(ballot, until(left));
+        }
+    }
+
     pub(super) fn on_promise(
         &mut self,
         ctx: &mut Context<'_>,
@@ -81,19 +114,10 @@ impl Primary {
         (part, parts, total): (u32, u32, u64),
         committees: Vec<CommitteeReport>,
         unsettled: Vec<Write>,
-        leases: Vec<(TermBallot, u64)>,
     ) {
         let Phase::TakingOver(takeover) = &mut self.phase else { return };
         if unsettled.iter().any(|write| !self.range.contains(write.key.point())) {
             return ctx.dropped.note(Nonsense::Misplaced);
-        }
-        if part == 0 && !ctx.config.defects.has(Defect::LeaseFromReply) {
-            // What is left on the granter's clock may take a little longer on this one.
-            let drift = u64::from(ctx.state.settings.drift_per_mille);
-            let longest = granters_length(&ctx.state.settings).as_millis() as u64 + 1;
-            let until = |left_ms: u64| ctx.now.time + Duration::from_micros(left_ms.min(longest) * (1000 + drift));
-            let leases = leases.into_iter().map(|(ballot, left)| (ballot, until(left))).collect();
-            takeover.leases.insert(from, leases);
         }
         if takeover.promised.contains(&from) {
             return;

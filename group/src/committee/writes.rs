@@ -185,8 +185,9 @@ impl Primary {
 
     /// Phase 2a for everything proposed since the last call.
     pub(super) fn flush_writes(&mut self, ctx: &mut Context<'_>) {
-        if !self.unsent.is_empty() && self.may_send() {
-            let writes = core::mem::take(&mut self.unsent);
+        let evaluated = core::mem::take(&mut self.unsent);
+        let writes = self.pass_writes(ctx, evaluated);
+        if !writes.is_empty() && self.may_send() {
             let to = self.audience(ctx);
             self.send_writes(ctx, &to, writes);
         } else if self.chosen.mark() > self.announced.0 && ctx.now.time.since(self.announced.1) >= ANNOUNCE_AFTER {
@@ -279,8 +280,10 @@ impl Primary {
         for n in chosen {
             let Some(in_flight) = self.in_flight.remove(&n) else { continue }; // Said twice.
             self.chosen.insert(n);
+            self.offload.on_chosen(n);
             self.on_chosen(ctx, local, in_flight);
         }
+        self.move_point(ctx);
         while !self.is_crowded(ctx) {
             let Some(key) = self.stalled.pop_front() else { break };
             self.run(ctx, local, &key);
@@ -306,7 +309,9 @@ impl Primary {
         let overdue: Vec<u64> = self
             .in_flight
             .iter()
-            .filter(|(_, in_flight)| now.since(in_flight.sent) >= ctx.config.timing.resend)
+            .filter(|(n, in_flight)| {
+                now.since(in_flight.sent) >= ctx.config.timing.resend && !self.offload.is_passing(**n)
+            })
             .map(|(n, _)| *n)
             .collect();
         if overdue.is_empty() {

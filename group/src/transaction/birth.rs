@@ -12,7 +12,7 @@ use super::dealings::Dealings;
 use super::plan::{Birth, BirthName, Plan};
 use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
-use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged};
+use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Switch};
 
 /// Generations that are left free where all that was known of those in use is lost.
 const LOSS_GENERATIONS: u32 = 1 << 22;
@@ -78,6 +78,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         purged: purged(plan, (applied, epoch), range, finals),
         losses: losses(plan, epoch, finals),
         settings: finals[0].settings.clone(),
+        switch: finals.iter().map(|last| last.switch.id).max().map_or_else(Switch::default, Switch::off),
         dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
         ended: None,
     }

@@ -285,6 +285,7 @@ impl Whole {
             committees: vec![],
             unsettled: vec![],
             leases: vec![],
+            delegated: Vec::new(),
         };
         self.hear(2, Message::Committee(promise));
         self.hear(2, Message::Committee(CommitteeMessage::BaseAccepted { ballot }));

@@ -3,11 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use group::Group;
+use group::config::Defects;
 use group::rng::Rng;
 use group::state::Entry;
 use overlay::{KeyRange, NodeId};
 
-use super::{Packet, Rules, World};
+use super::clients::What;
+use super::{Packet, Rules, World, switches};
 
 /// How often what goes wrong, in 1/1000 of all steps or messages; different in each run.
 #[derive(Clone, Debug)]
@@ -53,6 +55,16 @@ impl Odds {
     }
 }
 
+impl Odds {
+    /// Members stay for a while: reads are spread only then.
+    fn calm(&mut self) {
+        for odds in [&mut self.crash, &mut self.lose, &mut self.cut, &mut self.stop, &mut self.next, &mut self.divide] {
+            *odds /= 5;
+        }
+        (self.leave, self.heal) = (0, self.heal + 40);
+    }
+}
+
 /// What came of a run.
 #[derive(Debug, Default)]
 pub struct Came {
@@ -60,6 +72,8 @@ pub struct Came {
     pub epochs: u64,
     pub answered: u64,
     pub purged: u64,
+    /// Reads by a switch that replicas answered, that they left to the primary, and of dirty objects.
+    pub spread: [u64; 3],
 }
 
 fn rules(rng: &mut Rng) -> Rules {
@@ -78,11 +92,36 @@ fn rules(rng: &mut Rng) -> Rules {
     Rules { coarse: rng.clone().below(3) == 0, ..rules }
 }
 
+/// The rules of a run with switches: a coarse group with leases, and tables that are tiny in many runs.
+fn switched(rng: &mut Rng) -> Rules {
+    let switches = switches::Rules {
+        stages: 1 + rng.below(3) as usize,
+        slots: [1, 4, 16][rng.below(3) as usize],
+        objects: [1, 4, 1 << 20][rng.below(3) as usize],
+    };
+    let members = 2 + rng.below(4) as usize;
+    Rules { members, coarse: true, leases: true, switches: Some(switches), ..rules(rng) }
+}
+
+/// One run, with switches.
+pub fn run_switched(seed: u64, steps_max: u64, defects: Defects, trace: bool) -> Came {
+    let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9) ^ 0x5717);
+    let rules = Rules { defects, ..switched(&mut rng) };
+    play(seed, rng, rules, steps_max, trace)
+}
+
 /// One run.
 pub fn run(seed: u64, steps_max: u64, trace: bool) -> Came {
     let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9) ^ 0xabcd);
     let rules = rules(&mut rng);
-    let odds = Odds::new(&mut rng);
+    play(seed, rng, rules, steps_max, trace)
+}
+
+fn play(seed: u64, mut rng: Rng, rules: Rules, steps_max: u64, trace: bool) -> Came {
+    let mut odds = Odds::new(&mut rng);
+    if rules.switches.is_some() {
+        odds.calm();
+    }
     if trace {
         println!("{rules:?}\n{odds:?}");
     }
@@ -103,7 +142,8 @@ pub fn run(seed: u64, steps_max: u64, trace: bool) -> Came {
         world.notes.iter().for_each(|note| println!("{note}"));
     }
     let purged = world.living().iter().map(|index| world.group(*index).purged()).sum::<u64>();
-    Came { wrong: world.wrong.take(), epochs: world.epoch().0, answered: world.clients.answered, purged }
+    let spread = world.switches.as_ref().map_or([0; 3], |it| [it.spread, it.left, it.dirty]);
+    Came { spread, wrong: world.wrong.take(), epochs: world.epoch().0, answered: world.clients.answered, purged }
 }
 
 fn chaos(world: &mut World, rng: &mut Rng, odds: &Odds, steps: u64) {
@@ -145,10 +185,76 @@ fn chaos(world: &mut World, rng: &mut Rng, odds: &Odds, steps: u64) {
             }
         }
         ask(world, rng, odds);
+        if world.switches.is_some() {
+            pass_packets(world, rng, odds);
+            turn_switches(world, rng);
+        }
         fault(world, rng, odds);
         if world.wrong.is_some() {
             return;
         }
+    }
+}
+
+/// Another attempt: reads mostly by a switch, where there are some.
+fn again(world: &mut World, rng: &mut Rng, call: u64) {
+    let is_read = world.clients.calls.get(&call).is_some_and(|call| matches!(call.what, What::Sum | What::Get));
+    if world.switches.is_some() && is_read && rng.below(4) > 0 {
+        world.attempt_spread(call, rng);
+    } else {
+        world.attempt(call);
+    }
+}
+
+/// What is on its way to and from switches: most of it arrives soon.
+fn pass_packets(world: &mut World, rng: &mut Rng, odds: &Odds) {
+    for _ in 0..2 {
+        let packets = world.switches.as_mut().map(|switches| std::mem::take(&mut switches.wire)).unwrap_or_default();
+        let mut packets = packets;
+        while !packets.is_empty() {
+            let packet = packets.swap_remove(rng.below(packets.len() as u64) as usize);
+            let keep = rng.below(1000) < odds.late + 50;
+            let copies = if rng.below(1000) < odds.double { 2 } else { 1 };
+            if rng.below(1000) < odds.drop {
+                continue;
+            }
+            for _ in 1..copies {
+                let chance = rng.draw() as u32;
+                world.deliver_switched(packet.clone(), chance);
+            }
+            match &mut world.switches {
+                Some(switches) if keep => switches.wire.push(packet),
+                _ => world.deliver_switched(packet, rng.draw() as u32),
+            }
+        }
+    }
+}
+
+/// Switches restart, others take their place, and controllers set tables by what some member knew.
+fn turn_switches(world: &mut World, rng: &mut Rng) {
+    let living = world.living();
+    let Some(member) = (!living.is_empty()).then(|| living[rng.below(living.len() as u64) as usize]) else { return };
+    if rng.below(1000) < 300 {
+        let current = world.switches.as_ref().map_or(0, |switches| switches.current);
+        let at = if rng.below(4) == 0 { 1 - current } else { current };
+        world.set_tables(at, member);
+    }
+    if rng.below(1000) < 8
+        && let Some(switches) = &mut world.switches
+    {
+        switches.restart(rng.below(2) as usize);
+    }
+    if rng.below(1000) < 4
+        && let Some(switches) = &mut world.switches
+    {
+        switches.current = 1 - switches.current;
+    }
+    let wants = world.free_leader().is_some_and(|leader| !world.group(leader).state().switch.on);
+    if rng.below(1000) < if wants { 100 } else { 8 }
+        && let Some(leader) = world.free_leader()
+    {
+        let on = wants || rng.below(5) > 0;
+        world.change_switch(leader, on);
     }
 }
 
@@ -169,7 +275,7 @@ fn ask(world: &mut World, rng: &mut Rng, odds: &Odds) {
                 world.clients.add_key(false);
             }
         } else if rng.below(1000) < if idle { 200 } else { 30 } {
-            world.attempt(call);
+            again(world, rng, call);
         }
     }
     if rng.below(1000) >= odds.ask {
@@ -189,7 +295,12 @@ fn ask(world: &mut World, rng: &mut Rng, odds: &Odds) {
     let place = usable[rng.below(usable.len() as u64) as usize];
     let index = living[rng.below(living.len() as u64) as usize];
     let (read, chance) = (rng.below(3) == 0, rng.draw());
-    world.ask(index, place, read, chance);
+    let spread = world.switches.is_some() && read && rng.below(4) > 0;
+    match world.begin(index, place, read, chance) {
+        Some(call) if spread => world.attempt_spread(call, rng),
+        Some(call) => world.attempt(call),
+        None => {}
+    }
 }
 
 fn fault(world: &mut World, rng: &mut Rng, odds: &Odds) {
@@ -295,6 +406,9 @@ fn calm(world: &mut World, rng: &mut Rng) {
     }
     let calls: Vec<u64> = world.clients.calls.keys().copied().collect();
     calls.into_iter().for_each(|call| world.clients.give_up(call));
+    if world.switches.is_some() {
+        spread_again(world, rng, &all);
+    }
     for place in 0..world.clients.keys() {
         if !world.clients.is_free(place) {
             continue;
@@ -323,6 +437,52 @@ fn calm(world: &mut World, rng: &mut Rng) {
     }
 }
 
+/// When all is calm a switch comes to be used, its dirty set drains, and any member answers.
+fn spread_again(world: &mut World, rng: &mut Rng, all: &[usize]) {
+    let mut is_on = false;
+    for round in 0..400 {
+        if round % 40 == 0
+            && let Some(leader) = world.free_leader()
+        {
+            world.change_switch(leader, true);
+        }
+        quiet(world, all, 1);
+        let (current, member) = (world.switches.as_ref().map_or(0, |it| it.current), world.living()[0]);
+        world.set_tables(current, member);
+        is_on = world.is_spread() && world.dirty_objects() == 0;
+        if is_on || !world.may_spread() {
+            break;
+        }
+    }
+    if !world.may_spread() {
+        return; // Somebody is still to become a member, or has to go.
+    }
+    if !is_on {
+        let dirty = world.dirty_objects();
+        world.wrong.get_or_insert(format!("I16: no switch comes to be used, or {dirty} objects stay dirty"));
+        return;
+    }
+    let before = world.switches.as_ref().map_or(0, |it| it.spread);
+    for _ in 0..100 {
+        let current = world.switches.as_ref().map_or(0, |it| it.current);
+        world.set_tables(current, world.living()[0]); // Parts may be divided anew meanwhile.
+        let Some(place) = (0..world.clients.keys()).find(|place| world.clients.is_free(*place)) else { return };
+        let members = world.living();
+        let index = members[rng.below(members.len() as u64) as usize];
+        if let Some(call) = world.begin(index, place, true, 0) {
+            world.attempt_spread(call, rng);
+            quiet(world, all, 1);
+            world.clients.give_up(call);
+        }
+        if world.switches.as_ref().is_some_and(|it| it.spread > before) {
+            break;
+        }
+    }
+    if world.switches.as_ref().is_some_and(|it| it.spread == before) {
+        world.wrong.get_or_insert("I16: no member answers a read that a switch sent it".into());
+    }
+}
+
 fn quiet(world: &mut World, all: &[usize], steps: u32) {
     for _ in 0..steps {
         world.pass(4_000, all);
@@ -331,10 +491,14 @@ fn quiet(world: &mut World, all: &[usize], steps: u32) {
             for packet in std::mem::take(&mut world.net) {
                 world.deliver(packet);
             }
+            for packet in world.switches.as_mut().map(|it| std::mem::take(&mut it.wire)).unwrap_or_default() {
+                let chance = (world.now + world.clients.answered).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+                world.deliver_switched(packet, chance as u32);
+            }
             for index in all.iter().copied() {
                 world.sync_all(index);
             }
-            if world.net.is_empty() {
+            if world.net.is_empty() && world.switches.as_ref().is_none_or(|it| it.wire.is_empty()) {
                 break;
             }
         }

@@ -187,6 +187,23 @@ impl Clients {
         }
     }
 
+    /// An attempt to read that goes by a switch, of which no primary knows.
+    pub fn attempt_spread(&mut self, number: u64) -> u64 {
+        self.next += 1;
+        self.attempts.insert(self.next, number);
+        let call = self.calls.get_mut(&number).expect("open");
+        call.open.insert(self.next);
+        call.tries += 1;
+        self.next
+    }
+
+    /// What came of it, at the client.
+    pub fn on_spread(&mut self, attempt: u64, outcome: Outcome) -> Result<(), String> {
+        let call = self.attempts.get(&attempt).and_then(|number| self.calls.get(number));
+        let Some((origin, run)) = call.map(|call| (call.origin, call.run)) else { return Ok(()) };
+        self.on_outcome(origin, run, attempt, outcome)
+    }
+
     pub fn tries(&self, number: u64) -> (u32, bool) {
         self.calls.get(&number).map_or((0, false), |call| (call.tries, call.open.is_empty()))
     }

@@ -22,9 +22,11 @@ pub mod chance;
 pub mod clients;
 pub mod content;
 pub mod disk;
+pub mod switches;
 
 use clients::Clients;
 use disk::Disk;
+use switches::Switches;
 
 /// What a world is like.
 #[derive(Clone, Debug)]
@@ -42,6 +44,7 @@ pub struct Rules {
     pub defects: Defects,
     /// What is written is durable at once.
     pub quick_disks: bool,
+    pub switches: Option<switches::Rules>,
 }
 
 impl Rules {
@@ -57,6 +60,7 @@ impl Rules {
             message_bytes_max: 1 << 16,
             defects: Defects::NONE,
             quick_disks: true,
+            switches: None,
         }
     }
 }
@@ -90,6 +94,7 @@ pub struct World {
     pub peers: Vec<Peer>,
     pub net: Vec<Packet>,
     pub clients: Clients,
+    pub switches: Option<Switches>,
     /// From, to: nothing passes.
     pub cut: BTreeSet<(usize, usize)>,
     pub wrong: Option<String>,
@@ -151,6 +156,7 @@ impl World {
             });
         }
         let mut world = World {
+            switches: rules.switches.map(Switches::new),
             rules,
             now: 10_000_000,
             peers,
@@ -272,6 +278,9 @@ impl World {
                         self.wrong.get_or_insert(why);
                     }
                 }
+                GroupOutput::Pass(pass) => self.pass_switch(pass),
+                GroupOutput::Complete { ballot, switch, number } => self.complete(ballot, switch, number),
+                GroupOutput::Read(tag, answer) => self.on_read(tag, answer),
                 GroupOutput::Left => over = Some("left"),
                 GroupOutput::Over(why) => over = Some(why),
                 GroupOutput::Changed => {}
@@ -457,11 +466,16 @@ impl World {
 
     /// A client asks something of this peer.
     pub fn ask(&mut self, index: usize, place: usize, read: bool, chance: u64) -> Option<u64> {
-        let group = self.peers[index].group.as_ref()?;
-        let (node, run, horizon) = (self.peers[index].node, self.peers[index].run, group.state().horizon);
-        let call = self.clients.ask(place, read, chance, node, run, horizon);
+        let call = self.begin(index, place, read, chance)?;
         self.attempt(call);
         Some(call)
+    }
+
+    /// The same, and nothing has been sent yet.
+    pub fn begin(&mut self, index: usize, place: usize, read: bool, chance: u64) -> Option<u64> {
+        let group = self.peers[index].group.as_ref()?;
+        let (node, run, horizon) = (self.peers[index].node, self.peers[index].run, group.state().horizon);
+        Some(self.clients.ask(place, read, chance, node, run, horizon))
     }
 
     /// Two values in one place?

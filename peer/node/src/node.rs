@@ -510,6 +510,8 @@ impl Node {
             GroupOutput::Outcome(attempt, outcome) => {
                 self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
             }
+            // No group has a switch yet: nobody proposes one.
+            GroupOutput::Pass(_) | GroupOutput::Complete { .. } | GroupOutput::Read(..) => {}
             GroupOutput::Changed => self.on_changed(serial),
             GroupOutput::Left => self.departed.push((serial, None)),
             GroupOutput::Over(why) => self.departed.push((serial, Some(why))),

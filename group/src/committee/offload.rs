@@ -1,0 +1,337 @@
+//! Reads by any member, scheduled by a switch (`Harmonia §5-§7`; §10 of the design): the primary's side.
+//!
+//! The paper's clients send writes through the switch. Here a primary does that with each write itself, before it proposes it:
+//! the switch numbers the write's object and notes it as dirty, and only what came back is proposed. So clients, their retries,
+//! expiry and whatever a takeover proposes again come the same way, over connections that prove who speaks.
+//!
+//! # The point
+//! Whatever the switch numbered up to the *point* is void or chosen, and every such write is among those up to the chosen
+//! mark. The primary tells the switch (a *completion*) and the members (which chosen mark that goes with) whenever it moves.
+//! A member that has settled everything up to that mark has executed up to the point: it may answer a read that the switch
+//! stamped with this point or a lower one. Both only rise.
+//!
+//! A number that comes back when the point is there already is void: the switch does not hold its object for dirty any more
+//! (PITFALLS 57). The write is passed again. A number that never comes back leaves an object dirty until the point is beyond
+//! it: something without an object is passed then, so that the dirty set drains.
+//!
+//! # Grants
+//! A member answers alone only while it has a *grant*, which is never longer than the primary's own lease: a member counts it
+//! from when it confirmed the ballot, in a round that was sent before, and the primary's lease is only promised for later. So
+//! whatever keeps a new primary from serving while a lease may be alive keeps it from that while a grant may be. But for one
+//! thing: a primary that promises somebody else gives up its lease at once, and cannot take back grants; it says how long they
+//! run ([`Acceptor::delegated`]).
+//!
+//! While grants may be alive every write passes the switch, under the id that they name. Under another id, or none, the
+//! primary waits until they are over (PITFALLS 55).
+//!
+//! [`Acceptor::delegated`]: super::Acceptor
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Key, NodeId};
+
+use super::acceptor::Acceptor;
+use super::primary::Primary;
+use crate::ballot::TermBallot;
+use crate::config::Defect;
+use crate::context::Context;
+use crate::message::{CommitteeMessage, Message, Write};
+use crate::outbox::GroupOutput;
+use crate::time::Time;
+
+/// What has not come back after this is passed again, and then after twice as long each time.
+const PASS_AGAIN: Duration = Duration::from_millis(5);
+/// So often, in the time in which anything unanswered is said again, it is tried whether a switch is there, and so is what a
+/// lost number left in the dirty set drained. A switch that gives nothing back for all of that time is taken for gone.
+const TRIES: u32 = 3;
+/// The tag of what has no write: no number is as high.
+pub const TRIAL: u64 = u64::MAX;
+
+/// What is to be passed through a switch, to come back with a number ([`GroupOutput::Pass`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Whose partition.
+    pub ballot: TermBallot,
+    /// The object that is written; `None`: nothing is.
+    pub key: Option<Key>,
+    /// To be given back.
+    pub tag: u64,
+}
+
+/// How a primary stands to its switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// Writes are proposed at once, and nobody else may answer reads.
+    #[default]
+    Direct,
+    /// Writes pass the switch with this id. Grants may be given.
+    On(u32),
+    /// The same, but no more grants are given; once all are over, writes are direct.
+    Ending(u32),
+}
+
+/// A write that has not come back.
+#[derive(Clone, Debug)]
+struct Passing {
+    key: Key,
+    sent: Time,
+    again_after: Duration,
+}
+
+/// A primary's dealings with its switch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offload {
+    standing: Standing,
+    /// The highest id that it stood to. A lower one is never used again.
+    id: u32,
+    passing: BTreeMap<u64, Passing>,
+    /// What came back, or needs no switch any more, and is to be proposed now.
+    ready: Vec<Write>,
+    /// The numbers that the switch gave to writes that are proposed and not chosen, and those numbers in order.
+    numbers: BTreeMap<u64, u64>,
+    open: BTreeSet<u64>,
+    /// The highest number that came back.
+    highest: u64,
+    /// What was completed.
+    point: u64,
+    /// The chosen mark and the point that members were told last.
+    told: (u64, u64),
+    /// All that was proposed directly is up to here.
+    direct: u64,
+    /// Since when nothing has come back of what was passed.
+    unheard: Option<Time>,
+    tried: Time,
+    /// All grants are over then.
+    granted_until: Time,
+}
+
+impl Offload {
+    /// What is under way has not come back: it is proposed by nobody yet.
+    pub(super) fn is_passing(&self, n: u64) -> bool {
+        self.passing.contains_key(&n)
+    }
+
+    /// All grants are over then.
+    pub(super) fn granted_until(&self) -> Time {
+        self.granted_until
+    }
+
+    /// The id under which members may answer reads, for a person to see.
+    pub(super) fn active(&self) -> Option<u32> {
+        match self.standing {
+            Standing::On(id) => Some(id),
+            Standing::Direct | Standing::Ending(_) => None,
+        }
+    }
+
+    /// It is over; grants that were given may not be.
+    pub(super) fn end(&mut self) {
+        *self = Offload { granted_until: self.granted_until, ..Offload::default() };
+    }
+
+    /// This write is chosen.
+    pub(super) fn on_chosen(&mut self, n: u64) {
+        if let Some(number) = self.numbers.remove(&n) {
+            self.open.remove(&number);
+        }
+    }
+
+    pub(super) fn next_timeout(&self, wanted: Option<u32>, resend: Duration) -> Time {
+        let again = self.passing.values().map(|passing| passing.sent + passing.again_after).min();
+        let tries = wanted.is_some() || self.standing != Standing::Direct;
+        let tried = if tries { self.tried + resend / TRIES } else { Time::NEVER };
+        again.unwrap_or(Time::NEVER).min(tried)
+    }
+}
+
+impl Primary {
+    /// The id of the switch that the group wants this primary to use, where it can be used.
+    fn wanted_switch(&self, ctx: &Context<'_>) -> Option<u32> {
+        let may = self.is_serving() && ctx.state.may_offload();
+        may.then(|| ctx.state.switch.wanted()).flatten()
+    }
+
+    /// Members that may answer reads under which switch's id, where there are such.
+    pub fn switch(&self) -> Option<u32> {
+        self.offload.active()
+    }
+
+    /// When [`Primary::tick_offload`] has something to do next.
+    pub(super) fn offload_due(&self, ctx: &Context<'_>) -> Time {
+        self.offload.next_timeout(self.wanted_switch(ctx), ctx.config.timing.resend)
+    }
+
+    /// What of this, which was evaluated just now, is to be proposed, and what is ready of what was to pass the switch first.
+    pub(super) fn pass_writes(&mut self, ctx: &mut Context<'_>, writes: Vec<Write>) -> Vec<Write> {
+        if self.offload.standing == Standing::Direct {
+            self.offload.direct = writes.last().map_or(self.offload.direct, |write| write.record.number.n);
+            self.offload.ready.extend(writes);
+        } else {
+            for write in writes {
+                let n = write.record.number.n;
+                let passing = Passing { key: write.key.clone(), sent: ctx.now.time, again_after: PASS_AGAIN };
+                self.offload.passing.insert(n, passing);
+                self.send_pass(ctx, Some(write.key), n);
+            }
+        }
+        core::mem::take(&mut self.offload.ready)
+    }
+
+    fn send_pass(&mut self, ctx: &mut Context<'_>, key: Option<Key>, tag: u64) {
+        self.offload.unheard.get_or_insert(ctx.now.time);
+        ctx.out.push(GroupOutput::Pass(Pass { ballot: self.ballot, key, tag }));
+    }
+
+    /// Something came back from a switch, with this number.
+    pub fn on_passed(&mut self, ctx: &mut Context<'_>, switch: u32, number: u64, tag: u64) {
+        if !self.is_serving() {
+            return;
+        }
+        if self.offload.standing == Standing::Direct {
+            return self.begin_offload(ctx, switch, number);
+        }
+        let (Standing::On(id) | Standing::Ending(id)) = self.offload.standing else { return };
+        if switch != id {
+            return;
+        }
+        self.offload.unheard = None;
+        // At or below the point it is void: what it made dirty is not any more.
+        let is_void = number <= self.offload.point && !ctx.config.defects.has(Defect::VoidNumberTaken);
+        if !is_void {
+            self.offload.highest = self.offload.highest.max(number);
+        }
+        match self.offload.passing.remove(&tag) {
+            None => {}
+            Some(passing) if is_void => {
+                self.send_pass(ctx, Some(passing.key.clone()), tag);
+                self.offload.passing.insert(tag, Passing { sent: ctx.now.time, ..passing });
+            }
+            Some(_) => {
+                self.offload.numbers.insert(tag, number);
+                self.offload.open.insert(number);
+                self.offload.ready.extend(self.in_flight.get(&tag).map(|in_flight| in_flight.write.clone()));
+            }
+        }
+        self.move_point(ctx);
+    }
+
+    /// A switch is there: from now on every write passes it.
+    fn begin_offload(&mut self, ctx: &mut Context<'_>, switch: u32, number: u64) {
+        let is_wanted = self.wanted_switch(ctx) == Some(switch);
+        // Under an id that was used before, numbers go on; if they do not, its registers are not what they were.
+        let is_new = switch > self.offload.id;
+        let goes_on = switch == self.offload.id && number > self.offload.highest;
+        if !is_wanted || !(is_new || goes_on) {
+            return;
+        }
+        let (point, told) = if is_new { (0, (0, 0)) } else { (self.offload.point, self.offload.told) };
+        // What is in flight was not passed: it holds the point, and grants, until it is chosen.
+        let (standing, direct) = (Standing::On(switch), self.next_n - 1);
+        let begun = Offload { standing, id: switch, highest: number, point, told, direct, ..Offload::default() };
+        let before = core::mem::replace(&mut self.offload, begun);
+        (self.offload.ready, self.offload.granted_until) = (before.ready, before.granted_until);
+        self.offload.tried = ctx.now.time;
+        self.move_point(ctx);
+    }
+
+    /// Tells the switch and the members of a point that has moved.
+    pub(super) fn move_point(&mut self, ctx: &mut Context<'_>) {
+        let (Standing::On(id) | Standing::Ending(id)) = self.offload.standing else { return };
+        let is_early = ctx.config.defects.has(Defect::EarlyCompletion);
+        if self.chosen.mark() < self.offload.direct && !is_early {
+            return;
+        }
+        let open = self.offload.open.first().filter(|_| !is_early);
+        let point = open.map_or(self.offload.highest, |lowest| lowest - 1);
+        if point > self.offload.point {
+            self.offload.point = point;
+            ctx.out.push(GroupOutput::Complete { ballot: self.ballot, switch: id, number: point });
+        }
+        if self.offload.told.1 < self.offload.point {
+            self.tell_point(ctx, id);
+        }
+    }
+
+    fn tell_point(&mut self, ctx: &mut Context<'_>, switch: u32) {
+        self.offload.told = (self.chosen.mark(), self.offload.point);
+        let (chosen, point) = self.offload.told;
+        let message = CommitteeMessage::Point { ballot: self.ballot, switch, chosen, point };
+        let to = ctx.others();
+        ctx.out.send(&to, Message::Committee(message));
+    }
+
+    /// A member has confirmed the ballot in a round for the lease: it may answer reads for a while.
+    pub(super) fn grant(&mut self, ctx: &mut Context<'_>, acceptor: &mut Acceptor, to: NodeId, attempt: u64) {
+        let Standing::On(switch) = self.offload.standing else { return };
+        let until = self.reads.lease_until;
+        if !self.reads.asked_for_lease(attempt) || !ctx.state.is_member(to) {
+            return;
+        }
+        let left_us = until.since(ctx.now.time).as_micros() as u64;
+        // Whoever has settled what is chosen by now lacks nothing that did not pass the switch.
+        let is_settled = self.chosen.mark() >= self.offload.direct;
+        if to == ctx.me || ctx.now.time >= until || !is_settled || self.wanted_switch(ctx) != Some(switch) {
+            return;
+        }
+        self.offload.granted_until = self.offload.granted_until.max(until);
+        acceptor.delegate(self.ballot, self.offload.granted_until);
+        let (chosen, point) = (self.chosen.mark(), self.offload.point);
+        let message = CommitteeMessage::Grant { ballot: self.ballot, switch, attempt, left_us, chosen, point };
+        ctx.out.send(&[to], Message::Committee(message));
+    }
+
+    /// Passes again what has not come back, tries whether there is a switch, gives one up.
+    pub(super) fn tick_offload(&mut self, ctx: &mut Context<'_>) {
+        let wanted = self.wanted_switch(ctx);
+        let now = ctx.now.time;
+        if let Standing::On(id) = self.offload.standing {
+            let is_gone = self.offload.unheard.is_some_and(|since| now.since(since) >= ctx.config.timing.resend);
+            if wanted != Some(id) || is_gone {
+                self.offload.standing = Standing::Ending(id);
+            }
+        }
+        let waits = now < self.offload.granted_until && !ctx.config.defects.has(Defect::GrantsForgotten);
+        if matches!(self.offload.standing, Standing::Ending(_)) && !waits {
+            self.go_direct();
+        }
+        self.pass_again(ctx);
+        if now.since(self.offload.tried) >= ctx.config.timing.resend / TRIES {
+            let tries = match self.offload.standing {
+                Standing::Direct => wanted.is_some(),
+                Standing::On(_) => true,
+                Standing::Ending(_) => false,
+            };
+            if tries {
+                self.offload.tried = now;
+                self.send_pass(ctx, None, TRIAL);
+            }
+        }
+    }
+
+    fn pass_again(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now.time;
+        let mut again = Vec::new();
+        for (n, passing) in &mut self.offload.passing {
+            if now.since(passing.sent) >= passing.again_after {
+                (passing.sent, passing.again_after) = (now, passing.again_after * 2);
+                again.push((*n, passing.key.clone()));
+            }
+        }
+        for (n, key) in again {
+            self.send_pass(ctx, Some(key), n);
+        }
+    }
+
+    /// No grant is alive: what waits for the switch is proposed without it.
+    fn go_direct(&mut self) {
+        let offload = &mut self.offload;
+        offload.standing = Standing::Direct;
+        offload.numbers.clear();
+        offload.open.clear();
+        offload.unheard = None;
+        let waiting = core::mem::take(&mut offload.passing).into_keys().filter_map(|n| self.in_flight.get(&n));
+        offload.ready.extend(waiting.map(|in_flight| in_flight.write.clone()));
+    }
+}

@@ -1,0 +1,245 @@
+//! Switches beside the members: real pipelines, with tables that somebody sets late or never, and packets that are lost,
+//! doubled and late like all others.
+
+use std::collections::BTreeMap;
+
+use group::ballot::TermBallot;
+use group::committee::Pass;
+use group::op::{Op, Read};
+use group::rng::Rng;
+use group::spread::SpreadRead;
+use group::state::{Entry, Switch};
+use header::{Header, NO_OBJECT, Operation};
+use overlay::Key;
+use switch::dirty::{Region, Shape};
+use switch::pipeline::{Pipeline, Verdict};
+use switch::tables::Partition;
+
+use super::World;
+
+/// Partitions that fit into a switch at a time.
+const PARTITIONS: u32 = 8;
+
+/// What a switch is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub stages: usize,
+    /// Slots of each partition in each stage.
+    pub slots: u32,
+    /// Objects have so many different names.
+    pub objects: u32,
+}
+
+/// On its way to a switch, or from one to a peer.
+#[derive(Clone, Debug)]
+pub enum Packet {
+    To(usize, Header, Option<Key>),
+    From(usize, Header, Option<Key>),
+}
+
+/// All switches, and what passes them.
+pub struct Switches {
+    pub rules: Rules,
+    machines: Vec<Pipeline>,
+    /// Which one packets go to.
+    pub current: usize,
+    /// Each ballot's partition is given out once.
+    partitions: Vec<TermBallot>,
+    pub wire: Vec<Packet>,
+    /// Reads that replicas answered, and that they left to the primary; reads of dirty objects.
+    pub spread: u64,
+    pub left: u64,
+    pub dirty: u64,
+}
+
+impl Switches {
+    pub fn new(rules: Rules) -> Switches {
+        let machines = (0..2).map(|_| machine(rules)).collect();
+        let wire = Vec::new();
+        Switches { rules, machines, current: 0, partitions: Vec::new(), wire, spread: 0, left: 0, dirty: 0 }
+    }
+
+    fn partition(&mut self, ballot: TermBallot) -> u32 {
+        if let Some(at) = self.partitions.iter().position(|known| *known == ballot) {
+            return at as u32;
+        }
+        self.partitions.push(ballot);
+        self.partitions.len() as u32 - 1
+    }
+
+    fn ballot(&self, partition: u32) -> TermBallot {
+        self.partitions[partition as usize]
+    }
+
+    fn header(&mut self, operation: Operation, ballot: TermBallot, key: Option<&Key>, tag: u64) -> Header {
+        let hash = |key: &Key| 1 + (key.point().0 >> 64) as u32 % self.rules.objects;
+        let object = key.map_or(NO_OBJECT, hash);
+        let partition = self.partition(ballot);
+        Header { operation, partition, object, switch: 0, term: ballot.term.0, sequence: 0, committed: 0, tag }
+    }
+
+    /// Loses all that it remembers, but not what it was told.
+    pub fn restart(&mut self, index: usize) {
+        self.machines[index] = machine(self.rules);
+    }
+}
+
+fn machine(rules: Rules) -> Pipeline {
+    let slots = (PARTITIONS * rules.slots).next_power_of_two() as usize;
+    Pipeline::new(Shape { stages: rules.stages, slots }, PARTITIONS as usize)
+}
+
+impl World {
+    fn switches(&mut self) -> &mut Switches {
+        self.switches.as_mut().expect("there are switches")
+    }
+
+    /// A primary has something pass.
+    pub fn pass_switch(&mut self, pass: Pass) {
+        if self.switches.is_none() {
+            return;
+        }
+        let switches = self.switches();
+        let header = switches.header(Operation::WriteFirst, pass.ballot, pass.key.as_ref(), pass.tag);
+        switches.wire.push(Packet::To(switches.current, header, pass.key));
+    }
+
+    /// A primary says what is complete.
+    pub fn complete(&mut self, ballot: TermBallot, switch: u32, number: u64) {
+        let switches = self.switches();
+        let header = switches.header(Operation::Completion, ballot, None, 0);
+        let header = Header { switch, sequence: number, ..header };
+        switches.wire.push(Packet::To(switches.current, header, None));
+    }
+
+    /// A client's read goes by a switch, most often by the one that is in use.
+    pub fn attempt_spread(&mut self, number: u64, rng: &mut Rng) {
+        let Some(call) = self.clients.calls.get(&number).cloned() else { return };
+        let Some(index) = self.index(call.origin) else { return };
+        let Some(group) = &self.peers[index].group else { return };
+        let key = self.clients.key(call.key).clone();
+        let Some(ballot) = group.primary_of(key.point()) else { return };
+        let tag = self.clients.attempt_spread(number);
+        let switches = self.switches();
+        let header = switches.header(Operation::Read, ballot, Some(&key), tag);
+        let to = if rng.below(8) == 0 { 1 - switches.current } else { switches.current };
+        switches.wire.push(Packet::To(to, header, Some(key)));
+    }
+
+    /// A read came to a member's answer, or to none.
+    pub fn on_read(&mut self, tag: u64, answer: Option<group::op::Answer>) {
+        let outcome = match answer {
+            Some(answer) => {
+                self.switches().spread += 1;
+                group::message::Outcome::Unchanged(answer)
+            }
+            None => {
+                self.switches().left += 1;
+                group::message::Outcome::NotPrimary
+            }
+        };
+        if let Err(why) = self.clients.on_spread(tag, outcome) {
+            self.wrong.get_or_insert(why);
+        }
+    }
+
+    /// A packet arrives.
+    pub fn deliver_switched(&mut self, packet: Packet, chance: u32) {
+        match packet {
+            Packet::To(at, mut header, key) => {
+                let is_read = header.operation == Operation::Read;
+                let switches = self.switches();
+                let verdict = switches.machines[at].process(&mut header, chance);
+                if is_read && header.operation == Operation::Read && matches!(verdict, Verdict::To(_)) {
+                    switches.dirty += 1;
+                }
+                if let Verdict::To(replica) = verdict {
+                    switches.wire.push(Packet::From(replica as usize, header, key));
+                }
+            }
+            Packet::From(index, header, key) => {
+                if self.peers[index].down {
+                    return;
+                }
+                let ballot = self.switches().ballot(header.partition);
+                let Header { operation, switch, sequence, committed, tag, .. } = header;
+                match (operation, key) {
+                    (Operation::FastRead, Some(key)) => {
+                        let op = Op::Read(Read::Value);
+                        let read = SpreadRead { tag, ballot, switch, point: committed, key, op };
+                        self.act(index, |group| group.read_spread(read));
+                    }
+                    (Operation::WriteFirst, _) => {
+                        self.act(index, |group| group.on_passed(ballot, switch, sequence, tag))
+                    }
+                    // The client asks again, in the ordinary way.
+                    _ => self.on_read(tag, None),
+                }
+            }
+        }
+    }
+
+    /// A controller sets a switch's tables by what some member knows, as long as it remembers that.
+    pub fn set_tables(&mut self, at: usize, member: usize) {
+        let Some(group) = &self.peers[member].group else { return };
+        let state = group.state().clone();
+        let ballots: Vec<TermBallot> = state.parts().map(|(_, ballot)| ballot).collect();
+        let replicas: Vec<(u32, u8)> = (0..self.peers.len())
+            .filter(|index| state.is_member(self.peers[*index].node))
+            .map(|it| (it as u32, 1))
+            .collect();
+        let primaries: BTreeMap<_, u32> = (0..self.peers.len()).map(|it| (self.peers[it].node, it as u32)).collect();
+        let switches = self.switches();
+        let numbers: Vec<u32> = (0..switches.partitions.len() as u32).collect();
+        for number in numbers {
+            switches.machines[at].remove(number);
+        }
+        for (index, ballot) in (0..PARTITIONS).zip(ballots) {
+            let Some(primary) = primaries.get(&ballot.node) else { continue };
+            let number = switches.partition(ballot);
+            let slots = switches.rules.slots;
+            let partition = Partition {
+                index,
+                region: Region { first: index * slots, slots },
+                term: ballot.term.0,
+                switch: state.switch.id,
+                active: true,
+                primary: *primary,
+                replicas: replicas.clone(),
+            };
+            switches.machines[at].set(number, partition).expect("there is room");
+        }
+    }
+
+    /// The leader has another switch be used, or none.
+    pub fn change_switch(&mut self, leader: usize, on: bool) {
+        let id = self.group(leader).state().switch.id;
+        let switch = if on { Switch { id: id + 1, on: true } } else { Switch::off(id) };
+        if switch.id > 0 {
+            self.act(leader, |group| group.propose(Entry::Switch(switch)));
+        }
+    }
+
+    /// Each part's primary has members answer reads.
+    pub fn is_spread(&self) -> bool {
+        let state = self.latest();
+        state.parts().all(|(_, ballot)| {
+            let primaries =
+                self.peers.iter().filter_map(|peer| peer.group.as_ref()).flat_map(|group| group.primaries());
+            primaries.into_iter().any(|primary| primary.ballot() == ballot && primary.switch() == Some(state.switch.id))
+        })
+    }
+
+    /// May they, as far as the group's state goes?
+    pub fn may_spread(&self) -> bool {
+        self.latest().may_offload() && self.latest().nodes().len() > 1
+    }
+
+    /// Objects that are dirty in what is in use, where all is at rest.
+    pub fn dirty_objects(&mut self) -> usize {
+        let switches = self.switches();
+        let machine = &switches.machines[switches.current];
+        let partitions = 0..switches.partitions.len() as u32;
+        partitions.map(|number| (1..=switches.rules.objects).filter(|it| machine.is_dirty(number, *it)).count()).sum()
+    }
+}
