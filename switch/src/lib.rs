@@ -9,6 +9,8 @@
 #[cfg(feature = "soft")]
 pub mod device;
 pub mod dirty;
+#[cfg(feature = "p4runtime")]
+pub mod p4rt;
 pub mod pipeline;
 #[cfg(feature = "soft")]
 pub mod soft;

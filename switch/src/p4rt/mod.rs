@@ -1,0 +1,25 @@
+//! P4Runtime: how a controller sets the tables of a switch, be it this one in software, BMv2, or hardware.
+
+/// What goes over the wire, made of `proto/`.
+#[allow(missing_docs, clippy::all)]
+pub mod proto {
+    /// How calls went.
+    pub mod google {
+        pub mod rpc {
+            include!(concat!(env!("OUT_DIR"), "/google.rpc.rs"));
+        }
+    }
+    pub mod p4 {
+        pub mod config {
+            pub mod v1 {
+                include!(concat!(env!("OUT_DIR"), "/p4.config.v1.rs"));
+            }
+        }
+        pub mod v1 {
+            include!(concat!(env!("OUT_DIR"), "/p4.v1.rs"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod wire_test;
