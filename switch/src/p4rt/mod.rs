@@ -1,5 +1,8 @@
 //! P4Runtime: how a controller sets the tables of a switch, be it this one in software, BMv2, or hardware.
 
+pub mod p4info;
+pub mod target;
+
 /// What goes over the wire, made of `proto/`.
 #[allow(missing_docs, clippy::all)]
 pub mod proto {
