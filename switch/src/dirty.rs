@@ -36,6 +36,19 @@ pub struct Region {
     pub slots: u32,
 }
 
+impl Region {
+    /// Where it begins, and where it has ended.
+    pub fn ends(self) -> (u64, u64) {
+        (u64::from(self.first), u64::from(self.first) + u64::from(self.slots))
+    }
+
+    /// Whether two have a slot in common.
+    pub fn meets(self, other: Region) -> bool {
+        let ((first, end), (other_first, other_end)) = (self.ends(), other.ends());
+        first < other_end && other_first < end
+    }
+}
+
 /// Whose what is in a slot is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {

@@ -31,13 +31,14 @@ pub enum Why {
 }
 
 /// What packets change, of one partition. It counts only for whoever has its mark.
-#[derive(Clone, Copy, Debug, Default)]
-struct Register {
-    mark: Mark,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Register {
+    /// Whose it is.
+    pub mark: Mark,
     /// The last number given.
-    sequence: u64,
+    pub sequence: u64,
     /// Everything up to here is complete; 0: nothing has been yet, and no read may go to any one replica.
-    committed: u64,
+    pub committed: u64,
 }
 
 /// A switch.
@@ -80,6 +81,26 @@ impl Pipeline {
         let register = self.registers[partition.index as usize];
         let committed = if register.mark == mark { register.committed } else { 0 };
         self.dirty.contains(partition.region, mark, object, committed)
+    }
+
+    /// What packets have changed, by [`Partition::index`].
+    pub fn registers(&self) -> &[Register] {
+        &self.registers
+    }
+
+    /// The same, for who changes it by hand: numbers that were given already must not be given again.
+    pub fn registers_mut(&mut self) -> &mut [Register] {
+        &mut self.registers
+    }
+
+    /// The dirty set.
+    pub fn dirty(&self) -> &DirtySet {
+        &self.dirty
+    }
+
+    /// The same, for who changes it by hand: what is taken out is not found dirty any more.
+    pub fn dirty_mut(&mut self) -> &mut DirtySet {
+        &mut self.dirty
     }
 
     /// One packet passes. What the switch writes into it is in the header then; `chance` decides among replicas.

@@ -74,10 +74,8 @@ impl Tables {
         if partition.index as usize >= registers || others().any(|other| other.index == partition.index) {
             return Err(Unfit::Index(partition.index));
         }
-        let ends = |region: Region| (u64::from(region.first), u64::from(region.first) + u64::from(region.slots));
-        let (first, end) = ends(partition.region);
-        let meets = |other: &Partition| first < ends(other.region).1 && ends(other.region).0 < end;
-        if !partition.region.slots.is_power_of_two() || end > slots as u64 || others().any(meets) {
+        let (region, (_, end)) = (partition.region, partition.region.ends());
+        if !region.slots.is_power_of_two() || end > slots as u64 || others().any(|other| other.region.meets(region)) {
             return Err(Unfit::Region(partition.region));
         }
         self.partitions.insert(number, partition);

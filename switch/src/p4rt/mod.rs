@@ -1,7 +1,14 @@
 //! P4Runtime: how a controller sets the tables of a switch, be it this one in software, BMv2, or hardware.
 
+pub mod arbitration;
+pub mod arrays;
+pub mod entry;
 pub mod p4info;
+pub mod problem;
+pub mod standin;
+pub mod store;
 pub mod target;
+pub mod value;
 
 /// What goes over the wire, made of `proto/`.
 #[allow(missing_docs, clippy::all)]

@@ -1,0 +1,71 @@
+//! A switch that no packet passes, unless somebody takes one through by hand: to try controllers on.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::target::{Counted, NoRoom, Target};
+use crate::dirty::Shape;
+use crate::pipeline::Pipeline;
+use crate::tables::{Partition, Replica, Unfit};
+
+/// The stand-in.
+#[derive(Debug)]
+pub struct Standin {
+    state: Mutex<State>,
+}
+
+/// What is in it.
+#[derive(Debug)]
+pub struct State {
+    /// The pipeline.
+    pub pipeline: Pipeline,
+    /// Where replicas are.
+    pub ports: BTreeMap<Replica, SocketAddrV4>,
+    /// Whatever is counted by hand.
+    pub counters: [u64; Counted::ALL.len()],
+}
+
+impl Standin {
+    /// With a pipeline of this shape, and without partitions.
+    pub fn new(shape: Shape, registers: usize) -> Standin {
+        let pipeline = Pipeline::new(shape, registers);
+        Standin { state: Mutex::new(State { pipeline, ports: BTreeMap::new(), counters: [0; Counted::ALL.len()] }) }
+    }
+
+    /// What is in it.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Target for Standin {
+    fn set_partition(&self, number: u32, partition: Partition) -> Result<(), Unfit> {
+        self.lock().pipeline.set(number, partition)
+    }
+
+    fn remove_partition(&self, number: u32) {
+        self.lock().pipeline.remove(number);
+    }
+
+    fn set_port(&self, replica: Replica, address: SocketAddrV4) -> Result<(), NoRoom> {
+        self.lock().ports.insert(replica, address);
+        Ok(())
+    }
+
+    fn remove_port(&self, replica: Replica) {
+        self.lock().ports.remove(&replica);
+    }
+
+    fn counters(&self) -> [u64; Counted::ALL.len()] {
+        self.lock().counters
+    }
+
+    fn set_counter(&self, counted: Counted, packets: u64) {
+        self.lock().counters[counted as usize] = packets;
+    }
+
+    fn with_pipeline(&self, with: &mut dyn FnMut(&mut Pipeline)) {
+        with(&mut self.lock().pipeline);
+    }
+}

@@ -1,0 +1,90 @@
+//! Numbers as strings of bytes (P4Runtime v1.4.1, "Bytestrings").
+//!
+//! What is sent is as short as can be; what is received may have zeros in front.
+
+/// Why a string of bytes is no number of so many bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// Nothing is no number, not even 0.
+    #[error("a number of no bytes")]
+    Empty,
+    /// It is too great.
+    #[error("a number of more than {0} bits")]
+    Wide(u32),
+}
+
+/// A number without the zeros in front of it: all bytes of it that matter, but at least one.
+pub fn canonical(bytes: &[u8]) -> &[u8] {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    &bytes[zeros.min(bytes.len().saturating_sub(1))..]
+}
+
+/// A number as it is sent.
+pub fn encode(number: u128) -> Vec<u8> {
+    canonical(&number.to_be_bytes()).to_vec()
+}
+
+/// A number of at most so many bits as it is sent.
+///
+/// # Errors
+/// Where it is none.
+pub fn check(bytes: &[u8], bits: u32) -> Result<Vec<u8>, Unfit> {
+    if bytes.is_empty() {
+        return Err(Unfit::Empty);
+    }
+    let bytes = canonical(bytes);
+    let used = 8 * bytes.len() as u32 - bytes[0].leading_zeros();
+    if used > bits { Err(Unfit::Wide(bits)) } else { Ok(bytes.to_vec()) }
+}
+
+/// Reads a number of at most so many bits, 128 at most.
+///
+/// # Errors
+/// Where it is none.
+pub fn decode(bytes: &[u8], bits: u32) -> Result<u128, Unfit> {
+    let bytes = check(bytes, bits.min(u128::BITS))?;
+    Ok(bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The specification's own examples.
+    #[test]
+    fn numbers_are_as_short_as_can_be() {
+        for (bits, number, bytes, is_short) in [
+            (8, 99, &[0x63][..], true),
+            (16, 99, &[0, 0x63], false),
+            (16, 99, &[0x63], true),
+            (16, 12388, &[0x30, 0x64], true),
+            (16, 12388, &[0, 0x30, 0x64], false),
+            (12, 99, &[0, 0x63], false),
+            (12, 99, &[0, 0, 0x63], false),
+            (16, 0, &[0, 0], false),
+            (16, 0, &[0], true),
+        ] {
+            assert_eq!(decode(bytes, bits), Ok(number), "{bytes:?}");
+            assert_eq!(encode(number) == bytes, is_short, "{bytes:?}");
+            assert_eq!(check(bytes, bits), Ok(encode(number)));
+        }
+        for (bits, bytes, why) in [
+            (8, &[1, 0x63][..], Unfit::Wide(8)),
+            (8, &[], Unfit::Empty),
+            (16, &[1, 0, 0x63], Unfit::Wide(16)),
+            (12, &[0x10, 0x63], Unfit::Wide(12)),
+            (12, &[1, 0, 0x63], Unfit::Wide(12)),
+            (12, &[0, 0x40, 0x63], Unfit::Wide(12)),
+        ] {
+            assert_eq!(decode(bytes, bits), Err(why), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wider_than_any_word_is_still_bytes() {
+        let wide = [1; 24];
+        assert_eq!(check(&wide, 192), Ok(wide.to_vec()));
+        assert_eq!(check(&wide, 184), Err(Unfit::Wide(184)));
+        assert_eq!(decode(&wide, 192), Err(Unfit::Wide(128)));
+    }
+}
