@@ -5,6 +5,8 @@ pub mod arrays;
 pub mod entry;
 pub mod p4info;
 pub mod problem;
+pub mod server;
+pub mod service;
 pub mod standin;
 pub mod store;
 pub mod target;

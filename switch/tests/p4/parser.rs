@@ -211,7 +211,7 @@ impl Parser {
         (name, State { statements, transition })
     }
 
-    fn case(&mut self) -> (Expression, Option<Expression>) {
+    fn case(&mut self) -> Case {
         (self.expression(), self.take("&&&").then(|| self.expression()))
     }
 

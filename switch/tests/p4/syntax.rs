@@ -42,12 +42,15 @@ pub enum Statement {
     Exit,
 }
 
+/// A value, and a mask for what of it counts.
+pub type Case = (Expression, Option<Expression>);
+
 /// What a state of the parser goes on to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transition {
     To(String),
     /// By these expressions: the first case that fits. A case has a value and a mask for each; none at all fits always.
-    Select(Vec<Expression>, Vec<(Vec<(Expression, Option<Expression>)>, String)>),
+    Select(Vec<Expression>, Vec<(Vec<Case>, String)>),
 }
 
 /// A state of the parser.

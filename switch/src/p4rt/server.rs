@@ -1,0 +1,158 @@
+//! A server of P4Runtime for a switch in software.
+//!
+//! Whoever reaches its address may read and, with a higher election id than others, write: it belongs on loopback, or on a network
+//! that only controllers are on.
+
+use std::io;
+use std::iter;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::problem::Problem;
+use super::proto::p4::v1;
+use super::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use super::service::{Opened, Read, Service};
+use super::target::Target;
+
+/// Which version of the specification this is.
+pub const VERSION: &str = "1.4.1";
+
+/// The longest message: as long as gRPC's usual limit, which controllers have as well.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// So many entities are in one message: it is well below the limit.
+const ENTITIES: usize = 512;
+/// So many calls at once from one controller.
+const CALLS_MAX: usize = 32;
+/// A stream in which nobody says who it is ends.
+const HELLO: Duration = Duration::from_secs(10);
+/// A controller whose machine is gone is found out after twice this.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Answers controllers until `stop` is done.
+///
+/// # Errors
+/// Where the listener fails.
+///
+/// # Panics
+/// Where the target has not as many stages as the P4 program.
+pub async fn serve(
+    listener: TcpListener,
+    device: u64,
+    target: Arc<dyn Target>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let service = Arc::new(Service::new(device, target));
+    let server = P4RuntimeServer::new(Server { service: service.clone() })
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let stop = async move {
+        stop.await;
+        // Or it would wait for controllers to go.
+        service.stop();
+    };
+    tonic::transport::Server::builder()
+        .concurrency_limit_per_connection(CALLS_MAX)
+        .max_concurrent_streams(CALLS_MAX as u32)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .serve_with_incoming_shutdown(server, TcpIncoming::from(listener).with_nodelay(Some(true)), stop)
+        .await
+        .map_err(io::Error::other)
+}
+
+struct Server {
+    service: Arc<Service>,
+}
+
+type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl P4Runtime for Server {
+    async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
+        self.service.write(request.get_ref())?;
+        Ok(Response::new(v1::WriteResponse {}))
+    }
+
+    type ReadStream = Responses<v1::ReadResponse>;
+
+    async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        let (found, outcome) = self.service.read(request.get_ref())?;
+        // Cells become entities as they are taken: whole registers of them would be much at once.
+        let mut entities = found.into_iter().flat_map(|read| -> Box<dyn Iterator<Item = v1::Entity> + Send> {
+            match read {
+                Read::Entities(entities) => Box::new(entities.into_iter()),
+                Read::Cells(cells) => Box::new(cells.entities()),
+            }
+        });
+        let responses = iter::from_fn(move || {
+            let entities: Vec<_> = entities.by_ref().take(ENTITIES).collect();
+            (!entities.is_empty()).then_some(Ok(v1::ReadResponse { entities }))
+        });
+        Ok(Response::new(Box::pin(tokio_stream::iter(responses.chain(outcome.err().map(Err))))))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<v1::SetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<v1::SetForwardingPipelineConfigResponse>, Status> {
+        self.service.set_config(request.into_inner())?;
+        Ok(Response::new(v1::SetForwardingPipelineConfigResponse {}))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        request: Request<v1::GetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<v1::GetForwardingPipelineConfigResponse>, Status> {
+        let config = self.service.get_config(request.get_ref())?;
+        Ok(Response::new(v1::GetForwardingPipelineConfigResponse { config }))
+    }
+
+    type StreamChannelStream = Responses<v1::StreamMessageResponse>;
+
+    async fn stream_channel(
+        &self,
+        request: Request<Streaming<v1::StreamMessageRequest>>,
+    ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let Opened { id, responses, gone } = self.service.open()?;
+        let service = self.service.clone();
+        tokio::spawn(async move {
+            let heard = hear(&service, id, request.into_inner());
+            let why = tokio::select! {
+                why = heard => why,
+                _ = gone => None,
+            };
+            service.close(id, why);
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(responses))))
+    }
+
+    async fn capabilities(
+        &self,
+        _: Request<v1::CapabilitiesRequest>,
+    ) -> Result<Response<v1::CapabilitiesResponse>, Status> {
+        Ok(Response::new(v1::CapabilitiesResponse { p4runtime_api_version: VERSION.to_owned() }))
+    }
+}
+
+/// Listens to a controller until it has nothing more to say, or what it says ends its stream.
+async fn hear(service: &Service, id: u64, mut requests: Streaming<v1::StreamMessageRequest>) -> Option<Problem> {
+    let Ok(mut next) = timeout(HELLO, requests.next()).await else {
+        return Some(Problem::new(Code::DeadlineExceeded, "a controller says who it is"));
+    };
+    loop {
+        // A stream that broke needs no answer.
+        let Some(Ok(request)) = next else { return None };
+        if let Err(problem) = service.hear(id, request) {
+            return Some(problem);
+        }
+        next = requests.next().await;
+    }
+}

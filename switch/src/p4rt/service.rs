@@ -1,0 +1,375 @@
+//! What a switch answers its controllers, but for the network.
+//!
+//! All calls take one lock, one after the other: so a write is done before the next one begins, a read never sees half of one, and
+//! who was the primary writes nothing once somebody else is told to be.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+use tonic::{Code, Status};
+
+use super::arbitration::{Arbitration, Notices, StreamId};
+use super::arrays::{self, Cells};
+use super::p4info::{is_ours, register};
+use super::problem::{Problem, batch};
+use super::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
+use super::proto::p4::v1::{self, entity::Entity, update};
+use super::store::Store;
+use super::target::{Counted, Target};
+
+/// So many controllers may be there at once.
+pub const STREAMS_MAX: usize = 32;
+
+/// So much may wait for a controller; who does not take it is let go.
+const NOTICES_MAX: usize = 64;
+
+/// What is sent to a controller in its stream.
+pub type Response = Result<v1::StreamMessageResponse, Status>;
+
+/// The near end of a controller's stream. When it is dropped, the stream ends.
+#[derive(Debug)]
+struct Stream {
+    out: mpsc::Sender<Response>,
+    _gone: oneshot::Sender<()>,
+}
+
+/// The far end of it.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its number.
+    pub id: StreamId,
+    /// What is to be sent to the controller.
+    pub responses: mpsc::Receiver<Response>,
+    /// Done when the stream is to end.
+    pub gone: oneshot::Receiver<()>,
+}
+
+struct State {
+    arbitration: Arbitration,
+    store: Store,
+    /// The program, if there is one.
+    config: Option<v1::ForwardingPipelineConfig>,
+    /// One that was verified, and is not used yet.
+    saved: Option<v1::ForwardingPipelineConfig>,
+    streams: BTreeMap<StreamId, Stream>,
+    next_stream: StreamId,
+    /// Nobody can open a stream any more.
+    is_closed: bool,
+}
+
+/// A device that controllers can set and read.
+pub struct Service {
+    target: Arc<dyn Target>,
+    state: Mutex<State>,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub enum Read {
+    /// Entities.
+    Entities(Vec<v1::Entity>),
+    /// Cells of a register.
+    Cells(Cells),
+}
+
+impl Service {
+    /// Of a device with this number.
+    ///
+    /// # Panics
+    /// Where the target has not as many stages as the P4 program.
+    pub fn new(device: u64, target: Arc<dyn Target>) -> Service {
+        target.with_pipeline(&mut |pipeline| {
+            let stages = pipeline.dirty().stages().len();
+            assert_eq!(stages, register::STAGES.len(), "the program has other stages");
+        });
+        let state = State {
+            arbitration: Arbitration::new(device),
+            store: Store::default(),
+            config: None,
+            saved: None,
+            streams: BTreeMap::new(),
+            next_stream: 0,
+            is_closed: false,
+        };
+        Service { target, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What is behind it holds between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A controller opens its stream.
+    ///
+    /// # Errors
+    /// Where there are too many.
+    pub fn open(&self) -> Result<Opened, Problem> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(Problem::new(Code::Unavailable, "this switch stops"));
+        }
+        if state.streams.len() >= STREAMS_MAX {
+            return Err(Problem::new(Code::ResourceExhausted, format!("there are {STREAMS_MAX} streams already")));
+        }
+        let (out, responses) = mpsc::channel(NOTICES_MAX);
+        let (still_here, gone) = oneshot::channel();
+        let id = state.next_stream;
+        state.next_stream += 1;
+        state.streams.insert(id, Stream { out, _gone: still_here });
+        Ok(Opened { id, responses, gone })
+    }
+
+    /// A controller says something in its stream.
+    ///
+    /// # Errors
+    /// Why the stream is to end ([`Service::close`]).
+    pub fn hear(&self, stream: StreamId, request: v1::StreamMessageRequest) -> Result<(), Problem> {
+        use v1::stream_error::Details;
+        use v1::stream_message_request::Update;
+        let mut state = self.lock();
+        let (code, message, details) = match request.update {
+            Some(Update::Arbitration(update)) => {
+                let notices = state.arbitration.update(stream, &update)?;
+                state.tell(notices);
+                return Ok(());
+            }
+            Some(Update::Packet(_)) => {
+                let details = Details::PacketOut(v1::PacketOutError { packet_out: None });
+                if state.arbitration.is_primary(stream) {
+                    (Code::Unimplemented, "this program takes no packets from controllers", details)
+                } else {
+                    (Code::PermissionDenied, "only the primary controller may send packets", details)
+                }
+            }
+            Some(Update::DigestAck(ack)) => {
+                let details = Details::DigestListAck(v1::DigestListAckError { digest_list_ack: Some(ack) });
+                (Code::InvalidArgument, "this program has no digests", details)
+            }
+            Some(Update::Other(_)) | None => {
+                let details = Details::Other(v1::StreamOtherError { other: None });
+                (Code::Unimplemented, "nothing is known here of this", details)
+            }
+        };
+        let error = v1::StreamError {
+            canonical_code: code as i32,
+            message: message.to_owned(),
+            details: Some(details),
+            ..v1::StreamError::default()
+        };
+        let response = v1::StreamMessageResponse { update: Some(v1::stream_message_response::Update::Error(error)) };
+        if let Some(stream) = state.streams.get(&stream) {
+            // Who has much to take already can do without.
+            let _ = stream.out.try_send(Ok(response));
+        }
+        Ok(())
+    }
+
+    /// A controller's stream ends, for this reason if there is one.
+    pub fn close(&self, stream: StreamId, why: Option<Problem>) {
+        let mut state = self.lock();
+        if let (Some(stream), Some(why)) = (state.streams.remove(&stream), why) {
+            let _ = stream.out.try_send(Err(why.into()));
+        }
+        let notices = state.arbitration.close(stream);
+        state.tell(notices);
+    }
+
+    /// Ends all streams; no more can be opened.
+    pub fn stop(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        for (_, stream) in std::mem::take(&mut state.streams) {
+            let _ = stream.out.try_send(Err(Status::unavailable("this switch stops")));
+        }
+    }
+
+    /// Changes entities, in their order.
+    ///
+    /// # Errors
+    /// Where nothing was done, or some of it failed.
+    pub fn write(&self, request: &v1::WriteRequest) -> Result<(), Status> {
+        let state = &mut *self.lock();
+        state.arbitration.may_write(request.device_id, &request.role, request.election_id.as_ref())?;
+        state.configured()?;
+        if request.atomicity != v1::write_request::Atomicity::ContinueOnError as i32 {
+            return Err(Problem::unimplemented("each update is done by itself").into());
+        }
+        let target = &*self.target;
+        let outcomes: Vec<_> = request.updates.iter().map(|update| state.update(update, target)).collect();
+        batch("updates", &outcomes)
+    }
+
+    /// Entities that are asked for, and how that went.
+    ///
+    /// # Errors
+    /// Where nothing can be read.
+    pub fn read(&self, request: &v1::ReadRequest) -> Result<(Vec<Read>, Result<(), Status>), Status> {
+        let state = self.lock();
+        state.arbitration.is_here(request.device_id)?;
+        state.configured()?;
+        let mut found = Vec::new();
+        let mut outcomes = Vec::new();
+        for entity in &request.entities {
+            let read = state.read(entity, &*self.target);
+            outcomes.push(read.map(|read| found.extend(read)));
+        }
+        Ok((found, batch("reads", &outcomes)))
+    }
+
+    /// Gives the device its program: ours, for there is no other that it could have.
+    ///
+    /// Where that clears the tables, what packets have changed stays. Numbers that were given under a switch id must never be given
+    /// again under the same one, and a new one makes all of it void; so there is nothing that clearing it would be good for.
+    ///
+    /// # Errors
+    /// Where it is another one, or the caller may not.
+    pub fn set_config(&self, request: v1::SetForwardingPipelineConfigRequest) -> Result<(), Problem> {
+        let state = &mut *self.lock();
+        state.arbitration.may_write(request.device_id, &request.role, request.election_id.as_ref())?;
+        let action = Action::try_from(request.action).unwrap_or(Action::Unspecified);
+        if action == Action::Unspecified {
+            return Err(Problem::invalid("a program needs to be told what becomes of it"));
+        }
+        if action == Action::Commit {
+            if request.config.is_some() {
+                return Err(Problem::invalid("what is to be used was given before"));
+            }
+            let saved = state.saved.take().ok_or_else(|| Problem::new(Code::NotFound, "no program was saved"))?;
+            state.config = Some(saved);
+            return Ok(());
+        }
+        let config = request.config.ok_or_else(|| Problem::invalid("there is no program"))?;
+        let p4info = config.p4info.as_ref().ok_or_else(|| Problem::invalid("the program is not described"))?;
+        is_ours(p4info).map_err(Problem::invalid)?;
+        match action {
+            Action::VerifyAndSave => state.saved = Some(config),
+            Action::ReconcileAndCommit => (state.config, state.saved) = (Some(config), None),
+            Action::VerifyAndCommit => {
+                state.store.clear(&*self.target);
+                Counted::ALL.into_iter().for_each(|counted| self.target.set_counter(counted, 0));
+                (state.config, state.saved) = (Some(config), None);
+            }
+            Action::Verify | Action::Commit | Action::Unspecified => {}
+        }
+        Ok(())
+    }
+
+    /// Which program the device has; nothing where it has none.
+    ///
+    /// # Errors
+    /// Where this is another device, or it is not clear what of it is asked for.
+    pub fn get_config(
+        &self,
+        request: &v1::GetForwardingPipelineConfigRequest,
+    ) -> Result<Option<v1::ForwardingPipelineConfig>, Problem> {
+        let state = self.lock();
+        state.arbitration.is_here(request.device_id)?;
+        let kind = ResponseType::try_from(request.response_type).map_err(|_| Problem::invalid("no such type"))?;
+        let Some(config) = &state.config else { return Ok(None) };
+        let with_p4info = matches!(kind, ResponseType::All | ResponseType::P4infoAndCookie);
+        let with_device = matches!(kind, ResponseType::All | ResponseType::DeviceConfigAndCookie);
+        Ok(Some(v1::ForwardingPipelineConfig {
+            p4info: config.p4info.clone().filter(|_| with_p4info),
+            p4_device_config: if with_device { config.p4_device_config.clone() } else { Vec::new() },
+            cookie: config.cookie,
+        }))
+    }
+}
+
+impl State {
+    fn configured(&self) -> Result<(), Problem> {
+        match self.config {
+            Some(_) => Ok(()),
+            None => Err(Problem::new(Code::FailedPrecondition, "this device has no program yet")),
+        }
+    }
+
+    /// Tells controllers, and lets those go who do not listen; of that the others hear, too.
+    fn tell(&mut self, notices: Notices) {
+        let mut notices = VecDeque::from(notices);
+        while let Some((id, notice)) = notices.pop_front() {
+            let update = v1::stream_message_response::Update::Arbitration(notice);
+            let Some(stream) = self.streams.get(&id) else { continue };
+            if stream.out.try_send(Ok(v1::StreamMessageResponse { update: Some(update) })).is_err() {
+                self.streams.remove(&id);
+                notices.extend(self.arbitration.close(id));
+            }
+        }
+    }
+
+    fn update(&mut self, update: &v1::Update, target: &dyn Target) -> Result<(), Problem> {
+        let kind = update::Type::try_from(update.r#type).unwrap_or(update::Type::Unspecified);
+        if kind == update::Type::Unspecified {
+            return Err(Problem::invalid("an update of no type"));
+        }
+        match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
+            None => Err(Problem::invalid("an update of nothing")),
+            Some(Entity::TableEntry(entry)) => self.store.write(kind, entry, target),
+            Some(Entity::CounterEntry(entry)) => arrays::write_counter(kind, entry, target),
+            Some(Entity::RegisterEntry(entry)) => arrays::write_register(kind, entry, target),
+            Some(Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_)) => {
+                Err(Problem::unimplemented("only one-shot sets of actions are taken"))
+            }
+            Some(Entity::PacketReplicationEngineEntry(_)) => Err(Problem::unimplemented("packets are not copied")),
+            Some(_) => Err(Problem::invalid("the program has none of these")),
+        }
+    }
+
+    fn read(&self, entity: &v1::Entity, target: &dyn Target) -> Result<Vec<Read>, Problem> {
+        let id = match entity.entity.as_ref().ok_or_else(|| Problem::invalid("nothing is asked for"))? {
+            Entity::TableEntry(asked) => {
+                let entity = |entry| v1::Entity { entity: Some(Entity::TableEntry(entry)) };
+                return Ok(vec![Read::Entities(self.store.read(asked)?.into_iter().map(entity).collect())]);
+            }
+            Entity::CounterEntry(asked) => return Ok(vec![Read::Entities(arrays::read_counters(asked, target)?)]),
+            Entity::RegisterEntry(asked) => {
+                return Ok(arrays::read_registers(asked, target)?.into_iter().map(Read::Cells).collect());
+            }
+            Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_) => {
+                return Err(Problem::unimplemented("only one-shot sets of actions are taken"));
+            }
+            Entity::PacketReplicationEngineEntry(_) => return Err(Problem::unimplemented("packets are not copied")),
+            Entity::MeterEntry(entry) => entry.meter_id,
+            Entity::DirectMeterEntry(entry) => entry.table_entry.as_ref().map_or(0, |entry| entry.table_id),
+            Entity::DirectCounterEntry(entry) => entry.table_entry.as_ref().map_or(0, |entry| entry.table_id),
+            Entity::ValueSetEntry(entry) => entry.value_set_id,
+            Entity::DigestEntry(entry) => entry.digest_id,
+            Entity::ExternEntry(entry) => entry.extern_type_id,
+        };
+        // All of what there is none of is nothing.
+        if id == 0 { Ok(Vec::new()) } else { Err(Problem::invalid("the program has none of these")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dirty::Shape;
+    use crate::p4rt::arbitration::election_id;
+    use crate::p4rt::standin::Standin;
+
+    fn says(election: u128) -> v1::StreamMessageRequest {
+        let election_id = Some(election_id(election));
+        let update = v1::MasterArbitrationUpdate { election_id, ..v1::MasterArbitrationUpdate::default() };
+        v1::StreamMessageRequest { update: Some(v1::stream_message_request::Update::Arbitration(update)) }
+    }
+
+    #[test]
+    fn who_does_not_listen_is_let_go() {
+        let service = Service::new(0, Arc::new(Standin::new(Shape { stages: 3, slots: 8 }, 1)));
+        let (mut deaf, mut primary) = (service.open().unwrap(), service.open().unwrap());
+        service.hear(deaf.id, says(0)).unwrap();
+        for election in 1..=NOTICES_MAX as u128 {
+            assert!(deaf.gone.try_recv() == Err(oneshot::error::TryRecvError::Empty), "{election}");
+            service.hear(primary.id, says(election)).unwrap();
+            while primary.responses.try_recv().is_ok() {}
+        }
+        assert_eq!(deaf.gone.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        // Its election id is free.
+        service.hear(primary.id, says(0)).unwrap();
+        service.stop();
+        assert_eq!(service.open().unwrap_err().code, Code::Unavailable);
+    }
+}
