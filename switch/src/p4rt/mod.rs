@@ -2,9 +2,11 @@
 
 pub mod arbitration;
 pub mod arrays;
+pub mod controller;
 pub mod entry;
 pub mod p4info;
 pub mod problem;
+pub mod reconcile;
 pub mod server;
 pub mod service;
 pub mod standin;

@@ -2,4 +2,5 @@
 #![cfg(feature = "p4runtime")]
 
 mod common;
+mod controller;
 mod server;

@@ -1,0 +1,334 @@
+//! A controller: keeps a switch's tables as they are wanted, for as long as it is the primary one.
+//!
+//! It connects, says its election id, and waits to be told that it is the primary. Then it looks which program the switch has, loads
+//! ours where it has none, reads the tables, and writes what differs; so it does again whenever something else is wanted, and from
+//! time to time in case somebody else has changed something. Whatever fails, it begins anew: all of it may be done twice.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status, Streaming};
+
+use super::arbitration::election_id;
+use super::entry::{Key, Value};
+use super::p4info::{is_ours, p4info, table};
+use super::problem::parts;
+use super::proto::p4::v1;
+use super::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
+use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
+use super::reconcile::{Incarnation, Wanted, plan};
+
+/// A call that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After a failure it waits this long, and each time twice as long.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+/// But never longer than this.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// It looks whether the tables are as they were left this often.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Which switch, and as whom.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it is: `http://127.0.0.1:9559`, say.
+    pub endpoint: String,
+    /// Its number there.
+    pub device: u64,
+    /// What the target makes of the program: what a compiler has made for BMv2 or a hardware switch. A switch in software needs none.
+    pub device_config: Vec<u8>,
+}
+
+/// How it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// There is no connection, or something did not work; it is tried again.
+    Failing(String),
+    /// Another controller is the primary, or nobody is.
+    Backup,
+    /// The tables are as they are wanted.
+    Synced(Synced),
+}
+
+/// Tables are as they are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synced {
+    /// The switch's life. Switch ids have to be for it ([`Wanted::lives`]), or they are held back.
+    pub incarnation: Incarnation,
+    /// So many updates were written for that, since the controller began.
+    pub updates: u64,
+    /// So many times that was found, so that waiting for a change does not end before it is done.
+    pub looks: u64,
+}
+
+/// A controller at work; dropped, it stops, and the tables stay as they are.
+#[derive(Debug)]
+pub struct Controller {
+    wanted: watch::Sender<Wanted>,
+    election: watch::Sender<u128>,
+    link: watch::Receiver<Link>,
+    task: JoinHandle<()>,
+}
+
+impl Controller {
+    /// Begins; in a runtime of tokio.
+    pub fn start(config: Config, election: u128, wanted: Wanted) -> Controller {
+        let (wanted, wants) = watch::channel(wanted);
+        let (election, elections) = watch::channel(election);
+        let (links, link) = watch::channel(Link::Failing("not connected yet".to_owned()));
+        let task = tokio::spawn(Driver { config, wants, elections, links, updates: 0, looks: 0 }.run());
+        Controller { wanted, election, link, task }
+    }
+
+    /// Something else is wanted from now on.
+    pub fn set(&self, wanted: Wanted) {
+        self.wanted.send_replace(wanted);
+    }
+
+    /// It has another election id from now on: a higher one, to be the primary.
+    pub fn elect(&self, election: u128) {
+        self.election.send_replace(election);
+    }
+
+    /// How it stands, now and whenever that changes.
+    pub fn link(&self) -> watch::Receiver<Link> {
+        self.link.clone()
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+type Client = P4RuntimeClient<Channel>;
+
+struct Driver {
+    config: Config,
+    wants: watch::Receiver<Wanted>,
+    elections: watch::Receiver<u128>,
+    links: watch::Sender<Link>,
+    updates: u64,
+    looks: u64,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        let mut wait = RETRY_MIN;
+        loop {
+            let looks = self.looks;
+            let why = self.session().await;
+            self.links.send_replace(Link::Failing(words(&why)));
+            wait = if self.looks > looks { RETRY_MIN } else { (2 * wait).min(RETRY_MAX) };
+            sleep(wait).await;
+        }
+    }
+
+    /// One stream, until it ends. Says why.
+    async fn session(&mut self) -> Status {
+        match self.open().await {
+            Err(why) => why,
+            Ok((mut client, out, mut responses)) => self
+                .serve(&mut client, &out, &mut responses)
+                .await
+                .err()
+                .unwrap_or_else(|| Status::ok("the stream ended")),
+        }
+    }
+
+    async fn open(
+        &mut self,
+    ) -> Result<(Client, mpsc::Sender<v1::StreamMessageRequest>, Streaming<v1::StreamMessageResponse>), Status> {
+        let endpoint = Endpoint::from_shared(self.config.endpoint.clone())
+            .map_err(|error| Status::invalid_argument(error.to_string()))?
+            .connect_timeout(PATIENCE)
+            .http2_keep_alive_interval(PATIENCE)
+            .keep_alive_timeout(PATIENCE)
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true);
+        let channel = endpoint.connect().await.map_err(|error| Status::unavailable(chain(&error)))?;
+        let mut client = Client::new(channel);
+        let (out, requests) = mpsc::channel(8);
+        // It is the first to speak: some switches do not answer at all before.
+        let election = *self.elections.borrow_and_update();
+        let _ = out.send(self.hello(election)).await;
+        let opening = client.stream_channel(ReceiverStream::new(requests));
+        let responses = patiently(opening).await?.into_inner();
+        Ok((client, out, responses))
+    }
+
+    fn hello(&self, election: u128) -> v1::StreamMessageRequest {
+        let update = v1::MasterArbitrationUpdate {
+            device_id: self.config.device,
+            election_id: Some(election_id(election)),
+            ..v1::MasterArbitrationUpdate::default()
+        };
+        v1::StreamMessageRequest { update: Some(v1::stream_message_request::Update::Arbitration(update)) }
+    }
+
+    /// Keeps the tables as they are wanted until the stream ends.
+    async fn serve(
+        &mut self,
+        client: &mut Client,
+        out: &mpsc::Sender<v1::StreamMessageRequest>,
+        responses: &mut Streaming<v1::StreamMessageResponse>,
+    ) -> Result<(), Status> {
+        // When to look at the tables; never, while somebody else is the primary.
+        let mut look: Option<Instant> = None;
+        let mut wait = RETRY_MIN;
+        loop {
+            tokio::select! {
+                response = responses.message() => {
+                    let Some(response) = response? else { return Ok(()) };
+                    let Some(v1::stream_message_response::Update::Arbitration(update)) = response.update else { continue };
+                    if update.status.is_none_or(|status| status.code == Code::Ok as i32) {
+                        look = Some(Instant::now());
+                    } else {
+                        look = None;
+                        self.links.send_replace(Link::Backup);
+                    }
+                }
+                changed = self.elections.changed() => {
+                    if changed.is_err() { return Ok(()) }
+                    let election = *self.elections.borrow_and_update();
+                    if out.send(self.hello(election)).await.is_err() { return Ok(()) }
+                }
+                changed = self.wants.changed() => {
+                    if changed.is_err() { return Ok(()) }
+                    look = look.map(|_| Instant::now());
+                }
+                () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {
+                    let next = match self.reconcile(client).await {
+                        Ok(synced) => {
+                            wait = RETRY_MIN;
+                            self.links.send_replace(Link::Synced(synced));
+                            LOOK
+                        }
+                        // Who lost a race for being the primary is told so in the stream.
+                        Err(status) if status.code() == Code::PermissionDenied || parts(&status).is_some() => {
+                            self.links.send_replace(Link::Failing(words(&status)));
+                            wait = (2 * wait).min(RETRY_MAX);
+                            wait
+                        }
+                        Err(status) => return Err(status),
+                    };
+                    look = Some(Instant::now() + next);
+                }
+            }
+        }
+    }
+
+    /// Looks at the tables, and writes what differs.
+    async fn reconcile(&mut self, client: &mut Client) -> Result<Synced, Status> {
+        let incarnation = self.program(client).await?;
+        let wanted = self.wants.borrow_and_update().clone();
+        let present = self.read(client, &wanted).await?;
+        let election = *self.elections.borrow();
+        for updates in plan(&present, &wanted.entries(incarnation)) {
+            let count = updates.len() as u64;
+            let request = v1::WriteRequest {
+                device_id: self.config.device,
+                election_id: Some(election_id(election)),
+                updates,
+                ..v1::WriteRequest::default()
+            };
+            patiently(client.write(request)).await?;
+            self.updates += count;
+        }
+        self.looks += 1;
+        Ok(Synced { incarnation, updates: self.updates, looks: self.looks })
+    }
+
+    /// The life that the switch is in: as its program says, or a new one, in which it has ours.
+    async fn program(&mut self, client: &mut Client) -> Result<Incarnation, Status> {
+        let request = v1::GetForwardingPipelineConfigRequest {
+            device_id: self.config.device,
+            response_type: v1::get_forwarding_pipeline_config_request::ResponseType::P4infoAndCookie as i32,
+        };
+        let config = match patiently(client.get_forwarding_pipeline_config(request)).await {
+            Ok(response) => response.into_inner().config,
+            // So said older versions of the specification of a switch that has none.
+            Err(status) if status.code() == Code::FailedPrecondition => None,
+            Err(status) => return Err(status),
+        };
+        let is_it =
+            |config: &v1::ForwardingPipelineConfig| config.p4info.as_ref().is_some_and(|other| is_ours(other).is_ok());
+        let cookie = config.filter(is_it).and_then(|config| config.cookie).map_or(0, |cookie| cookie.cookie);
+        if cookie != 0 {
+            return Ok(Incarnation(cookie));
+        }
+        let cookie = RandomState::new().build_hasher().finish().max(1);
+        let request = v1::SetForwardingPipelineConfigRequest {
+            device_id: self.config.device,
+            election_id: Some(election_id(*self.elections.borrow())),
+            action: Action::VerifyAndCommit as i32,
+            config: Some(v1::ForwardingPipelineConfig {
+                p4info: Some(p4info().clone()),
+                p4_device_config: self.config.device_config.clone(),
+                cookie: Some(v1::forwarding_pipeline_config::Cookie { cookie }),
+            }),
+            ..v1::SetForwardingPipelineConfigRequest::default()
+        };
+        patiently(client.set_forwarding_pipeline_config(request)).await?;
+        Ok(Incarnation(cookie))
+    }
+
+    /// All entries that are ours to change.
+    async fn read(&self, client: &mut Client, wanted: &Wanted) -> Result<BTreeMap<Key, Value>, Status> {
+        let mut tables = vec![table::PARTITIONS, table::REPLICAS, table::PORTS];
+        if wanted.routes.is_some() {
+            tables.extend([table::IPV4_LPM, table::IPV6_LPM]);
+        }
+        let asked = |table_id| {
+            let entry = v1::TableEntry { table_id, ..v1::TableEntry::default() };
+            v1::Entity { entity: Some(v1::entity::Entity::TableEntry(entry)) }
+        };
+        let request = v1::ReadRequest {
+            device_id: self.config.device,
+            entities: tables.into_iter().map(asked).collect(),
+            ..v1::ReadRequest::default()
+        };
+        let mut responses = patiently(client.read(request)).await?.into_inner();
+        let mut present = BTreeMap::new();
+        while let Some(response) = patiently(responses.message()).await? {
+            for entity in response.entities {
+                let Some(v1::entity::Entity::TableEntry(entry)) = entity.entity else { continue };
+                // Some switches tell of default entries, too.
+                let Some(action) = entry.action.as_ref().filter(|_| !entry.is_default_action) else { continue };
+                present.insert(Key::of(&entry)?, Value::of(entry.table_id, action)?);
+            }
+        }
+        present.retain(|key, _| wanted.owns(*key));
+        Ok(present)
+    }
+}
+
+/// Does not wait for ever.
+async fn patiently<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    timeout(PATIENCE, call).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("the switch does not answer")))
+}
+
+/// What went wrong, with the parts that failed.
+fn words(status: &Status) -> String {
+    let failed = parts(status).unwrap_or_default();
+    let failed = failed.iter().filter(|error| error.canonical_code != 0);
+    let each = failed.map(|error| format!("; {:?}: {}", Code::from(error.canonical_code), error.message));
+    format!("{:?}: {}{}", status.code(), status.message(), each.collect::<String>())
+}
+
+/// An error with all that led to it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        words = format!("{words}: {error}");
+        source = error.source();
+    }
+    words
+}

@@ -1,0 +1,171 @@
+//! Controllers at work on a switch.
+
+use std::collections::BTreeMap;
+
+use switch::dirty::Region;
+use switch::p4rt::controller::{Config, Controller, Link, Synced};
+use switch::p4rt::entry::{Key, NextHop, Value};
+use switch::p4rt::proto::p4::v1;
+use switch::p4rt::proto::p4::v1::update::Type::{Delete, Insert, Modify};
+use switch::p4rt::reconcile::{Incarnation, Wanted};
+use switch::tables::Partition;
+use tokio::time::timeout;
+
+use super::common::*;
+
+fn partition(index: u32) -> Partition {
+    let region = Region { first: 8 * index, slots: 8 };
+    Partition { index, region, term: 3, switch: 2, active: true, primary: 100, replicas: vec![(100, 1), (101, 2)] }
+}
+
+fn wanted(partitions: &[(u32, u32)], lives: Option<Incarnation>) -> Wanted {
+    let partitions = partitions.iter().map(|(number, index)| (*number, partition(*index))).collect();
+    let ports = [(100, "127.0.0.1:7100".parse().unwrap()), (101, "127.0.0.1:7101".parse().unwrap())].into();
+    Wanted { partitions, ports, routes: None, lives }
+}
+
+fn start(switch: &Switch, election: u128, wanted: Wanted) -> Controller {
+    let endpoint = format!("http://{}", switch.address);
+    Controller::start(Config { endpoint, device: DEVICE, device_config: Vec::new() }, election, wanted)
+}
+
+/// Waits until it stands like this.
+async fn until(controller: &Controller, is_it: impl Fn(&Link) -> bool) -> Link {
+    let mut link = controller.link();
+    let found = timeout(SOON, link.wait_for(|link| is_it(link))).await;
+    found.unwrap_or_else(|_| panic!("{:?}", *controller.link().borrow())).unwrap().clone()
+}
+
+/// Waits until tables are as they are wanted, after so many looks.
+async fn synced(controller: &Controller, after: u64) -> Synced {
+    match until(controller, |link| matches!(link, Link::Synced(synced) if synced.looks > after)).await {
+        Link::Synced(synced) => synced,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the pipeline has.
+fn get(switch: &Switch, number: u32) -> Option<Partition> {
+    let mut state = switch.standin.lock();
+    let partition = state.pipeline.remove(number)?;
+    state.pipeline.set(number, partition.clone()).unwrap();
+    Some(partition)
+}
+
+#[tokio::test]
+async fn tables_become_what_is_wanted() {
+    let switch = Switch::start().await;
+    let controller = start(&switch, 1, wanted(&[(5, 0), (6, 1)], None));
+    let first = synced(&controller, 0).await;
+    // Whose registers they were is not known: nothing is numbered.
+    assert_eq!(get(&switch, 5), Some(Partition { switch: 0, active: false, ..partition(0) }));
+    assert_eq!((first.updates, switch.standin.lock().ports.len()), (2 + 2 + 2, 2));
+    controller.set(wanted(&[(5, 0), (6, 1)], Some(first.incarnation)));
+    let second = synced(&controller, first.looks).await;
+    assert_eq!((second.updates - first.updates, second.incarnation), (2, first.incarnation));
+    assert_eq!(get(&switch, 5), Some(partition(0)));
+    // The same once more is nothing to do.
+    controller.set(wanted(&[(5, 0), (6, 1)], Some(first.incarnation)));
+    let third = synced(&controller, second.looks).await;
+    assert_eq!(third.updates, second.updates);
+    // Registers change hands.
+    controller.set(wanted(&[(6, 0), (7, 1)], Some(first.incarnation)));
+    synced(&controller, third.looks).await;
+    assert_eq!((get(&switch, 5), get(&switch, 6), get(&switch, 7)), (None, Some(partition(0)), Some(partition(1))));
+    drop(controller);
+    switch.stop().await;
+}
+
+#[tokio::test]
+async fn a_switch_that_began_anew_numbers_nothing_under_old_ids() {
+    let switch = Switch::start().await;
+    let address = switch.address;
+    let controller = start(&switch, 1, wanted(&[(5, 0)], None));
+    let first = synced(&controller, 0).await;
+    controller.set(wanted(&[(5, 0)], Some(first.incarnation)));
+    let second = synced(&controller, first.looks).await;
+    assert_eq!(get(&switch, 5), Some(partition(0)));
+    switch.stop().await;
+    until(&controller, |link| matches!(link, Link::Failing(_))).await;
+    let switch = Switch::start_at(address).await;
+    let third = synced(&controller, second.looks).await;
+    assert_ne!(third.incarnation, first.incarnation);
+    assert_eq!(get(&switch, 5), Some(Partition { switch: 0, active: false, ..partition(0) }));
+    controller.set(wanted(&[(5, 0)], Some(third.incarnation)));
+    synced(&controller, third.looks).await;
+    assert_eq!(get(&switch, 5), Some(partition(0)));
+    drop(controller);
+    switch.stop().await;
+}
+
+#[tokio::test]
+async fn a_controller_that_comes_back_writes_what_differs() {
+    let (switch, mut other) = ready(1).await;
+    let life = Some(Incarnation(5));
+    let first = start(&switch, 2, wanted(&[(5, 0), (6, 1)], life));
+    assert_eq!(synced(&first, 0).await.incarnation, Incarnation(5), "the program is ours already");
+    drop(first);
+    // In the meantime somebody else is at it.
+    other.say(arbitration(Some(3))).await;
+    while other.told().await.0 != tonic::Code::Ok {}
+    let port = Value::Port("127.0.0.1:1".parse().unwrap());
+    let drop_all = Value::Drop;
+    let updates = vec![
+        update(Delete, entity(Key::Partition(5).entry())),
+        update(Modify, entity(entry(Key::Port(100), &port))),
+        update(Insert, entity(entry(Key::Port(999), &port))),
+        update(Insert, entity(entry(Key::Ipv4([0; 4].into(), 0), &drop_all))),
+    ];
+    other.client.write(write(3, updates)).await.unwrap();
+    let second = start(&switch, 4, wanted(&[(5, 0), (6, 1)], life));
+    assert_eq!(synced(&second, 0).await.updates, 3);
+    assert_eq!((get(&switch, 5), get(&switch, 6)), (Some(partition(0)), Some(partition(1))));
+    assert_eq!(switch.standin.lock().ports, wanted(&[], life).ports);
+    // Routes were nobody's of ours, until they are.
+    let route = entity(entry(Key::Ipv4([0; 4].into(), 0), &drop_all));
+    let asked = vec![entity(v1::TableEntry { table_id: Key::Ipv4([0; 4].into(), 0).table(), ..Default::default() })];
+    assert_eq!(read(&mut other.client, asked.clone()).await.0, [route]);
+    let hop = NextHop { port: 3, source: [1; 6], destination: [2; 6] };
+    let routes = BTreeMap::from([(("10.0.0.0".parse().unwrap(), 8), hop)]);
+    second.set(Wanted { routes: Some(routes), ..wanted(&[(5, 0), (6, 1)], life) });
+    assert_eq!(synced(&second, 1).await.updates, 5);
+    let route = entity(entry(Key::Ipv4([10, 0, 0, 0].into(), 8), &Value::Forward(hop)));
+    assert_eq!(read(&mut other.client, asked).await.0, [route]);
+    drop(second);
+    switch.stop().await;
+}
+
+#[tokio::test]
+async fn of_two_controllers_one_writes() {
+    let switch = Switch::start().await;
+    let low = start(&switch, 1, wanted(&[(5, 0)], None));
+    synced(&low, 0).await;
+    let high = start(&switch, 2, wanted(&[(6, 1)], None));
+    synced(&high, 0).await;
+    until(&low, |link| *link == Link::Backup).await;
+    assert!(get(&switch, 5).is_none() && get(&switch, 6).is_some());
+    low.set(wanted(&[(7, 2)], None));
+    // It takes a higher id to come back, whether or not the other one is there.
+    drop(high);
+    assert_eq!(until(&low, |link| *link == Link::Backup).await, Link::Backup);
+    low.elect(3);
+    synced(&low, 1).await;
+    assert!(get(&switch, 6).is_none() && get(&switch, 7).is_some());
+    drop(low);
+    switch.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_said() {
+    let switch = Switch::start().await;
+    let mut impossible = wanted(&[(5, 0)], None);
+    impossible.partitions.get_mut(&5).unwrap().index = 99;
+    let controller = start(&switch, 1, impossible);
+    let link = until(&controller, |link| matches!(link, Link::Failing(why) if why.contains("register"))).await;
+    let Link::Failing(why) = link else { panic!("{link:?}") };
+    assert_eq!(why, "Unknown: 1 of 1 updates failed; InvalidArgument: register 99 is taken, or is none");
+    controller.set(wanted(&[(5, 0)], None));
+    synced(&controller, 0).await;
+    drop(controller);
+    switch.stop().await;
+}
