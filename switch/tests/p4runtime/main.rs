@@ -4,3 +4,4 @@
 mod common;
 mod controller;
 mod server;
+mod shell;
