@@ -15,3 +15,4 @@ pub mod pipeline;
 #[cfg(feature = "soft")]
 pub mod soft;
 pub mod tables;
+pub mod trace;

@@ -1,6 +1,7 @@
 //! The P4 program, its description for controllers, and the pipeline in Rust say the same.
 #![cfg(feature = "p4runtime")]
 
+#[allow(dead_code)]
 mod p4;
 
 use std::collections::BTreeMap;
