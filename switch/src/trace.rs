@@ -1,5 +1,5 @@
 //! Stories of what becomes of packets: golden, so that the pipeline's meaning stays what it is, and to be played on any
-//! switch that claims to have the same.
+//! switch that claims to have the same (module `replay`).
 //!
 //! A line is a step: a partition is set or removed, or a packet passes, and behind `->` is what comes of it.
 //!
@@ -26,6 +26,9 @@ use header::{Header, Operation};
 use crate::dirty::{Region, Shape};
 use crate::pipeline::{Pipeline, REGISTERS, Verdict, Why};
 use crate::tables::Partition;
+
+#[cfg(feature = "p4runtime")]
+pub mod replay;
 
 /// What operations are called.
 const OPERATIONS: [(&str, Operation); 6] = [

@@ -345,15 +345,95 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
     use super::*;
-    use crate::dirty::Shape;
+    use crate::dirty::{Region, Shape};
     use crate::p4rt::arbitration::election_id;
+    use crate::p4rt::entry::{Key, Setting, Value};
+    use crate::p4rt::p4info::{VERDICTS, p4info};
     use crate::p4rt::standin::Standin;
 
     fn says(election: u128) -> v1::StreamMessageRequest {
         let election_id = Some(election_id(election));
         let update = v1::MasterArbitrationUpdate { election_id, ..v1::MasterArbitrationUpdate::default() };
         v1::StreamMessageRequest { update: Some(v1::stream_message_request::Update::Arbitration(update)) }
+    }
+
+    proptest! {
+        /// Whatever comes: it is refused, or it is done, and the pipeline still has what the tables say.
+        #[test]
+        fn nonsense_is_refused(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let standin = Arc::new(Standin::new(Shape { stages: 3, slots: 8 }, 4));
+            let service = Service::new(0, standin.clone());
+            let mut controller = service.open().unwrap();
+            service.hear(controller.id, says(1)).unwrap();
+            let config = v1::ForwardingPipelineConfig { p4info: Some(p4info().clone()), ..Default::default() };
+            let request = v1::SetForwardingPipelineConfigRequest {
+                election_id: Some(election_id(1)),
+                action: Action::VerifyAndCommit as i32,
+                config: Some(config),
+                ..Default::default()
+            };
+            service.set_config(request).unwrap();
+            let mut bytes = some_updates().encode_to_vec();
+            for (place, byte) in changes {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            // Half of them are whole.
+            bytes.truncate(bytes.len().min(2 * cut.index(bytes.len()) + 1));
+            let Ok(updates) = v1::WriteRequest::decode(&bytes[..]) else { return Ok(()) };
+            let asked = updates.updates.iter().filter_map(|update| update.entity.clone()).collect();
+            let asked = v1::ReadRequest { entities: asked, ..Default::default() };
+            let request = v1::WriteRequest { device_id: 0, role: String::new(), election_id: Some(election_id(1)), ..updates };
+            let _ = service.write(&request);
+            let _ = service.read(&asked).unwrap();
+            let all = v1::Entity { entity: Some(Entity::TableEntry(v1::TableEntry::default())) };
+            let (found, outcome) = service.read(&v1::ReadRequest { entities: vec![all], ..Default::default() }).unwrap();
+            prop_assert!(outcome.is_ok());
+            let [Read::Entities(found)] = &found[..] else { panic!("{found:?}") };
+            for entity in found {
+                let Some(Entity::TableEntry(entry)) = &entity.entity else { panic!("{entity:?}") };
+                if let Key::Partition(number) = Key::of(entry).unwrap() {
+                    let partition = standin.lock().pipeline.remove(number).map(|partition| Setting::of(&partition));
+                    let value = Value::of(entry.table_id, entry.action.as_ref().unwrap());
+                    prop_assert_eq!(value, Ok(Value::Partition(partition.unwrap())));
+                }
+            }
+            while controller.responses.try_recv().is_ok() {}
+        }
+    }
+
+    fn some_updates() -> v1::WriteRequest {
+        let region = Region { first: 0, slots: 4 };
+        let setting = Setting { index: 1, region, term: 1 << 40, switch: 2, active: true, primary: 3 };
+        let table = |key: Key, value: Value| v1::TableEntry { action: Some(value.action()), ..key.entry() };
+        let entries = [
+            table(Key::Partition(5), Value::Partition(setting)),
+            table(Key::Replicas(5), Value::Replicas(vec![(3, 1), (4, 2)])),
+            table(Key::Port(3), Value::Port("127.0.0.1:7".parse().unwrap())),
+            table(Key::Ipv4([10, 0, 0, 0].into(), 8), Value::Drop),
+        ];
+        let data = Some(v1::P4Data { data: Some(v1::p4_data::Data::Bitstring(vec![1, 2, 3])) });
+        let index = Some(v1::Index { index: 1 });
+        let cell = v1::RegisterEntry { register_id: register::STAGES[0], index, data };
+        let counter = v1::CounterEntry { counter_id: VERDICTS, index, data: Some(Default::default()) };
+        let entities = entries
+            .into_iter()
+            .map(Entity::TableEntry)
+            .chain([Entity::RegisterEntry(cell), Entity::CounterEntry(counter)])
+            .map(|entity| Some(v1::Entity { entity: Some(entity) }));
+        let kind = |entity: &Option<v1::Entity>| match entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
+            Some(Entity::TableEntry(_)) => update::Type::Insert as i32,
+            _ => update::Type::Modify as i32,
+        };
+        let updates = entities.map(|entity| v1::Update { r#type: kind(&entity), entity }).collect();
+        v1::WriteRequest { updates, ..Default::default() }
     }
 
     #[test]

@@ -67,9 +67,9 @@ impl Value {
         }
     }
 
-    fn is_true(self) -> bool {
+    fn truth(self) -> bool {
         match self {
-            Value::Bool(is_true) => is_true,
+            Value::Bool(truth) => truth,
             Value::Bits(_) => panic!("a truth is wanted"),
         }
     }
@@ -153,7 +153,7 @@ impl<'a> Machine<'a> {
         match statement {
             Statement::Exit => return Flow::Exit,
             Statement::If(condition, then, other) => {
-                let block = if self.eval(condition, packet).is_true() { then } else { other };
+                let block = if self.eval(condition, packet).truth() { then } else { other };
                 return self.block(block, packet);
             }
             Statement::Declare(width, name, value) => {
@@ -304,14 +304,14 @@ impl<'a> Machine<'a> {
             },
             Expression::Slice(of, high, low) => bits(of).slice(*high, *low),
             Expression::Cast(width, of) => bits(of).cast(*width),
-            Expression::Not(of) => return Value::Bool(!self.eval(of, packet).is_true()),
+            Expression::Not(of) => return Value::Bool(!self.eval(of, packet).truth()),
             Expression::Call(path, ..) => {
                 let header = path.strip_suffix(".isValid").unwrap_or_else(|| panic!("{path}"));
                 return Value::Bool(packet.valid.contains(header));
             }
             Expression::List(_) => panic!("a list is no number"),
             Expression::Two(sign, one, other) => {
-                let truth = |expression: &Expression| self.eval(expression, packet).is_true();
+                let truth = |expression: &Expression| self.eval(expression, packet).truth();
                 let compared = || bits(one).compare(bits(other));
                 return Value::Bool(match *sign {
                     "&&" => truth(one) && truth(other),

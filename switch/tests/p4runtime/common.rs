@@ -38,11 +38,20 @@ pub struct Switch {
 
 impl Switch {
     pub async fn start() -> Switch {
-        Switch::start_at("127.0.0.1:0".parse().unwrap()).await
+        Switch::with_slots(64).await
+    }
+
+    /// With so many slots in each stage.
+    pub async fn with_slots(slots: usize) -> Switch {
+        Switch::start_with("127.0.0.1:0".parse().unwrap(), slots).await
     }
 
     pub async fn start_at(address: SocketAddr) -> Switch {
-        let standin = Arc::new(Standin::new(Shape { stages: 3, slots: 64 }, 8));
+        Switch::start_with(address, 64).await
+    }
+
+    async fn start_with(address: SocketAddr, slots: usize) -> Switch {
+        let standin = Arc::new(Standin::new(Shape { stages: 3, slots }, 8));
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

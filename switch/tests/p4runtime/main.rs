@@ -3,5 +3,6 @@
 
 mod common;
 mod controller;
+mod replay;
 mod server;
 mod shell;

@@ -1,0 +1,271 @@
+//! Plays a story on a switch that is there: sets its tables over P4Runtime, sends packets, and sees where they come out.
+//!
+//! Each replica of the story is a socket here, and so is its client. A story's partitions get numbers that nobody had before, so that
+//! whatever is in the switch's registers is nothing to them; and each packet has a tag of its own, so that none is taken for
+//! another.
+//!
+//! Two things cannot be seen from outside. Chance is the switch's own: a read that the story gives to one replica may come to any
+//! one of its partition. And where a packet goes that is passed on depends on the network: all that is asked of it is that it comes
+//! to no replica.
+//!
+//! The switch must serve nobody else in the meantime: the tables are the story's alone, and empty in the end.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+
+use header::{HEADER_BYTES, Header, Operation, PACKET_BYTES_MAX, Packet};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{Action, Outcome, Step, Trace, Wrong};
+use crate::p4rt::controller::{Config, Controller, Link, Synced};
+use crate::p4rt::reconcile::{Incarnation, Wanted};
+use crate::pipeline::Verdict;
+use crate::tables::{Partition, Replica};
+
+/// Where a header says where its answer goes, in headers that do.
+const REPLY_TO: std::ops::Range<usize> = 60..78;
+
+/// A switch to play on.
+#[derive(Clone, Debug)]
+pub struct On {
+    /// Where packets are sent so that they pass it: its own address, or one behind it.
+    pub data: SocketAddr,
+    /// Where it is controlled.
+    pub control: Config,
+    /// A higher election id than any that is in use there.
+    pub election: u128,
+    /// This machine's address as the switch sees it.
+    pub here: Ipv4Addr,
+    /// What has to come comes within this.
+    pub patience: Duration,
+    /// What must not come would have come within this.
+    pub quiet: Duration,
+}
+
+/// Why a story was not played to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// Something else came of it.
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    /// The switch's tables cannot be set.
+    #[error("the switch cannot be controlled: {0}")]
+    Control(String),
+    /// Packets cannot be sent.
+    #[error("packets cannot be sent")]
+    Sockets(#[from] io::Error),
+}
+
+/// Who a packet came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whom {
+    Client,
+    Replica(Replica),
+}
+
+/// Plays it to its end. Says how many packets passed.
+///
+/// # Errors
+/// Where the story itself is wrong, or something else comes of it, or it cannot be played.
+pub async fn replay(trace: &Trace, on: &On) -> Result<usize, Failed> {
+    let outcomes = trace.run()?;
+    let mut stage = Stage::set(trace, on).await?;
+    let mut left = outcomes.iter();
+    for (step, tag) in trace.steps.iter().zip(1..) {
+        match &step.action {
+            Action::Set(number, partition) => {
+                stage.partitions.insert(*number, partition.clone());
+                stage.control().await?;
+            }
+            Action::Remove(number) => {
+                stage.partitions.remove(number);
+                stage.control().await?;
+            }
+            Action::Packet { header, .. } => {
+                // There is one for each packet.
+                let Some(outcome) = left.next() else { break };
+                let wrong = |why| Wrong { line: step.line, why };
+                stage.packet(&Header { tag, ..*header }, outcome).await?.map_err(wrong)?;
+            }
+        }
+    }
+    stage.partitions.clear();
+    stage.ports.clear();
+    stage.control().await?;
+    Ok(outcomes.len())
+}
+
+/// All that a story is played with.
+struct Stage<'a> {
+    on: &'a On,
+    controller: Controller,
+    lives: Incarnation,
+    looks: u64,
+    /// Of the story's numbers, to get those that they have here.
+    base: u32,
+    partitions: BTreeMap<u32, Partition>,
+    ports: BTreeMap<Replica, SocketAddrV4>,
+    client: Arc<UdpSocket>,
+    replicas: BTreeMap<Replica, Arc<UdpSocket>>,
+    came: mpsc::Receiver<(Whom, Vec<u8>)>,
+    _listeners: JoinSet<()>,
+}
+
+/// All replicas of a story.
+fn replicas(trace: &Trace) -> impl Iterator<Item = Replica> {
+    let partition = |step: &'_ Step| match &step.action {
+        Action::Set(_, partition) => Some(partition.clone()),
+        _ => None,
+    };
+    let partitions: Vec<_> = trace.steps.iter().filter_map(partition).collect();
+    partitions.into_iter().flat_map(|Partition { primary, replicas, .. }| {
+        replicas.into_iter().map(|(replica, _)| replica).chain([primary])
+    })
+}
+
+impl<'a> Stage<'a> {
+    async fn set(trace: &Trace, on: &'a On) -> Result<Stage<'a>, Failed> {
+        let (out, came) = mpsc::channel(64);
+        let mut listeners = JoinSet::new();
+        let mut listen = |whom: Whom, socket: &Arc<UdpSocket>| {
+            let (out, socket) = (out.clone(), socket.clone());
+            listeners.spawn(async move {
+                let mut bytes = [0; PACKET_BYTES_MAX + 1];
+                while let Ok((length, _)) = socket.recv_from(&mut bytes).await {
+                    if out.send((whom, bytes[..length].to_vec())).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        };
+        let client = Arc::new(UdpSocket::bind((on.here, 0)).await?);
+        listen(Whom::Client, &client);
+        let (mut ports, mut sockets) = (BTreeMap::new(), BTreeMap::new());
+        for replica in replicas(trace) {
+            if sockets.contains_key(&replica) {
+                continue;
+            }
+            let socket = Arc::new(UdpSocket::bind((on.here, 0)).await?);
+            listen(Whom::Replica(replica), &socket);
+            ports.insert(replica, SocketAddrV4::new(on.here, socket.local_addr()?.port()));
+            sockets.insert(replica, socket);
+        }
+        let wanted = Wanted { ports: ports.clone(), ..Wanted::default() };
+        let controller = Controller::start(on.control.clone(), on.election, wanted);
+        let mut stage = Stage {
+            on,
+            controller,
+            lives: Incarnation(0),
+            looks: 0,
+            base: RandomState::new().build_hasher().finish() as u32,
+            partitions: BTreeMap::new(),
+            ports,
+            client,
+            replicas: sockets,
+            came,
+            _listeners: listeners,
+        };
+        stage.lives = stage.synced().await?.incarnation;
+        Ok(stage)
+    }
+
+    /// The tables become as the story has them by now.
+    async fn control(&mut self) -> Result<(), Failed> {
+        let here = |(number, partition): (&u32, &Partition)| (self.base.wrapping_add(*number), partition.clone());
+        let partitions = self.partitions.iter().map(here).collect();
+        let wanted = Wanted { partitions, ports: self.ports.clone(), routes: None, lives: Some(self.lives) };
+        self.controller.set(wanted);
+        let synced = self.synced().await?;
+        if synced.incarnation == self.lives {
+            return Ok(());
+        }
+        Err(Failed::Control("it began anew in the middle of the story".to_owned()))
+    }
+
+    async fn synced(&mut self) -> Result<Synced, Failed> {
+        let looks = self.looks;
+        let mut link = self.controller.link();
+        let is_it = |link: &Link| matches!(link, Link::Synced(synced) if synced.looks > looks);
+        let found =
+            timeout(self.on.patience, link.wait_for(is_it)).await.ok().and_then(Result::ok).map(|link| link.clone());
+        match found {
+            Some(Link::Synced(synced)) => {
+                self.looks = synced.looks;
+                Ok(synced)
+            }
+            _ => Err(Failed::Control(match &*self.controller.link().borrow() {
+                Link::Failing(why) => why.clone(),
+                Link::Backup => "another controller has a higher election id".to_owned(),
+                Link::Synced(_) => "it takes too long".to_owned(),
+            })),
+        }
+    }
+
+    /// One packet passes. What is wrong with that is in the inner result.
+    async fn packet(&mut self, header: &Header, outcome: &Outcome) -> Result<Result<(), String>, Failed> {
+        let is_replicas = matches!(header.operation, Operation::Reply | Operation::Completion);
+        let primary = self.partitions.get(&header.partition).map(|partition| partition.primary);
+        let of_replica = primary.and_then(|primary| self.replicas.get(&primary)).or(self.replicas.values().next());
+        let from = if is_replicas { of_replica.unwrap_or(&self.client) } else { &self.client };
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        let sent = Header { partition: self.base.wrapping_add(header.partition), ..*header };
+        Packet::of(sent, b"").encode(&mut bytes);
+        // A completion is for the switch alone.
+        let place = bytes.get_mut(REPLY_TO).filter(|_| header.operation != Operation::Completion);
+        if let Some(place) = place {
+            let (ip, port) = place.split_at_mut(16);
+            ip.copy_from_slice(&self.on.here.to_ipv6_mapped().octets());
+            port.copy_from_slice(&self.client.local_addr()?.port().to_be_bytes());
+        }
+        from.send_to(&bytes, self.on.data).await?;
+
+        let wait = if matches!(outcome.verdict, Verdict::To(_)) { self.on.patience } else { self.on.quiet };
+        let (whom, bytes) = match timeout(wait, self.came.recv()).await {
+            Ok(Some(came)) => came,
+            Ok(None) | Err(_) => return Ok(self.nothing_came(outcome)),
+        };
+        let Ok(Packet { header: came, .. }) = Packet::decode(&bytes) else {
+            return Ok(Err(format!("what came to {whom:?} is no packet")));
+        };
+        let came = Header { partition: came.partition.wrapping_sub(self.base), ..came };
+        Ok(self.check(header, outcome, whom, &came))
+    }
+
+    fn nothing_came(&self, outcome: &Outcome) -> Result<(), String> {
+        match outcome.verdict {
+            Verdict::To(replica) => Err(format!("it should have come to {replica}, and came to nobody")),
+            Verdict::On | Verdict::Drop(_) => Ok(()),
+        }
+    }
+
+    fn check(&self, sent: &Header, outcome: &Outcome, whom: Whom, came: &Header) -> Result<(), String> {
+        if came.tag != sent.tag {
+            return Err(format!("the packet of step {} came once more, or too late, to {whom:?}", came.tag));
+        }
+        let wanted = Header { tag: sent.tag, ..outcome.header };
+        let is_there = match outcome.verdict {
+            Verdict::Drop(_) => false,
+            Verdict::On => whom == Whom::Client,
+            Verdict::To(_) if wanted.operation == Operation::FastRead => {
+                let replicas =
+                    self.partitions.get(&sent.partition).into_iter().flat_map(|partition| &partition.replicas);
+                replicas.into_iter().any(|(replica, weight)| *weight > 0 && whom == Whom::Replica(*replica))
+            }
+            Verdict::To(replica) => whom == Whom::Replica(replica),
+        };
+        if !is_there {
+            return Err(format!("it came to {whom:?}, and should have gone {:?}", outcome.verdict));
+        }
+        if *came != wanted {
+            return Err(format!("it came as {came:?}, and should have been {wanted:?}"));
+        }
+        Ok(())
+    }
+}
