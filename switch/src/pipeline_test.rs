@@ -72,13 +72,17 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Write(of, object) => {
                 let (model, mut header) = (&mut models[of as usize], header(Operation::WriteFirst, of, object));
                 match pipeline.process(&mut header, 0) {
-                    Verdict::Drop(Why::Full) => prop_assert!(model.open.len() >= 2, "two stages are full"),
+                    Verdict::Drop(Why::Full) => {
+                        prop_assert!(model.open.len() >= 2 && object != NO_OBJECT, "two stages are full");
+                    }
                     verdict => {
                         prop_assert_eq!(verdict, Verdict::To(PRIMARY));
                         prop_assert!(header.sequence > model.given, "numbers only go up");
                         prop_assert_eq!(header.switch, model.partition.switch);
                         model.given = header.sequence;
-                        model.open.insert((header.sequence, object));
+                        if object != NO_OBJECT {
+                            model.open.insert((header.sequence, object));
+                        }
                     }
                 }
             }
