@@ -43,6 +43,9 @@ const bit<16> UDP_PORT = 6477;
 const bit<16> MAGIC = 0x484d;
 const bit<8> VERSION = 1;
 
+// Stands for no object: a write of it is numbered, and makes nothing dirty.
+const bit<32> NO_OBJECT = 0;
+
 const bit<8> READ = 1;
 const bit<8> FAST_READ = 2;
 const bit<8> WRITE_FIRST = 3;
@@ -438,6 +441,9 @@ control HarmoniaIngress(
                     }
                     bit<64> next = given + 1;
                     bit<1> is_in = 0;
+                    if (hdr.harmonia.object == NO_OBJECT) {
+                        is_in = 1;
+                    }
                     bit<1> is_dirty = 0;
                     bit<1> counts;
                     bit<32> place;

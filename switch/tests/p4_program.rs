@@ -6,7 +6,7 @@ mod p4;
 
 use std::collections::BTreeMap;
 
-use header::{HEADER_BYTES, Header, MAGIC, Operation, Packet, UDP_PORT, VERSION};
+use header::{HEADER_BYTES, Header, MAGIC, NO_OBJECT, Operation, Packet, UDP_PORT, VERSION};
 use p4::parser;
 use p4::syntax::{Annotation, Control, Expression, Program, Type};
 use switch::dirty::Shape;
@@ -200,7 +200,7 @@ fn packets_are_those_of_the_header() {
     let program = program();
     let constant = |name: &str| program.constants[name].1;
     assert_eq!((constant("UDP_PORT"), constant("MAGIC")), (UDP_PORT.into(), MAGIC.into()));
-    assert_eq!(constant("VERSION"), VERSION.into());
+    assert_eq!((constant("VERSION"), constant("NO_OBJECT")), (VERSION.into(), NO_OBJECT.into()));
     let operations = ["READ", "FAST_READ", "WRITE_FIRST", "WRITE_REST", "REPLY", "COMPLETION"].map(constant);
     assert_eq!(operations, Operation::ALL.map(|operation| operation as u128));
 

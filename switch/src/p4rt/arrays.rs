@@ -71,18 +71,21 @@ impl Array {
         }
     }
 
-    fn set(self, pipeline: &mut Pipeline, place: usize, cell: Cell) {
+    /// Sets some cells to the same. They are lent by whole arrays, which costs what a packet's way through does not.
+    fn set(self, pipeline: &mut Pipeline, places: std::ops::Range<usize>, cell: Cell) {
         let short = |at: usize| u32::from_be_bytes([cell[at], cell[at + 1], cell[at + 2], cell[at + 3]]);
         let long = |at: usize| u64::from(short(at)) << 32 | u64::from(short(at + 4));
         match self {
             Array::Partitions => {
                 let mark = Mark { partition: short(0), switch: short(4) };
-                pipeline.registers_mut()[place] = Register { mark, sequence: long(8), committed: long(16) };
+                let register = Register { mark, sequence: long(8), committed: long(16) };
+                pipeline.registers_mut()[places].fill(register);
             }
             Array::Stage(stage) => {
                 let mark = Mark { partition: short(4), switch: short(8) };
+                let slot = Slot { mark, object: short(12), sequence: long(16) };
                 if let Some(slots) = pipeline.dirty_mut().stage_mut(stage) {
-                    slots[place] = Slot { mark, object: short(12), sequence: long(16) };
+                    slots[places].fill(slot);
                 }
             }
         }
@@ -179,9 +182,7 @@ pub fn write_register(kind: update::Type, entry: &v1::RegisterEntry, target: &dy
     let behind = cell.len() - bytes.len();
     cell[behind..].copy_from_slice(&bytes);
     for start in places.clone().step_by(CELLS) {
-        target.with_pipeline(&mut |pipeline| {
-            (start..places.end.min(start + CELLS)).for_each(|place| array.set(pipeline, place, cell));
-        });
+        target.with_pipeline(&mut |pipeline| array.set(pipeline, start..places.end.min(start + CELLS), cell));
     }
     Ok(())
 }
