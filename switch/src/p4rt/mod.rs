@@ -3,6 +3,8 @@
 pub mod arbitration;
 pub mod arrays;
 pub mod controller;
+#[cfg(feature = "soft")]
+pub mod device;
 pub mod entry;
 pub mod p4info;
 pub mod problem;
@@ -13,6 +15,14 @@ pub mod standin;
 pub mod store;
 pub mod target;
 pub mod value;
+
+/// A runtime of one thread: controllers say little, and all of it takes one lock.
+///
+/// # Errors
+/// Where the system does not give what it needs.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
 
 /// What goes over the wire, made of `proto/`.
 #[allow(missing_docs, clippy::all)]

@@ -3,14 +3,18 @@
 //! Whoever reaches its address may read and, with a higher election id than others, write: it belongs on loopback, or on a network
 //! that only controllers are on.
 
+use std::future::pending;
 use std::io;
 use std::iter;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::TcpIncoming;
@@ -35,6 +39,8 @@ const CALLS_MAX: usize = 32;
 const HELLO: Duration = Duration::from_secs(10);
 /// A controller whose machine is gone is found out after twice this.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// When it stops, it waits so long for controllers to take what was said to them, and no longer.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Answers controllers until `stop` is done.
 ///
@@ -53,19 +59,80 @@ pub async fn serve(
     let server = P4RuntimeServer::new(Server { service: service.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let (tell, told) = oneshot::channel();
     let stop = async move {
         stop.await;
         // Or it would wait for controllers to go.
         service.stop();
+        let _ = tell.send(());
     };
-    tonic::transport::Server::builder()
+    let serving = tonic::transport::Server::builder()
         .concurrency_limit_per_connection(CALLS_MAX)
         .max_concurrent_streams(CALLS_MAX as u32)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .serve_with_incoming_shutdown(server, TcpIncoming::from(listener).with_nodelay(Some(true)), stop)
-        .await
-        .map_err(io::Error::other)
+        .serve_with_incoming_shutdown(server, TcpIncoming::from(listener).with_nodelay(Some(true)), stop);
+    let too_long = async {
+        if told.await.is_err() {
+            // It ends by itself.
+            pending::<()>().await;
+        }
+        sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = serving => served.map_err(io::Error::other),
+        () = too_long => Ok(()),
+    }
+}
+
+/// A server that runs on a thread of its own; dropped, it stops.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts a server, for programs that have no runtime.
+///
+/// # Errors
+/// Where the address cannot be had, or no thread.
+///
+/// # Panics
+/// Where the target has not as many stages as the P4 program.
+pub fn spawn(listen: SocketAddr, device: u64, target: Arc<dyn Target>) -> io::Result<Running> {
+    let listener = std::net::TcpListener::bind(listen)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = super::runtime()?;
+    let (stop, stopped) = oneshot::channel();
+    let thread = thread::Builder::new().name("p4runtime".to_owned()).spawn(move || {
+        let served = runtime.block_on(async {
+            let stopped = async { drop(stopped.await) };
+            serve(TcpListener::from_std(listener)?, device, target, stopped).await
+        });
+        if let Err(error) = served {
+            eprintln!("no controller is answered any more: {error}");
+        }
+    })?;
+    Ok(Running { address, stop: Some(stop), thread: Some(thread) })
+}
+
+impl Running {
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // What it had to say it has said.
+            let _ = thread.join();
+        }
+    }
 }
 
 struct Server {

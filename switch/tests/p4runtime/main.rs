@@ -6,3 +6,7 @@ mod controller;
 mod replay;
 mod server;
 mod shell;
+#[cfg(feature = "soft")]
+mod soft;
+#[path = "../stories/mod.rs"]
+mod stories;

@@ -14,9 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
 use super::common::*;
-
-#[path = "../stories/mod.rs"]
-mod stories;
+use super::stories;
 
 /// What is wrong with a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
