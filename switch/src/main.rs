@@ -4,11 +4,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use switch::soft::cli::{self, SoftArgs};
+#[cfg(feature = "p4runtime")]
+use switch::trace::cli::{ReplayArgs, replay};
 
 /// What spreads linearizable reads over all replicas of a group.
 #[derive(Debug, Parser)]
 #[command(name = "scatter-switch", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done; 1 it cannot start; 2 usage.")]
+#[command(
+    after_help = "Exit codes: 0 done; 1 it cannot start, or a switch does something else than a story says; 2 usage."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -21,11 +25,19 @@ enum Command {
     /// Clients send their packets (UDP) to it and replicas their answers. Its tables are set by a controller through P4Runtime, or
     /// by --ports and --partition for trials without one. It stops at SIGTERM and SIGINT; at a second one, at once.
     Soft(Box<SoftArgs>),
+
+    /// Play a story on a switch: set its tables, send it packets, and see that what comes of them is what the story says
+    ///
+    /// Nobody else may use the switch meanwhile. On BMv2 the routes to this machine have to be set beforehand.
+    #[cfg(feature = "p4runtime")]
+    Replay(ReplayArgs),
 }
 
 fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(Cli { command: Command::Soft(args) }) => cli::run(&args),
+        #[cfg(feature = "p4runtime")]
+        Ok(Cli { command: Command::Replay(args) }) => replay(&args),
         Err(error) => {
             // What was typed is in it, and goes to a terminal. Help and version are no errors.
             let text = cli::shown(&error.to_string());

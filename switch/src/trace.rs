@@ -27,6 +27,8 @@ use crate::dirty::{Region, Shape};
 use crate::pipeline::{Pipeline, REGISTERS, Verdict, Why};
 use crate::tables::Partition;
 
+#[cfg(all(feature = "p4runtime", feature = "soft"))]
+pub mod cli;
 #[cfg(feature = "p4runtime")]
 pub mod replay;
 

@@ -16,6 +16,9 @@ use crate::dirty::{Region, Shape};
 use crate::pipeline::REGISTERS;
 use crate::tables::{Partition, Replica};
 
+/// The number of a switch in software among its controller's devices.
+pub const DEVICE: u64 = 1;
+
 /// What `scatter-switch soft` takes.
 #[derive(Debug, Args)]
 pub struct SoftArgs {
@@ -73,7 +76,8 @@ struct Given {
     replicas: Vec<(Replica, u8)>,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+/// `HOST:PORT`.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     // A name is asked for once, at the beginning.
     let mut found = text.to_socket_addrs().map_err(|_| "no HOST:PORT, or a name that is not known".to_owned())?;
     found.next().ok_or_else(|| "a name without an address".to_owned())
@@ -158,7 +162,9 @@ fn start(args: &SoftArgs) -> Result<(), Stop> {
             Some(address)
         }
     };
-    let p4runtime = serve_p4runtime(args.p4runtime, &device)?;
+    // Held until the end: dropped, it answers no more.
+    let controllers = serve_controllers(args.p4runtime, &device)?;
+    let p4runtime = controllers.as_ref().map(Controllers::address);
     let line = ready(args.output, switch.socket().local_addr()?, p4runtime, metrics);
     // Nobody has to read it.
     let _ = writeln!(io::stdout(), "{line}");
@@ -166,11 +172,35 @@ fn start(args: &SoftArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Serves controllers; where.
-fn serve_p4runtime(endpoint: Endpoint, _device: &Arc<Device>) -> Result<Option<SocketAddr>, Stop> {
+#[cfg(feature = "p4runtime")]
+use crate::p4rt::server::Running as Controllers;
+
+/// Nobody answers controllers in this build.
+#[cfg(not(feature = "p4runtime"))]
+enum Controllers {}
+
+#[cfg(not(feature = "p4runtime"))]
+impl Controllers {
+    fn address(&self) -> SocketAddr {
+        match *self {}
+    }
+}
+
+/// Answers controllers, in a thread of its own.
+fn serve_controllers(endpoint: Endpoint, device: &Arc<Device>) -> Result<Option<Controllers>, Stop> {
     match endpoint {
         Endpoint::Off => Ok(None),
-        Endpoint::At(_) => Err(Stop::Usage("this build has no P4Runtime: --p4runtime can only be off".into())),
+        #[cfg(feature = "p4runtime")]
+        Endpoint::At(at) => {
+            let target = Arc::new(crate::p4rt::device::Controlled::new(device.clone()));
+            let running = crate::p4rt::server::spawn(at, DEVICE, target).map_err(|error| Stop::Address(at, error))?;
+            Ok(Some(running))
+        }
+        #[cfg(not(feature = "p4runtime"))]
+        Endpoint::At(_) => {
+            let _ = device;
+            Err(Stop::Usage("this build has no P4Runtime: --p4runtime can only be off".into()))
+        }
     }
 }
 

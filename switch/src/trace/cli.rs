@@ -1,0 +1,90 @@
+//! `scatter-switch replay`.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+
+use super::Trace;
+use super::replay::{Failed, On};
+use crate::p4rt::controller::Config;
+use crate::soft::cli::{DEVICE, address, shown};
+
+/// No story is longer, and nothing that a compiler makes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// What `scatter-switch replay` takes.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The story: those that the pipeline is held to are in switch/tests/testdata
+    trace: PathBuf,
+
+    /// Where packets are sent so that they pass the switch (UDP)
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    target: SocketAddr,
+
+    /// Where the switch is controlled (P4Runtime)
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    p4runtime: SocketAddr,
+
+    /// Its number there
+    #[arg(long, value_name = "NUMBER", default_value_t = DEVICE)]
+    device: u64,
+
+    /// What a compiler has made of the program for it; a switch in software needs none
+    #[arg(long, value_name = "FILE")]
+    device_config: Option<PathBuf>,
+
+    /// This machine's address as the switch sees it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    here: Ipv4Addr,
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    match bytes.len() as u64 > FILE_BYTES_MAX {
+        true => Err(format!("{} is too long", path.display())),
+        false => Ok(bytes),
+    }
+}
+
+/// What is to be played, and on what.
+fn given(args: &ReplayArgs) -> Result<(Trace, On), String> {
+    let text = String::from_utf8(read(&args.trace)?).map_err(|_| format!("{} is no text", args.trace.display()))?;
+    let trace = text.parse().map_err(|wrong| format!("{}: {wrong}", args.trace.display()))?;
+    let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
+    // Whoever controls it otherwise has a lower one.
+    let election = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos());
+    let control = Config { endpoint: format!("http://{}", args.p4runtime), device: args.device, device_config };
+    let (patience, quiet) = (Duration::from_secs(5), Duration::from_millis(200));
+    Ok((trace, On { data: args.target, control, election, here: args.here, patience, quiet }))
+}
+
+/// Plays a story to its end.
+pub fn replay(args: &ReplayArgs) -> ExitCode {
+    let fail = |exit: u8, why: &str| {
+        let _ = writeln!(io::stderr(), "scatter-switch: {}", shown(why));
+        ExitCode::from(exit)
+    };
+    let (trace, on) = match given(args) {
+        Ok(given) => given,
+        Err(why) => return fail(2, &why),
+    };
+    let played = match crate::p4rt::runtime() {
+        Ok(runtime) => runtime.block_on(super::replay::replay(&trace, &on)),
+        Err(error) => Err(Failed::Sockets(error)),
+    };
+    match played {
+        Ok(packets) => {
+            let _ = writeln!(io::stdout(), "{packets} packets, and all went as the story says");
+            ExitCode::SUCCESS
+        }
+        Err(failed) => fail(1, &failed.to_string()),
+    }
+}
