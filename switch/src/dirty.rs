@@ -28,7 +28,7 @@ impl Shape {
 }
 
 /// A part of each stage that belongs to one partition alone: `slots` of them from `first` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
     /// Where it begins.
     pub first: u32,
@@ -50,7 +50,7 @@ impl Region {
 }
 
 /// Whose what is in a slot is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
     /// The partition, given out once.
     pub partition: u32,
@@ -59,7 +59,7 @@ pub struct Mark {
 }
 
 /// A place for an object, in one stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// Whose it is.
     pub mark: Mark,
@@ -77,7 +77,7 @@ impl Slot {
 }
 
 /// The table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DirtySet {
     stages: Vec<Box<[Slot]>>,
     /// One for each slot: [`EMPTY`], [`UNKNOWN`], or that of the object in it.

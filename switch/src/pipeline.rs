@@ -31,7 +31,7 @@ pub enum Why {
 }
 
 /// What packets change, of one partition. It counts only for whoever has its mark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Register {
     /// Whose it is.
     pub mark: Mark,
@@ -42,7 +42,7 @@ pub struct Register {
 }
 
 /// A switch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pipeline {
     tables: Tables,
     registers: Box<[Register]>,

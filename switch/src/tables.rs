@@ -8,7 +8,7 @@ use crate::dirty::{Mark, Region};
 pub type Replica = u32;
 
 /// A partition, as a controller has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
     /// Its registers: no two partitions that are in the table have the same.
     pub index: u32,
@@ -57,7 +57,7 @@ pub enum Unfit {
 }
 
 /// All partitions, by their numbers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tables {
     partitions: BTreeMap<u32, Partition>,
 }
