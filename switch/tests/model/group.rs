@@ -1,0 +1,200 @@
+//! The group: primaries with their logs, and members that accept and execute (the protocol of `main.rs`).
+
+use crate::rules::{Complete, Defect, Marks, Met, Route, Rules};
+use crate::switches::{Handle, primary_of};
+
+/// So many members there are, of which one is primary.
+pub const MEMBERS: usize = 3;
+
+/// Positions of a log, as bits.
+pub type Positions = u8;
+
+/// How many positions are there without a gap.
+pub fn prefix(positions: Positions) -> u8 {
+    positions.trailing_ones() as u8
+}
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    pub write: u8,
+    /// Under which switch's id it is proposed, and with which number. Neither: it passed none.
+    pub number: Option<(u8, u8)>,
+    /// Members may accept it.
+    pub proposed: bool,
+}
+
+/// What a primary says of a switch's numbers: who has executed everything before this position has executed everything up to
+/// this point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Told {
+    pub switch: u8,
+    pub mark: u8,
+    pub point: u8,
+}
+
+/// A primary of one term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Primary {
+    pub term: u8,
+    pub log: Vec<Entry>,
+    /// So much of the log it has from an older term.
+    pub base: u8,
+    pub chosen: Positions,
+    /// It takes new writes.
+    pub serves: bool,
+    /// It may give grants: nobody has begun to wait for its end, or it is not over.
+    pub lease: bool,
+    /// The switch that all writes pass; none: they pass none.
+    pub entered: Option<u8>,
+    /// The highest that it ever entered.
+    pub last: u8,
+    /// The highest number that came back.
+    pub highest: u8,
+    /// Numbers up to here are taken no more.
+    pub void: u8,
+    /// Everything up to here is complete.
+    pub point: u8,
+    /// All of the log that did not pass the switch is before here.
+    pub floor: u8,
+    pub told: Vec<Told>,
+}
+
+/// A member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// The highest term that it promised.
+    pub promised: u8,
+    /// What it has accepted in each term.
+    pub accepted: [Positions; 2],
+    pub executed: Positions,
+    /// Whose reads it may answer, where it has executed this much of the log.
+    pub grant: Option<(Handle, u8)>,
+}
+
+impl Primary {
+    pub fn new(term: u8, log: Vec<Entry>) -> Primary {
+        Primary {
+            term,
+            base: log.len() as u8,
+            log,
+            chosen: 0,
+            serves: false,
+            lease: true,
+            entered: None,
+            last: 0,
+            highest: 0,
+            void: 0,
+            point: 0,
+            floor: 0,
+            told: Vec::new(),
+        }
+    }
+
+    /// Who it is.
+    pub fn member(&self) -> usize {
+        primary_of(self.term)
+    }
+
+    pub fn handle(&self, switch: u8) -> Handle {
+        Handle { term: self.term, switch }
+    }
+
+    pub fn place_of(&self, write: u8) -> Option<usize> {
+        self.log.iter().position(|entry| entry.write == write)
+    }
+
+    /// So much of the log is proposed without a gap: its own acceptor has it.
+    pub fn proposed(&self) -> u8 {
+        self.log.iter().take_while(|entry| entry.proposed).count() as u8
+    }
+
+    /// From now on all writes pass this switch.
+    pub fn enter(&mut self, rules: &Rules, switch: u8) {
+        self.entered = Some(switch);
+        if switch > self.last {
+            (self.last, self.highest, self.void, self.point) = (switch, 0, 0, 0);
+        }
+        self.floor = if rules.lacks(Defect::FloorForgotten) { 0 } else { self.log.len() as u8 };
+    }
+
+    /// A write came with a number. Gives the points that are complete now, as [`Primary::complete`].
+    pub fn take(&mut self, rules: &Rules, marks: &Marks, handle: Handle, number: u8, write: u8) -> Option<u8> {
+        let switch = self.entered.filter(|_| self.serves)?;
+        if switch != handle.switch && !rules.lacks(Defect::OtherTaken) {
+            return None;
+        }
+        if number <= self.void && !rules.lacks(Defect::LateTaken) {
+            marks.meet(Met::Void);
+            return None;
+        }
+        let place = self.place_of(write);
+        let is_again = place.is_some_and(|place| self.log[place].proposed);
+        if is_again {
+            marks.meet(Met::Again);
+            if rules.lacks(Defect::AgainForgotten) {
+                return None;
+            }
+        }
+        self.highest = self.highest.max(number);
+        if !is_again {
+            let entry = Entry { write, number: Some((switch, number)), proposed: true };
+            match place {
+                Some(place) => self.log[place] = entry,
+                None => self.log.push(entry),
+            }
+        }
+        if is_again && rules.lacks(Defect::AgainCompleted) {
+            self.told.push(Told { switch, mark: prefix(self.chosen), point: number });
+            self.point = self.point.max(number);
+            return Some(number);
+        }
+        if rules.route == Route::Clients {
+            self.void = self.highest;
+            let early = rules.lacks(Defect::ToldEarly);
+            let mark = if early { prefix(self.chosen) } else { self.log.len() as u8 };
+            self.told.push(Told { switch, mark, point: number });
+            if early || rules.complete == Complete::Taken {
+                self.point = number;
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Moves the point as far as it can be; where it has moved, the switch is to be told. All replicas have executed what is
+    /// before `executed`.
+    pub fn complete(&mut self, rules: &Rules, executed: u8) -> Option<u8> {
+        let switch = self.entered?;
+        let done = if rules.complete == Complete::Executed { executed } else { prefix(self.chosen) };
+        let point = match rules.route {
+            Route::Clients => {
+                let told = self.told.iter().filter(|told| told.switch == switch && told.mark <= done);
+                told.map(|told| told.point).max()?
+            }
+            Route::Primary => {
+                if done < self.floor {
+                    return None;
+                }
+                let open = self.log.iter().skip(done.into()).filter_map(|entry| entry.number);
+                let open = open.filter(|(of, _)| *of == switch).map(|(_, number)| number).min();
+                open.filter(|_| !rules.lacks(Defect::ToldEarly)).map_or(self.highest, |open| open - 1)
+            }
+        };
+        if point <= self.point {
+            return None;
+        }
+        self.point = point;
+        if rules.route == Route::Primary {
+            self.void = point;
+            self.told.push(Told { switch, mark: done, point });
+        }
+        Some(point)
+    }
+
+    /// Who has executed this much of the log has executed everything up to this point.
+    pub fn executed_point(&self, switch: u8, executed: u8) -> u8 {
+        let told = self.told.iter().filter(|told| told.switch == switch && told.mark <= executed);
+        told.map(|told| told.point).max().unwrap_or(0)
+    }
+}

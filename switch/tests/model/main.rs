@@ -1,0 +1,343 @@
+//! All schedules of a small world: two keys, three members of a group, and switches that number its writes and spread its reads
+//! (`Harmonia`; PITFALLS 54-58). The switch is the real pipeline. Whatever is sent may be lost, doubled, or come late and in any
+//! order. With all rules in place every read is linearizable, and no object is held for written for ever; with a rule left out
+//! something goes wrong.
+//!
+//! # Words
+//! A *handle* is a term of a primary and the id of a switch: numbers are of one handle, and are compared within it alone. A
+//! *place* is one in a primary's log, which is gap-free and chosen in order; a *mark* is how many places, from the first,
+//! something is true of. Numbers need not be gap-free. The *point* of a handle: everything up to it is complete. The group is
+//! read-behind, like VR (`Harmonia §8.3`): replicas execute what is chosen. Writes get their numbers in one of two ways:
+//!
+//! - *by clients* (the paper): a client sends a write through a switch, and the primary gives it a place when it comes;
+//! - *by the primary*: a write has its place first, the primary passes it through a switch, and proposes it when it comes back.
+//!   Its number need not be in the order of places. Whatever has not come back can be passed again.
+//!
+//! # Rules
+//! In brackets: the defect that shows that a rule is needed. Together they are enough.
+//!
+//! The switch, and its controller:
+//!
+//! - **S1** An id is used for one life of one set of registers and slots. Whoever loses or moves them gets a new id, above all
+//!   that the group ever gave out. \[`OldId`; that a partition does not move under its id, [`Pipeline::set`] sees to]
+//! - **S2** A write that has no room in the dirty set does not go on. \[`Untracked`]
+//! - **S3** An object is dirty until the point is at its highest number. \[`LowerClears`]
+//! - **S4** The point never goes down: it is the highest of the completions of this very handle. \[`PointLowered`]
+//! - **S5** No read goes to a replica before something is complete under the handle. \[`NoneComplete`, where R3 is left out as
+//!   well]
+//!
+//! A primary:
+//!
+//! - **P1** It *enters* one id at a time, never a lower one. While a grant of its may be alive, it proposes nothing that was not
+//!   numbered under the entered id: no write of another switch \[`OtherTaken`], and nothing around the switch, be it expiry or
+//!   something that it proposes again \[`Around`].
+//! - **P2** Before it enters another id, or leaves the switch, it gives no more grants, and each grant has been forsworn by its
+//!   replica or has run out there. \[`NotForsworn`]
+//! - **P3** A number that comes too late is *void*: it is not taken, ever. By clients: what is not above all numbers that came
+//!   under this handle. By the primary: what is not above the point; the write is passed again. \[`LateTaken`]
+//! - **P4** It tells replicas pairs of a mark and a point: *who has executed the mark has executed the point*. A pair may be told
+//!   if every number up to the point that is not void, now and for ever, is that of a write before the mark; and if the mark is
+//!   not below the floor (P6). By clients: with each number that comes, the length of the log after that, and the number. By the
+//!   primary: the chosen mark, and one less than the lowest number of this handle that is proposed and not chosen, or where there
+//!   is none the highest that ever came back. \[`ToldEarly`]
+//! - **P5** What is numbered again, because it was asked for or delivered again, does not get a second place, and consumes its
+//!   number: that counts as come (P3, P4). It is complete when the place that it has is before a chosen mark, and not at once.
+//!   \[`AgainForgotten`: the object stays dirty; `AgainCompleted`]
+//! - **P6** When it enters an id, even one that it had left, the *floor* is the length of its log, proposed or not. Grants carry
+//!   it, and no pair has a lower mark. \[`FloorForgotten`]
+//! - **P7** It tells the switch points of pairs with a mark that is chosen.
+//!
+//! A replica:
+//!
+//! - **R1** It executes what is chosen, and nothing else \[`Ahead`], place by place without a gap \[`GapsExecuted`].
+//! - **R2** It answers a read alone only while it has a grant for exactly the handle that is on the read. \[`AnyId`, with another
+//!   switch and with another term]
+//! - **R3** And only where it has executed everything below the grant's floor. \[`FloorForgotten`]
+//! - **R4** And only where it has executed the mark of some pair of this handle with that point or a higher one.
+//!   \[`PointUnchecked`]
+//! - Any other read it passes to the primary, which answers by the group's own rules.
+//!
+//! Another primary:
+//!
+//! - **T1** Each term has a handle of its own: nothing that registers, slots, pairs or grants hold of an older one counts (R2).
+//! - **T2** A primary gives grants only while it holds a lease \[`NoLease`]. Before the first write of its own, a new one knows
+//!   that older leases are over, so that no grant can be given any more \[`LeaseForgotten`], and then that all that were given are
+//!   over \[`GrantsForgotten`]: where a grant ends no later than the lease that it was given under, that is one wait. Whoever gives
+//!   up its lease at once, by a promise, does not end what it granted.
+//! - **T3** What it takes over it may choose and answer before that, without a switch: in the old handle that is dirty, or
+//!   covered by a pair; in the new one it is below the floor.
+//!
+//! # Why that is enough
+//! Let a write *W* be answered before a read begins that a replica answers under handle *h* with the point *c*. The replica's
+//! grant is alive, so by P1, P2 and T2 *W* is below the floor of *h*, and R3 shows it; or its number *w* is of *h*. It was dirty
+//! with that from before it was proposed (S2), and the read found it clean: so *w* ≤ *c* (S1, S3, S4). By P4 and R4 the replica
+//! has executed a mark such that every number up to *c* that is not void is before it: *w* is not void, for it was taken (P3). By
+//! R1 it shows *W*.
+//!
+//! # What is not needed
+//! - That completions wait for anything (`Harmonia §8.3` sends them with the answer, or later): with numbers by clients even that
+//!   of a write that is only proposed does no harm, since R4 refuses. Waiting for whoever may answer saves refusals, and nothing
+//!   else. Where all completions wait until every replica has executed their mark, R4 is not needed; but then one slow replica
+//!   stops them.
+//! - S5, where R3 holds.
+//! - That an old switch stops, or knows: here it goes on numbering writes and sending reads to replicas. Nor does it matter when
+//!   the controller tells a switch of a new term.
+//! - That a replica refuses under its grant because it has promised a newer term; that a primary stops completing, or seeing what
+//!   is chosen, when there is another one.
+//! - That a switch's numbers are gap-free, or, by the primary, in the order of places.
+//!
+//! Read-ahead protocols (primary-backup, chains: `Harmonia §8.2`) are the other way round: what is complete is executed by all,
+//! so nobody is behind, and a replica compares the point with the last write of the *object* that it executed, which may not be
+//! complete. Here that comparison is for nothing, and R4 is what counts.
+//!
+//! # What this does not show
+//! More than two switches, two terms and three members. Members that lose what they accepted or executed: a grant is not
+//! remembered over a restart. How a grant's time is measured: here it is over when it is over, at the replica before the primary
+//! counts on it. That the primary's own answers, and taking over, are right: `testnet/tests/model.rs`. Writes of several packets.
+//!
+//! [`Pipeline::set`]: switch::pipeline::Pipeline::set
+
+mod group;
+mod rules;
+mod switches;
+mod world;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rules::{Complete, Defect, Kind, Marks, Met, Route, Rules};
+use stateright::{Checker, HasDiscoveries, Model, Property};
+use world::{Step, World};
+
+/// What is searched.
+#[derive(Clone)]
+struct Small {
+    rules: Rules,
+    /// It is also to be seen that dirty sets drain.
+    drains: bool,
+    marks: Arc<Marks>,
+}
+
+const LINEARIZABLE: &str = "every read is linearizable";
+const DRAINS: &str = "nothing is held for written for ever";
+
+impl Model for Small {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.rules)]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        world.steps(&self.rules, steps);
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        let mut next = world.clone();
+        next.take(&self.rules, &self.marks, step);
+        (next != *world).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Small>> {
+        let drains = Property::always(DRAINS, |small: &Small, world: &World| {
+            !small.drains || !world.is_stuck(&small.rules, &small.marks)
+        });
+        vec![Property::always(LINEARIZABLE, |_, world: &World| !world.wrong), drains]
+    }
+}
+
+/// Searches all of a small world: what does not hold, and what was come by.
+fn search(name: &str, rules: Rules, drains: bool) -> (Option<&'static str>, Vec<Met>) {
+    let (start, marks) = (Instant::now(), Arc::new(Marks::default()));
+    let small = Small { rules, drains, marks: marks.clone() };
+    let checker = small.checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    println!(
+        "{:?}, {name}: {} steps to {} situations, at most {} away, in {:.1?}",
+        rules.route,
+        checker.state_count(),
+        checker.unique_state_count(),
+        checker.max_depth(),
+        start.elapsed(),
+    );
+    let wrong = checker.discoveries().into_iter().next();
+    let wrong = wrong.map(|(what, path)| {
+        let steps = path.into_actions();
+        println!("  not so: {what}, after {} steps", steps.len());
+        steps.iter().for_each(|step| println!("    {step:?}"));
+        what
+    });
+    (wrong, marks.met())
+}
+
+/// Everything holds, and all of this was come by.
+fn holds(name: &str, rules: Rules, meets: &[Met]) {
+    let (wrong, met) = search(name, rules, true);
+    assert_eq!(wrong, None, "{name}");
+    for what in meets.iter().chain(&[Met::Fast, Met::Dirty, Met::Rest]) {
+        assert!(met.contains(what), "{name} never came by this: {what:?}; but by {met:?}");
+    }
+}
+
+/// With these rules left out something is wrong.
+fn is_found(rules: Rules, what: &'static str) {
+    let (wrong, _) = search(&format!("{:?}", rules.defects), rules, what == DRAINS);
+    assert_eq!(wrong, Some(what), "{:?} of {:?}", rules.defects, rules.route);
+}
+
+/// With these rules left out every read is linearizable all the same.
+fn does_not_matter(rules: Rules) {
+    let name = format!("{:?}, {:?}", rules.defects, rules.complete);
+    assert_eq!(search(&name, rules, false).0, None, "{name}");
+}
+
+/// Two keys with a write each, and one switch that has room for both.
+const SOUND: Rules = Rules {
+    route: Route::Clients,
+    defects: &[],
+    complete: Complete::Chosen,
+    kind: Kind::Real(2, 1),
+    objects: [1, 2],
+    writes: &[0, 1],
+    passes: 2,
+    second: false,
+    around: 0,
+    succession: false,
+    quorum: 2,
+    readers: 1,
+};
+
+const ROUTES: [Route; 2] = [Route::Clients, Route::Primary];
+
+/// The paper's algorithm: two keys, two replicas, one switch that restarts, or is replaced while it goes on.
+#[test]
+fn two_keys_two_replicas_and_another_switch() {
+    for route in ROUTES {
+        let two = Rules { route, second: true, ..SOUND };
+        let met = [Met::Behind, Met::NotGranted, Met::SecondSwitch, Met::Void, Met::Again];
+        holds("another switch, a write again", Rules { passes: 3, ..two }, &met);
+        holds("another switch, two readers", Rules { readers: 2, ..two }, &met);
+        holds("another switch, both replicas choose", Rules { quorum: 3, ..two }, &met);
+        holds("another switch, one object", Rules { objects: [1, 1], ..two }, &met);
+        holds("another switch, room for one", Rules { kind: Kind::Real(1, 1), ..two }, &[Met::Full]);
+        holds("another switch, one stage", Rules { kind: Kind::Real(1, 2), ..two }, &met);
+        holds("another switch, as in the paper", Rules { kind: Kind::Dull(2), ..two }, &met);
+        holds("as in the paper, one key", Rules { route, kind: Kind::Dull(2), writes: &[0, 0], ..SOUND }, &[]);
+        holds("as in the paper, room for one", Rules { route, kind: Kind::Dull(1), ..SOUND }, &[Met::Full]);
+        holds("three writes", Rules { route, writes: &[0, 1, 0], passes: 3, ..SOUND }, &[Met::Behind, Met::Again]);
+    }
+}
+
+/// Grants end, a write goes around the switch, grants begin again.
+#[test]
+fn a_group_leaves_its_switch_and_comes_back() {
+    for route in ROUTES {
+        holds("around", Rules { route, around: 1, ..SOUND }, &[Met::Behind, Met::NotGranted, Met::Floor]);
+    }
+}
+
+const SUCCESSION: [Met; 4] = [Met::Behind, Met::NotGranted, Met::SecondTerm, Met::Inherited];
+
+/// The second term has a handle of its own, in the same registers and slots.
+#[test]
+fn another_member_becomes_primary() {
+    holds("another primary", Rules { route: Route::Primary, succession: true, ..SOUND }, &SUCCESSION);
+    holds("another primary, around", WRITE_BEHIND, &[Met::Behind, Met::NotGranted, Met::Floor, Met::Inherited]);
+}
+
+#[test]
+fn each_rule_of_the_switch_is_needed() {
+    for route in ROUTES {
+        let dull = Rules { route, kind: Kind::Dull(2), ..SOUND };
+        is_found(Rules { route, defects: &[Defect::OldId], second: true, passes: 3, ..SOUND }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::Untracked], kind: Kind::Dull(1), ..dull }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::LowerClears], writes: &[0, 0], ..dull }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::PointLowered], ..dull }, LINEARIZABLE);
+        let neither = &[Defect::NoneComplete, Defect::FloorForgotten];
+        is_found(Rules { defects: neither, second: true, ..dull }, LINEARIZABLE);
+    }
+}
+
+#[test]
+fn each_rule_of_a_primary_is_needed() {
+    for route in ROUTES {
+        let it = Rules { route, ..SOUND };
+        is_found(Rules { defects: &[Defect::OtherTaken], second: true, passes: 3, ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::Around], around: 1, ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::NotForsworn], second: true, ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::LateTaken], ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::ToldEarly], ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::AgainForgotten], ..it }, DRAINS);
+        is_found(Rules { defects: &[Defect::AgainCompleted], ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::FloorForgotten], around: 1, ..it }, LINEARIZABLE);
+    }
+    // A number that was given to nothing new moves the point, while what the old switch numbered is not chosen.
+    let passed = Rules { route: Route::Primary, ..SOUND };
+    is_found(Rules { defects: &[Defect::FloorForgotten], second: true, ..passed }, LINEARIZABLE);
+}
+
+#[test]
+fn each_rule_of_a_replica_is_needed() {
+    for route in ROUTES {
+        let it = Rules { route, ..SOUND };
+        is_found(Rules { defects: &[Defect::Ahead], ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::GapsExecuted], ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::AnyId], second: true, ..it }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::PointUnchecked], ..it }, LINEARIZABLE);
+    }
+}
+
+/// One write that is complete in the old handle, and one of the new primary that passes no switch.
+const WRITE_BEHIND: Rules = Rules { kind: Kind::Dull(2), succession: true, around: 1, passes: 1, ..SOUND };
+
+#[test]
+fn each_rule_of_another_primary_is_needed() {
+    is_found(Rules { defects: &[Defect::GrantsForgotten], ..WRITE_BEHIND }, LINEARIZABLE);
+    is_found(Rules { defects: &[Defect::LeaseForgotten], ..WRITE_BEHIND }, LINEARIZABLE);
+    is_found(Rules { defects: &[Defect::NoLease], ..WRITE_BEHIND }, LINEARIZABLE);
+    is_found(Rules { defects: &[Defect::AnyId], succession: true, ..SOUND }, LINEARIZABLE);
+}
+
+#[test]
+fn some_things_are_not_needed() {
+    for route in ROUTES {
+        let second = Rules { route, second: true, ..SOUND };
+        does_not_matter(Rules { defects: &[Defect::NoneComplete], kind: Kind::Dull(2), ..second });
+        does_not_matter(Rules { complete: Complete::Executed, ..second });
+        let unchecked = Rules { defects: &[Defect::PointUnchecked], complete: Complete::Executed, ..second };
+        does_not_matter(Rules { passes: 3, ..unchecked });
+        does_not_matter(Rules { second: false, around: 1, ..unchecked });
+    }
+    let early = Rules { complete: Complete::Taken, ..SOUND };
+    does_not_matter(Rules { passes: 3, ..early });
+    does_not_matter(Rules { second: true, ..early });
+    does_not_matter(Rules { around: 1, ..early });
+}
+
+#[test]
+#[ignore = "minutes, for millions of situations"]
+fn larger_worlds() {
+    for route in ROUTES {
+        let it = Rules { route, ..SOUND };
+        let met = [Met::Behind, Met::NotGranted, Met::Again];
+        holds("another switch, twice again", Rules { second: true, passes: 4, ..it }, &met);
+        holds("another switch, three writes", Rules { second: true, passes: 3, writes: &[0, 1, 0], ..it }, &met);
+        holds("another switch, around", Rules { second: true, around: 1, ..it }, &met);
+        holds("another primary", Rules { succession: true, ..it }, &SUCCESSION);
+        holds("another primary, around", Rules { succession: true, around: 1, passes: 1, ..it }, &SUCCESSION);
+        is_found(Rules { route, defects: &[Defect::GrantsForgotten], ..WRITE_BEHIND }, LINEARIZABLE);
+        is_found(Rules { route, defects: &[Defect::LeaseForgotten], ..WRITE_BEHIND }, LINEARIZABLE);
+        is_found(Rules { route, defects: &[Defect::NoLease], ..WRITE_BEHIND }, LINEARIZABLE);
+        is_found(Rules { defects: &[Defect::AnyId], succession: true, ..it }, LINEARIZABLE);
+    }
+}
+
+/// A replaced switch and a replaced primary at once.
+#[test]
+#[ignore = "many minutes, for tens of millions of situations"]
+fn the_largest_world() {
+    for route in ROUTES {
+        let it = Rules { route, second: true, succession: true, ..SOUND };
+        holds("another switch, another primary", it, &[Met::SecondSwitch, Met::SecondTerm, Met::Inherited]);
+    }
+}
