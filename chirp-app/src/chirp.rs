@@ -190,7 +190,7 @@ impl<S: Store> Chirp<S> {
     pub async fn key(&self, user: &UserName) -> Result<Option<PublicKey>, Error> {
         match self.profile(user).await {
             Ok(profile) => Ok(profile.key),
-            Err(Error::NoUser(_) | Error::Foreign(_)) => Ok(None),
+            Err(Error::NoUser(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -276,6 +276,8 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::list::AppendMode;
+    use crate::ram::{Ram, run};
 
     fn record(at_ms: u64) -> Record {
         Record { id: at_ms.to_string(), at_ms, text: "x".into(), signature: None }
@@ -295,6 +297,16 @@ mod tests {
         assert_eq!(times(merge.news()), [0; 0]);
         assert_eq!(times(merge.lines.into_keys().collect()), [7, 6, 5]);
     }
+    /// Of whose profile nothing can be read it is not known whether they sign.
+    #[test]
+    fn what_cannot_be_checked_is_not_said_to_be() {
+        let store = Ram::new(1, 0);
+        run(store.create("chirp/user/ann", b"something else")).unwrap();
+        let chirp = Chirp::new(store, AppendMode::Atomic);
+        let line = |user: &str| Line::new(user.parse().unwrap(), record(1), 1);
+        assert_eq!(run(seals(&chirp, &[line("ann"), line("bob")])), [None, Some(Seal::Unsigned)]);
+    }
+
     /// Nobody takes another's chirp out of a timeline, by writing one that is as good as the same; nor stays on top.
     #[test]
     fn nothing_is_replaced_and_nothing_is_from_tomorrow() {
