@@ -19,7 +19,7 @@
 //! The switch, and its controller:
 //!
 //! - **S1** An id is used for one life of one set of registers and slots. Whoever loses or moves them gets a new id, above all
-//!   that the group ever gave out. \[`OldId`; that a partition does not move under its id, [`Pipeline::set`] sees to]
+//!   that the group ever gave out. \[`OldId`; whoever sets tables sees to it that no partition moves under its id]
 //! - **S2** A write that has no room in the dirty set does not go on. \[`Untracked`]
 //! - **S3** An object is dirty until the point is at its highest number. \[`LowerClears`]
 //! - **S4** The point never goes down: it is the highest of the completions of this very handle. \[`PointLowered`]
@@ -94,8 +94,6 @@
 //! More than two switches, two terms and three members. Members that lose what they accepted or executed: a grant is not
 //! remembered over a restart. How a grant's time is measured: here it is over when it is over, at the replica before the primary
 //! counts on it. That the primary's own answers, and taking over, are right: `testnet/tests/model.rs`. Writes of several packets.
-//!
-//! [`Pipeline::set`]: switch::pipeline::Pipeline::set
 
 mod group;
 mod rules;
