@@ -45,7 +45,7 @@ pub(crate) struct Notice {
 pub(crate) struct Model {
     /// Who this is, once that is sure.
     pub(crate) user: Option<UserName>,
-    /// In the order of [`order`]; each once.
+    /// In the order of [`Line`]s; each once.
     pub(crate) lines: Vec<Shown>,
     pub(crate) following: Vec<UserName>,
     /// Everybody has been read once.
