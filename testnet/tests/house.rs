@@ -12,7 +12,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
-    ("node", &["overlay", "policy", "group"]),
+    ("node", &["overlay", "policy", "group", "header"]),
     ("load", &[]),
     ("screen", &[]),
     ("peer", &["overlay", "group", "node", "load", "screen", "chirp-app"]),
@@ -23,8 +23,8 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("fuzz", &["overlay", "group", "header", "node", "peer"]),
 ];
 
-/// What their tests may know beside that: a group is tried with the real pipeline between its members.
-const TESTS: [(&str, &[&str]); 1] = [("group", &["header", "switch"])];
+/// What their tests may know beside that: groups and nodes are tried with the real pipeline between them.
+const TESTS: [(&str, &[&str]); 2] = [("group", &["header", "switch"]), ("node", &["switch"])];
 
 /// The crates that know no sockets, clocks or threads.
 const CORES: [&str; 5] = ["overlay", "policy", "group", "node", "header"];

@@ -7,6 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::op::{Answer, Op, OpError, ReadMode};
 use group::time::Time;
+use header::ReplyTo;
 use overlay::{GroupId, Key, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,13 @@ pub enum Input {
     /// that is, in one total order for each key, at most once, also while groups become others. Answered by exactly one
     /// [`Output::Reply`] with the same id.
     Routecast(Request),
+    /// A datagram came to this peer's address for packets of switches, from there. Nothing in it is believed.
+    Packet {
+        /// Its source.
+        from: ReplyTo,
+        /// All of it.
+        bytes: Bytes,
+    },
     /// The batch of this token, and all before it, are durable.
     Persisted(u64),
     /// The store failed: nothing that was not yet [`Input::Persisted`] can be relied on, and nothing more is written.
@@ -163,6 +171,13 @@ pub enum Output {
         class: Class,
         /// What to say.
         frame: Bytes,
+    },
+    /// Send this datagram, from this peer's address for packets of switches. May be lost, as any.
+    Packet {
+        /// Where to.
+        to: ReplyTo,
+        /// All of it.
+        bytes: Bytes,
     },
     /// Make these changes durable, then say [`Input::Persisted`]. Tokens rise.
     Persist {

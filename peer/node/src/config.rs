@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::config::Defects;
+use header::ReplyTo;
 use overlay::{Incarnation, PeerKey, RingId};
 
 use crate::policies::Policies;
@@ -64,6 +65,15 @@ impl Default for Timing {
     }
 }
 
+/// A switch, and where this peer is for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchConfig {
+    /// Where packets are sent to pass it. What comes from elsewhere is not believed.
+    pub at: ReplyTo,
+    /// Where this peer gets packets.
+    pub here: ReplyTo,
+}
+
 /// What a node is told at its start and never again.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
@@ -90,6 +100,8 @@ pub struct NodeConfig {
     pub members_max: u32,
     /// How it decides what is left to it.
     pub policies: Policies,
+    /// The switch that its groups' reads may pass, where there is one.
+    pub switch: Option<SwitchConfig>,
     /// Where this peer stands, for diversity.
     pub cluster: String,
     /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
@@ -127,6 +139,7 @@ impl NodeConfig {
             members_min: 5,
             members_max: 12,
             policies: Policies::default(),
+            switch: None,
             cluster: String::new(),
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,

@@ -33,6 +33,7 @@ mod status;
 pub mod storage;
 mod survey;
 mod sweep;
+mod switched;
 mod upkeep;
 pub mod whereabouts;
 mod window;

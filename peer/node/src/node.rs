@@ -36,6 +36,7 @@ use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, DRAWERS, Life, Space, StorageError};
 use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
+use crate::switched::Switched;
 use crate::whereabouts::Whereabouts;
 use crate::wishes::{Granted, Wishes};
 
@@ -80,6 +81,7 @@ pub struct Node {
     pub(crate) load_watch: LoadWatch,
     pub(crate) lead_watch: LeadWatch,
     pub(crate) seeking: Seeking,
+    pub(crate) switched: Switched,
     sessions: Sessions,
     pub(crate) outputs: VecDeque<Output>,
     connected: BTreeSet<PeerKey>,
@@ -142,6 +144,7 @@ impl Node {
             load_watch: LoadWatch::default(),
             lead_watch: LeadWatch::default(),
             seeking: Seeking::default(),
+            switched: Switched::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
             addresses: Vec::new(),
@@ -394,6 +397,7 @@ impl Node {
                 self.each_group(|group| group.on_broken(peer));
             }
             Input::Routecast(request) => self.routecast(request),
+            Input::Packet { from, bytes } => self.on_packet(from, &bytes),
             Input::Persisted(token) => self.on_persisted(token),
             Input::StoreFailed(why) => {
                 self.each_group(Group::on_store_failed);
@@ -510,8 +514,9 @@ impl Node {
             GroupOutput::Outcome(attempt, outcome) => {
                 self.with_sessions(|sessions, ctx| sessions.on_outcome(ctx, attempt, outcome));
             }
-            // No group has a switch yet: nobody proposes one.
-            GroupOutput::Pass(_) | GroupOutput::Complete { .. } | GroupOutput::Read(..) => {}
+            GroupOutput::Pass(pass) => self.pass(serial, state.id, pass),
+            GroupOutput::Complete { ballot, switch, number } => self.complete(state.id, ballot, switch, number),
+            GroupOutput::Read(name, answer) => self.on_spread(name, answer),
             GroupOutput::Changed => self.on_changed(serial),
             GroupOutput::Left => self.departed.push((serial, None)),
             GroupOutput::Over(why) => self.departed.push((serial, Some(why))),
@@ -559,6 +564,8 @@ impl Node {
             hosts: &mut self.hosts,
             whereabouts: &mut self.whereabouts,
             outputs: &mut self.outputs,
+            switched: &mut self.switched,
+            switch: self.config.switch,
             me: self.me,
         };
         act(&mut self.sessions, &mut ctx);
@@ -576,6 +583,11 @@ impl Node {
                     if served && !self.ready {
                         self.ready = true;
                         self.event(Event::Ready);
+                    }
+                }
+                Output::Reply { id, .. } if self.is_own(*id) => {
+                    if let Some(Output::Reply { id, result }) = self.outputs.remove(index) {
+                        self.answer_own(id, &result);
                     }
                 }
                 Output::Reply { .. } => {
@@ -659,6 +671,7 @@ impl Node {
         }
         self.each_group(Group::tick);
         self.with_sessions(Sessions::tick);
+        self.switched.forget(self.now.time);
         self.tend_groups();
         self.seek();
         self.go_on_surveying();

@@ -18,11 +18,13 @@ use group::message::{Operation, Outcome};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
 use group::record::{LIVE_IDS_MAX, OpId};
 use group::time::{Now, Time};
-use overlay::{Key, KeyRange, NodeId};
+use overlay::{GroupId, Key, KeyRange, NodeId};
 
 use crate::api::{Output, Request};
+use crate::config::SwitchConfig;
 use crate::hosting::Hosts;
 use crate::key_use::KeyUse;
+use crate::switched::{SPREAD_PATIENCE, Switched, question};
 use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
 
@@ -62,6 +64,8 @@ struct Session {
     unknown: Option<TermBallot>,
     /// An attempt found nothing to change while another was under way, under this ballot.
     unchanged: Option<(Answer, TermBallot)>,
+    /// A read was sent by way of the switch, under this ballot: only the first time.
+    spread: Spread,
     /// A relaxed read was refused by this node itself: ask the primary.
     ask_primary: bool,
     /// So often it was refused, up to [`RETRY_DOUBLINGS`].
@@ -72,6 +76,14 @@ struct Session {
     /// Its neighbours among those of its connection on its key: only the first is under way.
     before: Option<u64>,
     after: Option<u64>,
+}
+
+/// Whether a read has gone by way of the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    Not,
+    UnderWay(u64, TermBallot),
+    Over,
 }
 
 /// Where it is noted when a session is looked at next.
@@ -114,6 +126,9 @@ pub struct SessionContext<'a> {
     pub(crate) whereabouts: &'a mut Whereabouts,
     /// Where answers go.
     pub outputs: &'a mut VecDeque<Output>,
+    /// What is known of whether a switch answers, and where it is.
+    pub(crate) switched: &'a mut Switched,
+    pub(crate) switch: Option<SwitchConfig>,
     /// This node.
     pub me: NodeId,
 }
@@ -170,6 +185,7 @@ impl Sessions {
             unresolved: Few::default(),
             unknown: None,
             unchanged: None,
+            spread: Spread::Not,
             ask_primary: false,
             refused: 0,
             due: Time::NEVER,
@@ -428,6 +444,13 @@ impl Sessions {
             self.set_due(sequence, ctx.now.time + after);
             return;
         }
+        let owner = group.map(|group| group.state().id).or(elsewhere.as_ref().map(|owner| owner.group));
+        if let (Some(owner), Some(ballot)) = (owner, ballot)
+            && self.spread(ctx, sequence, owner, ballot)
+        {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(sequence) else { return };
         self.next_attempt = self.next_attempt.wrapping_add(1);
         let attempt = self.next_attempt;
         let serial = ballot.map_or(0, |ballot| {
@@ -464,6 +487,48 @@ impl Sessions {
             (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation),
             (None, _, None) => {}
         }
+    }
+
+    /// Sends a read by way of the switch, where there is one and it has not been tried: then nothing else is sent for now.
+    fn spread(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, owner: GroupId, ballot: TermBallot) -> bool {
+        let (Some(session), Some(switch)) = (self.sessions.get_mut(sequence), ctx.switch) else { return false };
+        let now = ctx.now.time;
+        if let Spread::UnderWay(_, under) = session.spread {
+            ctx.switched.missed(under, now);
+            session.spread = Spread::Over;
+        }
+        let Request { key, op, mode, .. } = &session.request;
+        let is_fit = session.spread == Spread::Not && session.is_read() && *mode == ReadMode::Linearizable;
+        if !is_fit || ballot.node == ctx.me || !ctx.switched.may_spread(ballot, key, now) {
+            return false;
+        }
+        let tag = self.next_attempt.wrapping_add(1);
+        let Some(bytes) = question(owner, ballot, key, op, tag, switch.here) else { return false };
+        self.next_attempt = tag;
+        ctx.outputs.push_back(Output::Packet { to: switch.at, bytes });
+        self.attempts.push(tag, (sequence, None));
+        session.unresolved.push(tag);
+        session.spread = Spread::UnderWay(tag, ballot);
+        self.set_due(sequence, now + SPREAD_PATIENCE);
+        true
+    }
+
+    /// What came of a read that went by way of the switch.
+    pub(crate) fn on_spread(&mut self, ctx: &mut SessionContext<'_>, tag: u64, outcome: Outcome) {
+        let Some((sequence, None)) = self.attempts.get(tag).copied() else { return };
+        let Some(session) = self.sessions.get_mut(sequence) else { return };
+        let Spread::UnderWay(of, ballot) = session.spread else { return };
+        if of != tag {
+            return;
+        }
+        session.spread = Spread::Over;
+        ctx.switched.answered(ballot);
+        if matches!(outcome, Outcome::Unchanged(_)) {
+            return self.on_outcome(ctx, tag, outcome);
+        }
+        // It was heard, and does not fit into a packet, or cannot be told that way: it is asked for the ordinary way.
+        self.set_due(sequence, ctx.now.time);
+        self.tick(ctx);
     }
 
     fn finish(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, result: Result<Answer, OpError>) {
@@ -568,11 +633,14 @@ mod tests {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
         let (mut hosts, mut whereabouts) = (Hosts::default(), Whereabouts::default());
+        let mut switched = Switched::default();
         let mut ctx = SessionContext {
             now: Now::default(),
             hosts: &mut hosts,
             whereabouts: &mut whereabouts,
             outputs: &mut outputs,
+            switched: &mut switched,
+            switch: None,
             me,
         };
         let request = Request {

@@ -5,16 +5,23 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
+use core::net::Ipv4Addr;
 use group::Group;
+use group::op::{Answer, OpError};
 use group::time::{Now, Time, WallMillis};
+use header::{Operation, Packet, ReplyTo};
 use overlay::{GroupId, Incarnation, PeerKey, Point};
+use switch::pipeline::{Pipeline, Verdict};
 
-use crate::api::{Event, Input, Output};
+use crate::api::{Event, Input, Output, RequestId};
 use crate::config::{Durability, NodeConfig, Restored};
 use crate::leaving::LeaveStep;
 use crate::node::Node;
 use crate::survey::Survey;
 use crate::wishes::{Granted, Wish};
+
+/// Where the switch is.
+pub(crate) const SWITCH: ReplyTo = ReplyTo { ip: Ipv4Addr::new(10, 0, 0, 254).to_ipv6_mapped(), port: 6477 };
 
 /// Nodes in memory with a network that takes no time and loses nothing, but for what goes to who is cut off.
 pub(crate) struct Net {
@@ -28,6 +35,10 @@ pub(crate) struct Net {
     pub(crate) now: Now,
     pub(crate) granted: Vec<(u64, Granted)>,
     pub(crate) surveyed: Vec<Survey>,
+    pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
+    pub(crate) switch: Option<Pipeline>,
+    /// What the switch sent whom.
+    pub(crate) switched: Vec<(usize, Operation)>,
 }
 
 pub(crate) fn key(index: usize) -> PeerKey {
@@ -52,6 +63,9 @@ impl Net {
             now,
             granted: Vec::new(),
             surveyed: Vec::new(),
+            replies: Vec::new(),
+            switch: None,
+            switched: Vec::new(),
         };
         for index in 0..count {
             net.add(&settle);
@@ -166,6 +180,8 @@ impl Net {
                             self.granted.push((number, granted))
                         }
                         Output::Surveyed { survey, .. } => self.surveyed.push(survey),
+                        Output::Reply { id, result } => self.replies.push((id, result)),
+                        Output::Packet { to, bytes } => self.packet(index, to, &bytes),
                         _ => {}
                     }
                 }
@@ -178,6 +194,34 @@ impl Net {
                 between(self);
             }
         }
+    }
+
+    /// Where a node gets packets.
+    pub(crate) fn address(index: usize) -> ReplyTo {
+        ReplyTo { ip: Ipv4Addr::new(10, 0, 0, index as u8 + 1).to_ipv6_mapped(), port: 7001 }
+    }
+
+    /// A packet goes to the switch, and from there to a node or nowhere. It takes no time.
+    fn packet(&mut self, from: usize, to: ReplyTo, bytes: &[u8]) {
+        assert_eq!(to, SWITCH, "packets go to the switch");
+        let Some(pipeline) = &mut self.switch else { return };
+        let packet = Packet::decode(bytes).expect("one of ours");
+        let mut header = packet.header;
+        let chance = (self.now.time.0 as u32).wrapping_add(self.switched.len() as u32);
+        let to = match pipeline.process(&mut header, chance) {
+            Verdict::To(replica) => replica as usize,
+            Verdict::On if header.operation == Operation::Reply => {
+                (0..self.nodes.len()).find(|index| Net::address(*index) == packet.reply_to).expect("a node asked")
+            }
+            Verdict::On | Verdict::Drop(_) => return,
+        };
+        if self.cut[from] || self.cut[to] {
+            return;
+        }
+        let mut bytes = bytes.to_vec();
+        header.stamp(&mut bytes);
+        self.switched.push((to, header.operation));
+        self.nodes[to].handle(self.now, Input::Packet { from: SWITCH, bytes: bytes.into() });
     }
 
     pub(crate) fn leave(&mut self, index: usize, force: bool) {

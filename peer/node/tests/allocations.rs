@@ -129,6 +129,7 @@ impl Trio {
             }
             Output::WakeAt(at) => own.wake_at = at,
             Output::Event(Event::Reincarnate(why) | Event::Quarantine(why) | Event::Fatal(why)) => panic!("{why}"),
+            Output::Packet { .. } => panic!("there is no switch"),
             Output::Dial { .. } | Output::Event(_) | Output::Granted { .. } | Output::Surveyed { .. } => {}
         }
     }

@@ -220,6 +220,7 @@ impl Drive {
                     Some(store) => store.push(output),
                     None => tracing::error!("a node without a store has something for it"),
                 },
+                Output::Packet { .. } => tracing::error!("a node without a switch has something for one"),
                 Output::Reply { id, result } => self.replies.push(id, result),
                 Output::WakeAt(at) => *wake_at = at,
                 // Who asked may have gone.

@@ -1,0 +1,124 @@
+//! Reads that go by way of a switch, from client to client: with a real pipeline, between nodes in memory.
+
+use alloc::vec::Vec;
+
+use group::Group;
+use group::op::{Condition, Expiry, Read};
+use group::state::{Entry, Switch};
+use switch::dirty::{Region, Shape};
+use switch::pipeline::Pipeline;
+use switch::tables::Partition;
+
+use super::*;
+use crate::api::Input;
+use crate::config::{NodeConfig, SwitchConfig};
+use crate::small_net::{Net, SWITCH};
+
+/// Three members whose group uses a switch.
+fn net() -> Net {
+    let mut net = Net::with(3, |config| {
+        let here = Net::address(usize::from(config.me.0[0]) - 1);
+        NodeConfig { coarse: true, leases: true, switch: Some(SwitchConfig { at: SWITCH, here }), ..config }
+    });
+    net.switch = Some(Pipeline::new(Shape { stages: 2, slots: 64 }, 16));
+    net.run_for(Duration::from_secs(5));
+    let leader = (0..3).find(|index| net.nodes[*index].group().is_some_and(|group| group.log().leads()));
+    let propose = |group: &mut Group| group.propose(Entry::Switch(Switch { id: 7, on: true }));
+    net.nodes[leader.expect("somebody leads")].each_group(propose);
+    net.settle();
+    set_tables(&mut net);
+    net.run_for(Duration::from_secs(3));
+    net
+}
+
+/// As a controller would.
+fn set_tables(net: &mut Net) {
+    let state = net.nodes[0].group().expect("it is in one").state().clone();
+    let members: Vec<_> = net.nodes.iter().map(Node::id).collect();
+    let pipeline = net.switch.as_mut().expect("there is a switch");
+    for ((_, ballot), index) in state.parts().zip(0..) {
+        let (number, term) = partition(state.id, ballot);
+        let primary = members.iter().position(|node| *node == ballot.node).expect("a member") as u32;
+        let region = Region { first: 4 * index, slots: 4 };
+        let replicas = alloc::vec![(0, 1), (1, 1), (2, 1)];
+        let partition = Partition { index, region, term, switch: state.switch.id, active: true, primary, replicas };
+        pipeline.set(number, partition).expect("there is room");
+    }
+}
+
+fn ask(net: &mut Net, index: usize, id: u64, name: &str, op: Op) -> Result<Answer, OpError> {
+    let request = Request {
+        id: RequestId(id),
+        connection: ConnectionId(1),
+        key: Key::new(name.as_bytes()).expect("short"),
+        op,
+        mode: ReadMode::Linearizable,
+        patience: Duration::from_secs(2),
+        once: None,
+    };
+    net.nodes[index].handle(net.now, Input::Routecast(request));
+    net.settle();
+    net.run_until(|net| net.replies.iter().any(|(of, _)| *of == RequestId(id)));
+    net.replies.iter().find(|(of, _)| *of == RequestId(id)).expect("just seen").1.clone()
+}
+
+fn set(value: &'static str) -> Op {
+    Op::Set { value: value.into(), condition: Condition::Always, expiry: Expiry::Clear, get: false }
+}
+
+#[test]
+fn reads_are_spread_and_see_what_was_written() {
+    let mut net = net();
+    let is_spread = net
+        .nodes
+        .iter()
+        .flat_map(|node| node.groups())
+        .all(|group| group.primaries().all(|primary| primary.switch() == Some(7)));
+    assert!(is_spread, "all primaries stand to the switch");
+    let values = ["a", "b", "c", "d"];
+    let mut id = 0;
+    for round in 0..40 {
+        let (key, value) = (alloc::format!("key {}", round % 8), values[round % 4]);
+        id += 1;
+        assert_eq!(ask(&mut net, round % 3, id, &key, set(value)), Ok(Answer::Done));
+        for reader in 0..3 {
+            id += 1;
+            let answer = ask(&mut net, reader, id, &key, Op::Read(Read::Value));
+            assert_eq!(answer, Ok(Answer::Value(Some(value.into()))), "round {round}");
+        }
+    }
+    let fast = net.switched.iter().filter(|(_, operation)| *operation == Operation::FastRead).count();
+    assert!(fast > 20, "{fast} reads went to any member");
+}
+
+/// What is gone is not missed for long.
+#[test]
+fn without_the_switch_all_goes_on() {
+    let mut net = net();
+    assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
+    net.switch = None;
+    assert_eq!(ask(&mut net, 1, 2, "key", Op::Read(Read::Value)), Ok(Answer::Value(Some("a".into()))));
+    assert_eq!(ask(&mut net, 1, 3, "key", set("b")), Ok(Answer::Done), "after one grant at most");
+    net.run_for(Duration::from_secs(1));
+    for index in 0..3 {
+        assert_eq!(
+            ask(&mut net, index, 4 + index as u64, "key", Op::Read(Read::Value)),
+            Ok(Answer::Value(Some("b".into())))
+        );
+    }
+}
+
+#[test]
+fn what_comes_from_elsewhere_is_dropped() {
+    let mut net = net();
+    let key = Key::new(b"key").expect("short");
+    let state = net.nodes[0].group().expect("it is in one").state().clone();
+    let ballot = state.parts().next().expect("one").1;
+    let packet = question(state.id, ballot, &key, &Op::Read(Read::Value), 1, Net::address(2)).expect("it fits");
+    let before = net.nodes[0].switched.dropped;
+    for (from, bytes) in [(Net::address(2), packet.clone()), (SWITCH, "nonsense".into()), (SWITCH, packet.slice(..40))]
+    {
+        net.nodes[0].handle(net.now, Input::Packet { from, bytes });
+    }
+    assert_eq!(net.nodes[0].switched.dropped, before + 3);
+}
