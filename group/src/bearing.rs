@@ -72,6 +72,11 @@ impl Group {
         born
     }
 
+    /// This node had a part in that group, too, and as a primary it may have granted others to answer reads.
+    pub fn inherit_grants(&mut self, other: &Group) {
+        self.acceptor.inherit_grants(&other.acceptor);
+    }
+
     /// Where what this node holds is of no use to a group that came of its own: tombstones were let go of there without it.
     pub fn forgotten(&self, born: &GroupState) -> Vec<KeyRange> {
         if self.config.defects.has(Defect::Undying) {
@@ -91,6 +96,7 @@ impl Group {
         self.drop_ended();
         let waiting: Vec<Attempt> = self.relaxed.drain();
         waiting.into_iter().for_each(|attempt| self.out.outcome(attempt, Outcome::NotPrimary));
+        self.leave_spread();
         self.failed = true;
     }
 

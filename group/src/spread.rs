@@ -79,6 +79,13 @@ impl Group {
         }
     }
 
+    /// Leaves all that wait to their primary.
+    pub(crate) fn leave_spread(&mut self) {
+        self.spread.count = 0;
+        let waiting = core::mem::take(&mut self.spread.by_key).into_values().flatten();
+        waiting.for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
+    }
+
     /// What was to pass a switch came back with this number.
     pub fn on_passed(&mut self, ballot: TermBallot, switch: u32, number: u64, tag: u64) {
         if let Some(primary) = self.primaries.get_mut(&ballot) {

@@ -184,7 +184,7 @@ impl Acceptor {
         }
         self.promise(ctx, ballot, range);
         let leases = self.grants.left(ballot, range, ctx.now.time);
-        let delegated = self.delegated(ctx, ballot);
+        let delegated = self.delegated(ctx, ballot, range);
         let every = ctx.config.defects.has(Defect::VoidComesBack);
         let committees = self.reports(range, every);
         let mut parts: Vec<Vec<Write>> = alloc::vec![Vec::new()];

@@ -32,6 +32,7 @@ impl Acceptor {
         let here = self.committees.iter().filter(|(_, committee)| committee.range().overlaps(range));
         heir.committees = here.map(|(ballot, committee)| (*ballot, committee.heir(range, forgotten))).collect();
         heir.grants = self.grants.clone();
+        heir.replicas = self.replicas.heir();
         heir.catch_up = self.catch_up.heir();
         heir
     }

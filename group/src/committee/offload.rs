@@ -76,6 +76,8 @@ enum Standing {
 #[derive(Clone, Debug)]
 struct Passing {
     key: Key,
+    /// When it was passed first, and last.
+    since: Time,
     sent: Time,
     again_after: Duration,
 }
@@ -100,7 +102,7 @@ pub(super) struct Offload {
     told: (u64, u64),
     /// All that was proposed directly is up to here.
     direct: u64,
-    /// Since when nothing has come back of what was passed.
+    /// Since when what was tried has not come back.
     unheard: Option<Time>,
     tried: Time,
     /// All grants are over then.
@@ -140,8 +142,12 @@ impl Offload {
 
     pub(super) fn next_timeout(&self, wanted: Option<u32>, resend: Duration) -> Time {
         let again = self.passing.values().map(|passing| passing.sent + passing.again_after).min();
-        let tries = wanted.is_some() || self.standing != Standing::Direct;
-        let tried = if tries { self.tried + resend / TRIES } else { Time::NEVER };
+        let next_try = self.tried + resend / TRIES;
+        let tried = match self.standing {
+            Standing::Direct if wanted.is_none() => Time::NEVER,
+            Standing::Direct | Standing::On(_) => next_try,
+            Standing::Ending(_) => self.granted_until,
+        };
         again.unwrap_or(Time::NEVER).min(tried)
     }
 }
@@ -171,7 +177,12 @@ impl Primary {
         } else {
             for write in writes {
                 let n = write.record.number.n;
-                let passing = Passing { key: write.key.clone(), sent: ctx.now.time, again_after: PASS_AGAIN };
+                let passing = Passing {
+                    key: write.key.clone(),
+                    since: ctx.now.time,
+                    sent: ctx.now.time,
+                    again_after: PASS_AGAIN,
+                };
                 self.offload.passing.insert(n, passing);
                 self.send_pass(ctx, Some(write.key), n);
             }
@@ -179,8 +190,7 @@ impl Primary {
         core::mem::take(&mut self.offload.ready)
     }
 
-    fn send_pass(&mut self, ctx: &mut Context<'_>, key: Option<Key>, tag: u64) {
-        self.offload.unheard.get_or_insert(ctx.now.time);
+    fn send_pass(&self, ctx: &mut Context<'_>, key: Option<Key>, tag: u64) {
         ctx.out.push(GroupOutput::Pass(Pass { ballot: self.ballot, key, tag }));
     }
 
@@ -196,7 +206,14 @@ impl Primary {
         if switch != id {
             return;
         }
-        self.offload.unheard = None;
+        if tag == TRIAL {
+            self.offload.unheard = None;
+        }
+        if self.offload.open.contains(&number) && self.offload.numbers.get(&tag) != Some(&number) {
+            // One number for two writes: the switch has forgotten what it numbered, and so what is dirty.
+            self.offload.standing = Standing::Ending(id);
+            return;
+        }
         // At or below the point it is void: what it made dirty is not any more.
         let is_void = number <= self.offload.point && !ctx.config.defects.has(Defect::VoidNumberTaken);
         if !is_void {
@@ -209,9 +226,11 @@ impl Primary {
                 self.offload.passing.insert(tag, Passing { sent: ctx.now.time, ..passing });
             }
             Some(_) => {
-                self.offload.numbers.insert(tag, number);
-                self.offload.open.insert(number);
-                self.offload.ready.extend(self.in_flight.get(&tag).map(|in_flight| in_flight.write.clone()));
+                if let Some(in_flight) = self.in_flight.get(&tag) {
+                    self.offload.numbers.insert(tag, number);
+                    self.offload.open.insert(number);
+                    self.offload.ready.push(in_flight.write.clone());
+                }
             }
         }
         self.move_point(ctx);
@@ -255,6 +274,7 @@ impl Primary {
     }
 
     fn tell_point(&mut self, ctx: &mut Context<'_>, switch: u32) {
+        self.announced = (self.chosen.mark(), ctx.now.time);
         self.offload.told = (self.chosen.mark(), self.offload.point);
         let (chosen, point) = self.offload.told;
         let message = CommitteeMessage::Point { ballot: self.ballot, switch, chosen, point };
@@ -276,7 +296,7 @@ impl Primary {
             return;
         }
         self.offload.granted_until = self.offload.granted_until.max(until);
-        acceptor.delegate(self.ballot, self.offload.granted_until);
+        acceptor.delegate(self.ballot, self.range, self.offload.granted_until);
         let (chosen, point) = (self.chosen.mark(), self.offload.point);
         let message = CommitteeMessage::Grant { ballot: self.ballot, switch, attempt, left_us, chosen, point };
         ctx.out.send(&[to], Message::Committee(message));
@@ -287,7 +307,10 @@ impl Primary {
         let wanted = self.wanted_switch(ctx);
         let now = ctx.now.time;
         if let Standing::On(id) = self.offload.standing {
-            let is_gone = self.offload.unheard.is_some_and(|since| now.since(since) >= ctx.config.timing.resend);
+            // A write that has no room among what is dirty may wait for one behind it, which waits for it in turn.
+            let oldest = self.offload.passing.values().next().map(|passing| passing.since);
+            let waits = self.offload.unheard.into_iter().chain(oldest).min();
+            let is_gone = waits.is_some_and(|since| now.since(since) >= ctx.config.timing.resend);
             if wanted != Some(id) || is_gone {
                 self.offload.standing = Standing::Ending(id);
             }
@@ -305,6 +328,7 @@ impl Primary {
             };
             if tries {
                 self.offload.tried = now;
+                self.offload.unheard.get_or_insert(now);
                 self.send_pass(ctx, None, TRIAL);
             }
         }
@@ -315,7 +339,8 @@ impl Primary {
         let mut again = Vec::new();
         for (n, passing) in &mut self.offload.passing {
             if now.since(passing.sent) >= passing.again_after {
-                (passing.sent, passing.again_after) = (now, passing.again_after * 2);
+                let longest = ctx.config.timing.resend / TRIES;
+                (passing.sent, passing.again_after) = (now, (passing.again_after * 2).min(longest));
                 again.push((*n, passing.key.clone()));
             }
         }

@@ -3,7 +3,10 @@
 //! Nothing of this is remembered over a restart: whoever begins anew has no grant.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::time::Duration;
+
+use overlay::KeyRange;
 
 use super::acceptor::Acceptor;
 use super::window::Committee;
@@ -38,8 +41,15 @@ struct Granted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replicas {
     granted: BTreeMap<TermBallot, Granted>,
-    /// Until when grants may be alive that this node gave as a primary.
-    delegated: BTreeMap<TermBallot, Time>,
+    /// Until when grants may be alive that this node gave as a primary, and where.
+    delegated: BTreeMap<TermBallot, (Time, KeyRange)>,
+}
+
+impl Replicas {
+    /// What of it counts in a group that is born: what was given as a primary, to whoever has not heard of that yet.
+    pub(super) fn heir(&self) -> Replicas {
+        Replicas { granted: BTreeMap::new(), delegated: self.delegated.clone() }
+    }
 }
 
 /// A grant, as it was told.
@@ -110,8 +120,9 @@ impl Acceptor {
         if !granted.enter(told.switch) {
             return;
         }
-        let drift = u64::from(1000 - ctx.state.settings.drift_per_mille.min(900));
-        let left = Duration::from_micros((left.as_micros() as u64).min(1 << 40) * drift / 1000);
+        // Whoever waits for it counts on another clock: theirs may be as fast as this one is slow.
+        let drift = u64::from(ctx.state.settings.drift_per_mille.min(900));
+        let left = Duration::from_micros((left.as_micros() as u64).min(1 << 40) * (1000 - drift) / (1000 + drift));
         let from = if ctx.config.defects.has(Defect::GrantFromArrival) { ctx.now.time } else { confirmed };
         granted.until = granted.until.max(from + left);
         granted.floor = granted.floor.max(told.chosen);
@@ -136,14 +147,23 @@ impl Acceptor {
     }
 
     /// This node has granted others to answer reads, as the primary of this ballot, until then at the latest.
-    pub(super) fn delegate(&mut self, ballot: TermBallot, until: Time) {
-        self.replicas.delegated.insert(ballot, until);
+    pub(super) fn delegate(&mut self, ballot: TermBallot, range: KeyRange, until: Time) {
+        self.replicas.delegated.insert(ballot, (until, range));
     }
 
-    /// Until when grants may be alive that this node gave, of which ballots, in milliseconds from now, rounded up.
-    pub(super) fn delegated(&self, ctx: &Context<'_>, ballot: TermBallot) -> alloc::vec::Vec<(TermBallot, u64)> {
+    /// As a group's that is born where this node had a part in that one, too: grants that it gave there may be alive.
+    pub fn inherit_grants(&mut self, other: &Acceptor) {
+        for (ballot, (until, range)) in &other.replicas.delegated {
+            let known = self.replicas.delegated.entry(*ballot).or_insert((*until, *range));
+            known.0 = known.0.max(*until);
+        }
+    }
+
+    /// Until when grants may be alive that this node gave in this range, of which ballots, in milliseconds from now, rounded up.
+    pub(super) fn delegated(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> Vec<(TermBallot, u64)> {
         let now = ctx.now.time;
-        let alive = self.replicas.delegated.iter().filter(|(known, until)| **known != ballot && **until > now);
+        let delegated = self.replicas.delegated.iter().filter(|(_, (_, given))| given.overlaps(range));
+        let alive = delegated.map(|(known, (until, _))| (known, until)).filter(|it| *it.0 != ballot && *it.1 > now);
         let alive = alive.filter(|_| !ctx.config.defects.has(Defect::GrantsForgotten));
         alive.map(|(known, until)| (*known, until.since(now).as_nanos().div_ceil(1_000_000) as u64)).collect()
     }
@@ -152,6 +172,6 @@ impl Acceptor {
     pub fn forget_replicas(&mut self, now: Time) {
         let Acceptor { replicas, committees, .. } = self;
         replicas.granted.retain(|ballot, _| committees.get(ballot).is_some());
-        replicas.delegated.retain(|_, until| *until > now);
+        replicas.delegated.retain(|_, (until, _)| *until > now);
     }
 }

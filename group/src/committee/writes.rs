@@ -306,11 +306,14 @@ impl Primary {
     /// Says again, to who has not voted, what has waited too long.
     pub(super) fn resend_writes(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now.time;
+        // What has not left at all is not repeated.
+        let unsent = self.unsent.first().map_or(u64::MAX, |write| write.record.number.n);
         let overdue: Vec<u64> = self
             .in_flight
             .iter()
             .filter(|(n, in_flight)| {
-                now.since(in_flight.sent) >= ctx.config.timing.resend && !self.offload.is_passing(**n)
+                let is_due = now.since(in_flight.sent) >= ctx.config.timing.resend;
+                is_due && **n < unsent && !self.offload.is_passing(**n)
             })
             .map(|(n, _)| *n)
             .collect();

@@ -249,7 +249,10 @@ fn turn_switches(world: &mut World, rng: &mut Rng) {
     {
         switches.current = 1 - switches.current;
     }
-    let wants = world.free_leader().is_some_and(|leader| !world.group(leader).state().switch.on);
+    let wants = world.free_leader().is_some_and(|leader| {
+        let switch = world.group(leader).state().switch;
+        !switch.on || !world.is_fit(switch.id)
+    });
     if rng.below(1000) < if wants { 100 } else { 8 }
         && let Some(leader) = world.free_leader()
     {
@@ -407,6 +410,13 @@ fn calm(world: &mut World, rng: &mut Rng) {
     let calls: Vec<u64> = world.clients.calls.keys().copied().collect();
     calls.into_iter().for_each(|call| world.clients.give_up(call));
     if world.switches.is_some() {
+        quiet(world, &all, 500);
+        let counts = |group: &Group| group.primaries().map(|primary| primary.counts().in_flight).sum::<usize>();
+        let stuck: usize = world.living().into_iter().map(|index| counts(world.group(index))).sum();
+        if stuck > 0 {
+            world.wrong.get_or_insert(format!("I16: {stuck} writes are in flight after 2 s of calm"));
+            return;
+        }
         spread_again(world, rng, &all);
     }
     for place in 0..world.clients.keys() {
@@ -441,7 +451,7 @@ fn calm(world: &mut World, rng: &mut Rng) {
 fn spread_again(world: &mut World, rng: &mut Rng, all: &[usize]) {
     let mut is_on = false;
     for round in 0..400 {
-        if round % 40 == 0
+        if round % 80 == 0
             && let Some(leader) = world.free_leader()
         {
             world.change_switch(leader, true);

@@ -43,6 +43,9 @@ pub struct Switches {
     machines: Vec<Pipeline>,
     /// Which one packets go to.
     pub current: usize,
+    /// How often each has lost what it remembered, and whose each id is: of one life of one of them (PITFALLS 55).
+    lives: [u32; 2],
+    owners: BTreeMap<u32, (usize, u32)>,
     /// Each ballot's partition is given out once.
     partitions: Vec<TermBallot>,
     pub wire: Vec<Packet>,
@@ -56,7 +59,8 @@ impl Switches {
     pub fn new(rules: Rules) -> Switches {
         let machines = (0..2).map(|_| machine(rules)).collect();
         let wire = Vec::new();
-        Switches { rules, machines, current: 0, partitions: Vec::new(), wire, spread: 0, left: 0, dirty: 0 }
+        let (lives, owners, partitions) = ([0; 2], BTreeMap::new(), Vec::new());
+        Switches { rules, machines, current: 0, lives, owners, partitions, wire, spread: 0, left: 0, dirty: 0 }
     }
 
     fn partition(&mut self, ballot: TermBallot) -> u32 {
@@ -81,6 +85,7 @@ impl Switches {
     /// Loses all that it remembers, but not what it was told.
     pub fn restart(&mut self, index: usize) {
         self.machines[index] = machine(self.rules);
+        self.lives[index] += 1;
     }
 }
 
@@ -198,17 +203,26 @@ impl World {
             let Some(primary) = primaries.get(&ballot.node) else { continue };
             let number = switches.partition(ballot);
             let slots = switches.rules.slots;
+            let owner = (at, switches.lives[at]);
+            let is_own = *switches.owners.entry(state.switch.id).or_insert(owner) == owner;
             let partition = Partition {
                 index,
                 region: Region { first: index * slots, slots },
                 term: ballot.term.0,
-                switch: state.switch.id,
-                active: true,
+                switch: if is_own { state.switch.id } else { 0 },
+                active: is_own,
                 primary: *primary,
                 replicas: replicas.clone(),
             };
             switches.machines[at].set(number, partition).expect("there is room");
         }
+    }
+
+    /// The id that the group uses is of the switch that packets go to, or could be.
+    pub fn is_fit(&self, id: u32) -> bool {
+        let Some(switches) = &self.switches else { return false };
+        let at = switches.current;
+        switches.owners.get(&id).is_none_or(|owner| *owner == (at, switches.lives[at]))
     }
 
     /// The leader has another switch be used, or none.
