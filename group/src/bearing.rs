@@ -16,7 +16,6 @@ use crate::group::{Group, context};
 use crate::handover::Inheritance;
 use crate::message::Outcome;
 use crate::operations::Strays;
-use crate::outbox::Attempt;
 use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::Now;
@@ -74,7 +73,7 @@ impl Group {
 
     /// This node had a part in that group, too, and as a primary it may have granted others to answer reads.
     pub fn inherit_grants(&mut self, other: &Group) {
-        self.acceptor.inherit_grants(&other.acceptor);
+        self.acceptor.inherit_grants(&other.acceptor, self.now.time);
     }
 
     /// Where what this node holds is of no use to a group that came of its own: tombstones were let go of there without it.
@@ -94,8 +93,7 @@ impl Group {
             primary.end(&mut context!(self));
         }
         self.drop_ended();
-        let waiting: Vec<Attempt> = self.relaxed.drain();
-        waiting.into_iter().for_each(|attempt| self.out.outcome(attempt, Outcome::NotPrimary));
+        self.relaxed.drain().for_each(|(attempt, _)| self.out.outcome(attempt, Outcome::NotPrimary));
         self.leave_spread();
         self.failed = true;
     }

@@ -19,20 +19,21 @@ use crate::duties::Duties;
 use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
-use crate::message::{CommitteeMessage, LogMessage, Message, Parting, Sender};
+use crate::message::{CommitteeMessage, LogMessage, Message, Operation, Parting, Sender};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::op::Limit;
-use crate::operations::{RelaxedReads, Strays};
-use crate::outbox::{GroupOutput, Outbox};
+use crate::operations::Strays;
+use crate::outbox::{Attempt, GroupOutput, Outbox};
 use crate::pulse::Pulse;
 use crate::purge::Purging;
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::spread::SpreadReads;
+use crate::spread::SpreadRead;
 use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
 use crate::vouching::{Acknowledgements, Vouching};
+use crate::waiting::Waiting;
 use crate::watched::{Applied, Watched};
 
 /// Messages of an epoch to come that are kept: the first words of its leader and of its primaries.
@@ -74,8 +75,10 @@ pub struct Group {
     pub(crate) watched_at: Option<(Epoch, Slot)>,
     pub(crate) full: Option<Limit>,
     pub(crate) failed: bool,
-    pub(crate) relaxed: RelaxedReads,
-    pub(crate) spread: SpreadReads,
+    /// Relaxed reads.
+    pub(crate) relaxed: Waiting<(Attempt, Operation)>,
+    /// Reads that a switch sent here.
+    pub(crate) spread: Waiting<SpreadRead>,
     pub(crate) preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
     pub(crate) dropped: Dropped,
@@ -513,7 +516,7 @@ impl Group {
         }
         self.drop_ended();
         self.forget_strays();
-        self.acceptor.forget_replicas(self.now.time);
+        self.acceptor.forget_replicas();
     }
 
     /// When [`Group::tick`] has something to do next.

@@ -38,6 +38,7 @@ pub mod throttle;
 pub mod time;
 pub mod transaction;
 mod vouching;
+mod waiting;
 pub mod watched;
 
 pub use context::Context;

@@ -26,32 +26,6 @@ const ENDED_MAX: usize = 64;
 /// node; who names more makes them up, and what comes for them is dropped.
 const EARLY_MAX: usize = 64;
 
-/// Relaxed reads that wait for records to be loaded.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RelaxedReads {
-    by_key: BTreeMap<Key, Vec<(Attempt, Operation)>>,
-    count: usize,
-}
-
-impl RelaxedReads {
-    fn wait(&mut self, attempt: Attempt, operation: Operation) {
-        self.count += 1;
-        self.by_key.entry(operation.key.clone()).or_default().push((attempt, operation));
-    }
-
-    /// All that wait.
-    pub(crate) fn drain(&mut self) -> Vec<Attempt> {
-        self.count = 0;
-        core::mem::take(&mut self.by_key).into_values().flatten().map(|(attempt, _)| attempt).collect()
-    }
-
-    fn take(&mut self, key: &Key) -> Vec<(Attempt, Operation)> {
-        let taken = self.by_key.remove(key).unwrap_or_default();
-        self.count -= taken.len();
-        taken
-    }
-}
-
 /// What came for terms of this node while they have no primary here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Strays {
@@ -209,11 +183,11 @@ impl Group {
 
     /// From this member's own chosen state, however old. A key with a deadline is the primary's affair.
     fn read_relaxed(&mut self, attempt: Attempt, operation: Operation) {
-        if self.relaxed.count >= self.config.waiting_max {
+        if self.relaxed.len() >= self.config.waiting_max {
             return self.out.refuse(attempt, OpError::TryAgain(Refusal::Busy));
         }
         match self.table.get(&operation.key, true, &mut self.out) {
-            Lookup::Loading => self.relaxed.wait(attempt, operation),
+            Lookup::Loading => self.relaxed.wait(operation.key.clone(), (attempt, operation)),
             Lookup::Known(Some(record)) if record.deadline.is_some() => {
                 self.out.outcome(attempt, Outcome::NotPrimary);
             }

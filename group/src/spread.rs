@@ -1,8 +1,5 @@
 //! Reads that a switch spreads over the members: what this one answers by itself, and what it leaves to the primary.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
-
 use overlay::Key;
 
 use crate::ballot::TermBallot;
@@ -28,26 +25,6 @@ pub struct SpreadRead {
     pub op: Op,
 }
 
-/// Those that wait for records to be loaded.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SpreadReads {
-    by_key: BTreeMap<Key, Vec<SpreadRead>>,
-    count: usize,
-}
-
-impl SpreadReads {
-    fn wait(&mut self, read: SpreadRead) {
-        self.count += 1;
-        self.by_key.entry(read.key.clone()).or_default().push(read);
-    }
-
-    fn take(&mut self, key: &Key) -> Vec<SpreadRead> {
-        let taken = self.by_key.remove(key).unwrap_or_default();
-        self.count -= taken.len();
-        taken
-    }
-}
-
 impl Group {
     /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is
     /// loaded. An answer of nothing leaves it to the primary.
@@ -55,7 +32,9 @@ impl Group {
         let answer = match self.may_answer(&read) {
             false => None,
             true => match self.table.get(&read.key, true, &mut self.out) {
-                Lookup::Loading if self.spread.count < self.config.waiting_max => return self.spread.wait(read),
+                Lookup::Loading if self.spread.len() < self.config.waiting_max => {
+                    return self.spread.wait(read.key.clone(), read);
+                }
                 // What a key with a deadline comes to is the primary's affair.
                 Lookup::Known(record) if record.as_ref().is_none_or(|record| record.deadline.is_none()) => {
                     Some(self.read_here(&read.op, record.as_deref()))
@@ -81,9 +60,7 @@ impl Group {
 
     /// Leaves all that wait to their primary.
     pub(crate) fn leave_spread(&mut self) {
-        self.spread.count = 0;
-        let waiting = core::mem::take(&mut self.spread.by_key).into_values().flatten();
-        waiting.for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
+        self.spread.drain().for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
     }
 
     /// What was to pass a switch came back with this number.

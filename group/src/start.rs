@@ -20,17 +20,17 @@ use crate::log::{Log, LogAcceptor};
 use crate::message::{Parting, Write};
 use crate::nonsense::Dropped;
 use crate::number_set::NumberSet;
-use crate::operations::{RelaxedReads, Strays};
+use crate::operations::Strays;
 use crate::outbox::{CommitteeHead, Durable, GroupOutput, Outbox};
 use crate::pulse::Pulse;
 use crate::purge::{PURGE, Purging};
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::spread::SpreadReads;
 use crate::state::{Entry, GroupState};
 use crate::table::Table;
 use crate::time::{Now, Time};
 use crate::vouching::{Acknowledgements, Vouching};
+use crate::waiting::Waiting;
 
 /// The token of the scan that fills the table at start.
 const PRELOAD: u64 = 0;
@@ -175,8 +175,8 @@ impl Group {
             watched_at: None,
             full: None,
             failed: false,
-            relaxed: RelaxedReads::default(),
-            spread: SpreadReads::default(),
+            relaxed: Waiting::default(),
+            spread: Waiting::default(),
             preloading: !whole,
             addresses: Vec::new(),
             dropped: Dropped::default(),

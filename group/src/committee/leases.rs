@@ -24,7 +24,7 @@ pub fn granters_length(settings: &Settings) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// What one member granted.
+/// What one member granted, and until when it may be relied on.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     granted: Vec<(TermBallot, KeyRange, Time)>,
@@ -33,9 +33,23 @@ pub struct Grants {
 impl Grants {
     /// Grants a lease from now on.
     pub fn grant(&mut self, ballot: TermBallot, range: KeyRange, settings: &Settings, now: Time) {
-        let until = now + granters_length(settings);
+        self.note(ballot, range, now + granters_length(settings), now);
+    }
+
+    /// What may be relied on until then, by whoever it was granted to under this ballot; it replaces what was noted of that.
+    pub fn note(&mut self, ballot: TermBallot, range: KeyRange, until: Time, now: Time) {
         self.granted.retain(|(known, _, at)| *known != ballot && *at > now);
         self.granted.push((ballot, range, until));
+    }
+
+    /// The same of all that another has noted, where that is for longer.
+    pub fn inherit(&mut self, other: &Grants, now: Time) {
+        for (ballot, range, until) in &other.granted {
+            let is_longer = self.granted.iter().all(|(known, _, at)| known != ballot || at < until);
+            if is_longer {
+                self.note(*ballot, *range, *until, now);
+            }
+        }
     }
 
     /// What is left of grants to other ballots in a range, in milliseconds, rounded up.

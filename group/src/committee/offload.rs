@@ -100,7 +100,7 @@ pub(super) struct Offload {
     point: u64,
     /// The chosen mark and the point that members were told last.
     told: (u64, u64),
-    /// All that was proposed directly is up to here.
+    /// All that was proposed before writes began to pass is up to here.
     direct: u64,
     /// Since when what was tried has not come back.
     unheard: Option<Time>,
@@ -172,7 +172,6 @@ impl Primary {
     /// What of this, which was evaluated just now, is to be proposed, and what is ready of what was to pass the switch first.
     pub(super) fn pass_writes(&mut self, ctx: &mut Context<'_>, writes: Vec<Write>) -> Vec<Write> {
         if self.offload.standing == Standing::Direct {
-            self.offload.direct = writes.last().map_or(self.offload.direct, |write| write.record.number.n);
             self.offload.ready.extend(writes);
         } else {
             for write in writes {
@@ -296,7 +295,7 @@ impl Primary {
             return;
         }
         self.offload.granted_until = self.offload.granted_until.max(until);
-        acceptor.delegate(self.ballot, self.range, self.offload.granted_until);
+        acceptor.delegate(self.ballot, self.range, self.offload.granted_until, ctx.now.time);
         let (chosen, point) = (self.chosen.mark(), self.offload.point);
         let message = CommitteeMessage::Grant { ballot: self.ballot, switch, attempt, left_us, chosen, point };
         ctx.out.send(&[to], Message::Committee(message));

@@ -9,6 +9,7 @@ use core::time::Duration;
 use overlay::KeyRange;
 
 use super::acceptor::Acceptor;
+use super::leases::Grants;
 use super::window::Committee;
 use crate::ballot::TermBallot;
 use crate::config::Defect;
@@ -41,8 +42,8 @@ struct Granted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replicas {
     granted: BTreeMap<TermBallot, Granted>,
-    /// Until when grants may be alive that this node gave as a primary, and where.
-    delegated: BTreeMap<TermBallot, (Time, KeyRange)>,
+    /// What this node granted as a primary.
+    delegated: Grants,
 }
 
 impl Replicas {
@@ -147,31 +148,26 @@ impl Acceptor {
     }
 
     /// This node has granted others to answer reads, as the primary of this ballot, until then at the latest.
-    pub(super) fn delegate(&mut self, ballot: TermBallot, range: KeyRange, until: Time) {
-        self.replicas.delegated.insert(ballot, (until, range));
+    pub(super) fn delegate(&mut self, ballot: TermBallot, range: KeyRange, until: Time, now: Time) {
+        self.replicas.delegated.note(ballot, range, until, now);
     }
 
     /// As a group's that is born where this node had a part in that one, too: grants that it gave there may be alive.
-    pub fn inherit_grants(&mut self, other: &Acceptor) {
-        for (ballot, (until, range)) in &other.replicas.delegated {
-            let known = self.replicas.delegated.entry(*ballot).or_insert((*until, *range));
-            known.0 = known.0.max(*until);
+    pub fn inherit_grants(&mut self, other: &Acceptor, now: Time) {
+        self.replicas.delegated.inherit(&other.replicas.delegated, now);
+    }
+
+    /// For how many milliseconds grants may be alive that this node gave in this range as a primary, under other ballots.
+    pub(super) fn delegated(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> Vec<(TermBallot, u64)> {
+        match ctx.config.defects.has(Defect::GrantsForgotten) {
+            true => Vec::new(),
+            false => self.replicas.delegated.left(ballot, range, ctx.now.time),
         }
     }
 
-    /// Until when grants may be alive that this node gave in this range, of which ballots, in milliseconds from now, rounded up.
-    pub(super) fn delegated(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> Vec<(TermBallot, u64)> {
-        let now = ctx.now.time;
-        let delegated = self.replicas.delegated.iter().filter(|(_, (_, given))| given.overlaps(range));
-        let alive = delegated.map(|(known, (until, _))| (known, until)).filter(|it| *it.0 != ballot && *it.1 > now);
-        let alive = alive.filter(|_| !ctx.config.defects.has(Defect::GrantsForgotten));
-        alive.map(|(known, until)| (*known, until.since(now).as_nanos().div_ceil(1_000_000) as u64)).collect()
-    }
-
     /// Forgets what is over.
-    pub fn forget_replicas(&mut self, now: Time) {
+    pub fn forget_replicas(&mut self) {
         let Acceptor { replicas, committees, .. } = self;
         replicas.granted.retain(|ballot, _| committees.get(ballot).is_some());
-        replicas.delegated.retain(|_, (until, _)| *until > now);
     }
 }
