@@ -36,7 +36,7 @@ use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, DRAWERS, Life, Space, StorageError};
 use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
-use crate::switched::Switched;
+use crate::switched::{Switched, is_own};
 use crate::whereabouts::Whereabouts;
 use crate::wishes::{Granted, Wishes};
 
@@ -585,7 +585,7 @@ impl Node {
                         self.event(Event::Ready);
                     }
                 }
-                Output::Reply { id, .. } if self.is_own(*id) => {
+                Output::Reply { id, .. } if is_own(*id) => {
                     if let Some(Output::Reply { id, result }) = self.outputs.remove(index) {
                         self.answer_own(id, &result);
                     }

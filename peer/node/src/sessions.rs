@@ -24,7 +24,7 @@ use crate::api::{Output, Request};
 use crate::config::SwitchConfig;
 use crate::hosting::Hosts;
 use crate::key_use::KeyUse;
-use crate::switched::{SPREAD_PATIENCE, Switched, question};
+use crate::switched::{SPREAD_PATIENCE, Switched, is_own, question};
 use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
 
@@ -497,8 +497,10 @@ impl Sessions {
             ctx.switched.missed(under, now);
             session.spread = Spread::Over;
         }
-        let Request { key, op, mode, .. } = &session.request;
-        let is_fit = session.spread == Spread::Not && session.is_read() && *mode == ReadMode::Linearizable;
+        let Request { id, key, op, mode, .. } = &session.request;
+        // What a member leaves to the primary would only go round.
+        let is_new = session.spread == Spread::Not && !is_own(*id);
+        let is_fit = is_new && session.is_read() && *mode == ReadMode::Linearizable;
         if !is_fit || ballot.node == ctx.me || !ctx.switched.may_spread(ballot, key, now) {
             return false;
         }

@@ -91,6 +91,17 @@ pub(crate) fn partition(group: GroupId, ballot: TermBallot) -> (u32, u64) {
     ((hash >> 32) as u32, hash)
 }
 
+/// What a packet begins with that is about this ballot's part, and about nothing in it.
+fn blank(operation: Operation, group: GroupId, ballot: TermBallot) -> Header {
+    let (partition, term) = partition(group, ballot);
+    Header { operation, partition, object: NO_OBJECT, switch: 0, term, sequence: 0, committed: 0, tag: 0 }
+}
+
+/// Was this asked by the node itself, for somebody who asked through the switch?
+pub(crate) fn is_own(id: RequestId) -> bool {
+    id.0 >= OWN_REQUESTS
+}
+
 /// A switch's name for an object. Keys of one range have the upper bits of their points in common.
 pub(crate) fn object(key: &Key) -> u32 {
     (key.point().0 as u32).max(NO_OBJECT + 1)
@@ -142,17 +153,7 @@ pub(crate) fn question(
     tag: u64,
     reply_to: ReplyTo,
 ) -> Option<Bytes> {
-    let (partition, term) = partition(group, ballot);
-    let header = Header {
-        operation: Operation::Read,
-        partition,
-        object: object(key),
-        switch: 0,
-        term,
-        sequence: 0,
-        committed: 0,
-        tag,
-    };
+    let header = Header { object: object(key), tag, ..blank(Operation::Read, group, ballot) };
     let value = postcard::to_allocvec(op).ok()?;
     encoded(&Packet { value_bytes: value.len() as u32, value: &value, reply_to, ..Packet::of(header, key.name()) })
 }
@@ -170,29 +171,17 @@ impl Node {
     pub(crate) fn pass(&mut self, serial: u64, group: GroupId, pass: Pass) {
         let Some(switch) = self.config.switch else { return };
         let Pass { ballot, key, tag } = pass;
-        let (partition, term) = partition(group, ballot);
-        let object = key.as_ref().map_or(NO_OBJECT, object);
         let name = self.rng.draw();
         self.switched.passes.insert(name, Passing { serial, ballot, tag, sent: self.now.time });
-        let operation = Operation::WriteFirst;
-        let header = Header { operation, partition, object, switch: 0, term, sequence: 0, committed: 0, tag: name };
+        let object = key.as_ref().map_or(NO_OBJECT, object);
+        let header = Header { object, tag: name, ..blank(Operation::WriteFirst, group, ballot) };
         self.send_packet(switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
     }
 
     /// A group tells the switch what is complete.
     pub(crate) fn complete(&mut self, group: GroupId, ballot: TermBallot, switch_id: u32, number: u64) {
         let Some(switch) = self.config.switch else { return };
-        let (partition, term) = partition(group, ballot);
-        let header = Header {
-            operation: Operation::Completion,
-            partition,
-            object: NO_OBJECT,
-            switch: switch_id,
-            term,
-            sequence: number,
-            committed: 0,
-            tag: 0,
-        };
+        let header = Header { switch: switch_id, sequence: number, ..blank(Operation::Completion, group, ballot) };
         self.send_packet(switch.at, &Packet::of(header, &[]));
     }
 
@@ -281,12 +270,7 @@ impl Node {
         self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));
     }
 
-    /// Is this a request of the node's own, for somebody who asked through the switch?
-    pub(crate) fn is_own(&self, id: RequestId) -> bool {
-        id.0.checked_sub(OWN_REQUESTS).is_some_and(|name| self.switched.reads.contains_key(&name))
-    }
-
-    /// What came of one.
+    /// What came of a request of the node's own.
     pub(crate) fn answer_own(&mut self, id: RequestId, result: &Result<Answer, OpError>) {
         self.answer_question(id.0 - OWN_REQUESTS, result.as_ref().ok());
     }

@@ -122,3 +122,27 @@ fn what_comes_from_elsewhere_is_dropped() {
     }
     assert_eq!(net.nodes[0].switched.dropped, before + 3);
 }
+
+/// A member that must not answer asks the primary, and the switch is not asked again.
+#[test]
+fn what_is_left_to_the_primary_does_not_go_round() {
+    let mut net = net();
+    assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
+    let key = Key::new(b"key").expect("short");
+    let state = net.nodes[0].group().expect("it is in one").state().clone();
+    let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
+    let index = (0..3).find(|index| net.nodes[*index].id() != ballot.node).expect("two others");
+    let op = Op::Read(Read::Value);
+    let asked = question(state.id, ballot, &key, &op, 1, Net::address(index)).expect("it fits");
+    // Stamped by a switch whose id nobody granted.
+    let mut stamped = asked.to_vec();
+    let header = Packet::decode(&asked).expect("one of ours").header;
+    Header { operation: Operation::FastRead, switch: 6, committed: 1, ..header }.stamp(&mut stamped);
+    net.switched.clear();
+    net.nodes[index].handle(net.now, Input::Packet { from: SWITCH, bytes: stamped.into() });
+    net.settle();
+    net.run_for(Duration::from_millis(50));
+    let passed: Vec<Operation> = net.switched.iter().map(|(_, operation)| *operation).collect();
+    assert!(passed.contains(&Operation::Reply), "{passed:?}");
+    assert!(!passed.iter().any(|it| matches!(it, Operation::Read | Operation::FastRead)), "{passed:?}");
+}
