@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How it behaves, and what it has seen.
@@ -22,6 +22,8 @@ pub struct Inner {
     pub changes: Vec<(Instant, String)>,
     /// How often anything was asked.
     pub asked: usize,
+    /// Connections whose last word has not been taken.
+    serving: usize,
     done: HashMap<String, Vec<u8>>,
     streams: Vec<TcpStream>,
 }
@@ -30,22 +32,30 @@ pub struct Inner {
 #[derive(Clone)]
 pub struct Peer {
     inner: Arc<Mutex<Inner>>,
+    served: Arc<Condvar>,
     pub address: String,
 }
 
 impl Peer {
     pub fn start() -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let peer = Peer { inner: Arc::default(), address: listener.local_addr().unwrap().to_string() };
+        let peer =
+            Peer { inner: Arc::default(), served: Arc::default(), address: listener.local_addr().unwrap().to_string() };
         let shared = peer.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if shared.inner().is_closed {
                     continue;
                 }
-                shared.inner().streams.push(stream.try_clone().unwrap());
+                let mut inner = shared.inner();
+                inner.streams.push(stream.try_clone().unwrap());
+                inner.serving += 1;
                 let peer = shared.clone();
-                std::thread::spawn(move || peer.serve(stream));
+                std::thread::spawn(move || {
+                    let _ = peer.serve(stream);
+                    peer.inner().serving -= 1;
+                    peer.served.notify_all();
+                });
             }
         });
         peer
@@ -53,6 +63,12 @@ impl Peer {
 
     pub fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap()
+    }
+
+    /// Waits until everything is taken that was ever sent: all connections are over.
+    pub fn wait_served(&self) {
+        let all = self.served.wait_while(self.inner(), |inner| inner.serving > 0);
+        drop(all.unwrap());
     }
 
     /// Ends all connections, and each that comes.

@@ -47,7 +47,7 @@ fn a_waiter_that_is_left_alone_is_in_nobodys_way() {
 #[test]
 fn nothing_is_sent_after_the_deadline() {
     let peer = Peer::start();
-    run(async {
+    let began = run(async {
         let remote = connect(&[&peer]).await;
         assert_eq!(remote.append("key", 100, b"before").await.unwrap(), Some(6));
         peer.inner().is_silent = true;
@@ -65,11 +65,34 @@ fn nothing_is_sent_after_the_deadline() {
         }));
         tokio::join!(append, others);
         peer.inner().is_silent = false;
-        tokio::time::sleep(Duration::from_millis(600)).await;
-        let inner = peer.inner();
-        let late = inner.changes.iter().filter(|(at, _)| *at > began + SHORT.patience + Duration::from_millis(50));
-        assert_eq!(late.count(), 0, "{:?}", inner.changes);
+        began
     });
+    // What was sent is taken, however late.
+    peer.wait_served();
+    let inner = peer.inner();
+    let late = inner.changes.iter().filter(|(at, _)| *at > began + SHORT.patience + Duration::from_millis(50));
+    assert_eq!(late.count(), 0, "{:?}", inner.changes);
+}
+
+/// A connection that comes when patience is over is of no use to whoever waited for it.
+#[test]
+fn nothing_is_sent_over_a_connection_that_comes_too_late() {
+    let peer = Peer::start();
+    run(async {
+        let limits = Limits { patience: Duration::from_millis(300), connect: Duration::from_secs(20), ..SHORT };
+        let remote = Remote::within(std::slice::from_ref(&peer.address), None, limits).await.unwrap();
+        peer.inner().is_silent = true;
+        let append = remote.append("key", 100, b"item");
+        let heal = async {
+            tokio::time::sleep(2 * limits.patience).await;
+            peer.inner().is_silent = false;
+        };
+        let (appended, ()) = tokio::join!(append, heal);
+        assert!(matches!(appended, Err(Error::Unreachable { .. })), "{appended:?}");
+        assert!(remote.changes.connection().await.is_ok(), "it comes");
+    });
+    peer.wait_served();
+    assert!(peer.inner().changes.is_empty(), "{:?}", peer.inner().changes);
 }
 
 #[test]
