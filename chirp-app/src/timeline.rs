@@ -225,6 +225,12 @@ impl Timeline {
     }
 }
 
+/// How long to rest after a look that took so long: four times as long, so that whoever follows thousands does not keep a peer busy with
+/// it. After one that went wrong no longer than the least: it took so long because nobody answered.
+pub fn rest(least: Duration, took: Duration, is_well: bool) -> Duration {
+    if is_well { least.max(took * 4) } else { least }
+}
+
 /// What a look at a timeline has found.
 #[derive(Debug)]
 pub struct Found {

@@ -11,12 +11,11 @@ use crate::age::day;
 use crate::chirp::{Chirp, now_ms};
 use crate::name::UserName;
 use crate::store::Store;
-use crate::timeline::{Found, Line, Page, Timeline, seals};
+use crate::timeline::{Found, Line, Page, Timeline, rest, seals};
 
 /// What is known by then is shown, and again after as long.
 const BATCH: Duration = Duration::from_millis(700);
-/// Between two looks for what is new; and at least four times as long as a look takes, so that whoever follows thousands
-/// does not keep a peer busy with it.
+/// Between two looks for what is new, at least.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `chirp profile`
@@ -82,8 +81,7 @@ async fn look_on<S: Store>(chirp: &Chirp<S>, timeline: &mut Timeline, n: usize, 
             out.note(&format!("{problem} (going on)"));
         }
         is_well = problem.is_none();
-        let pause = if is_well { LOOK.max(since.elapsed() * 4) } else { LOOK };
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(rest(LOOK, since.elapsed(), is_well)).await;
     }
 }
 

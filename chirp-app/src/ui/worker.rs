@@ -16,9 +16,9 @@ use crate::name::UserName;
 use crate::remote::Remote;
 use crate::signature::UserKey;
 use crate::text::Text;
-use crate::timeline::{self, Found, Line, Timeline, seals};
+use crate::timeline::{self, Found, Line, Timeline, rest, seals};
 
-/// Between two looks for what is new, or four times as long as one takes.
+/// Between two looks for what is new, at least.
 const LOOK: Duration = Duration::from_millis(800);
 /// What is known by then is shown, and again after as long.
 const BATCH: Duration = Duration::from_millis(400);
@@ -186,8 +186,7 @@ impl Worker {
                     }
                 }
             };
-            let took = since.elapsed();
-            let pause = if problem.is_some() { LOOK } else { LOOK.max(took * 4) };
+            let pause = rest(LOOK, since.elapsed(), problem.is_none());
             match problem {
                 Some(problem) => self.say(&mut said, problem)?,
                 None if said.take().is_some() => {
