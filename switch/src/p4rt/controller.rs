@@ -17,6 +17,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::arbitration::election_id;
 use super::entry::{Key, Value};
+use super::ids::Ids;
 use super::p4info::{is_ours, p4info, table};
 use super::problem::parts;
 use super::proto::p4::v1;
@@ -81,7 +82,8 @@ impl Controller {
         let (wanted, wants) = watch::channel(wanted);
         let (election, elections) = watch::channel(election);
         let (links, link) = watch::channel(Link::Failing("not connected yet".to_owned()));
-        let task = tokio::spawn(Driver { config, wants, elections, links, updates: 0, looks: 0 }.run());
+        let task =
+            tokio::spawn(Driver { config, wants, elections, links, ids: Ids::default(), updates: 0, looks: 0 }.run());
         Controller { wanted, election, link, task }
     }
 
@@ -114,6 +116,7 @@ struct Driver {
     wants: watch::Receiver<Wanted>,
     elections: watch::Receiver<u128>,
     links: watch::Sender<Link>,
+    ids: Ids,
     updates: u64,
     looks: u64,
 }
@@ -230,7 +233,9 @@ impl Driver {
         let wanted = self.wants.borrow_and_update().clone();
         let present = self.read(client, &wanted).await?;
         let election = *self.elections.borrow();
-        for updates in plan(&present, &wanted.entries(incarnation)) {
+        let mut entries = wanted.entries(incarnation);
+        self.ids.hold(incarnation, &present, &mut entries);
+        for updates in plan(&present, &entries) {
             let count = updates.len() as u64;
             let request = v1::WriteRequest {
                 device_id: self.config.device,
@@ -241,6 +246,7 @@ impl Driver {
             patiently(client.write(request)).await?;
             self.updates += count;
         }
+        self.ids.done(&entries);
         self.looks += 1;
         Ok(Synced { incarnation, updates: self.updates, looks: self.looks })
     }

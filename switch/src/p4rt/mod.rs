@@ -6,6 +6,7 @@ pub mod controller;
 #[cfg(feature = "soft")]
 pub mod device;
 pub mod entry;
+pub mod ids;
 pub mod p4info;
 pub mod problem;
 pub mod reconcile;

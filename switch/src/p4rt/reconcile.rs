@@ -2,7 +2,7 @@
 //!
 //! Whatever is there, and in whatever order updates of one batch are done: no update of ours fails, what is left out in between is
 //! safe (a packet without a partition is dropped, a read without replicas goes to the primary), and a second look finds nothing to
-//! write.
+//! write. Which ids partitions may have at all, after what there was before, is up to [`Ids`](super::ids::Ids).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddrV4};
@@ -80,7 +80,8 @@ fn weighed(replicas: &[(Replica, u8)]) -> Vec<(Replica, u8)> {
     some.into_iter().map(|(replica, weight)| (replica, (u32::from(weight) * room / all).max(1) as u8)).collect()
 }
 
-/// What has to be written, batch by batch, so that what is there becomes what is wanted.
+/// What has to be written, batch by batch, so that what is there becomes what is wanted. A partition that goes elsewhere under the id
+/// that it has must have been held back before ([`Ids::hold`](super::ids::Ids::hold)): nothing here would keep it from that.
 pub fn plan(present: &BTreeMap<Key, Value>, wanted: &BTreeMap<Key, Value>) -> Vec<Vec<v1::Update>> {
     let is_gone = |key: &&Key| !wanted.contains_key(key);
     let is_partition = |key: &&Key| matches!(key, Key::Partition(_));

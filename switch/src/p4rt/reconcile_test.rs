@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dirty::{Region, Shape};
+use crate::p4rt::ids::Ids;
 use crate::p4rt::standin::Standin;
 use crate::p4rt::store::Store;
 
@@ -11,15 +12,15 @@ const NOW: Incarnation = Incarnation(5);
 
 /// Partitions on a few registers, each with the slots that belong to these: any two fit together unless they have the same.
 fn wanted() -> impl Strategy<Value = Wanted> {
-    let partition = (0u32..4, 0u32..6, proptest::collection::vec((0u32..4, 0u8..=255), 0..5));
+    let partition = (0u32..4, 0u32..6, 0u32..4, proptest::collection::vec((0u32..4, 0u8..=255), 0..5));
     let partitions = proptest::collection::vec(partition, 0..5).prop_map(|all| {
         let mut taken = Vec::new();
         let mut partitions = BTreeMap::new();
-        for (index, number, replicas) in all {
+        for (index, number, switch, replicas) in all {
             if !taken.contains(&index) && !partitions.contains_key(&number) {
                 taken.push(index);
                 let region = Region { first: 8 * index, slots: 8 };
-                let partition = Partition { index, region, term: 1, switch: 9, active: true, primary: 1, replicas };
+                let partition = Partition { index, region, term: 1, switch, active: true, primary: 1, replicas };
                 partitions.insert(number, partition);
             }
         }
@@ -40,6 +41,17 @@ fn wanted() -> impl Strategy<Value = Wanted> {
 
 fn hop(port: u16) -> NextHop {
     NextHop { port, source: [1; 6], destination: [2; 6] }
+}
+
+/// Pairs of a partition and an id, and where they are.
+fn numbering(entries: &BTreeMap<Key, Value>) -> BTreeMap<(u32, u32), (u32, Region)> {
+    let pair = |(key, value): (&Key, &Value)| match (key, value) {
+        (Key::Partition(number), Value::Partition(setting)) if setting.switch > 0 => {
+            Some(((*number, setting.switch), (setting.index, setting.region)))
+        }
+        _ => None,
+    };
+    entries.iter().filter_map(pair).collect()
 }
 
 fn present(store: &Store) -> BTreeMap<Key, Value> {
@@ -71,13 +83,23 @@ proptest! {
     #[test]
     fn what_is_wanted_comes_to_be(all in proptest::collection::vec((wanted(), any::<bool>()), 1..6)) {
         let standin = Standin::new(Shape { stages: 3, slots: 32 }, 4);
-        let mut store = Store::default();
+        let (mut store, mut ids) = (Store::default(), Ids::default());
+        // Under which ids partitions were, and where; and which of those they have left.
+        let (mut were, mut left) = (BTreeMap::new(), Vec::new());
         for (wanted, backwards) in all {
-            let entries = wanted.entries(NOW);
+            let mut entries = wanted.entries(NOW);
+            ids.hold(NOW, &present(&store), &mut entries);
             let batches = plan(&present(&store), &entries);
             prop_assert_eq!(write(&mut store, &standin, batches, backwards), Ok(()));
+            ids.done(&entries);
             prop_assert_eq!(&present(&store), &entries);
             prop_assert_eq!(plan(&present(&store), &entries), Vec::<Vec<v1::Update>>::new());
+            // Nobody's id comes back that was left, or goes elsewhere.
+            let are: BTreeMap<_, _> = numbering(&entries);
+            left.extend(were.iter().filter(|(pair, _)| !are.contains_key(*pair)).map(|(pair, _)| *pair));
+            prop_assert!(are.keys().all(|pair| !left.contains(pair)), "{left:?} {are:?}");
+            prop_assert!(are.iter().all(|(pair, place)| were.get(pair).is_none_or(|was| was == place)));
+            were = are;
         }
     }
 

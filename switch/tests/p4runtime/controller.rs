@@ -68,10 +68,16 @@ async fn tables_become_what_is_wanted() {
     controller.set(wanted(&[(5, 0), (6, 1)], Some(first.incarnation)));
     let third = synced(&controller, second.looks).await;
     assert_eq!(third.updates, second.updates);
-    // Registers change hands.
-    controller.set(wanted(&[(6, 0), (7, 1)], Some(first.incarnation)));
-    synced(&controller, third.looks).await;
-    assert_eq!((get(&switch, 5), get(&switch, 6), get(&switch, 7)), (None, Some(partition(0)), Some(partition(1))));
+    // Registers change hands; who goes on with others numbers nothing before it has another id.
+    let mut changed = wanted(&[(6, 0), (7, 1)], Some(first.incarnation));
+    controller.set(changed.clone());
+    let fourth = synced(&controller, third.looks).await;
+    let held = Partition { switch: 0, active: false, ..partition(0) };
+    assert_eq!((get(&switch, 5), get(&switch, 6), get(&switch, 7)), (None, Some(held), Some(partition(1))));
+    changed.partitions.get_mut(&6).unwrap().switch = 3;
+    controller.set(changed);
+    synced(&controller, fourth.looks).await;
+    assert_eq!(get(&switch, 6), Some(Partition { switch: 3, ..partition(0) }));
     drop(controller);
     switch.stop().await;
 }
