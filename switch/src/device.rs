@@ -74,7 +74,7 @@ impl State {
     /// As [`Pipeline::set`].
     ///
     /// # Errors
-    /// Where it takes what is another's, or not there; nothing has changed then.
+    /// As there.
     pub fn set_partition(&mut self, number: u32, partition: Partition) -> Result<(), Unfit> {
         self.pipeline.set(number, partition)?;
         if let Err(place) = self.partitions.binary_search_by_key(&number, |(number, _)| *number) {

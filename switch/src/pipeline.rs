@@ -59,7 +59,7 @@ impl Pipeline {
     /// Sets a partition, in place of that with this number.
     ///
     /// # Errors
-    /// Where it takes what is another's, or not there; nothing has changed then.
+    /// Where it takes what is another's, or not there, or moves under the id that it has; nothing has changed then.
     pub fn set(&mut self, number: u32, partition: Partition) -> Result<(), Unfit> {
         self.tables.set(number, partition, self.registers.len(), self.dirty.slots())
     }

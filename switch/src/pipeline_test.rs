@@ -187,5 +187,26 @@ fn partitions_take_nothing_of_each_other() {
     }
     pipeline.set(1, partition(0, 2)).unwrap();
     pipeline.set(2, with(1, 4, 4)).unwrap();
+    assert_eq!(pipeline.set(1, with(1, 0, 4)), Err(Unfit::Index(1)));
     pipeline.set(1, with(0, 0, 4)).unwrap();
+}
+
+/// What is dirty stays so: a partition gets other registers or slots only together with another switch id.
+#[test]
+fn a_partition_moves_only_under_a_new_id() {
+    let mut pipeline = Pipeline::new(Shape { stages: 1, slots: 8 }, 2);
+    pipeline.set(1, partition(0, 1)).unwrap();
+    for (object, number) in [(1, 1), (2, 2)] {
+        let mut write = header(Operation::WriteFirst, 1, object);
+        assert_eq!((pipeline.process(&mut write, 0), write.sequence), (Verdict::To(PRIMARY), number));
+    }
+    let mut first_is_complete = Header { switch: 1, sequence: 1, ..header(Operation::Completion, 1, 1) };
+    assert_eq!(pipeline.process(&mut first_is_complete, 0), Verdict::On);
+    let of_other_slots = |switch| Partition { region: Region { first: 4, slots: 4 }, ..partition(0, switch) };
+    let with_other_registers = Partition { index: 1, ..partition(0, 1) };
+    assert_eq!(pipeline.set(1, of_other_slots(1)), Err(Unfit::Moves(1)));
+    assert_eq!(pipeline.set(1, with_other_registers), Err(Unfit::Moves(1)));
+    assert_eq!(pipeline.process(&mut header(Operation::Read, 1, 2), 0), Verdict::To(PRIMARY), "it is still written");
+    pipeline.set(1, of_other_slots(2)).unwrap();
+    assert_eq!(pipeline.process(&mut header(Operation::Read, 1, 2), 0), Verdict::To(PRIMARY), "nothing is complete");
 }

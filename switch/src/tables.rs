@@ -16,7 +16,8 @@ pub struct Partition {
     pub region: Region,
     /// The term that it is of.
     pub term: u64,
-    /// The id under which this switch numbers its writes; 0: it is not to.
+    /// The id under which this switch numbers its writes; 0: it is not to. An id that it was told to leave, be it for 0, or that was
+    /// taken out with its partition, must not come back: numbers would begin anew under it. To rest under an id is not to be active.
     pub switch: u32,
     /// Single replicas may answer reads: the group has granted it.
     pub active: bool,
@@ -54,6 +55,9 @@ pub enum Unfit {
     /// Its slots are not there, or some are another's, or they are no power of two.
     #[error("slots {} to {} are taken, or are none", .0.first, u64::from(.0.first) + u64::from(.0.slots))]
     Region(Region),
+    /// It has other registers or slots than before, and the same id.
+    #[error("it has other registers or slots under id {0} already: it moves only under another id")]
+    Moves(u32),
 }
 
 /// All partitions, by their numbers.
@@ -69,6 +73,9 @@ impl Tables {
     }
 
     /// Sets one, in place of that with this number, for a switch with so many registers and slots in each stage.
+    ///
+    /// It does not move under the id that it has. This can be told here, where what was there before is at hand; a switch in hardware
+    /// takes whatever it is told, and no switch remembers ids that were left before: both is up to whoever controls it.
     pub fn set(&mut self, number: u32, partition: Partition, registers: usize, slots: usize) -> Result<(), Unfit> {
         let others = || self.partitions.iter().filter(|(other, _)| **other != number).map(|(_, other)| other);
         if partition.index as usize >= registers || others().any(|other| other.index == partition.index) {
@@ -77,6 +84,12 @@ impl Tables {
         let (region, (_, end)) = (partition.region, partition.region.ends());
         if !region.slots.is_power_of_two() || end > slots as u64 || others().any(|other| other.region.meets(region)) {
             return Err(Unfit::Region(partition.region));
+        }
+        // Elsewhere nobody would know any more what this id gave numbers to: objects would pass for clean while they are written.
+        let place = |partition: &Partition| (partition.index, partition.region);
+        let goes_on = |before: &&Partition| before.switch == partition.switch && before.switch > 0;
+        if self.partitions.get(&number).filter(goes_on).is_some_and(|before| place(before) != place(&partition)) {
+            return Err(Unfit::Moves(partition.switch));
         }
         self.partitions.insert(number, partition);
         Ok(())

@@ -138,18 +138,21 @@ impl Store {
         }
     }
 
-    /// What is another's now may be free later; what is not there never will be.
+    /// What is another's now may be free later; what is not there never will be. The specification has `FAILED_PRECONDITION` for what
+    /// is refused because of what is there, and `INVALID_ARGUMENT` for what is wrong whatever is there.
     fn unfit(&self, number: u32, unfit: Unfit) -> Problem {
         let settings = self.tables.get(&table::PARTITIONS).into_iter().flatten();
         let mut others = settings.filter_map(|(key, stored)| match (key, &stored.value) {
             (Key::Partition(other), Value::Partition(setting)) if *other != number => Some(setting),
             _ => None,
         });
-        let is_taken = match unfit {
+        let may_be_later = match unfit {
             Unfit::Index(index) => others.any(|other| other.index == index),
             Unfit::Region(region) => region.slots.is_power_of_two() && others.any(|other| other.region.meets(region)),
+            // Under another id it may go there.
+            Unfit::Moves(_) => true,
         };
-        let code = if is_taken { Code::FailedPrecondition } else { Code::InvalidArgument };
+        let code = if may_be_later { Code::FailedPrecondition } else { Code::InvalidArgument };
         Problem::new(code, unfit.to_string())
     }
 

@@ -48,10 +48,11 @@ fn two_tables_are_one_partition() {
     assert_eq!(get(&standin, 5), Some(setting(0).with(vec![(1, 1), (2, 3)])));
     store.write(Modify, &replicas(5, &[(9, 9)]), &standin).unwrap();
     assert_eq!(get(&standin, 5), Some(setting(0).with(vec![(9, 9)])));
-    store.write(Modify, &partition(5, 1), &standin).unwrap();
-    assert_eq!(get(&standin, 5), Some(setting(1).with(vec![(9, 9)])));
+    let elsewhere = Setting { switch: 2, ..setting(1) };
+    store.write(Modify, &of(Key::Partition(5), Value::Partition(elsewhere)), &standin).unwrap();
+    assert_eq!(get(&standin, 5), Some(elsewhere.with(vec![(9, 9)])));
     store.write(Delete, &Key::Replicas(5).entry(), &standin).unwrap();
-    assert_eq!(get(&standin, 5), Some(setting(1).with(vec![])));
+    assert_eq!(get(&standin, 5), Some(elsewhere.with(vec![])));
     store.write(Delete, &Key::Partition(5).entry(), &standin).unwrap();
     assert_eq!(get(&standin, 5), None);
     assert_eq!(store.read(&v1::TableEntry::default()), Ok(vec![]));
@@ -73,6 +74,8 @@ fn updates_that_cannot_be() {
     let over = Value::Partition(Setting { region, ..setting(1) });
     assert_eq!(write(Insert, &of(Key::Partition(6), over)), Code::FailedPrecondition);
     assert_eq!(write(Insert, &partition(6, 4)), Code::InvalidArgument);
+    // Under another id it may go there.
+    assert_eq!(write(Modify, &partition(5, 1)), Code::FailedPrecondition);
     for change in [
         |entry: &mut v1::TableEntry| entry.is_const = true,
         |entry: &mut v1::TableEntry| entry.idle_timeout_ns = 1,

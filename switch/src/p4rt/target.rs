@@ -62,7 +62,7 @@ pub trait Target: Send + Sync + 'static {
     /// Sets a partition, in place of that with this number.
     ///
     /// # Errors
-    /// Where it takes what is another's, or not there; nothing has changed then.
+    /// Where it takes what is another's, or not there, or moves under the id that it has; nothing has changed then.
     fn set_partition(&self, number: u32, partition: Partition) -> Result<(), Unfit>;
 
     /// Takes a partition out, if it is there.
