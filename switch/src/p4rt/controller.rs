@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -56,9 +57,16 @@ pub enum Link {
     Synced(Synced),
 }
 
-/// Tables are as they are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Tables are as they are wanted, or were looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synced {
+    /// For how long this controller has been the primary one: goes up whenever it becomes that anew, for others may have written
+    /// in the meantime.
+    pub reign: u64,
+    /// What was wanted ([`Controller::set_during`]); `None`: nothing was written.
+    pub mark: Option<u64>,
+    /// What the tables hold, of what is ours to change. Ids may have been held back ([`Ids`]).
+    pub present: Arc<BTreeMap<Key, Value>>,
     /// The switch's life. Switch ids have to be for it ([`Wanted::lives`]), or they are held back.
     pub incarnation: Incarnation,
     /// So many updates were written for that, since the controller began.
@@ -67,10 +75,19 @@ pub struct Synced {
     pub looks: u64,
 }
 
+/// What a controller is to do.
+#[derive(Clone, Debug)]
+enum Task {
+    /// To look, and write nothing.
+    Look,
+    /// To keep the tables like this; but only in this reign, where one is named. The mark is for whoever asked.
+    Keep { wanted: Wanted, during: Option<u64>, mark: u64 },
+}
+
 /// A controller at work; dropped, it stops, and the tables stay as they are.
 #[derive(Debug)]
 pub struct Controller {
-    wanted: watch::Sender<Wanted>,
+    tasks: watch::Sender<Task>,
     election: watch::Sender<u128>,
     link: watch::Receiver<Link>,
     task: JoinHandle<()>,
@@ -79,17 +96,32 @@ pub struct Controller {
 impl Controller {
     /// Begins; in a runtime of tokio.
     pub fn start(config: Config, election: u128, wanted: Wanted) -> Controller {
-        let (wanted, wants) = watch::channel(wanted);
+        Controller::begin(config, election, Task::Keep { wanted, during: None, mark: 0 })
+    }
+
+    /// Begins to look what there is, and writes nothing into the tables before it is told what is wanted; in a runtime of tokio.
+    pub fn look(config: Config, election: u128) -> Controller {
+        Controller::begin(config, election, Task::Look)
+    }
+
+    fn begin(config: Config, election: u128, task: Task) -> Controller {
+        let (tasks, told) = watch::channel(task);
         let (election, elections) = watch::channel(election);
         let (links, link) = watch::channel(Link::Failing("not connected yet".to_owned()));
-        let task =
-            tokio::spawn(Driver { config, wants, elections, links, ids: Ids::default(), updates: 0, looks: 0 }.run());
-        Controller { wanted, election, link, task }
+        let driver = Driver { config, told, elections, links, ids: Ids::default(), reign: 0, updates: 0, looks: 0 };
+        let task = tokio::spawn(driver.run());
+        Controller { tasks, election, link, task }
     }
 
     /// Something else is wanted from now on.
     pub fn set(&self, wanted: Wanted) {
-        self.wanted.send_replace(wanted);
+        self.tasks.send_replace(Task::Keep { wanted, during: None, mark: 0 });
+    }
+
+    /// Something else is wanted from now on, but only as long as this reign lasts ([`Synced::reign`]): afterwards it looks, and
+    /// writes nothing before it is told anew. The mark is given back with what came of it ([`Synced::mark`]).
+    pub fn set_during(&self, reign: u64, mark: u64, wanted: Wanted) {
+        self.tasks.send_replace(Task::Keep { wanted, during: Some(reign), mark });
     }
 
     /// It has another election id from now on: a higher one, to be the primary.
@@ -113,10 +145,11 @@ type Client = P4RuntimeClient<Channel>;
 
 struct Driver {
     config: Config,
-    wants: watch::Receiver<Wanted>,
+    told: watch::Receiver<Task>,
     elections: watch::Receiver<u128>,
     links: watch::Sender<Link>,
     ids: Ids,
+    reign: u64,
     updates: u64,
     looks: u64,
 }
@@ -191,6 +224,7 @@ impl Driver {
                     let Some(response) = response? else { return Ok(()) };
                     let Some(v1::stream_message_response::Update::Arbitration(update)) = response.update else { continue };
                     if update.status.is_none_or(|status| status.code == Code::Ok as i32) {
+                        self.reign += u64::from(look.is_none());
                         look = Some(Instant::now());
                     } else {
                         look = None;
@@ -202,7 +236,7 @@ impl Driver {
                     let election = *self.elections.borrow_and_update();
                     if out.send(self.hello(election)).await.is_err() { return Ok(()) }
                 }
-                changed = self.wants.changed() => {
+                changed = self.told.changed() => {
                     if changed.is_err() { return Ok(()) }
                     look = look.map(|_| Instant::now());
                 }
@@ -230,7 +264,14 @@ impl Driver {
     /// Looks at the tables, and writes what differs.
     async fn reconcile(&mut self, client: &mut Client) -> Result<Synced, Status> {
         let incarnation = self.program(client).await?;
-        let wanted = self.wants.borrow_and_update().clone();
+        let task = self.told.borrow_and_update().clone();
+        let (wanted, mark) = match task {
+            Task::Keep { wanted, during, mark } if during.is_none_or(|reign| reign == self.reign) => (wanted, mark),
+            Task::Look | Task::Keep { .. } => {
+                let present = Arc::new(self.read(client, &Wanted::default()).await?);
+                return Ok(self.looked(incarnation, None, present));
+            }
+        };
         let present = self.read(client, &wanted).await?;
         let election = *self.elections.borrow();
         let mut entries = wanted.entries(incarnation);
@@ -247,8 +288,12 @@ impl Driver {
             self.updates += count;
         }
         self.ids.done(&entries);
+        Ok(self.looked(incarnation, Some(mark), Arc::new(entries)))
+    }
+
+    fn looked(&mut self, incarnation: Incarnation, mark: Option<u64>, present: Arc<BTreeMap<Key, Value>>) -> Synced {
         self.looks += 1;
-        Ok(Synced { incarnation, updates: self.updates, looks: self.looks })
+        Synced { reign: self.reign, mark, present, incarnation, updates: self.updates, looks: self.looks }
     }
 
     /// The life that the switch is in: as its program says, or a new one, in which it has ours.

@@ -162,6 +162,33 @@ async fn of_two_controllers_one_writes() {
 }
 
 #[tokio::test]
+async fn who_only_looks_writes_nothing() {
+    let switch = Switch::start().await;
+    let first = start(&switch, 1, wanted(&[(5, 0)], None));
+    synced(&first, 0).await;
+    drop(first);
+    let endpoint = format!("http://{}", switch.address);
+    let second = Controller::look(Config { endpoint, device: DEVICE, device_config: Vec::new() }, 2);
+    let found = synced(&second, 0).await;
+    assert_eq!((found.mark, found.updates, found.present.len()), (None, 0, 4));
+    let life = Some(found.incarnation);
+    second.set_during(found.reign, 7, wanted(&[(5, 0), (6, 1)], life));
+    let kept = synced(&second, found.looks).await;
+    assert_eq!((kept.mark, kept.reign, get(&switch, 6)), (Some(7), found.reign, Some(partition(1))));
+    assert_eq!(*kept.present, wanted(&[(5, 0), (6, 1)], life).entries(found.incarnation));
+    // Somebody else was the primary for a while: what was wanted before that is not wanted any more.
+    let third = start(&switch, 3, wanted(&[], None));
+    synced(&third, 0).await;
+    until(&second, |link| *link == Link::Backup).await;
+    second.elect(4);
+    let back = synced(&second, kept.looks).await;
+    assert_eq!((back.mark, back.reign, back.updates), (None, kept.reign + 1, kept.updates));
+    assert!(back.present.keys().all(|key| matches!(key, Key::Port(_))) && get(&switch, 5).is_none());
+    drop((second, third));
+    switch.stop().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_written_is_said() {
     let switch = Switch::start().await;
     let mut impossible = wanted(&[(5, 0)], None);
