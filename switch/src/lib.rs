@@ -6,8 +6,10 @@
 //!
 //! With the feature `soft`, which is on by default, there is the switch in software: a pipeline with ports and counters (`device`),
 //! and what runs it over UDP (`soft`). With the feature `p4runtime`, on by default as well, there is `p4rt`: how a controller sets
-//! the tables of any of them.
+//! the tables of any of them. And with `control` there is what decides how they are set: the controller (`control`).
 
+#[cfg(feature = "control")]
+pub mod control;
 #[cfg(feature = "soft")]
 pub mod device;
 pub mod dirty;

@@ -1,0 +1,458 @@
+//! What is to be in the switch's tables, and which groups need an id: decided from what peers say, and nothing else is done here.
+//!
+//! Whoever drives it tells it what peers said ([`Brain::heard`]), how the switch stands ([`Brain::link`]) and what came of requests
+//! for ids ([`Brain::answered`]), in any order, and then has it decide ([`Brain::decide`]). Time is whatever the driver says it is.
+//!
+//! # Invariants
+//! - Rule S1, as [`super`] has it.
+//! - Who is not the primary controller decides nothing, and asks nobody.
+//! - No group is asked for an id that is not above every id that was ever seen, and of ids that were asked for none is asked for
+//!   again later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use super::notes::Notes;
+use super::reign::Reign;
+use super::room::Room;
+use super::word::{Group, Known, Peer, Word};
+use crate::p4rt::controller::Link;
+use crate::p4rt::entry::{Key, Value};
+use crate::p4rt::ids::{SPENT_MAX, Spent};
+use crate::p4rt::reconcile::Wanted;
+use crate::tables::Partition;
+
+/// Who has said nothing for so long answers no reads.
+const SILENT: Duration = Duration::from_secs(3);
+/// Nor does whoever has not applied so much of its group's log as another member has. What it really may answer it knows itself.
+const LAG: u64 = 1000;
+/// When a reign begins, peers that do not answer are waited for so long before anything in the tables is changed.
+const GRACE: Duration = Duration::from_secs(3);
+/// A group that no peer has spoken of for so long is gone, if one of its members says something at all.
+const GONE: Duration = Duration::from_secs(5);
+/// And if none does, after so long.
+const LOST: Duration = Duration::from_secs(600);
+/// A group that did not take an id is asked again after this, and then after twice as long each time.
+const ASK_MIN: Duration = Duration::from_secs(1);
+/// But never later than this. Whoever has taken one, and does not show it, is asked again after this, too.
+const ASK_MAX: Duration = Duration::from_secs(30);
+/// So many are asked at once.
+const ASKS_MAX: usize = 8;
+/// What has changed may change again: peers are asked more often for so long.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// What it needs to know from the beginning.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How each source of words is called: where a peer answers.
+    pub sources: Vec<String>,
+    /// How many registers the switch has.
+    pub registers: u32,
+    /// How many slots, in each stage.
+    pub slots: u32,
+    /// New ids are so far above the highest, where that is ahead of time: different for different controllers, so that no two of
+    /// them, one after the other, ask for the same. At least 1.
+    pub step: u32,
+    /// So many pairs of a partition and an id are remembered.
+    pub spent_max: usize,
+}
+
+impl Config {
+    /// For the P4 program as it is.
+    pub fn new(sources: Vec<String>, step: u32) -> Config {
+        let slots = crate::dirty::Shape::DEFAULT.slots as u32;
+        Config { sources, registers: crate::pipeline::REGISTERS as u32, slots, step, spent_max: SPENT_MAX }
+    }
+}
+
+/// What came of a request for an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is chosen.
+    Given,
+    /// It is not, or that is not known; in words.
+    Not(String),
+}
+
+/// A group is to be asked for an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// In which reign: it goes with the answer.
+    pub reign: u64,
+    /// The group.
+    pub group: Group,
+    /// The id.
+    pub id: u32,
+    /// By whom: one of the sources.
+    pub source: usize,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The tables are to become like this: in which reign, and the mark that it goes by.
+    pub wanted: Option<(u64, u64, Wanted)>,
+    /// These are to be asked.
+    pub asks: Vec<Ask>,
+    /// For people, and nothing twice.
+    pub news: Vec<String>,
+    /// Things are changing: peers should be asked again soon.
+    pub is_busy: bool,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    /// What it said last, and when.
+    word: Option<(Word, Duration)>,
+    /// How it stands with it, for people.
+    state: Option<String>,
+}
+
+#[derive(Debug)]
+struct Best {
+    known: Known,
+    /// When somebody last spoke of it.
+    listed: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    in_flight: bool,
+    next: Duration,
+    /// What it was given is awaited in its log until then.
+    awaited_until: Duration,
+    wait: Duration,
+    tries: usize,
+    problem: Option<String>,
+}
+
+/// The value that decides.
+#[derive(Debug)]
+pub struct Brain {
+    config: Config,
+    sources: Vec<Source>,
+    groups: BTreeMap<Group, Best>,
+    /// Every id that was ever seen is at most this.
+    highest: u32,
+    reign: Option<Reign>,
+    /// The switch is as it is wanted, or is looked at.
+    is_linked: bool,
+    switch: String,
+    asked: BTreeMap<Group, Asked>,
+    wanted: Option<Wanted>,
+    mark: u64,
+    busy_until: Duration,
+    notes: Notes,
+}
+
+impl Brain {
+    /// Knows nothing.
+    pub fn new(config: Config) -> Brain {
+        let sources = config.sources.iter().map(|_| Source::default()).collect();
+        Brain {
+            config,
+            sources,
+            groups: BTreeMap::new(),
+            highest: 0,
+            reign: None,
+            is_linked: false,
+            switch: "no connection yet".to_owned(),
+            asked: BTreeMap::new(),
+            wanted: None,
+            mark: 0,
+            busy_until: Duration::ZERO,
+            notes: Notes::default(),
+        }
+    }
+
+    /// A source said something, or why there is nothing that counts.
+    pub fn heard(&mut self, source: usize, said: Result<Word, String>, now: Duration) {
+        let word = match said {
+            Ok(word) => word,
+            Err(why) => {
+                self.sources[source].state = Some(why);
+                return;
+            }
+        };
+        for (group, known) in &word.groups {
+            self.highest = self.highest.max(known.id);
+            match self.groups.get_mut(group) {
+                Some(best) => {
+                    best.listed = now;
+                    let is_behind = (known.slot, known.epoch) < (best.known.slot, best.known.epoch);
+                    if !is_behind && best.known != *known {
+                        if (&best.known.parts, best.known.id) != (&known.parts, known.id) {
+                            self.busy_until = now + BUSY;
+                        }
+                        best.known = known.clone();
+                    }
+                }
+                None => drop(self.groups.insert(*group, Best { known: known.clone(), listed: now })),
+            }
+        }
+        self.sources[source].state = Some(format!("answers as {}", word.peer));
+        self.sources[source].word = Some((word, now));
+    }
+
+    /// The switch stands like this. `unix` is the time by everybody's clock, in seconds.
+    pub fn link(&mut self, link: &Link, now: Duration, unix: u32) {
+        self.is_linked = false;
+        let synced = match link {
+            Link::Failing(why) => {
+                self.switch = format!("does not answer as it should: {why}");
+                return;
+            }
+            Link::Backup => {
+                "another controller is the primary one".clone_into(&mut self.switch);
+                self.end_reign();
+                return;
+            }
+            Link::Synced(synced) => synced,
+        };
+        self.is_linked = true;
+        self.switch = format!("in life {:016x}", synced.incarnation.0);
+        let goes_on = |reign: &&mut Reign| (reign.number, reign.life) == (synced.reign, synced.incarnation);
+        match self.reign.as_mut().filter(goes_on) {
+            Some(reign) if synced.mark == Some(self.mark) => reign.compare(&synced.present),
+            Some(_) => {}
+            None => {
+                self.end_reign();
+                let ids = synced.present.iter().filter_map(|(key, value)| match (key, value) {
+                    (Key::Partition(_), Value::Partition(setting)) => Some(setting.switch),
+                    _ => None,
+                });
+                // Whatever another controller asked for before this is not above the time.
+                self.highest = ids.fold(self.highest.max(unix), u32::max);
+                let room = Room::new(self.config.registers, self.config.slots);
+                self.reign = Some(Reign::adopt(synced, now, room, Spent::new(self.config.spent_max)));
+                self.busy_until = now + BUSY;
+            }
+        }
+    }
+
+    fn end_reign(&mut self) {
+        (self.reign, self.wanted) = (None, None);
+        self.asked.clear();
+        self.mark += 1;
+    }
+
+    /// What came of a request for an id.
+    pub fn answered(&mut self, ask: &Ask, answer: Answer, now: Duration) {
+        let Some(reign) = self.reign.as_mut().filter(|reign| reign.number == ask.reign) else { return };
+        let Some(asked) = self.asked.get_mut(&ask.group).filter(|asked| asked.in_flight) else { return };
+        asked.in_flight = false;
+        self.busy_until = now + BUSY;
+        match answer {
+            Answer::Given => {
+                reign.give(ask.group, ask.id);
+                *asked = Asked { next: now + ASK_MIN, awaited_until: now + ASK_MAX, ..Asked::default() };
+            }
+            Answer::Not(why) => {
+                asked.problem = Some(why);
+                asked.wait = (2 * asked.wait).clamp(ASK_MIN, ASK_MAX);
+                asked.next = now + asked.wait;
+            }
+        }
+    }
+
+    /// What is to be done now. `unix` as in [`Brain::link`].
+    pub fn decide(&mut self, now: Duration, unix: u32) -> Decision {
+        self.forget(now);
+        let mut decision = Decision::default();
+        let mut notes = BTreeMap::from([("the switch".to_owned(), self.switch.clone())]);
+        for (name, source) in self.config.sources.iter().zip(&self.sources) {
+            notes.extend(source.state.as_ref().map(|state| (format!("peer {name}"), state.clone())));
+        }
+        let is_awaited =
+            |reign: &Reign| now < reign.since + GRACE && self.sources.iter().any(|source| source.word.is_none());
+        if let Some(reign) = self.reign.as_mut().filter(|reign| self.wanted.is_some() || !is_awaited(reign)) {
+            let all = Peers { sources: &self.sources, now };
+            let (wanted, lacking) = wanted(reign, &self.groups, &all, &mut notes);
+            let number = reign.number;
+            if self.wanted.as_ref() != Some(&wanted) {
+                self.mark += 1;
+                self.wanted = Some(wanted.clone());
+                self.busy_until = now + BUSY;
+                decision.wanted = Some((number, self.mark, wanted));
+            }
+            if self.is_linked {
+                decision.asks = self.asks(&lacking, now, unix);
+            }
+        }
+        for (group, asked) in &self.asked {
+            if let Some(why) = &asked.problem {
+                notes.insert(format!("an id for group {group}"), why.clone());
+            }
+        }
+        decision.news = self.notes.news(notes);
+        decision.is_busy = now < self.busy_until;
+        decision
+    }
+
+    /// Groups that are no more.
+    fn forget(&mut self, now: Duration) {
+        let lately = |said: &(Word, Duration)| now < said.1 + SILENT;
+        let heard: BTreeSet<&Peer> = self
+            .sources
+            .iter()
+            .filter_map(|source| source.word.as_ref().filter(|said| lately(said)))
+            .map(|said| &said.0.peer)
+            .collect();
+        self.groups.retain(|_, Best { known, listed }| {
+            let is_heard = known.members.iter().any(|member| heard.contains(member));
+            now < *listed + if is_heard { GONE } else { LOST }
+        });
+        self.asked.retain(|group, _| self.groups.contains_key(group));
+    }
+
+    /// Whom to ask for an id, of those that lack one.
+    fn asks(&mut self, lacking: &BTreeSet<Group>, now: Duration, unix: u32) -> Vec<Ask> {
+        // Who lacks nothing any more is not asked, and what was wrong before is over.
+        for (_, asked) in self.asked.iter_mut().filter(|(group, _)| !lacking.contains(group)) {
+            asked.problem = None;
+        }
+        self.asked.retain(|group, asked| asked.in_flight || lacking.contains(group) || now < asked.next);
+        let Some(reign) = &self.reign else { return Vec::new() };
+        let mut asks = Vec::new();
+        let mut room = ASKS_MAX.saturating_sub(self.asked.values().filter(|asked| asked.in_flight).count());
+        // One id for all that are asked at once: so ids do not run ahead of time.
+        let id = if unix > self.highest { unix } else { self.highest.saturating_add(self.config.step.max(1)) };
+        for group in lacking {
+            let asked = self.asked.entry(*group).or_default();
+            let is_awaited = self.groups.get(group).is_some_and(|best| reign.given(*group) > best.known.id);
+            let not_before = if is_awaited { asked.next.max(asked.awaited_until) } else { asked.next };
+            if room == 0 || asked.in_flight || now < not_before {
+                continue;
+            }
+            let speaks_of =
+                |source: &Source| source.word.as_ref().is_some_and(|(word, _)| word.groups.contains_key(group));
+            let able: Vec<usize> = (0..self.sources.len()).filter(|source| speaks_of(&self.sources[*source])).collect();
+            if able.is_empty() {
+                continue;
+            }
+            if id == u32::MAX {
+                asked.problem = Some("there are no higher ids any more".to_owned());
+                continue;
+            }
+            (asked.in_flight, room) = (true, room - 1);
+            let source = able[asked.tries % able.len()];
+            asked.tries += 1;
+            self.highest = self.highest.max(id);
+            asks.push(Ask { reign: reign.number, group: *group, id, source });
+        }
+        asks
+    }
+}
+
+/// All peers, as they were heard last.
+struct Peers<'a> {
+    sources: &'a [Source],
+    now: Duration,
+}
+
+impl Peers<'_> {
+    fn said(&self, peer: &Peer) -> Option<&(Word, Duration)> {
+        let words = self.sources.iter().filter_map(|source| source.word.as_ref());
+        words.filter(|(word, _)| word.peer == *peer).max_by_key(|(_, at)| *at)
+    }
+
+    /// Where it takes a lane's packets, as far as a switch can send them.
+    fn endpoint(&self, peer: &Peer, lane: u32) -> Option<SocketAddrV4> {
+        match self.said(peer)?.0.endpoints.get(&lane)? {
+            SocketAddr::V4(address) => Some(*address),
+            SocketAddr::V6(_) => None,
+        }
+    }
+
+    /// It speaks, and is where its group is.
+    fn keeps_up(&self, peer: &Peer, group: Group, best: &Known) -> bool {
+        let Some((word, at)) = self.said(peer) else { return false };
+        let is_near = |own: &Known| own.epoch == best.epoch && own.slot.saturating_add(LAG) >= best.slot;
+        self.now < *at + SILENT && word.groups.get(&group).is_some_and(is_near)
+    }
+}
+
+/// What is to be in the tables, and which groups lack an id.
+fn wanted(
+    reign: &mut Reign,
+    groups: &BTreeMap<Group, Best>,
+    peers: &Peers<'_>,
+    notes: &mut BTreeMap<String, String>,
+) -> (Wanted, BTreeSet<Group>) {
+    // Which partitions can be there at all: of two groups with the same name for one, the first has it.
+    let mut owners: BTreeMap<u32, (Group, SocketAddrV4)> = BTreeMap::new();
+    for (group, Best { known, .. }) in groups {
+        for (number, part) in &known.parts {
+            let Some(primary) = peers.endpoint(&part.primary, known.lane) else { continue };
+            if known.fit || reign.has(*number) {
+                owners.entry(*number).or_insert((*group, primary));
+            }
+        }
+    }
+    reign.keep_only(&owners.keys().copied().collect());
+    let (mut wanted, mut lacking) = (Wanted { lives: Some(reign.life), ..Wanted::default() }, BTreeSet::new());
+    for (group, Best { known, .. }) in groups {
+        let endpoints = known.members.iter().map(|member| (member, peers.endpoint(member, known.lane)));
+        let members: Vec<(&Peer, SocketAddrV4)> =
+            endpoints.filter_map(|(member, address)| Some((member, address?))).collect();
+        let able = |(member, _): &&(&Peer, SocketAddrV4)| peers.keeps_up(member, *group, known);
+        let able: Vec<SocketAddrV4> = members.iter().filter(able).map(|(_, address)| *address).collect();
+        let named = if known.on { known.id } else { 0 };
+        let (mut is_placed, mut without_room, mut not_owned, mut without_id) = (0, 0, 0, false);
+        for (number, part) in &known.parts {
+            let Some((_, primary)) = owners.get(number).filter(|(owner, _)| owner == group) else {
+                not_owned += usize::from(owners.contains_key(number));
+                continue;
+            };
+            let Some(placed) = reign.place(*number, *group, part.term, named) else {
+                without_room += 1;
+                continue;
+            };
+            is_placed += 1;
+            without_id |= placed.id == 0;
+            let partition = Partition {
+                index: placed.place.index,
+                region: placed.place.region,
+                term: part.term,
+                switch: placed.id,
+                active: placed.id > 0 && known.fit && known.calm,
+                primary: reign.port(*primary),
+                replicas: able.iter().map(|address| (reign.port(*address), 1)).collect(),
+            };
+            wanted.ports.insert(partition.primary, *primary);
+            wanted.partitions.insert(*number, partition);
+        }
+        if is_placed > 0 {
+            wanted.ports.extend(members.iter().map(|(_, address)| (reign.port(*address), *address)));
+        }
+        if without_id && known.fit && known.calm {
+            lacking.insert(*group);
+        }
+        let text = match known.fit {
+            false => format!("no switch may spread its reads: {}", known.why),
+            true => {
+                let (parts, members, able) = (known.parts.len(), known.members.len(), able.len());
+                let lost = [
+                    (parts - is_placed - without_room - not_owned, "without a primary that takes packets"),
+                    (without_room, "without room in the switch"),
+                    (not_owned, "named like another group's"),
+                ];
+                let lost = lost.iter().filter(|(count, _)| *count > 0);
+                let lost: String = lost.map(|(count, why)| format!(", {count} {why}")).collect();
+                let id = if without_id { "no id yet".to_owned() } else { format!("id {named}") };
+                let rests = if known.calm { "" } else { ", at rest" };
+                format!(
+                    "{id}, {is_placed} of {parts} partitions{lost}, {able} of {members} members answer reads{rests}"
+                )
+            }
+        };
+        notes.insert(format!("group {group}"), text);
+    }
+    reign.keep_ports(&wanted.ports);
+    (wanted, lacking)
+}
+
+#[cfg(test)]
+#[path = "brain_test.rs"]
+mod tests;

@@ -1,0 +1,535 @@
+//! Each rule of who gets what, against a switch that does what it is told.
+
+use std::collections::BTreeSet;
+
+use super::super::word::Part;
+use super::*;
+use crate::p4rt::controller::Synced;
+use crate::p4rt::ids::Ids;
+use crate::p4rt::reconcile::Incarnation;
+
+const UNIX: u32 = 1000;
+const GROUP: Group = Group(7);
+
+/// A brain, its switch, and three peers of which each has a part in one group.
+struct World {
+    brain: Brain,
+    now: Duration,
+    unix: u32,
+    known: Known,
+    endpoints: BTreeMap<u32, SocketAddr>,
+    silent: BTreeSet<usize>,
+    // The switch.
+    tables: BTreeMap<Key, Value>,
+    ids: Ids,
+    life: u64,
+    reign: u64,
+    mark: Option<u64>,
+    /// Pairs of a partition and an id that were in the tables in this life, and where they are if they still are.
+    history: BTreeMap<(u32, u32), Option<(u32, crate::dirty::Region)>>,
+    asks: Vec<Ask>,
+    news: Vec<String>,
+}
+
+fn name(peer: usize) -> Peer {
+    format!("peer{peer}")
+}
+
+fn part(term: u64) -> Part {
+    Part { term, primary: name(0) }
+}
+
+fn brain(spent_max: usize) -> Brain {
+    let sources = (0..3).map(|peer| format!("at{peer}")).collect();
+    Brain::new(Config { registers: 4, slots: 1024, spent_max, ..Config::new(sources, 3) })
+}
+
+impl World {
+    fn new() -> World {
+        let known = Known {
+            lane: 0,
+            epoch: 1,
+            slot: 1,
+            id: 0,
+            on: false,
+            fit: true,
+            why: String::new(),
+            calm: true,
+            members: (0..3).map(name).collect(),
+            parts: [(11, part(1)), (12, part(1))].into(),
+        };
+        World {
+            brain: brain(8),
+            now: Duration::ZERO,
+            unix: UNIX,
+            known,
+            endpoints: (0..3).map(|peer| (peer, SocketAddr::from(([10, 0, 0, 1], 7000 + peer as u16)))).collect(),
+            silent: BTreeSet::new(),
+            tables: BTreeMap::new(),
+            ids: Ids::default(),
+            life: 5,
+            reign: 1,
+            mark: None,
+            history: BTreeMap::new(),
+            asks: Vec::new(),
+            news: Vec::new(),
+        }
+    }
+
+    fn word(&self, peer: usize) -> Word {
+        let endpoints = self.endpoints.get(&(peer as u32)).map(|address| (0, *address)).into_iter().collect();
+        Word { peer: name(peer), endpoints, groups: [(GROUP, self.known.clone())].into() }
+    }
+
+    fn link(&mut self) {
+        let link = Link::Synced(Synced {
+            reign: self.reign,
+            mark: self.mark,
+            present: self.tables.clone().into(),
+            incarnation: Incarnation(self.life),
+            updates: 0,
+            looks: 0,
+        });
+        self.brain.link(&link, self.now, self.unix);
+    }
+
+    /// Half a second: everybody who is not silent speaks, what is wanted is done, and what is asked is to be seen.
+    fn round(&mut self) {
+        self.now += Duration::from_millis(500);
+        for peer in 0..3 {
+            let said = if self.silent.contains(&peer) { Err("no answer".to_owned()) } else { Ok(self.word(peer)) };
+            self.brain.heard(peer, said, self.now);
+        }
+        self.link();
+        let decision = self.brain.decide(self.now, self.unix);
+        self.news.extend(decision.news);
+        self.asks.extend(decision.asks);
+        if let Some((reign, mark, wanted)) = decision.wanted {
+            assert_eq!(reign, self.reign);
+            let asked = wanted.entries(Incarnation(self.life));
+            let mut entries = asked.clone();
+            self.ids.hold(Incarnation(self.life), &self.tables, &mut entries);
+            self.ids.done(&entries);
+            assert_eq!(asked, entries, "nothing has to be held back");
+            (self.tables, self.mark) = (entries, Some(mark));
+            self.watch();
+            self.link();
+        }
+    }
+
+    /// Rule S1, as whoever remembers everything sees it.
+    fn watch(&mut self) {
+        let mut are = BTreeMap::new();
+        for (key, value) in &self.tables {
+            if let (Key::Partition(number), Value::Partition(setting)) = (key, value)
+                && setting.switch > 0
+            {
+                are.insert((*number, setting.switch), (setting.index, setting.region));
+            }
+        }
+        for (pair, place) in &are {
+            let before = self.history.get(pair);
+            assert!(before.is_none_or(|before| *before == Some(*place)), "{pair:?} came back, or moved");
+        }
+        for (pair, place) in &mut self.history {
+            *place = place.filter(|_| are.contains_key(pair));
+        }
+        self.history.extend(are.into_iter().map(|(pair, place)| (pair, Some(place))));
+    }
+
+    fn rounds(&mut self, count: usize) {
+        (0..count).for_each(|_| self.round());
+    }
+
+    /// The group takes what it is asked for.
+    fn take(&mut self) -> u32 {
+        let ask = self.asks.pop().expect("somebody is asked");
+        assert!(self.asks.is_empty() && ask.id > self.known.id, "{ask:?} {:?}", self.asks);
+        (self.known.id, self.known.on, self.known.slot) = (ask.id, true, self.known.slot + 1);
+        self.brain.answered(&ask, Answer::Given, self.now);
+        ask.id
+    }
+
+    /// The partitions that are in the tables: term, id, active, and how many replicas.
+    fn placed(&self) -> BTreeMap<u32, (u64, u32, bool, usize)> {
+        let placed = |(key, value): (&Key, &Value)| match (key, value) {
+            (Key::Partition(number), Value::Partition(setting)) => {
+                let replicas = match self.tables.get(&Key::Replicas(*number)) {
+                    Some(Value::Replicas(replicas)) => replicas.len(),
+                    _ => 0,
+                };
+                Some((*number, (setting.term, setting.switch, setting.active, replicas)))
+            }
+            _ => None,
+        };
+        self.tables.iter().filter_map(placed).collect()
+    }
+
+    /// As they are when all is well.
+    fn all(&self, id: u32) -> BTreeMap<u32, (u64, u32, bool, usize)> {
+        self.known.parts.iter().map(|(number, part)| (*number, (part.term, id, id > 0, 3))).collect()
+    }
+
+    /// A world in which all is well.
+    fn running() -> (World, u32) {
+        let mut world = World::new();
+        world.rounds(2);
+        let id = world.take();
+        world.rounds(2);
+        assert_eq!(world.placed(), world.all(id));
+        world.news.clear();
+        (world, id)
+    }
+}
+
+#[test]
+fn a_group_gets_an_id_and_then_its_partitions() {
+    let mut world = World::new();
+    world.rounds(3);
+    // It is asked once, and above the time at which this controller became the primary one.
+    assert_eq!(world.asks, [Ask { reign: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
+    assert_eq!(world.placed(), world.all(0), "reads go to the primary");
+    let id = world.take();
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(id));
+    world.rounds(10);
+    assert!(world.asks.is_empty());
+}
+
+#[test]
+fn what_was_given_and_is_not_in_the_log_is_not_used() {
+    let mut world = World::new();
+    world.rounds(1);
+    let ask = world.asks.pop().unwrap();
+    world.brain.answered(&ask, Answer::Given, world.now);
+    world.rounds(4);
+    assert_eq!((world.placed(), world.asks.len()), (world.all(0), 0));
+    // Named, but not by us: somebody else may have used it.
+    (world.known.id, world.known.on, world.known.slot) = (ask.id + 5, true, 2);
+    world.rounds(4);
+    assert_eq!(world.placed(), world.all(0));
+    let id = world.take();
+    assert!(id > ask.id + 5);
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(id));
+}
+
+#[test]
+fn a_refusal_is_said_once_and_asked_again_later() {
+    let mut world = World::new();
+    let mut asked = Vec::new();
+    for _ in 0..60 {
+        world.round();
+        for ask in std::mem::take(&mut world.asks) {
+            world.brain.answered(&ask, Answer::Not("not now".to_owned()), world.now);
+            asked.push(ask);
+        }
+    }
+    assert!((4..8).contains(&asked.len()), "{}", asked.len());
+    assert!(asked.is_sorted_by(|one, next| one.id < next.id), "an id whose fate is not known is not used");
+    assert_eq!(asked.iter().map(|ask| ask.source).take(4).collect::<Vec<_>>(), [0, 1, 2, 0]);
+    assert_eq!(world.news.iter().filter(|line| line.contains("not now")).count(), 1);
+}
+
+#[test]
+fn a_new_term_takes_the_place_of_the_old_one() {
+    let (mut world, id) = World::running();
+    world.known.parts.remove(&11);
+    world.known.parts.insert(13, part(2));
+    world.known.slot += 1;
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(id));
+    assert!(world.asks.is_empty(), "it goes on under the group's id");
+    // The old one does not come back under it.
+    world.known.parts.insert(11, part(1));
+    world.known.slot += 1;
+    world.rounds(1);
+    assert_eq!(world.placed()[&11], (1, 0, false, 3));
+    assert_eq!(world.placed()[&12], (1, id, true, 3), "the others stay");
+    let id = world.take();
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(id));
+}
+
+#[test]
+fn a_partition_of_another_term_is_another_one() {
+    let (mut world, _) = World::running();
+    world.known.parts.insert(11, part(2));
+    world.known.slot += 1;
+    world.rounds(1);
+    assert_eq!(world.placed()[&11], (2, 0, false, 3));
+}
+
+#[test]
+fn a_new_life_needs_new_ids() {
+    let (mut world, id) = World::running();
+    (world.life, world.reign, world.mark) = (6, 2, None);
+    world.tables.clear();
+    world.history.clear();
+    world.rounds(2);
+    assert_eq!(world.placed(), world.all(0));
+    let next = world.take();
+    assert!(next > id);
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(next));
+    // So it does where the same primary controller sees the program loaded anew.
+    world.life = 7;
+    world.tables.clear();
+    world.history.clear();
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(0));
+}
+
+/// Another controller, or the same one after a break, goes on with what it finds.
+fn restarted(world: &mut World) {
+    world.brain = brain(8);
+    (world.reign, world.mark, world.ids) = (1, None, Ids::default());
+    world.unix += 10;
+}
+
+#[test]
+fn a_restart_keeps_what_stayed_the_same() {
+    let (mut world, id) = World::running();
+    let before = world.tables.clone();
+    restarted(&mut world);
+    world.rounds(3);
+    assert_eq!(world.tables, before);
+    assert!(world.asks.is_empty());
+    // Where something changes later, what was there before is not known: it needs a new id.
+    world.known.parts.insert(13, part(2));
+    world.known.slot += 1;
+    world.rounds(1);
+    assert_eq!((world.placed()[&13].1, world.placed()[&11].1), (0, id));
+    let next = world.take();
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(next));
+}
+
+#[test]
+fn a_restart_trusts_no_id_that_is_not_in_the_tables() {
+    let (mut world, id) = World::running();
+    // It was taken out by whoever was here before.
+    world.tables.remove(&Key::Partition(11));
+    world.watch();
+    restarted(&mut world);
+    world.rounds(2);
+    assert_eq!((world.placed()[&11].1, world.placed()[&12].1), (0, id));
+    assert!(world.take() > id);
+}
+
+#[test]
+fn a_restart_waits_for_peers_before_it_takes_anything_out() {
+    let (mut world, id) = World::running();
+    let before = world.tables.clone();
+    restarted(&mut world);
+    world.silent = [0, 1, 2].into();
+    world.rounds(6);
+    assert_eq!(world.tables, before);
+    world.silent.clear();
+    world.rounds(2);
+    assert_eq!(world.placed(), world.all(id));
+    // But not for ever.
+    restarted(&mut world);
+    world.silent = [0, 1, 2].into();
+    world.rounds(8);
+    assert!(world.tables.is_empty());
+}
+
+#[test]
+fn a_backup_writes_nothing_and_asks_nobody() {
+    let (mut world, _) = World::running();
+    world.brain.link(&Link::Backup, world.now, world.unix);
+    for peer in 0..3 {
+        world.known.parts.insert(14, part(9));
+        let word = world.word(peer);
+        world.brain.heard(peer, Ok(word), world.now);
+    }
+    let decision = world.brain.decide(world.now, world.unix);
+    assert_eq!((decision.wanted, decision.asks), (None, vec![]));
+    // An answer that comes now is to another reign.
+    world.brain.answered(&Ask { reign: 1, group: GROUP, id: 9999, source: 0 }, Answer::Given, world.now);
+    world.reign = 2;
+    world.rounds(2);
+    assert_eq!(world.placed()[&14].1, 0);
+}
+
+#[test]
+fn while_the_switch_does_not_answer_nobody_is_asked() {
+    let mut world = World::new();
+    for peer in 0..3 {
+        let word = world.word(peer);
+        world.brain.heard(peer, Ok(word), world.now);
+    }
+    assert!(world.brain.decide(world.now, UNIX).asks.is_empty());
+    world.link();
+    world.brain.link(&Link::Failing("gone".to_owned()), world.now, UNIX);
+    assert!(world.brain.decide(world.now, UNIX).asks.is_empty());
+}
+
+#[test]
+fn whoever_is_silent_answers_no_reads() {
+    let (mut world, id) = World::running();
+    world.silent.insert(2);
+    world.rounds(5);
+    assert_eq!(world.placed(), world.all(id), "it may be that it was busy");
+    world.rounds(3);
+    assert_eq!(world.placed()[&11], (1, id, true, 2));
+    // A primary that is silent stays one: that is for the group to say.
+    world.silent.insert(0);
+    world.rounds(8);
+    assert_eq!(world.placed()[&11], (1, id, true, 1));
+    world.silent.clear();
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(id));
+    assert!(world.asks.is_empty());
+}
+
+#[test]
+fn whoever_is_no_member_or_far_behind_answers_no_reads() {
+    let (mut world, id) = World::running();
+    world.known.members.remove(&name(2));
+    world.known.slot += 1;
+    world.rounds(1);
+    assert_eq!(world.placed()[&11], (1, id, true, 2));
+    // It comes back as a member, and does not know yet.
+    let behind = Known { epoch: 1, ..world.known.clone() };
+    world.known.members.insert(name(2));
+    (world.known.epoch, world.known.slot) = (2, world.known.slot + 1);
+    world.silent.insert(2);
+    world.rounds(1);
+    let word = Word { groups: [(GROUP, behind.clone())].into(), ..world.word(2) };
+    world.brain.heard(2, Ok(word), world.now);
+    world.rounds(1);
+    assert_eq!(world.placed()[&11], (1, id, true, 2));
+    world.silent.clear();
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(id));
+    // What it knew before does not count either, wherever it comes from.
+    let word = Word { groups: [(GROUP, behind)].into(), ..world.word(0) };
+    world.brain.heard(0, Ok(word), world.now);
+    let decision = world.brain.decide(world.now, world.unix);
+    assert_eq!(decision.wanted.unwrap().2.partitions[&11].replicas.len(), 2, "the one that is behind is taken out");
+}
+
+#[test]
+fn without_an_endpoint_nobody_is_sent_anything() {
+    let (mut world, id) = World::running();
+    world.endpoints.remove(&1);
+    world.rounds(1);
+    assert_eq!(world.placed()[&11], (1, id, true, 2));
+    world.endpoints.insert(1, "[::1]:7001".parse().unwrap());
+    world.endpoints.remove(&0);
+    world.rounds(1);
+    assert!(world.placed().is_empty(), "the primary's is not known");
+    assert!(world.news.iter().any(|line| line.contains("2 without a primary that takes packets")), "{:?}", world.news);
+}
+
+#[test]
+fn a_group_at_rest_keeps_its_id() {
+    let (mut world, id) = World::running();
+    for (fit, calm) in [(true, false), (false, true)] {
+        (world.known.fit, world.known.calm, world.known.slot) = (fit, calm, world.known.slot + 1);
+        world.rounds(1);
+        assert_eq!(world.placed()[&11], (1, id, false, 3));
+        (world.known.fit, world.known.calm, world.known.slot) = (true, true, world.known.slot + 1);
+        world.rounds(1);
+        assert_eq!(world.placed(), world.all(id));
+    }
+    assert!(world.asks.is_empty());
+    // An id that the group has left is over.
+    (world.known.on, world.known.slot) = (false, world.known.slot + 1);
+    world.rounds(1);
+    assert_eq!(world.placed(), world.all(0));
+    world.take();
+}
+
+#[test]
+fn a_group_that_no_switch_fits_gets_nothing() {
+    let mut world = World::new();
+    (world.known.fit, world.known.why) = (false, "they stand apart".to_owned());
+    world.rounds(3);
+    assert!(world.placed().is_empty() && world.asks.is_empty());
+    assert_eq!(world.news.iter().filter(|line| line.contains("they stand apart")).count(), 1);
+    (world.known.fit, world.known.calm, world.known.slot) = (true, false, 2);
+    world.rounds(2);
+    assert!(world.asks.is_empty(), "it could not take one now");
+}
+
+#[test]
+fn a_group_that_is_gone_is_taken_out() {
+    let (mut world, _) = World::running();
+    for _ in 0..12 {
+        world.now += Duration::from_millis(500);
+        for peer in 0..3 {
+            let word = Word { groups: BTreeMap::new(), ..world.word(peer) };
+            world.brain.heard(peer, Ok(word), world.now);
+        }
+    }
+    let decision = world.brain.decide(world.now, world.unix);
+    assert!(decision.wanted.unwrap().2.partitions.is_empty());
+}
+
+#[test]
+fn there_is_an_end_to_room() {
+    let mut world = World::new();
+    world.known.parts = (0..6).map(|number| (number, part(1))).collect();
+    world.rounds(1);
+    let id = world.take();
+    world.rounds(2);
+    assert_eq!(world.placed().len(), 4);
+    assert!(world.placed().values().all(|placed| placed.1 == id));
+    assert!(world.asks.is_empty() && world.news.iter().any(|line| line.contains("2 without room")), "{:?}", world.news);
+}
+
+#[test]
+fn one_name_is_one_groups() {
+    let (mut world, id) = World::running();
+    let mut word = world.word(0);
+    word.groups.insert(Group(8), Known { id: 1, on: true, ..world.known.clone() });
+    world.brain.heard(0, Ok(word), world.now);
+    let decision = world.brain.decide(world.now, world.unix);
+    assert_eq!((decision.wanted, decision.asks), (None, vec![]));
+    assert!(decision.news.iter().any(|line| line.contains("2 named like another group's")), "{:?}", decision.news);
+    assert_eq!(world.placed(), world.all(id));
+}
+
+#[test]
+fn what_was_held_back_needs_a_new_id() {
+    let (mut world, id) = World::running();
+    let Some(Value::Partition(setting)) = world.tables.get_mut(&Key::Partition(11)) else { panic!() };
+    (setting.switch, setting.active) = (0, false);
+    world.watch();
+    world.ids = Ids::default();
+    world.rounds(2);
+    assert_eq!((world.placed()[&11].1, world.placed()[&12].1), (0, id));
+    assert!(world.take() > id);
+}
+
+#[test]
+fn what_cannot_be_remembered_costs_new_ids() {
+    let (mut world, first) = World::running();
+    let mut asked = 0;
+    for term in 2..40 {
+        // Each time another partition, under the same id for as long as that is known to be right.
+        world.known.parts.remove(&(10 + term));
+        world.known.parts.insert(11 + term, part(u64::from(term)));
+        world.known.slot += 1;
+        world.rounds(3);
+        if !world.asks.is_empty() {
+            world.take();
+            asked += 1;
+            world.rounds(1);
+        }
+        assert_eq!(world.placed(), world.all(world.known.id));
+    }
+    assert!((1..10).contains(&asked) && world.known.id > first, "{asked}");
+}
+
+#[test]
+fn all_that_is_bad_is_said_once() {
+    let (mut world, _) = World::running();
+    world.silent.insert(1);
+    world.rounds(20);
+    assert_eq!(world.news.iter().filter(|line| line.contains("no answer")).count(), 1, "{:?}", world.news);
+    assert!(world.news.len() <= 2, "{:?}", world.news);
+}

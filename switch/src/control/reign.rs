@@ -1,0 +1,146 @@
+//! What is in a switch's tables in one reign, and which ids partitions may have there (rule S1; see [`super`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use super::room::{Place, Room};
+use super::word::Group;
+use crate::p4rt::controller::Synced;
+use crate::p4rt::entry::{Key, Value};
+use crate::p4rt::ids::Spent;
+use crate::p4rt::reconcile::Incarnation;
+use crate::tables::Replica;
+
+/// A partition that has a place in the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Where.
+    pub place: Place,
+    /// Its term.
+    pub term: u64,
+    /// The id under which it is there; 0: none.
+    pub id: u32,
+}
+
+/// A time in which this controller alone writes.
+#[derive(Debug)]
+pub struct Reign {
+    /// Its number ([`Synced::reign`]).
+    pub number: u64,
+    /// The life that the switch is in.
+    pub life: Incarnation,
+    /// When it began.
+    pub since: Duration,
+    room: Room,
+    placed: BTreeMap<u32, Placed>,
+    ports: BTreeMap<SocketAddrV4, Replica>,
+    port_next: Replica,
+    /// Ids that groups have been given in it.
+    given: BTreeMap<Group, u32>,
+    spent: Spent,
+}
+
+impl Reign {
+    /// It begins, with what is in the tables.
+    pub fn adopt(found: &Synced, since: Duration, mut room: Room, spent: Spent) -> Reign {
+        let (mut placed, mut ports) = (BTreeMap::new(), BTreeMap::new());
+        for (key, value) in found.present.iter() {
+            match (key, value) {
+                (Key::Partition(number), Value::Partition(setting)) => {
+                    let place = Place { index: setting.index, region: setting.region };
+                    if room.take_exactly(place) {
+                        placed.insert(*number, Placed { place, term: setting.term, id: setting.switch });
+                    }
+                }
+                (Key::Port(replica), Value::Port(address)) => {
+                    ports.insert(*address, *replica);
+                }
+                _ => {}
+            }
+        }
+        let port_next = ports.values().max().map_or(1, |last| last.wrapping_add(1).max(1));
+        Reign {
+            number: found.reign,
+            life: found.incarnation,
+            since,
+            room,
+            placed,
+            ports,
+            port_next,
+            given: BTreeMap::new(),
+            spent,
+        }
+    }
+
+    /// Whether it is in the tables.
+    pub fn has(&self, partition: u32) -> bool {
+        self.placed.contains_key(&partition)
+    }
+
+    /// A group has chosen this id, because it was asked to.
+    pub fn give(&mut self, group: Group, id: u32) {
+        self.given.insert(group, id);
+    }
+
+    /// The id that it was given last.
+    pub fn given(&self, group: Group) -> u32 {
+        self.given.get(&group).copied().unwrap_or(0)
+    }
+
+    /// All others are taken out, and do not come back under the ids that they had.
+    pub fn keep_only(&mut self, wanted: &BTreeSet<u32>) {
+        let gone: Vec<u32> = self.placed.keys().filter(|number| !wanted.contains(number)).copied().collect();
+        for number in gone {
+            if let Some(Placed { place, id, .. }) = self.placed.remove(&number) {
+                self.spent.add(number, id);
+                self.room.give(place);
+            }
+        }
+    }
+
+    /// A partition of this group is to be in the tables, in this term, with the id that the group's log names (0: none): how it
+    /// may be there. `None` where there is no room.
+    pub fn place(&mut self, number: u32, group: Group, term: u64, named: u32) -> Option<Placed> {
+        let given = self.given(group);
+        let placed = match self.placed.entry(number) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(Placed { place: self.room.take()?, term, id: 0 })
+            }
+        };
+        let goes_on = placed.id > 0 && placed.id == named && placed.term == term;
+        if !goes_on {
+            self.spent.add(number, placed.id);
+            let is_new = named > 0 && given == named && !self.spent.has(number, named);
+            (placed.term, placed.id) = (term, if is_new { named } else { 0 });
+        }
+        Some(*placed)
+    }
+
+    /// What was wanted is in the tables like this. Whatever was held back there, or taken out by somebody else, is over.
+    pub fn compare(&mut self, present: &BTreeMap<Key, Value>) {
+        for (number, placed) in self.placed.iter_mut().filter(|(_, placed)| placed.id > 0) {
+            let is_there = matches!(present.get(&Key::Partition(*number)),
+                Some(Value::Partition(setting)) if setting.switch == placed.id);
+            if !is_there {
+                self.spent.add(*number, placed.id);
+                placed.id = 0;
+            }
+        }
+    }
+
+    /// The number that the switch knows whoever is there by. No number is used twice.
+    pub fn port(&mut self, address: SocketAddrV4) -> Replica {
+        *self.ports.entry(address).or_insert_with(|| {
+            let number = self.port_next;
+            self.port_next = number.wrapping_add(1).max(1);
+            number
+        })
+    }
+
+    /// Nobody is anywhere else.
+    pub fn keep_ports(&mut self, wanted: &BTreeMap<Replica, SocketAddrV4>) {
+        self.ports.retain(|_, replica| wanted.contains_key(replica));
+    }
+}

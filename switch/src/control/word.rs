@@ -1,0 +1,244 @@
+//! What a peer says about its groups: `GET /v1/offload`.
+//!
+//! It is read strictly where it means something, and whatever else is in it is ignored: a newer peer may say more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+
+/// So many groups have a place in an answer; with all that is said of them, more than a mebibyte has room for is said of none.
+const GROUPS_MAX: usize = 1024;
+/// So many members a group has: as many may share a partition's reads.
+const MEMBERS_MAX: usize = 100;
+/// So many primaries of sub-ranges it has: as many partitions a switch has room for.
+const PARTS_MAX: usize = 256;
+/// So many lanes a peer has.
+const LANES_MAX: usize = 256;
+/// A peer's name is not longer.
+const PEER_CHARS_MAX: usize = 128;
+
+/// A peer, by its name among peers.
+pub type Peer = String;
+
+/// A group, by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Group(pub u128);
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// What one peer said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Who it is.
+    pub peer: Peer,
+    /// Where it takes packets, by lanes.
+    pub endpoints: BTreeMap<u32, SocketAddr>,
+    /// What it knows of each group that it has a part in.
+    pub groups: BTreeMap<Group, Known>,
+}
+
+/// What a member knows of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The lane that it is on.
+    pub lane: u32,
+    /// Which of its configurations this is.
+    pub epoch: u64,
+    /// How far the member has applied the group's log.
+    pub slot: u64,
+    /// The highest id that the group's log has named; 0: none.
+    pub id: u32,
+    /// It is to be used.
+    pub on: bool,
+    /// The policy lets a switch spread its reads.
+    pub fit: bool,
+    /// Why not, for people.
+    pub why: String,
+    /// Nothing is changing, so members may answer reads.
+    pub calm: bool,
+    /// Its members.
+    pub members: BTreeSet<Peer>,
+    /// Its sub-ranges, each of one primary's one term, by the switch's name for them.
+    pub parts: BTreeMap<u32, Part>,
+}
+
+/// A sub-range with its primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The term.
+    pub term: u64,
+    /// The primary.
+    pub primary: Peer,
+}
+
+#[derive(Deserialize)]
+struct RawWord {
+    peer_id: String,
+    #[serde(default)]
+    endpoints: Vec<RawEndpoint>,
+    groups: Vec<RawGroup>,
+}
+
+#[derive(Deserialize)]
+struct RawEndpoint {
+    lane: u32,
+    packets: SocketAddr,
+}
+
+#[derive(Deserialize)]
+struct RawGroup {
+    id: String,
+    #[serde(default)]
+    lane: u32,
+    epoch: u64,
+    slot: u64,
+    switch: Option<RawSwitch>,
+    fit: bool,
+    why: Option<String>,
+    calm: bool,
+    members: Vec<String>,
+    parts: Vec<RawPart>,
+}
+
+#[derive(Deserialize)]
+struct RawSwitch {
+    id: u32,
+    on: bool,
+}
+
+#[derive(Deserialize)]
+struct RawPart {
+    partition: u32,
+    term: String,
+    primary: String,
+}
+
+impl Word {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// Why it makes no sense: then nothing of it is believed.
+    pub fn read(json: &[u8]) -> Result<Word, String> {
+        let raw: RawWord = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        limit("groups", raw.groups.len(), GROUPS_MAX)?;
+        limit("endpoints", raw.endpoints.len(), LANES_MAX)?;
+        let mut endpoints = BTreeMap::new();
+        for RawEndpoint { lane, packets } in raw.endpoints {
+            if packets.port() == 0 || packets.ip().is_unspecified() {
+                return Err(format!("{packets} is no place for packets"));
+            }
+            if endpoints.insert(lane, packets).is_some() {
+                return Err(format!("two endpoints on lane {lane}"));
+            }
+        }
+        let mut groups = BTreeMap::new();
+        for group in raw.groups {
+            let (id, known) = known(group)?;
+            if groups.insert(id, known).is_some() {
+                return Err(format!("group {id} is there twice"));
+            }
+        }
+        Ok(Word { peer: peer(raw.peer_id)?, endpoints, groups })
+    }
+}
+
+fn known(raw: RawGroup) -> Result<(Group, Known), String> {
+    let id = Group(hex(&raw.id, 32).ok_or("a group's id is 32 hex digits")?);
+    limit("members", raw.members.len(), MEMBERS_MAX)?;
+    limit("parts", raw.parts.len(), PARTS_MAX)?;
+    let mut parts = BTreeMap::new();
+    for RawPart { partition, term, primary } in raw.parts {
+        let term = hex(&term, 16).ok_or("a term is 16 hex digits")? as u64;
+        if parts.insert(partition, Part { term, primary: peer(primary)? }).is_some() {
+            return Err(format!("partition {partition} is there twice"));
+        }
+    }
+    let RawSwitch { id: switch, on } = raw.switch.unwrap_or(RawSwitch { id: 0, on: false });
+    if switch == u32::MAX || (on && switch == 0) {
+        return Err(format!("{switch} is no switch's id"));
+    }
+    let known = Known {
+        lane: raw.lane,
+        epoch: raw.epoch,
+        slot: raw.slot,
+        id: switch,
+        on,
+        fit: raw.fit,
+        why: raw.why.unwrap_or_default().chars().take(200).collect(),
+        calm: raw.calm,
+        members: raw.members.into_iter().map(peer).collect::<Result<_, _>>()?,
+        parts,
+    };
+    Ok((id, known))
+}
+
+fn limit(what: &str, count: usize, max: usize) -> Result<(), String> {
+    if count > max { Err(format!("{count} {what}, and {max} at most make sense")) } else { Ok(()) }
+}
+
+fn peer(name: String) -> Result<Peer, String> {
+    let is_name = (1..=PEER_CHARS_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_name { Ok(name) } else { Err("a peer's id is letters and digits".to_owned()) }
+}
+
+/// Exactly so many digits.
+fn hex(text: &str, digits: usize) -> Option<u128> {
+    let is_hex = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer as it is agreed on, and something newer in it.
+    const WORD: &str = r#"{"peer_id":"12D3KooA","newer":[1],
+        "endpoints":[{"lane":0,"packets":"127.0.0.1:4711","switch":"127.0.0.1:9000"}],
+        "groups":[{"id":"000102030405060708090a0b0c0d0e0f","lane":0,"epoch":3,"slot":17,"newer":{},
+            "switch":{"id":5,"on":true},"fit":true,"why":null,"calm":true,"members":["12D3KooA","12D3KooB"],
+            "parts":[{"partition":123456,"term":"00000000000000ff","primary":"12D3KooB"}]}]}"#;
+
+    #[test]
+    fn an_answer() {
+        let word = Word::read(WORD.as_bytes()).unwrap();
+        let group = &word.groups[&Group(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f)];
+        assert_eq!(word.endpoints, [(0, "127.0.0.1:4711".parse().unwrap())].into());
+        assert_eq!((group.lane, group.epoch, group.slot, group.id, group.on), (0, 3, 17, 5, true));
+        assert_eq!(group.parts, [(123_456, Part { term: 255, primary: "12D3KooB".into() })].into());
+        let none = WORD.replace(r#"{"id":5,"on":true}"#, "null");
+        let group = Word::read(none.as_bytes()).unwrap().groups.into_values().next().unwrap();
+        assert_eq!((group.id, group.on), (0, false));
+    }
+
+    #[test]
+    fn nonsense() {
+        let part = r#"{"partition":123456,"term":"00000000000000ff","primary":"12D3KooB"}"#;
+        for (was, is) in [
+            ("000102030405060708090a0b0c0d0e0f", "0102030405060708090a0b0c0d0e0f"),
+            ("000102030405060708090a0b0c0d0e0f", "+00102030405060708090a0b0c0d0e0f"),
+            ("00000000000000ff", "ff"),
+            ("127.0.0.1:4711", "127.0.0.1:0"),
+            ("127.0.0.1:4711", "0.0.0.0:4711"),
+            ("12D3KooA\",\"newer", "\\u001b[31m\",\"newer"),
+            (r#"{"id":5,"on":true}"#, r#"{"id":0,"on":true}"#),
+            (r#"{"id":5,"on":true}"#, r#"{"id":4294967295,"on":true}"#),
+            (r#"{"id":5,"on":true}"#, r#"{"id":-1,"on":true}"#),
+            (part, &format!("{part},{part}")),
+            ("\"calm\":true,", ""),
+            ("]}]}", "]}]"),
+        ] {
+            let wrong = WORD.replace(was, is);
+            assert!(wrong != WORD && Word::read(wrong.as_bytes()).is_err(), "{is}");
+        }
+        let group = WORD.split_once("\"groups\":[").unwrap().1.strip_suffix("]}").unwrap();
+        assert!(Word::read(WORD.replace(group, &format!("{group},{group}")).as_bytes()).is_err(), "twice");
+        let members = format!("[{}]", vec!["\"x\""; MEMBERS_MAX + 1].join(","));
+        assert!(Word::read(WORD.replace(r#"["12D3KooA","12D3KooB"]"#, &members).as_bytes()).is_err());
+    }
+}
