@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+#[cfg(feature = "control")]
+use switch::control::cli::{ControlArgs, control};
 use switch::soft::cli::{self, SoftArgs};
 #[cfg(feature = "p4runtime")]
 use switch::trace::cli::{ReplayArgs, replay};
@@ -26,6 +28,14 @@ enum Command {
     /// by --ports and --partition for trials without one. It stops at SIGTERM and SIGINT; at a second one, at once.
     Soft(Box<SoftArgs>),
 
+    /// Keep a switch's tables as the groups that use it need them
+    ///
+    /// It asks peers what their groups are, sets the switch's tables through P4Runtime, and has groups choose ids for it. There may
+    /// be several for one switch: one of them works, the others wait. What changes is said on stderr. SIGTERM and SIGINT end it, and
+    /// the tables stay as they are: so they do when it is killed, and whoever comes next goes on with them.
+    #[cfg(feature = "control")]
+    Control(ControlArgs),
+
     /// Play a story on a switch: set its tables, send it packets, and see that what comes of them is what the story says
     ///
     /// Nobody else may use the switch meanwhile. On BMv2 the routes to this machine have to be set beforehand.
@@ -36,6 +46,8 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(Cli { command: Command::Soft(args) }) => cli::run(&args),
+        #[cfg(feature = "control")]
+        Ok(Cli { command: Command::Control(args) }) => control(&args),
         #[cfg(feature = "p4runtime")]
         Ok(Cli { command: Command::Replay(args) }) => replay(&args),
         Err(error) => {

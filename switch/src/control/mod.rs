@@ -22,10 +22,10 @@
 //! That all of it was lawful when it was found is what every controller before has seen to in the same way.
 
 pub mod brain;
-//pub mod cli;
-//pub mod http;
+pub mod cli;
+pub mod http;
 mod notes;
 mod reign;
 pub mod room;
-//pub mod run;
+pub mod run;
 pub mod word;

@@ -44,7 +44,8 @@ pub struct ReplayArgs {
     here: Ipv4Addr,
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// All of a file that is given on the command line.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;

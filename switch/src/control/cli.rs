@@ -1,0 +1,158 @@
+//! `scatter-switch control`: what it takes, and how it starts and ends.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::run::{Setup, run};
+use crate::p4rt::controller::Config;
+use crate::soft::cli::{DEVICE, address, shown};
+use crate::trace::cli::read;
+
+/// Where switches are controlled, unless somebody says otherwise.
+const PORT: u16 = 9559;
+/// So many peers can be named.
+const PEERS_MAX: usize = 256;
+
+/// What `scatter-switch control` takes.
+#[derive(Debug, Args)]
+pub struct ControlArgs {
+    /// Where the switch is controlled (P4Runtime): http://HOST, with :PORT where that is not 9559
+    #[arg(long, value_name = "URL", value_parser = target)]
+    target: String,
+
+    /// Where the peers answer (HTTP) whose groups are to have this switch: as many as there are members
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = address, required = true)]
+    groups: Vec<SocketAddr>,
+
+    /// The switch's number there
+    #[arg(long, value_name = "NUMBER", default_value_t = DEVICE)]
+    device: u64,
+
+    /// Of several controllers that one writes which has the highest [default: the time, so the one that was started last]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    election_id: Option<u64>,
+
+    /// A file with the peers' admin token
+    #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// What a compiler has made of the program for the switch; one in software needs none
+    #[arg(long, value_name = "FILE")]
+    device_config: Option<PathBuf>,
+}
+
+/// `http://HOST[:PORT]`, or without `http://`.
+fn target(text: &str) -> Result<String, String> {
+    let wrong = || format!("it is http://HOST, or http://HOST:PORT where the port is not {PORT}");
+    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    if scheme == "https" {
+        return Err("there is no TLS: it is http://HOST".to_owned());
+    }
+    let uri: Uri = format!("http://{rest}").parse().map_err(|_| wrong())?;
+    let is_plain = scheme == "http" && uri.path_and_query().is_none_or(|path| path == "/");
+    let authority =
+        uri.authority().filter(|authority| is_plain && !authority.as_str().contains('@')).ok_or_else(wrong)?;
+    match authority.port_u16() {
+        Some(0) => Err(wrong()),
+        Some(port) => Ok(format!("http://{}:{port}", authority.host())),
+        None if authority.host().len() == authority.as_str().len() => Ok(format!("http://{}:{PORT}", authority.host())),
+        None => Err(wrong()),
+    }
+}
+
+/// What is to be done, as it was typed.
+fn setup(args: &ControlArgs) -> Result<Setup, String> {
+    if args.groups.len() > PEERS_MAX {
+        return Err(format!("{PEERS_MAX} peers at most"));
+    }
+    let mut peers = args.groups.clone();
+    peers.sort_unstable();
+    peers.dedup();
+    if let Some(nowhere) = peers.iter().find(|peer| peer.port() == 0) {
+        return Err(format!("nobody answers at {nowhere}"));
+    }
+    let token = args.token_file.as_ref().map(|path| {
+        let text = read(path)?;
+        let token = text.trim_ascii();
+        let header = HeaderValue::from_bytes(&[b"Bearer ", token].concat()).ok().filter(|_| !token.is_empty());
+        let mut header = header.ok_or_else(|| format!("there is no token in {}", path.display()))?;
+        header.set_sensitive(true);
+        Ok::<_, String>(header)
+    });
+    let device_config = args.device_config.as_deref().map(read).transpose()?.unwrap_or_default();
+    let switch = Config { endpoint: args.target.clone(), device: args.device, device_config };
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos());
+    let election = args.election_id.map_or_else(now, u128::from);
+    Ok(Setup { switch, election, peers, token: token.transpose()? })
+}
+
+/// Runs it to its end.
+pub fn control(args: &ControlArgs) -> ExitCode {
+    let fail = |exit: u8, why: &str| {
+        say(why);
+        ExitCode::from(exit)
+    };
+    let setup = match setup(args) {
+        Ok(setup) => setup,
+        Err(why) => return fail(2, &why),
+    };
+    let worked = crate::p4rt::runtime().and_then(|runtime| {
+        runtime.block_on(async {
+            let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            let stop = async {
+                tokio::select! { _ = end.recv() => {}, _ = interrupt.recv() => {} }
+            };
+            // Nobody has to read it.
+            let _ = writeln!(io::stdout(), "ready target={} peers={}", setup.switch.endpoint, setup.peers.len());
+            run(setup, stop, say).await;
+            Ok(())
+        })
+    });
+    match worked {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &format!("cannot start: {error}")),
+    }
+}
+
+/// A line for people; what others said may be in it.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "scatter-switch: {}", shown(line).replace('\n', " "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        for (text, is) in [
+            ("http://127.0.0.1", "http://127.0.0.1:9559"),
+            ("http://switch.example:5/", "http://switch.example:5"),
+            ("127.0.0.1:50051", "http://127.0.0.1:50051"),
+            ("http://[::1]", "http://[::1]:9559"),
+        ] {
+            assert_eq!(target(text).as_deref(), Ok(is), "{text}");
+        }
+        for wrong in [
+            "",
+            "https://a",
+            "ftp://a",
+            "http://",
+            "http://a/b",
+            "http://a:0",
+            "http://a:b",
+            "http://a:70000",
+            "http://u@a",
+        ] {
+            assert!(target(wrong).is_err(), "{wrong}");
+        }
+    }
+}

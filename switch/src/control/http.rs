@@ -1,0 +1,96 @@
+//! Questions to peers: few, small, each over a connection of its own, and each with an end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::brain::Answer;
+use super::word::{Group, Word};
+
+/// No answer is longer.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// Whoever has not said what its groups are after this is absent.
+const GET_PATIENCE: Duration = Duration::from_secs(2);
+/// An id is chosen, or not, after this: a peer says so itself after ten seconds.
+const POST_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a peer says of its groups.
+///
+/// # Errors
+/// Why there is nothing that counts, in words.
+pub async fn word(peer: SocketAddr) -> Result<Word, String> {
+    let (status, body) = ask(peer, request(Method::GET, peer, "/v1/offload", Bytes::new()), GET_PATIENCE).await?;
+    match status {
+        StatusCode::OK => Word::read(&body).map_err(|why| format!("makes no sense: {why}")),
+        other => Err(format!("answers {other}")),
+    }
+}
+
+/// Asks a group for an id.
+pub async fn give(peer: SocketAddr, group: Group, id: u32, token: Option<&HeaderValue>) -> Answer {
+    let mut request =
+        request(Method::POST, peer, &format!("/v1/groups/{group}/switch"), format!("{{\"id\":{id}}}").into());
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(token) = token {
+        request.headers_mut().insert(AUTHORIZATION, token.clone());
+    }
+    match ask(peer, request, POST_PATIENCE).await {
+        Ok((StatusCode::OK, _)) => Answer::Given,
+        Ok((status, body)) => Answer::Not(match serde_json::from_slice(&body) {
+            Ok(Refusal { error }) => format!("{peer} says: {}", error.chars().take(200).collect::<String>()),
+            Err(_) => format!("{peer} answers {status}"),
+        }),
+        Err(why) => Answer::Not(format!("{peer} {why}")),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Refusal {
+    error: String,
+}
+
+fn request(method: Method, peer: SocketAddr, path: &str, body: Bytes) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    // A path of digits and letters is one.
+    *request.uri_mut() = path.parse().unwrap_or_default();
+    let headers = request.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers.extend(HeaderValue::try_from(peer.to_string()).map(|host| (HOST, host)));
+    request
+}
+
+async fn ask(
+    peer: SocketAddr,
+    request: Request<Full<Bytes>>,
+    patience: Duration,
+) -> Result<(StatusCode, Bytes), String> {
+    let asking = async {
+        let stream = TcpStream::connect(peer).await.map_err(|error| format!("cannot be reached: {error}"))?;
+        let broken = |error: hyper::Error| format!("does not speak HTTP, or no more: {error}");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let answering = async {
+            let answer = sender.send_request(request).await.map_err(broken)?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), BODY_BYTES_MAX).collect().await;
+            Ok((status, body.map_err(|error| format!("cannot be heard to the end: {error}"))?.to_bytes()))
+        };
+        tokio::pin!(connection, answering);
+        loop {
+            tokio::select! {
+                answer = &mut answering => return answer,
+                // When it is over, what has come is still there to be read.
+                _ = &mut connection => return answering.await,
+            }
+        }
+    };
+    timeout(patience, asking).await.unwrap_or_else(|_| Err(format!("says nothing for {} s", patience.as_secs())))
+}
