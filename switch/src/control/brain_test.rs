@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+
 use super::super::word::Part;
 use super::*;
 use crate::p4rt::controller::Synced;
@@ -27,6 +29,8 @@ struct World {
     mark: Option<u64>,
     /// Pairs of a partition and an id that were in the tables in this life, and where they are if they still are.
     history: BTreeMap<(u32, u32), Option<(u32, crate::dirty::Region)>>,
+    /// Ids that were in the tables in lives before.
+    over: BTreeSet<u32>,
     asks: Vec<Ask>,
     news: Vec<String>,
 }
@@ -71,6 +75,7 @@ impl World {
             reign: 1,
             mark: None,
             history: BTreeMap::new(),
+            over: BTreeSet::new(),
             asks: Vec::new(),
             news: Vec::new(),
         }
@@ -130,6 +135,7 @@ impl World {
         for (pair, place) in &are {
             let before = self.history.get(pair);
             assert!(before.is_none_or(|before| *before == Some(*place)), "{pair:?} came back, or moved");
+            assert!(!self.over.contains(&pair.1), "{pair:?} was of another life");
         }
         for (pair, place) in &mut self.history {
             *place = place.filter(|_| are.contains_key(pair));
@@ -532,4 +538,126 @@ fn all_that_is_bad_is_said_once() {
     world.rounds(20);
     assert_eq!(world.news.iter().filter(|line| line.contains("no answer")).count(), 1, "{:?}", world.news);
     assert!(world.news.len() <= 2, "{:?}", world.news);
+}
+
+/// What may happen.
+#[derive(Clone, Debug)]
+enum Event {
+    Rounds(usize),
+    /// This partition comes, is of another term, or goes.
+    Part(u32, u64, bool),
+    Silent(usize, bool),
+    Endpoint(usize, bool),
+    State {
+        fit: bool,
+        calm: bool,
+        on: bool,
+    },
+    /// Somebody names an id by hand: so much above the last one.
+    Named(u32),
+    /// The group takes what it is asked for, or says so, or neither.
+    Answer {
+        takes: bool,
+        says: bool,
+    },
+    /// The controller begins anew, or has not been the primary one for a while; somebody has taken this one out, perhaps.
+    Restart(Option<u32>),
+    Break(Option<u32>),
+    Life,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let taken = proptest::option::of(0u32..4);
+    prop_oneof![
+        6 => (1usize..9).prop_map(Event::Rounds),
+        4 => (0u32..4, 1u64..3, any::<bool>()).prop_map(|(number, term, is)| Event::Part(number, term, is)),
+        1 => (0usize..3, any::<bool>()).prop_map(|(peer, is)| Event::Silent(peer, is)),
+        1 => (0usize..3, any::<bool>()).prop_map(|(peer, is)| Event::Endpoint(peer, is)),
+        2 => (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(fit, calm, on)| Event::State { fit, calm, on }),
+        1 => (1u32..5).prop_map(Event::Named),
+        5 => (any::<bool>(), any::<bool>()).prop_map(|(takes, says)| Event::Answer { takes, says }),
+        1 => taken.clone().prop_map(Event::Restart),
+        1 => taken.prop_map(Event::Break),
+        1 => Just(Event::Life),
+    ]
+}
+
+impl World {
+    fn take_out(&mut self, number: Option<u32>) {
+        number.map(|number| self.tables.remove(&Key::Partition(number)));
+        self.watch();
+        self.unix += 1;
+        self.ids = Ids::default();
+    }
+
+    fn on(&mut self, event: Event) {
+        let known = &mut self.known;
+        known.slot += 1;
+        match event {
+            Event::Rounds(count) => self.rounds(count),
+            Event::Part(number, term, true) => drop(known.parts.insert(number, part(term))),
+            Event::Part(number, _, false) => drop(known.parts.remove(&number)),
+            Event::Silent(peer, true) => drop(self.silent.insert(peer)),
+            Event::Silent(peer, false) => drop(self.silent.remove(&peer)),
+            Event::Endpoint(peer, true) => {
+                self.endpoints.insert(peer as u32, SocketAddr::from(([10, 0, 0, 1], 7000 + peer as u16)));
+            }
+            Event::Endpoint(peer, false) => drop(self.endpoints.remove(&(peer as u32))),
+            // What was left is not used again.
+            Event::State { fit, calm, on } => (known.fit, known.calm, known.on) = (fit, calm, on && known.on),
+            Event::Named(above) => (known.id, known.on) = (known.id + above, true),
+            Event::Answer { takes, says } => {
+                for ask in std::mem::take(&mut self.asks) {
+                    if takes && ask.id > self.known.id {
+                        (self.known.id, self.known.on) = (ask.id, true);
+                    }
+                    // As a group does that has it already: it need not be this request that it took it from.
+                    let is_given = says && self.known.on && self.known.id == ask.id;
+                    let answer = if is_given { Answer::Given } else { Answer::Not("who knows".to_owned()) };
+                    self.brain.answered(&ask, answer, self.now);
+                }
+            }
+            Event::Restart(taken) => {
+                self.take_out(taken);
+                self.brain = brain(8);
+                (self.reign, self.mark) = (1, None);
+                self.asks.clear();
+            }
+            Event::Break(taken) => {
+                self.take_out(taken);
+                self.brain.link(&Link::Backup, self.now, self.unix);
+                (self.reign, self.mark) = (self.reign + 1, None);
+            }
+            Event::Life => {
+                (self.life, self.reign, self.mark) = (self.life + 1, self.reign + 1, None);
+                // Whatever was given in a life before is over for good.
+                let lives = std::mem::take(&mut self.history).into_keys();
+                self.over.extend(lives.map(|(_, id)| id));
+                self.tables.clear();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Rule S1, whatever happens; and in the end all is well.
+    #[test]
+    fn no_id_comes_back(events in proptest::collection::vec(event(), 1..60)) {
+        let mut world = World::new();
+        events.into_iter().for_each(|event| world.on(event));
+        world.silent.clear();
+        world.endpoints = World::new().endpoints;
+        // As many as there is room for.
+        while world.known.parts.len() > 4 {
+            world.known.parts.pop_first();
+        }
+        (world.known.fit, world.known.calm, world.known.slot) = (true, true, world.known.slot + 1);
+        for _ in 0..80 {
+            world.on(Event::Answer { takes: true, says: true });
+            world.round();
+        }
+        prop_assert_eq!(world.placed(), world.all(if world.known.parts.is_empty() { 0 } else { world.known.id }));
+    }
 }

@@ -94,3 +94,49 @@ async fn ask(
     };
     timeout(patience, asking).await.unwrap_or_else(|_| Err(format!("says nothing for {} s", patience.as_secs())))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A peer that says this, and nothing more.
+    async fn says(answer: Vec<u8>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.write_all(&answer).await;
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn there_is_an_end_to_what_is_heard() {
+        let endless = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b' '; BODY_BYTES_MAX + 1]].concat();
+        let said = word(says(endless).await).await.unwrap_err();
+        assert!(said.contains("to the end"), "{said}");
+        for (answer, words) in [
+            ("SSH-2.0\r\n", "does not speak HTTP"),
+            ("", "does not speak HTTP"),
+            ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answers 404"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "to the end"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "makes no sense"),
+        ] {
+            let said = word(says(answer.into()).await).await.unwrap_err();
+            assert!(said.contains(words), "{answer:?}: {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_group_refuses_is_in_its_words() {
+        let refusal = "HTTP/1.1 409 Conflict\r\nContent-Length: 34\r\n\r\n{\"error\":\"no\",\"outcome\":\"refused\"}";
+        let peer = says(refusal.into()).await;
+        assert_eq!(give(peer, Group(1), 5, None).await, Answer::Not(format!("{peer} says: no")));
+        let peer = says(b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n".to_vec()).await;
+        assert_eq!(give(peer, Group(1), 5, None).await, Answer::Not(format!("{peer} answers 504 Gateway Timeout")));
+    }
+}
