@@ -30,9 +30,9 @@ enum Command {
 
     /// Keep a switch's tables as the groups that use it need them
     ///
-    /// It asks peers what their groups are, sets the switch's tables through P4Runtime, and has groups choose ids for it. There may
-    /// be several for one switch: one of them works, the others wait. What changes is said on stderr. SIGTERM and SIGINT end it, and
-    /// the tables stay as they are: so they do when it is killed, and whoever comes next goes on with them.
+    /// It asks peers what their groups are, sets the switch's tables through P4Runtime, and has groups choose ids for it. What changes
+    /// is said on stderr. SIGTERM and SIGINT end it, and the tables stay as they are: so they do when it is killed, and whoever
+    /// comes next goes on with them.
     #[cfg(feature = "control")]
     Control(ControlArgs),
 

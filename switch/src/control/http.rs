@@ -84,12 +84,10 @@ async fn ask(
             Ok((status, body.map_err(|error| format!("cannot be heard to the end: {error}"))?.to_bytes()))
         };
         tokio::pin!(connection, answering);
-        loop {
-            tokio::select! {
-                answer = &mut answering => return answer,
-                // When it is over, what has come is still there to be read.
-                _ = &mut connection => return answering.await,
-            }
+        tokio::select! {
+            answer = &mut answering => answer,
+            // When it is over, what has come is still there to be read.
+            _ = &mut connection => answering.await,
         }
     };
     timeout(patience, asking).await.unwrap_or_else(|_| Err(format!("says nothing for {} s", patience.as_secs())))
