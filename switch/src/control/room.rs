@@ -12,7 +12,7 @@ const SHARES: u32 = 64;
 /// What is left is divided into so many parts for those who are still to come.
 const RESERVE: u32 = 16;
 /// No partition gets less: 3 stages of 16 slots take some twenty writes at once, if they are of different objects.
-const SLOTS_MIN: u32 = 16;
+pub const SLOTS_MIN: u32 = 16;
 
 /// A partition's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
