@@ -33,6 +33,7 @@ pub mod service;
 pub mod spread;
 mod start;
 pub mod state;
+pub mod switch;
 pub mod table;
 pub mod throttle;
 pub mod time;

@@ -19,6 +19,7 @@ use crate::message::{
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
 use crate::state::{Entry, Member};
+use crate::switch::Switch;
 use crate::transaction::dealer::{Letter, Word};
 use crate::transaction::dealings::{Deal, Dealings};
 use crate::transaction::plan::{Plan, View};
@@ -249,7 +250,7 @@ impl Entry {
             Entry::Division { parts, kept } => parts.len() <= Term::PARTS_MAX && kept.len() <= Term::PARTS_MAX,
             Entry::Established(_, ranges) => ranges.len() <= Term::PARTS_MAX,
             Entry::Horizon(horizon) => *horizon < u64::MAX / 2,
-            Entry::Switch(switch) => switch.id > 0 && switch.id < u32::MAX,
+            Entry::Switch(switch) => Switch::is_id(switch.id),
             Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
             Entry::Addresses(_, addresses) => are_addresses(addresses),
             Entry::Deal(deal) => deal.is_sound(),

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::ballot::{Number, Slot, Term, TermBallot};
 use crate::config::Defects;
 use crate::record::Record;
+use crate::switch::Switch;
 use crate::time::WallMillis;
 use crate::transaction::TransactionId;
 use crate::transaction::dealings::{Deal, Dealings};
@@ -71,27 +72,6 @@ pub struct Settings {
     pub members_max: u32,
     /// How often operations' horizon is raised, in milliseconds. Ids live at least so long.
     pub horizon_ms: u64,
-}
-
-/// The switch that spreads a group's reads over its members (`Harmonia §5.3`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Switch {
-    /// The id under which it numbers, or the last one did. It only goes up; 0: there was none.
-    pub id: u32,
-    /// It is to be used.
-    pub on: bool,
-}
-
-impl Switch {
-    /// None, after this one.
-    pub fn off(id: u32) -> Switch {
-        Switch { id, on: false }
-    }
-
-    /// The id under which one is to be used.
-    pub fn wanted(self) -> Option<u32> {
-        self.on.then_some(self.id)
-    }
 }
 
 /// A former configuration.
@@ -326,12 +306,6 @@ impl GroupState {
             dealings: Dealings::default(),
             ended: None,
         }
-    }
-
-    /// May members answer reads that a switch sends them? Not while they change, or what they own does.
-    pub fn may_offload(&self) -> bool {
-        let is_calm = self.recovery.is_empty() && self.learners.is_empty() && self.ended.is_none();
-        is_calm && self.settings.coarse && self.settings.leases && self.dealings.is_calm()
     }
 
     /// Could a group have come to this? What others send is asked before it is believed.

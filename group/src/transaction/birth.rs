@@ -12,7 +12,8 @@ use super::dealings::Dealings;
 use super::plan::{Birth, BirthName, Plan};
 use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
-use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Switch};
+use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged};
+use crate::switch::Switch;
 
 /// Generations that are left free where all that was known of those in use is lost.
 const LOSS_GENERATIONS: u32 = 1 << 22;

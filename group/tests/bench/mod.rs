@@ -55,7 +55,7 @@ impl Bench {
         let member = |peer| Member {
             node: node(peer),
             addresses: Vec::new(),
-            cluster: String::new(),
+            cluster: String::from("hall"),
             joined: WallMillis(0),
             since: Slot(0),
         };

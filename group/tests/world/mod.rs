@@ -111,7 +111,7 @@ pub fn peer(index: usize) -> PeerKey {
 }
 
 pub fn member(node: NodeId) -> Member {
-    Member { node, addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0), since: Slot(0) }
+    Member { node, addresses: Vec::new(), cluster: String::from("hall"), joined: WallMillis(0), since: Slot(0) }
 }
 
 /// Equal shares for all that are able, where somebody is not, or all is calm.

@@ -41,11 +41,13 @@ pub mod wire;
 pub mod wishes;
 
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
-pub use config::{Durability, NodeConfig, Restored, Tail, Timing};
+pub use config::{Durability, NodeConfig, Restored, SwitchConfig, Tail, Timing};
 pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
 pub use node::Node;
 pub use policies::Policies;
 pub use policy::size::can_flap;
-pub use status::{GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, TransactionStatus, TransactionStep};
+pub use status::{
+    GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,
+};
 pub use survey::Survey;
 pub use wishes::{Granted, Wish};

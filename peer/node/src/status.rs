@@ -5,16 +5,18 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use group::Group;
-use group::ballot::{Slot, Term};
-use group::committee::CatchUpStatus;
+use group::ballot::{Slot, Term, TermBallot};
+use group::committee::{CatchUpStatus, Primary};
 use group::nonsense::Dropped;
 use group::state::{Loss, Member};
+use group::switch::{Switch, Unfit};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, Point, RingId};
 
 use crate::leaving::LeaveStatus;
+use crate::switched;
 
 /// One member or learner of the node's group.
 #[derive(Clone, Debug)]
@@ -82,6 +84,40 @@ impl fmt::Display for TransactionStep {
     }
 }
 
+/// A group's switch, and what it should know of the group.
+#[derive(Clone, Debug)]
+pub struct SwitchStatus {
+    /// As the group's log has it.
+    pub named: Switch,
+    /// Whether one may spread its reads at all.
+    pub fits: Result<(), Unfit>,
+    /// Nothing is changing: members may answer reads, once they are granted that.
+    pub calm: bool,
+    /// Under which id members answer reads of this node's own sub-ranges, where they do in all of them.
+    pub granted: Option<u32>,
+    /// A switch's name and term for each sub-range, and its primary.
+    pub parts: Vec<(u32, u64, NodeId)>,
+}
+
+impl SwitchStatus {
+    fn of(group: &Group) -> SwitchStatus {
+        let state = group.state();
+        let named = |ballot: TermBallot| {
+            let (name, term) = switched::partition(state.id, ballot);
+            (name, term, ballot.node)
+        };
+        let mut own = group.primaries().map(Primary::switch);
+        let first = own.next().flatten();
+        SwitchStatus {
+            named: state.switch,
+            fits: state.fits_switch(),
+            calm: state.may_offload(),
+            granted: first.filter(|first| own.all(|other| other == Some(*first))),
+            parts: state.parts().map(|(_, ballot)| named(ballot)).collect(),
+        }
+    }
+}
+
 /// The group that a node is in.
 #[derive(Clone, Debug)]
 pub struct GroupStatus {
@@ -115,6 +151,8 @@ pub struct GroupStatus {
     pub load: Option<Vec<u32>>,
     /// Transactions with others.
     pub transactions: Vec<TransactionStatus>,
+    /// The switch that spreads its reads.
+    pub switch: SwitchStatus,
     /// A quorum of this epoch holds everything.
     pub established: bool,
     /// Records in memory, tombstones included; all of them if `whole`.
@@ -152,6 +190,8 @@ pub struct NodeStatus {
     pub frames_dropped: u64,
     /// Operations answered since the start.
     pub answered: u64,
+    /// Packets that did not come from its switch, or made no sense.
+    pub packets_dropped: u64,
     /// How far it has come with leaving for good, if it does.
     pub leaving: Option<LeaveStatus>,
 }
@@ -194,6 +234,7 @@ impl GroupStatus {
             known: group.is_known_to_neighbours(),
             load: group.log().leads().then(|| group.load()).flatten(),
             transactions: transactions(group),
+            switch: SwitchStatus::of(group),
             established: state.recovery.is_empty(),
             records: group.table().len(),
             bytes: group.table().bytes(),

@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use group::Group;
 use group::op::{Condition, Expiry, Read};
-use group::state::{Entry, Switch};
 use switch::dirty::{Region, Shape};
 use switch::pipeline::Pipeline;
 use switch::tables::Partition;
@@ -13,19 +11,19 @@ use super::*;
 use crate::api::Input;
 use crate::config::{NodeConfig, SwitchConfig};
 use crate::small_net::{Net, SWITCH};
+use crate::wishes::{Granted, Wish};
 
 /// Three members whose group uses a switch.
 fn net() -> Net {
     let mut net = Net::with(3, |config| {
         let here = Net::address(usize::from(config.me.0[0]) - 1);
-        NodeConfig { coarse: true, leases: true, switch: Some(SwitchConfig { at: SWITCH, here }), ..config }
+        let switch = Some(SwitchConfig { at: SWITCH, here });
+        NodeConfig { coarse: true, leases: true, cluster: "hall".into(), switch, ..config }
     });
     net.switch = Some(Pipeline::new(Shape { stages: 2, slots: 64 }, 16));
     net.run_for(Duration::from_secs(5));
-    let leader = (0..3).find(|index| net.nodes[*index].group().is_some_and(|group| group.log().leads()));
-    let propose = |group: &mut Group| group.propose(Entry::Switch(Switch { id: 7, on: true }));
-    net.nodes[leader.expect("somebody leads")].each_group(propose);
-    net.settle();
+    let group = net.nodes[0].group().expect("it is in one").state().id;
+    assert_eq!(net.wish(0, group, Wish::Switch { id: 7 }), Granted::Done(alloc::vec![group]));
     set_tables(&mut net);
     net.run_for(Duration::from_secs(3));
     net

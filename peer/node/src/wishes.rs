@@ -4,12 +4,14 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::fmt;
 use core::time::Duration;
 
 use group::Group;
 use group::dealing::BeginRefusal;
-use group::state::GroupState;
+use group::state::{Entry, GroupState};
+use group::switch::Switch;
 use group::time::Time;
 use group::transaction::TransactionId;
 use group::transaction::plan::{LOST_MAX, Operation, Plan};
@@ -73,6 +75,12 @@ pub enum Wish {
         from: Option<Point>,
         /// Who owned it.
         lost: Vec<GroupId>,
+    },
+    /// To have a switch spread its reads, under this id: one above all that it had, and never used for another life of a
+    /// switch (PITFALLS 55).
+    Switch {
+        /// The id.
+        id: u32,
     },
 }
 
@@ -170,6 +178,8 @@ struct Taken {
     operation: Option<Operation>,
     /// Once that is chosen.
     id: Option<TransactionId>,
+    /// What is no transaction is proposed.
+    proposed: bool,
     try_until: Time,
     until: Time,
 }
@@ -225,7 +235,7 @@ impl Node {
             try_until = since + DYING + silence(group) + TRIED_FOR;
         }
         let (before, asked, told, operation, id) = (None, None, None, None, None);
-        let silent_since = since;
+        let (silent_since, proposed) = (since, false);
         let taken = Taken {
             asker,
             number,
@@ -238,6 +248,7 @@ impl Node {
             silent_since,
             operation,
             id,
+            proposed,
             try_until,
             until,
         };
@@ -254,6 +265,10 @@ impl Node {
             // Whoever comes back puts its whole store aside, with what other lanes' groups have in it.
             Wish::Repair { .. } if self.config.lane.is_some() => {
                 Err("in a network of several lanes no range can be declared lost yet")
+            }
+            Wish::Switch { id } if !Switch::is_id(*id) => Err("a switch's id is a number from 1 to 4294967294"),
+            Wish::Switch { .. } if self.config.switch.is_none() => {
+                Err("the group's leader names no switch: start its members with --switch ADDR")
             }
             _ => Ok(()),
         }
@@ -297,6 +312,10 @@ impl Node {
                     Wish::Repair { from, lost } => {
                         let (from, lost) = (*from, lost.clone());
                         taken.begin_repair(&mut hosted.group, from, lost, now)
+                    }
+                    Wish::Switch { id } => {
+                        let id = *id;
+                        taken.use_switch(&mut hosted.group, id)
                     }
                     wish => match operation(&hosted.group, wish, self.config.policies.split.1) {
                         Ok(operation) => self.begin_wished(index, operation),
@@ -445,6 +464,30 @@ impl Taken {
         None
     }
 
+    /// Has the group's log name a switch; `None` until that is chosen.
+    fn use_switch(&mut self, group: &mut Group, id: u32) -> Option<Granted> {
+        let (known, leads) = (group.state().switch, group.log().leads());
+        match known.id.cmp(&id) {
+            Ordering::Equal if known.on => Some(Granted::Done(alloc::vec![group.state().id])),
+            Ordering::Equal | Ordering::Greater => {
+                let why = alloc::format!("ids of switches only go up, and the group has used {} already", known.id);
+                Some(Granted::Refused(why))
+            }
+            // What it proposed may still be chosen.
+            Ordering::Less if !leads && self.proposed => Some(Granted::Unknown),
+            Ordering::Less if !leads => Some(BeginRefusal::NotLeader(None).into()),
+            Ordering::Less if self.proposed => None,
+            Ordering::Less => match group.state().fits_switch() {
+                Err(why) => Some(Granted::Refused(why.to_string())),
+                Ok(()) => {
+                    group.propose(Entry::Switch(Switch { id, on: true }));
+                    self.proposed = true;
+                    None
+                }
+            },
+        }
+    }
+
     /// What came of it, as this group's state shows; `None` while it is open.
     fn follow(&mut self, group: &Group) -> Option<Granted> {
         let state = group.state();
@@ -523,7 +566,7 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
         }
         Wish::Merge => Operation::Merge,
         Wish::Repartition { at } => Operation::Repartition { at: *at },
-        Wish::Repair { .. } => unreachable!("it is begun in another way"),
+        Wish::Repair { .. } | Wish::Switch { .. } => unreachable!("it is begun in another way"),
         Wish::Migrate { to, from } => {
             let theirs: Vec<NodeId> =
                 state.dealings.successor().map(|group| group.nodes().collect()).unwrap_or_default();
@@ -533,121 +576,5 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::vec;
-
-    use overlay::KeyRange;
-
-    use super::*;
-    use crate::config::NodeConfig;
-    use crate::small_net::{Net, key};
-
-    fn group_of(net: &Net, index: usize) -> GroupId {
-        net.nodes[index].group().expect("it is in one").state().id
-    }
-
-    fn follower(net: &Net) -> usize {
-        net.nodes.iter().position(|node| node.group().is_some_and(|group| !group.log().leads())).expect("one leads")
-    }
-
-    fn whole(net: &mut Net, index: usize) -> Vec<KeyRange> {
-        let survey = net.survey(index, None, 100);
-        assert!(survey.whole, "{survey:?}");
-        survey.groups.iter().map(|located| located.group.range).collect()
-    }
-
-    /// Waits until each node is settled in one group, and all can tell who owns what.
-    fn settle(net: &mut Net) {
-        net.run_until(|net| {
-            net.nodes.iter().all(|node| {
-                let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
-                node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
-            })
-        });
-    }
-
-    #[test]
-    fn a_group_is_split_moved_and_merged_by_hand() {
-        let mut net = Net::of(4);
-        let (asked, id) = (follower(&net), group_of(&net, 0));
-        let Granted::Done(born) = net.wish(asked, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
-            panic!("nothing stands against it");
-        };
-        settle(&mut net);
-        assert_eq!(born, [group_of(&net, 0), group_of(&net, 2)]);
-        for index in 0..4 {
-            assert_eq!(whole(&mut net, index).len(), 2);
-        }
-        let at = Point(1 << 126);
-        let found = net.survey(3, Some(at), 1);
-        assert_eq!((found.whole, found.groups[0].group.id, found.groups[0].point), (true, born[0], at));
-        assert!(matches!(net.wish(0, born[0], Wish::Repartition { at }), Granted::Done(_)));
-        settle(&mut net);
-        assert!(whole(&mut net, 2).contains(&KeyRange::new(Point(0), at)));
-        let swap = Wish::Migrate { to: vec![key(1)], from: vec![key(2)] };
-        assert!(matches!(net.wish(1, born[0], swap), Granted::Done(_)));
-        settle(&mut net);
-        assert_eq!((group_of(&net, 2), group_of(&net, 1)), (born[0], born[1]));
-        assert!(matches!(net.wish(3, born[1], Wish::Merge), Granted::Done(_)));
-        settle(&mut net);
-        assert_eq!(whole(&mut net, 1), [KeyRange::FULL.start()].map(|_| whole(&mut net, 0)[0]));
-        assert_eq!(group_of(&net, 0), group_of(&net, 3));
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_and_changes_nothing() {
-        let mut net = Net::with(3, |config| NodeConfig { members_min: 1, members_max: 3, ..config });
-        let id = group_of(&net, 0);
-        let before = net.nodes[0].group().unwrap().state().clone();
-        let refused = |granted: Granted, words: &str| match granted {
-            Granted::Refused(why) => assert!(why.contains(words), "{why}"),
-            other => panic!("{other:?}"),
-        };
-        for index in [0, 1, 2] {
-            refused(net.wish(index, id, Wish::Merge), "only one group");
-            refused(net.wish(index, id, Wish::Split { at: Some(Point(0)), first: Vec::new() }), "strictly within");
-            let stranger = Wish::Split { at: None, first: vec![key(9)] };
-            refused(net.wish(index, id, stranger), "no member");
-            refused(net.wish(index, id, Wish::Split { at: None, first: (0..3).map(key).collect() }), "no members");
-            assert_eq!(net.wish(index, GroupId(7), Wish::Merge), Granted::NotHere);
-        }
-        assert_eq!(*net.nodes[0].group().unwrap().state(), before);
-        // Two that are too many together stay apart.
-        assert!(matches!(net.wish(0, id, Wish::Split { at: None, first: vec![key(0)] }), Granted::Done(_)));
-        settle(&mut net);
-        net.add(|config| NodeConfig { members_min: 1, members_max: 3, ..config });
-        net.run_until(|net| net.nodes[3].group().is_some_and(|group| group.state().is_member(net.nodes[3].id())));
-        settle(&mut net);
-        assert_eq!(group_of(&net, 3), group_of(&net, 0), "where there are fewest");
-        refused(net.wish(0, group_of(&net, 0), Wish::Merge), "--max-group");
-    }
-
-    /// Nobody asks: groups become what they should be.
-    #[test]
-    fn groups_of_the_wrong_size_become_others() {
-        let sizes = |config| NodeConfig { members_min: 2, members_max: 3, ..config };
-        let mut net = Net::with(4, sizes);
-        net.run_until(|net| {
-            net.nodes.iter().all(|node| node.group().is_some_and(|group| group.state().members.len() == 2))
-        });
-        settle(&mut net);
-        assert_eq!(whole(&mut net, 0).len(), 2);
-        // One leaves: the one that is left takes part with the others.
-        net.leave(0, true);
-        net.run_until(|net| net.has_left(0));
-        net.cut[0] = true;
-        net.run_until(|net| (1..4).all(|index| net.nodes[index].group().is_some_and(|g| g.state().members.len() == 3)));
-        assert_eq!(whole(&mut net, 1), whole(&mut net, 2));
-        assert_eq!(whole(&mut net, 3).len(), 1);
-    }
-
-    /// Whoever led does not answer any more.
-    #[test]
-    fn a_silent_leader_is_told_of() {
-        let mut net = Net::of(3);
-        let (asked, id) = (follower(&net), group_of(&net, 0));
-        let leader = net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).unwrap();
-        net.cut[leader] = true;
-        assert_eq!(net.wish(asked, id, Wish::Merge), Granted::Unknown);
-    }
-}
+#[path = "wishes_test.rs"]
+mod tests;

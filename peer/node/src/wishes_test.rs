@@ -1,0 +1,189 @@
+//! What is asked by hand, between nodes in memory.
+
+use alloc::vec;
+
+use group::switch::Unfit;
+use overlay::KeyRange;
+
+use super::*;
+use crate::config::{NodeConfig, SwitchConfig};
+use crate::small_net::{Net, SWITCH, key};
+
+fn group_of(net: &Net, index: usize) -> GroupId {
+    net.nodes[index].group().expect("it is in one").state().id
+}
+
+fn follower(net: &Net) -> usize {
+    net.nodes.iter().position(|node| node.group().is_some_and(|group| !group.log().leads())).expect("one leads")
+}
+
+fn whole(net: &mut Net, index: usize) -> Vec<KeyRange> {
+    let survey = net.survey(index, None, 100);
+    assert!(survey.whole, "{survey:?}");
+    survey.groups.iter().map(|located| located.group.range).collect()
+}
+
+/// Waits until each node is settled in one group, and all can tell who owns what.
+fn settle(net: &mut Net) {
+    net.run_until(|net| {
+        net.nodes.iter().all(|node| {
+            let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+            node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
+        })
+    });
+}
+
+#[test]
+fn a_group_is_split_moved_and_merged_by_hand() {
+    let mut net = Net::of(4);
+    let (asked, id) = (follower(&net), group_of(&net, 0));
+    let Granted::Done(born) = net.wish(asked, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
+        panic!("nothing stands against it");
+    };
+    settle(&mut net);
+    assert_eq!(born, [group_of(&net, 0), group_of(&net, 2)]);
+    for index in 0..4 {
+        assert_eq!(whole(&mut net, index).len(), 2);
+    }
+    let at = Point(1 << 126);
+    let found = net.survey(3, Some(at), 1);
+    assert_eq!((found.whole, found.groups[0].group.id, found.groups[0].point), (true, born[0], at));
+    assert!(matches!(net.wish(0, born[0], Wish::Repartition { at }), Granted::Done(_)));
+    settle(&mut net);
+    assert!(whole(&mut net, 2).contains(&KeyRange::new(Point(0), at)));
+    let swap = Wish::Migrate { to: vec![key(1)], from: vec![key(2)] };
+    assert!(matches!(net.wish(1, born[0], swap), Granted::Done(_)));
+    settle(&mut net);
+    assert_eq!((group_of(&net, 2), group_of(&net, 1)), (born[0], born[1]));
+    assert!(matches!(net.wish(3, born[1], Wish::Merge), Granted::Done(_)));
+    settle(&mut net);
+    assert_eq!(whole(&mut net, 1), [KeyRange::FULL.start()].map(|_| whole(&mut net, 0)[0]));
+    assert_eq!(group_of(&net, 0), group_of(&net, 3));
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let mut net = Net::with(3, |config| NodeConfig { members_min: 1, members_max: 3, ..config });
+    let id = group_of(&net, 0);
+    let before = net.nodes[0].group().unwrap().state().clone();
+    let refused = |granted: Granted, words: &str| match granted {
+        Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    for index in [0, 1, 2] {
+        refused(net.wish(index, id, Wish::Merge), "only one group");
+        refused(net.wish(index, id, Wish::Split { at: Some(Point(0)), first: Vec::new() }), "strictly within");
+        let stranger = Wish::Split { at: None, first: vec![key(9)] };
+        refused(net.wish(index, id, stranger), "no member");
+        refused(net.wish(index, id, Wish::Split { at: None, first: (0..3).map(key).collect() }), "no members");
+        assert_eq!(net.wish(index, GroupId(7), Wish::Merge), Granted::NotHere);
+    }
+    assert_eq!(*net.nodes[0].group().unwrap().state(), before);
+    // Two that are too many together stay apart.
+    assert!(matches!(net.wish(0, id, Wish::Split { at: None, first: vec![key(0)] }), Granted::Done(_)));
+    settle(&mut net);
+    net.add(|config| NodeConfig { members_min: 1, members_max: 3, ..config });
+    net.run_until(|net| net.nodes[3].group().is_some_and(|group| group.state().is_member(net.nodes[3].id())));
+    settle(&mut net);
+    assert_eq!(group_of(&net, 3), group_of(&net, 0), "where there are fewest");
+    refused(net.wish(0, group_of(&net, 0), Wish::Merge), "--max-group");
+}
+
+/// Nobody asks: groups become what they should be.
+#[test]
+fn groups_of_the_wrong_size_become_others() {
+    let sizes = |config| NodeConfig { members_min: 2, members_max: 3, ..config };
+    let mut net = Net::with(4, sizes);
+    net.run_until(|net| {
+        net.nodes.iter().all(|node| node.group().is_some_and(|group| group.state().members.len() == 2))
+    });
+    settle(&mut net);
+    assert_eq!(whole(&mut net, 0).len(), 2);
+    // One leaves: the one that is left takes part with the others.
+    net.leave(0, true);
+    net.run_until(|net| net.has_left(0));
+    net.cut[0] = true;
+    net.run_until(|net| (1..4).all(|index| net.nodes[index].group().is_some_and(|g| g.state().members.len() == 3)));
+    assert_eq!(whole(&mut net, 1), whole(&mut net, 2));
+    assert_eq!(whole(&mut net, 3).len(), 1);
+}
+
+/// Whoever led does not answer any more.
+#[test]
+fn a_silent_leader_is_told_of() {
+    let mut net = Net::of(3);
+    let (asked, id) = (follower(&net), group_of(&net, 0));
+    let leader = net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).unwrap();
+    net.cut[leader] = true;
+    assert_eq!(net.wish(asked, id, Wish::Merge), Granted::Unknown);
+}
+
+#[test]
+fn a_switch_is_named_by_hand() {
+    let mut net = Net::with(3, |config| {
+        let here = Net::address(usize::from(config.me.0[0]) - 1);
+        let switch = Some(SwitchConfig { at: SWITCH, here });
+        NodeConfig { coarse: true, leases: true, cluster: "hall".into(), switch, ..config }
+    });
+    let (asked, id) = (follower(&net), group_of(&net, 0));
+    let refused = |granted: Granted, words: &str| match granted {
+        Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    for nonsense in [0, u32::MAX] {
+        refused(net.wish(asked, id, Wish::Switch { id: nonsense }), "from 1");
+    }
+    assert_eq!(net.wish(asked, id, Wish::Switch { id: 7 }), Granted::Done(vec![id]));
+    assert_eq!(net.wish(asked, id, Wish::Switch { id: 7 }), Granted::Done(vec![id]), "it is so already");
+    refused(net.wish(asked, id, Wish::Switch { id: 6 }), "used 7 already");
+    assert_eq!(net.wish(asked, id, Wish::Switch { id: 9 }), Granted::Done(vec![id]));
+    let known =
+        |net: &Net| net.nodes.iter().map(|node| node.group().unwrap().state().switch.wanted()).collect::<Vec<_>>();
+    net.run_until(|net| known(net) == [Some(9); 3]);
+    // Of what is born nobody knows which switch is near: it has to be named anew.
+    let Granted::Done(born) = net.wish(asked, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
+        panic!("nothing stands against it");
+    };
+    settle(&mut net);
+    assert_eq!(known(&net), [None; 3]);
+    refused(net.wish(0, born[0], Wish::Switch { id: 9 }), "used 9 already");
+    assert_eq!(net.wish(0, born[0], Wish::Switch { id: 10 }), Granted::Done(vec![born[0]]));
+}
+
+#[test]
+fn a_switch_is_refused_where_it_is_of_no_use() {
+    type Change = fn(NodeConfig) -> NodeConfig;
+    let changes: [(Change, &str); 4] = [
+        (|config| NodeConfig { coarse: false, ..config }, "--coarse"),
+        (|config| NodeConfig { leases: false, ..config }, "--leases"),
+        (|config| NodeConfig { cluster: String::new(), ..config }, "--cluster"),
+        (|config| NodeConfig { switch: None, ..config }, "--switch"),
+    ];
+    for (change, words) in changes {
+        let mut net = Net::with(2, |config| {
+            let switch = Some(SwitchConfig { at: SWITCH, here: Net::address(0) });
+            change(NodeConfig { coarse: true, leases: true, cluster: "hall".into(), switch, ..config })
+        });
+        let id = group_of(&net, 0);
+        let before = net.nodes[0].group().unwrap().state().clone();
+        match net.wish(0, id, Wish::Switch { id: 1 }) {
+            Granted::Refused(why) => assert!(why.contains(words), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(*net.nodes[0].group().unwrap().state(), before);
+    }
+}
+
+/// One who stands elsewhere comes, and the switch rests until it is gone.
+#[test]
+fn a_group_in_two_places_does_without() {
+    let mut net = Net::with(3, |config| {
+        let here = Net::address(usize::from(config.me.0[0]) - 1);
+        let cluster = if config.me == key(2) { "attic" } else { "hall" };
+        let switch = Some(SwitchConfig { at: SWITCH, here });
+        NodeConfig { coarse: true, leases: true, cluster: cluster.into(), switch, ..config }
+    });
+    let state = net.nodes[0].group().unwrap().state();
+    assert_eq!(state.fits_switch(), Err(Unfit::Scattered));
+    assert!(!state.may_offload());
+}
