@@ -50,4 +50,5 @@ pub use status::{
     GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,
 };
 pub use survey::Survey;
+pub use switched::SpreadCounts;
 pub use wishes::{Granted, Wish};

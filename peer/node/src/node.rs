@@ -477,6 +477,7 @@ impl Node {
             groups: self.hosts.living().map(GroupStatus::of).collect(),
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
+            spread: self.switched.counts,
             packets_dropped: self.switched.dropped,
             answered: self.answered,
             leaving: self.leave_status(),

@@ -24,7 +24,7 @@ use crate::api::{Output, Request};
 use crate::config::SwitchConfig;
 use crate::hosting::Hosts;
 use crate::key_use::KeyUse;
-use crate::switched::{SPREAD_PATIENCE, Switched, is_own, question};
+use crate::switched::{Sent, Switched, is_own, question};
 use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
 
@@ -82,7 +82,9 @@ struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
     Not,
-    UnderWay(u64, TermBallot),
+    UnderWay(Sent),
+    /// It was not waited for any longer; its answer is as good as any.
+    Late(Sent),
     Over,
 }
 
@@ -493,9 +495,9 @@ impl Sessions {
     fn spread(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, owner: GroupId, ballot: TermBallot) -> bool {
         let (Some(session), Some(switch)) = (self.sessions.get_mut(sequence), ctx.switch) else { return false };
         let now = ctx.now.time;
-        if let Spread::UnderWay(_, under) = session.spread {
-            ctx.switched.missed(under, now);
-            session.spread = Spread::Over;
+        if let Spread::UnderWay(sent) = session.spread {
+            ctx.switched.missed(sent, now);
+            session.spread = Spread::Late(sent);
         }
         let Request { id, key, op, mode, .. } = &session.request;
         // What a member leaves to the primary would only go round.
@@ -507,11 +509,12 @@ impl Sessions {
         let tag = self.next_attempt.wrapping_add(1);
         let Some(bytes) = question(owner, ballot, key, op, tag, switch.here) else { return false };
         self.next_attempt = tag;
+        ctx.switched.counts.sent += 1;
         ctx.outputs.push_back(Output::Packet { to: switch.at, bytes });
         self.attempts.push(tag, (sequence, None));
         session.unresolved.push(tag);
-        session.spread = Spread::UnderWay(tag, ballot);
-        self.set_due(sequence, now + SPREAD_PATIENCE);
+        session.spread = Spread::UnderWay(Sent { tag, ballot, at: now });
+        self.set_due(sequence, now + ctx.switched.patience());
         true
     }
 
@@ -519,18 +522,20 @@ impl Sessions {
     pub(crate) fn on_spread(&mut self, ctx: &mut SessionContext<'_>, tag: u64, outcome: Outcome) {
         let Some((sequence, None)) = self.attempts.get(tag).copied() else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
-        let Spread::UnderWay(of, ballot) = session.spread else { return };
-        if of != tag {
+        let (Spread::UnderWay(sent) | Spread::Late(sent)) = session.spread else { return };
+        if sent.tag != tag {
             return;
         }
+        let is_awaited = matches!(session.spread, Spread::UnderWay(_));
         session.spread = Spread::Over;
-        ctx.switched.answered(ballot);
+        ctx.switched.answered(sent, ctx.now.time);
         if matches!(outcome, Outcome::Unchanged(_)) {
-            return self.on_outcome(ctx, tag, outcome);
+            self.on_outcome(ctx, tag, outcome);
+        } else if is_awaited {
+            // It was heard, and does not fit into a packet, or cannot be told that way: it is asked for the ordinary way.
+            self.set_due(sequence, ctx.now.time);
+            self.tick(ctx);
         }
-        // It was heard, and does not fit into a packet, or cannot be told that way: it is asked for the ordinary way.
-        self.set_due(sequence, ctx.now.time);
-        self.tick(ctx);
     }
 
     fn finish(&mut self, ctx: &mut SessionContext<'_>, sequence: u64, result: Result<Answer, OpError>) {

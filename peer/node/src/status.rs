@@ -16,7 +16,7 @@ use group::transaction::plan::Plan;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, Point, RingId};
 
 use crate::leaving::LeaveStatus;
-use crate::switched;
+use crate::switched::{self, SpreadCounts};
 
 /// One member or learner of the node's group.
 #[derive(Clone, Debug)]
@@ -190,6 +190,8 @@ pub struct NodeStatus {
     pub frames_dropped: u64,
     /// Operations answered since the start.
     pub answered: u64,
+    /// What came of reads that went by way of a switch.
+    pub spread: SpreadCounts,
     /// Packets that did not come from its switch, or made no sense.
     pub packets_dropped: u64,
     /// How far it has come with leaving for good, if it does.

@@ -25,9 +25,10 @@ use overlay::{GroupId, Key};
 use crate::Node;
 use crate::api::{ConnectionId, Output, Request, RequestId};
 
-/// A read that a switch was to send to somebody goes the ordinary way after this.
-pub(crate) const SPREAD_PATIENCE: Duration = Duration::from_millis(10);
-/// After an answer that did not come no read under that ballot goes by the switch for so long, and then twice as long each time.
+/// A read that a switch was to send to somebody goes the ordinary way after this at the earliest, and at the latest.
+const PATIENCE_MIN: Duration = Duration::from_millis(10);
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
+/// After silence no read under that ballot goes by the switch for so long, and then twice as long each time.
 const REST_FIRST: Duration = Duration::from_millis(250);
 const REST_MAX: Duration = Duration::from_secs(30);
 /// Ballots of which it is known whether a switch answers.
@@ -60,11 +61,61 @@ struct Asked {
     since: Time,
 }
 
+/// A read that was sent by way of the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) tag: u64,
+    pub(crate) ballot: TermBallot,
+    pub(crate) at: Time,
+}
+
 /// Whether reads under a ballot are answered.
 #[derive(Clone, Copy, Debug)]
-struct Rest {
-    until: Time,
-    after: Duration,
+struct Way {
+    /// When one was, last.
+    heard: Time,
+    /// None goes that way before.
+    rests_until: Time,
+    /// So long it rests the next time.
+    rest: Duration,
+}
+
+/// How long answers take, as TCP has it (RFC 6298): where members have much to do, that is no sign that the switch is gone.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundTrip {
+    smooth: Duration,
+    varies: Duration,
+}
+
+impl RoundTrip {
+    fn took(&mut self, time: Duration) {
+        let time = time.min(2 * PATIENCE_MAX);
+        if self.smooth.is_zero() {
+            (self.smooth, self.varies) = (time, time / 2);
+        } else {
+            self.varies = (3 * self.varies + self.smooth.abs_diff(time)) / 4;
+            self.smooth = (7 * self.smooth + time) / 8;
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        (self.smooth + 4 * self.varies).clamp(PATIENCE_MIN, PATIENCE_MAX)
+    }
+}
+
+/// What came of reads that went by way of a switch, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpreadCounts {
+    /// This node's clients asked so often that way.
+    pub sent: u64,
+    /// So often they were answered.
+    pub answered: u64,
+    /// So often that took too long, and they were asked the ordinary way, too.
+    pub missed: u64,
+    /// Others asked, and this node answered by itself.
+    pub alone: u64,
+    /// Others asked, and it was left to the primary, which may be this node.
+    pub left: u64,
 }
 
 /// All that has to do with switches.
@@ -74,7 +125,9 @@ pub(crate) struct Switched {
     reads: BTreeMap<u64, Asked>,
     /// The last name of a read or of a request of its own.
     last: u64,
-    rests: BTreeMap<TermBallot, Rest>,
+    ways: BTreeMap<TermBallot, Way>,
+    round_trip: RoundTrip,
+    pub(crate) counts: SpreadCounts,
     /// Packets that were dropped.
     pub(crate) dropped: u64,
 }
@@ -115,26 +168,41 @@ impl Switched {
 
     /// May a read under this ballot go by the switch?
     pub(crate) fn may_spread(&self, ballot: TermBallot, key: &Key, now: Time) -> bool {
-        key.name().len() <= KEY_BYTES_MAX && self.rests.get(&ballot).is_none_or(|rest| rest.until <= now)
+        key.name().len() <= KEY_BYTES_MAX && self.ways.get(&ballot).is_none_or(|way| way.rests_until <= now)
     }
 
-    /// A read under this ballot was not answered by way of the switch.
-    pub(crate) fn missed(&mut self, ballot: TermBallot, now: Time) {
-        if self.rests.len() >= BALLOTS_MAX {
-            self.rests.retain(|_, rest| rest.until > now);
+    /// How long an answer is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.round_trip.patience()
+    }
+
+    fn way(&mut self, ballot: TermBallot, now: Time) -> Option<&mut Way> {
+        if self.ways.len() >= BALLOTS_MAX {
+            self.ways.retain(|_, way| way.rests_until > now || now.since(way.heard) < REST_FIRST);
         }
-        if self.rests.len() < BALLOTS_MAX {
-            let rest = self.rests.entry(ballot).or_insert(Rest { until: now, after: REST_FIRST });
-            // Those that were sent together count once.
-            if rest.until <= now {
-                (rest.until, rest.after) = (now + rest.after, (rest.after * 2).min(REST_MAX));
+        let has_room = self.ways.len() < BALLOTS_MAX || self.ways.contains_key(&ballot);
+        let new = Way { heard: Time(0), rests_until: Time(0), rest: REST_FIRST };
+        has_room.then(|| self.ways.entry(ballot).or_insert(new))
+    }
+
+    /// A read was not answered in time.
+    pub(crate) fn missed(&mut self, sent: Sent, now: Time) {
+        self.counts.missed += 1;
+        if let Some(way) = self.way(sent.ballot, now) {
+            // Where others are heard this one was lost. Those that were sent together count once.
+            if way.heard < sent.at && way.rests_until <= now {
+                (way.rests_until, way.rest) = (now + way.rest, (way.rest * 2).min(REST_MAX));
             }
         }
     }
 
-    /// One was.
-    pub(crate) fn answered(&mut self, ballot: TermBallot) {
-        self.rests.remove(&ballot);
+    /// One was, though perhaps late.
+    pub(crate) fn answered(&mut self, sent: Sent, now: Time) {
+        self.counts.answered += 1;
+        self.round_trip.took(now.since(sent.at));
+        if let Some(way) = self.way(sent.ballot, now) {
+            *way = Way { heard: now, rests_until: Time(0), rest: REST_FIRST };
+        }
     }
 
     /// Forgets what nobody waits for.
@@ -251,13 +319,17 @@ impl Node {
     /// A member's answer to a read, or none: then the primary is asked.
     pub(crate) fn on_spread(&mut self, name: u64, answer: Option<Answer>) {
         match answer {
-            Some(answer) => self.answer_question(name, Some(&answer)),
+            Some(answer) => {
+                self.switched.counts.alone += 1;
+                self.answer_question(name, Some(&answer));
+            }
             None => self.leave_to_primary(name),
         }
     }
 
     fn leave_to_primary(&mut self, name: u64) {
         let Some(asked) = self.switched.reads.get(&name) else { return };
+        self.switched.counts.left += 1;
         let request = Request {
             id: RequestId(OWN_REQUESTS + name),
             connection: ConnectionId(OWN_REQUESTS + name),

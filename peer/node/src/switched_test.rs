@@ -144,3 +144,33 @@ fn what_is_left_to_the_primary_does_not_go_round() {
     assert!(passed.contains(&Operation::Reply), "{passed:?}");
     assert!(!passed.iter().any(|it| matches!(it, Operation::Read | Operation::FastRead)), "{passed:?}");
 }
+
+/// Members that have much to do are slow, and that is no sign that the switch is gone.
+#[test]
+fn what_is_slow_is_not_gone() {
+    let ballot = net().nodes[0].group().expect("it is in one").state().parts().next().expect("one").1;
+    let key = Key::new(b"key").expect("short");
+    let at = |ms: u64| Time(0) + Duration::from_millis(ms);
+    let sent = |tag, ms| Sent { tag, ballot, at: at(ms) };
+    let mut switched = Switched::default();
+    assert_eq!(switched.patience(), PATIENCE_MIN);
+    // Of three that were sent together one is answered, one is late, one is lost.
+    switched.answered(sent(1, 100), at(109));
+    switched.missed(sent(2, 100), at(110));
+    assert!(switched.may_spread(ballot, &key, at(110)));
+    switched.answered(sent(2, 100), at(140));
+    let patient = switched.patience();
+    assert!(patient > Duration::from_millis(40) && patient < Duration::from_millis(80), "{patient:?}");
+    switched.missed(sent(3, 100), at(150));
+    assert!(switched.may_spread(ballot, &key, at(150)));
+    // Nothing comes of what is sent later: that is silence, and each longer than the one before.
+    switched.missed(sent(4, 150), at(160));
+    assert!(!switched.may_spread(ballot, &key, at(160 + 249)) && switched.may_spread(ballot, &key, at(160 + 250)));
+    switched.missed(sent(5, 410), at(420));
+    assert!(!switched.may_spread(ballot, &key, at(420 + 499)) && switched.may_spread(ballot, &key, at(420 + 500)));
+    assert_eq!(switched.counts, SpreadCounts { answered: 2, missed: 4, ..SpreadCounts::default() });
+    for _ in 0..100 {
+        switched.answered(sent(6, 1000), at(9000));
+    }
+    assert_eq!(switched.patience(), PATIENCE_MAX);
+}

@@ -177,7 +177,7 @@ fn a_switch_is_refused_where_it_is_of_no_use() {
 /// One who stands elsewhere comes, and the switch rests until it is gone.
 #[test]
 fn a_group_in_two_places_does_without() {
-    let mut net = Net::with(3, |config| {
+    let net = Net::with(3, |config| {
         let here = Net::address(usize::from(config.me.0[0]) - 1);
         let cluster = if config.me == key(2) { "attic" } else { "hall" };
         let switch = Some(SwitchConfig { at: SWITCH, here });
