@@ -10,6 +10,7 @@ pub mod http;
 mod lock;
 pub mod machine;
 pub mod net;
+pub mod offload;
 mod priority;
 pub mod resp;
 pub mod status;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use overlay::{Key, KeyRange, Point};
 use serde::{Deserialize, Serialize};
 
+use crate::offload::Offload;
+
 /// Everything a peer knows of itself and its groups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -443,6 +445,11 @@ pub trait StatusSource: Send + Sync + 'static {
     /// What it uses of what it was given. Bandwidth is what nobody knows from a picture: `used` of it is left open.
     fn budgets(&self) -> Budgets {
         Budgets::default()
+    }
+
+    /// What a switch's controller needs to know.
+    fn offload(&self) -> Offload {
+        Offload { peer_id: self.peer_id(), ..Offload::default() }
     }
 
     /// Where a key lives; by default what the groups of [`StatusSource::status`] tell of it.

@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("node", &["overlay", "policy", "group", "header"]),
     ("load", &[]),
     ("screen", &[]),
-    ("peer", &["overlay", "group", "node", "load", "screen", "chirp-app"]),
+    ("peer", &["overlay", "group", "header", "node", "load", "screen", "chirp-app"]),
     ("chirp-app", &["screen"]),
     ("header", &[]),
     ("switch", &["header"]),

@@ -477,6 +477,7 @@ impl Node {
             groups: self.hosts.living().map(GroupStatus::of).collect(),
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
+            switch: self.config.switch,
             spread: self.switched.counts,
             packets_dropped: self.switched.dropped,
             answered: self.answered,

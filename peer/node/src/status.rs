@@ -15,6 +15,7 @@ use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, Point, RingId};
 
+use crate::config::SwitchConfig;
 use crate::leaving::LeaveStatus;
 use crate::switched::{self, SpreadCounts};
 
@@ -190,6 +191,8 @@ pub struct NodeStatus {
     pub frames_dropped: u64,
     /// Operations answered since the start.
     pub answered: u64,
+    /// The switch that its groups' reads may pass, and where this node is for it.
+    pub switch: Option<SwitchConfig>,
     /// What came of reads that went by way of a switch.
     pub spread: SpreadCounts,
     /// Packets that did not come from its switch, or made no sense.

@@ -126,6 +126,11 @@ pub struct Layer {
     #[arg(long, value_name = "LABEL", env = "SCATTER_CLUSTER")]
     pub cluster: Option<String>,
 
+    /// The switch that spreads reads of groups whose members all have the same --cluster label: an IP address and a port, or
+    /// off; needs --coarse on and --leases on [default: off]
+    #[arg(long, value_name = "ADDR", env = "SCATTER_SWITCH")]
+    pub switch: Option<Endpoint>,
+
     /// A smaller group merges with a neighbour; the same in the whole network [default: 5]
     #[arg(long, value_name = "N", env = "SCATTER_MIN_GROUP")]
     pub min_group: Option<u32>,

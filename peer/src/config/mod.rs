@@ -101,6 +101,8 @@ pub struct Config {
     pub durability: Durability,
     /// Where this peer stands.
     pub cluster: String,
+    /// The switch that spreads reads.
+    pub switch: Option<SocketAddr>,
     /// A smaller group merges.
     pub min_group: u32,
     /// A larger group splits.

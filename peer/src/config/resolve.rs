@@ -153,6 +153,8 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     }
     let durability = p.pick("durability", |l| l.durability, Durability::Sync, ToString::to_string);
     let cluster = p.pick("cluster", |l| l.cluster.clone(), String::new(), Clone::clone);
+    let switch = p.pick("switch", |l| l.switch, Endpoint(None), ToString::to_string).0;
+    can_have_switch(switch, &entry, coarse && leases, &cluster)?;
     let min_group = p.pick("min-group", |l| l.min_group, 5, ToString::to_string);
     let max_group = p.pick("max-group", |l| l.max_group, 12, ToString::to_string);
     group_sizes(min_group, max_group)?;
@@ -200,6 +202,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         away: Duration::from_secs(away),
         durability,
         cluster,
+        switch,
         min_group,
         max_group,
         policies,
@@ -318,6 +321,33 @@ fn policies(picker: &mut Picker) -> Result<node::Policies, ConfigError> {
         shown.value = join(&policies.names().map(|(decision, name)| Policy(decision.into(), name.into())).to_vec());
     }
     Ok(policies)
+}
+
+/// A switch that can be sent to, and of which there can be any use.
+fn can_have_switch(
+    switch: Option<SocketAddr>,
+    entry: &Entry,
+    is_ordered: bool,
+    cluster: &str,
+) -> Result<(), ConfigError> {
+    let Some(switch) = switch else { return Ok(()) };
+    if switch.ip().is_unspecified() || switch.ip().is_multicast() || switch.port() == 0 {
+        return Err(ConfigError(format!(
+            "--switch {switch} is nowhere to send to: write its IP address and port, such as 192.0.2.9:6477"
+        )));
+    }
+    if cluster.is_empty() {
+        return Err(ConfigError(
+            "--switch needs --cluster LABEL: a switch spreads the reads of groups whose members all have the same label".into(),
+        ));
+    }
+    if *entry == Entry::New && !is_ordered {
+        return Err(ConfigError(
+            "--switch needs --coarse on and --leases on where the network is founded: without them no group of it can use one"
+                .into(),
+        ));
+    }
+    Ok(())
 }
 
 /// A group that splits must not leave halves that are about to merge again.

@@ -78,6 +78,26 @@ fn defaults_are_those_promised() {
 }
 
 #[test]
+fn a_switch_has_to_be_of_use() {
+    let founder = ["--new", "--coarse", "on", "--leases", "on", "--cluster", "hall"];
+    let with = |more: &[&'static str]| sources(&[&founder[..], more].concat());
+    let config = resolve(with(&["--switch", "192.0.2.9:6477"])).unwrap();
+    assert_eq!(config.switch, Some(([192, 0, 2, 9], 6477).into()));
+    assert_eq!(resolve(with(&["--switch", "off"])).unwrap().switch, None);
+    for (nowhere, hint) in [("0.0.0.0:6477", "nowhere"), ("192.0.2.9:0", "nowhere"), ("[ff02::1]:6477", "nowhere")] {
+        assert!(error(with(&["--switch", nowhere])).contains(hint));
+    }
+    let to = ["--switch", "192.0.2.9:6477"];
+    let alone = |flags: &[&'static str]| error(sources(&[flags, &to].concat()));
+    assert!(alone(&founder[..5]).contains("--cluster"));
+    assert!(alone(&["--new", "--cluster", "hall", "--leases", "on"]).contains("--coarse on"));
+    assert!(alone(&["--new", "--cluster", "hall", "--coarse", "on"]).contains("--leases on"));
+    // Who joins takes over what the founder said.
+    let joins = ["--join", "/ip4/192.0.2.1/tcp/6478/p2p/12D3KooWGC6oXPo4bPkZBq2kGQeNXvYgDcvBSBtTmhvHv1VpTV2T"];
+    assert!(resolve(sources(&[&joins[..], &["--cluster", "hall"], &to].concat())).is_ok());
+}
+
+#[test]
 fn every_setting_is_shown_and_every_profile_is_valid() {
     let config = resolve(sources(&["--new"])).unwrap();
     let shown: Vec<_> = config.shown.iter().map(|shown| shown.name).collect();

@@ -66,6 +66,8 @@ struct Details {
     at: Option<String>,
     /// Ids of groups that are lost.
     lost: Vec<String>,
+    /// A switch's id.
+    id: Option<u32>,
     /// Peer ids of those who go to the first half.
     first: Vec<String>,
     /// Peer ids of those who go.
@@ -130,46 +132,56 @@ fn details(body: &[u8]) -> Result<Details, String> {
 
 /// The operation of this name; `None` where there is none.
 fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
-    let Details { at, lost, first, to, from } = details;
+    let Details { at, lost, id: switch, first, to, from } = details;
     let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
     let at = at.transpose()?;
     let (first, to, from) = (peers(first)?, peers(to)?, peers(from)?);
     let id = |id: &String| hex(id).map(GroupId).ok_or_else(|| format!("{id} is no group's id: 32 hex digits"));
     let lost = lost.iter().map(id).collect::<Result<Vec<GroupId>, String>>()?;
-    let only = |takes: [bool; 5]| {
-        let given = [at.is_some(), !first.is_empty(), !to.is_empty(), !from.is_empty(), !lost.is_empty()];
-        let names = ["at", "first", "to", "from", "lost"];
-        let superfluous = given.iter().zip(takes).position(|(given, takes)| *given && !takes);
-        superfluous.map_or(Ok(()), |index| Err(format!("{operation} takes no \"{}\"", names[index])))
+    let only = |takes: [&str; 2]| {
+        let given = [
+            ("at", at.is_some()),
+            ("first", !first.is_empty()),
+            ("to", !to.is_empty()),
+            ("from", !from.is_empty()),
+            ("lost", !lost.is_empty()),
+            ("id", switch.is_some()),
+        ];
+        let superfluous = given.iter().find(|(name, given)| *given && !takes.contains(name));
+        superfluous.map_or(Ok(()), |(name, _)| Err(format!("{operation} takes no \"{name}\"")))
     };
     Ok(Some(match operation {
         "split" => {
-            only([true, true, false, false, false])?;
+            only(["at", "first"])?;
             Wish::Split { at, first }
         }
         "merge" => {
-            only([false; 5])?;
+            only([""; 2])?;
             Wish::Merge
         }
         "repartition" => {
-            only([true, false, false, false, false])?;
+            only(["at", ""])?;
             Wish::Repartition { at: at.ok_or("say where the boundary is to be: {\"at\": \"32 hex digits\"}")? }
         }
         "migrate" => {
-            only([false, false, true, true, false])?;
+            only(["to", "from"])?;
             if to.is_empty() && from.is_empty() {
                 return Err("say who goes and who comes: {\"to\": [PEER_ID…], \"from\": [PEER_ID…]}".into());
             }
             Wish::Migrate { to, from }
         }
         "repair" => {
-            only([true, false, false, false, true])?;
+            only(["at", "lost"])?;
             if !(1..=LOST_MAX).contains(&lost.len()) {
                 return Err(format!(
                     "say which groups are lost, with all that they held, {LOST_MAX} at most: {{\"lost\": [GROUP_ID…]}}"
                 ));
             }
             Wish::Repair { from: at, lost }
+        }
+        "switch" => {
+            only(["id", ""])?;
+            Wish::Switch { id: switch.ok_or("say under which id: {\"id\": N}, above all that were used")? }
         }
         _ => return Ok(None),
     }))
@@ -246,6 +258,7 @@ mod tests {
         assert_eq!(of("repartition", &format!("{{\"at\":\"{at}\"}}")), Ok(Some(Wish::Repartition { at: point })));
         let lost = vec![GroupId(point.0)];
         assert_eq!(of("repair", &format!("{{\"lost\":[\"{at}\"]}}")), Ok(Some(Wish::Repair { from: None, lost })));
+        assert_eq!(of("switch", "{\"id\":7}"), Ok(Some(Wish::Switch { id: 7 })));
         assert_eq!(of("explode", ""), Ok(None));
         for (operation, body) in [
             ("repartition", ""),
@@ -257,6 +270,10 @@ mod tests {
             ("repair", "{}"),
             ("repair", "{\"lost\":[\"88\"]}"),
             ("merge", "{\"lost\":[\"88888888888888888888888888888888\"]}"),
+            ("switch", ""),
+            ("switch", "{\"id\":-1}"),
+            ("switch", "{\"id\":4294967296}"),
+            ("merge", "{\"id\":7}"),
             ("split", "[]"),
             ("split", "{\"where\":1}"),
         ] {

@@ -62,6 +62,7 @@ pub async fn serve(
         .route("/v1/where", get(groups::locate))
         .route("/v1/peers", get(watch::peers))
         .route("/v1/budgets", get(watch::budgets))
+        .route("/v1/offload", get(watch::offload))
         .route("/v1/events", get(watch::events))
         .route("/v1/load", get(watch::load))
         .route("/v1/groups/{group}/{operation}", post(groups::wish))

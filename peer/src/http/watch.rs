@@ -1,4 +1,5 @@
-//! What dashboards ask each second: `/v1/peers`, `/v1/budgets`, `/v1/events`, `/v1/load`. All of it lies ready.
+//! What dashboards and controllers ask each second: `/v1/peers`, `/v1/budgets`, `/v1/events`, `/v1/load`, `/v1/offload`. All of it lies
+//! ready.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -18,6 +19,11 @@ pub async fn budgets(State(served): State<Served>) -> Response {
     let mut budgets: Budgets = served.status.budgets();
     budgets.bandwidth.used = budgets.bandwidth.used.or(served.diary.bandwidth());
     answer(StatusCode::OK, &budgets)
+}
+
+/// `GET /v1/offload`: what a switch's controller needs to know.
+pub async fn offload(State(served): State<Served>) -> Response {
+    answer(StatusCode::OK, &served.status.offload())
 }
 
 /// `GET /v1/events?after=SEQ`: what happened, each told once; without `after` all that is kept.

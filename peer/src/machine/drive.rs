@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::clocks::Clocks;
 use super::mailbox::{Ask, Mailbox};
 use super::memo::{Memo, SharedMemo};
+use super::packets::PacketPort;
 use super::show::Showcase;
 use super::store_port::StorePort;
 use super::whole::Word;
@@ -62,6 +63,8 @@ pub struct Drive {
     pub clocks: Clocks,
     /// The network.
     pub net: NetPort,
+    /// The way to the switch; none where no switch is named.
+    pub packets: Option<PacketPort>,
     /// The store; none where nothing is durable.
     pub store: Option<StorePort>,
     /// What waits.
@@ -100,6 +103,7 @@ impl Drive {
     pub fn run(mut self) -> (End, NodeStatus) {
         self.mailbox.adopt();
         step_back(LOOP_NICE);
+        let mut packets = Vec::new();
         let (mut events, mut requests, mut stored) = (std::mem::take(&mut self.early), Vec::new(), Vec::new());
         let mut wake_at = Time(0);
         let mut pictured = Time(0);
@@ -113,9 +117,14 @@ impl Drive {
             self.mailbox.take(&mut requests, &mut stored);
             let asks = self.mailbox.take_asks();
             let stop = self.mailbox.take_stop();
+            if let Some(port) = &self.packets {
+                port.drain(&mut packets);
+            }
+            // Taken after all that is to be handled has come: a member that may answer a read alone at this time may
+            // answer one that came before (PITFALLS 55).
             let mut now = self.clocks.now();
             let idle = events.is_empty() && requests.is_empty() && stored.is_empty() && asks.is_empty() && !stop;
-            if idle && now.time < wake_at {
+            if idle && packets.is_empty() && now.time < wake_at {
                 thread::park_timeout(wake_at.since(now.time).min(SLEEP_MAX));
                 now = self.clocks.now();
                 if now.time >= wake_at {
@@ -139,6 +148,11 @@ impl Drive {
                         return self.end(end);
                     }
                     count = 0;
+                }
+            }
+            if let Some(from) = self.packets.as_ref().map(|port| port.config().at) {
+                for bytes in packets.drain(..) {
+                    self.node.handle(now, Input::Packet { from, bytes });
                 }
             }
             for request in requests.drain(..) {
@@ -220,7 +234,10 @@ impl Drive {
                     Some(store) => store.push(output),
                     None => tracing::error!("a node without a store has something for it"),
                 },
-                Output::Packet { .. } => tracing::error!("a node without a switch has something for one"),
+                Output::Packet { bytes, .. } => match &self.packets {
+                    Some(port) => port.send(&bytes),
+                    None => tracing::error!("a node without a switch has something for one"),
+                },
                 Output::Reply { id, result } => self.replies.push(id, result),
                 Output::WakeAt(at) => *wake_at = at,
                 // Who asked may have gone.

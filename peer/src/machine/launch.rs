@@ -14,7 +14,8 @@ use super::drive::{Askers, Drive, End};
 use super::mailbox::Mailbox;
 use super::memo::{Memo, SharedMemo};
 use super::memory::Shares;
-use super::metrics::{NetMetrics, StoreMetrics};
+use super::metrics::{NetMetrics, PacketMetrics, StoreMetrics};
+use super::packets::PacketPort;
 use super::show::Showcase;
 use super::store_port::StorePort;
 use super::surroundings::Surroundings;
@@ -71,18 +72,23 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let rings = memo.rings();
     let memo = Arc::new(SharedMemo::new(memo, config.lanes));
     let (whole, lanes, words) = Whole::new(mailboxes.clone());
+    let mut packet_counts = Vec::new();
     for (lane, mailbox) in (0..config.lanes).zip(&mailboxes) {
         let ring = rings.get(usize::from(lane)).copied();
+        let packets = open_packets(config, mailbox)?;
+        packet_counts.extend(packets.as_ref().map(PacketPort::counts));
+        let switch = packets.as_ref().map(PacketPort::config);
         let drive = Drive {
             lane,
             node: Node::new(
-                node_config(config, &identity, incarnation, lane, ring),
+                NodeConfig { switch, ..node_config(config, &identity, incarnation, lane, ring) },
                 draw(),
                 clocks.now(),
                 restored.clone(),
             ),
             clocks: clocks.clone(),
             net: net.port(lane),
+            packets,
             store: store.as_ref().map(|store| StorePort::new(lane, store.clone())),
             mailbox: mailbox.clone(),
             replies: seat.router.replies(),
@@ -93,6 +99,9 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
             askers: Askers::default(),
         };
         start_loop(drive).map_err(|error| format!("cannot start a loop: {error}"))?;
+    }
+    if !packet_counts.is_empty() {
+        seat.registry.register_collector(Box::new(PacketMetrics(packet_counts)));
     }
     let common = Common { clocks, net, store, memo, showcase: showcase.clone(), events: events_in.clone() };
     let store_dir = store_dir(&config.data_dir);
@@ -111,6 +120,15 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         events,
         stop: Box::new(move || stopper.stop()),
     })
+}
+
+/// The way to the switch, where one is named.
+fn open_packets(config: &Config, mailbox: &Arc<Mailbox>) -> Result<Option<PacketPort>, String> {
+    let open = |switch| {
+        PacketPort::open(switch, mailbox.clone())
+            .map_err(|error| format!("there is no way to --switch {switch}: {error}"))
+    };
+    config.switch.map(open).transpose()
 }
 
 fn node_config(

@@ -1,12 +1,15 @@
 //! What the store and the network count, as metrics, made anew for each scrape.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::packets::PacketCounts;
 use crate::http::encode;
 use crate::net::{ClassStats, NetHandle};
 use crate::store::StoreStats;
@@ -86,6 +89,24 @@ impl Collector for NetMetrics {
             }
         }
         Ok(())
+    }
+}
+
+/// What went between this peer and its switch, in all lanes.
+#[derive(Debug)]
+pub struct PacketMetrics(pub Vec<Arc<PacketCounts>>);
+
+impl Collector for PacketMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let sum = |of: fn(&PacketCounts) -> &AtomicU64| {
+            Value::Count(self.0.iter().map(|counts| of(counts).load(Ordering::Relaxed)).sum())
+        };
+        let metrics: [(&str, &str, Value); 3] = [
+            ("switch_packets_received", "Packets that came from the switch", sum(|counts| &counts.received)),
+            ("switch_packets_sent", "Packets sent to the switch", sum(|counts| &counts.sent)),
+            ("switch_packets_lost", "Packets for which there was no room, or no way", sum(|counts| &counts.lost)),
+        ];
+        metrics.iter().try_for_each(|(name, help, value)| value.encode(&mut encoder, name, help))
     }
 }
 

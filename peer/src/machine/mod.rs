@@ -12,6 +12,7 @@ mod mailbox;
 mod memo;
 mod memory;
 mod metrics;
+mod packets;
 mod show;
 mod store_port;
 mod surroundings;

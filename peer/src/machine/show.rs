@@ -5,12 +5,14 @@ use std::time::Instant;
 
 use group::nonsense::Nonsense;
 use group::state::Loss;
-use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, TransactionStatus as NodeTransaction};
+use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, SpreadCounts, TransactionStatus as NodeTransaction};
 use overlay::NodeId;
 
+use super::packets::address;
 use super::surroundings::Surroundings;
 use crate::lock::lock;
 use crate::net::peer_id_of;
+use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
     Budgets, Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, RangeStatus,
     Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
@@ -97,6 +99,20 @@ impl StatusSource for Showcase {
         self.surroundings.budgets()
     }
 
+    fn offload(&self) -> Offload {
+        let pictures = self.pictures();
+        let lanes = || pictures.iter().zip(0..).filter_map(|(picture, lane)| Some((&picture.as_ref()?.node, lane)));
+        let groups = |(node, lane): (&NodeStatus, u8)| {
+            let own = node.groups.iter().filter(|group| group.belongs);
+            own.map(|group| offload_group(group, lane)).collect::<Vec<_>>()
+        };
+        Offload {
+            peer_id: self.peer_id.clone(),
+            endpoints: lanes().filter_map(|(node, lane)| packet_endpoint(node, lane)).collect(),
+            groups: lanes().flat_map(groups).collect(),
+        }
+    }
+
     fn readiness(&self) -> Readiness {
         let pictures = self.pictures();
         let of = |picture: &Option<Picture>| checks(picture.as_ref().map(|picture| &picture.node));
@@ -170,6 +186,40 @@ pub fn leaving_of(lanes: impl Iterator<Item = LeaveStatus> + Clone) -> Option<Le
         remain: last.remain as u64,
         primaries: lanes.map(|leaving| leaving.primaries as u64).sum(),
     })
+}
+
+fn packet_endpoint(node: &NodeStatus, lane: u8) -> Option<PacketEndpoint> {
+    let switch = node.switch?;
+    let SpreadCounts { sent, answered, missed, alone, left } = node.spread;
+    Some(PacketEndpoint {
+        lane,
+        packets: address(switch.here).to_string(),
+        switch: address(switch.at).to_string(),
+        reads: SpreadReads { sent, answered, missed, alone, left },
+        dropped: node.packets_dropped,
+    })
+}
+
+fn offload_group(group: &NodeGroup, lane: u8) -> OffloadGroup {
+    let switch = &group.switch;
+    let part = |(partition, term, primary): &(u32, u64, NodeId)| OffloadPart {
+        partition: *partition,
+        term: format!("{term:016x}"),
+        primary: name(&primary.peer),
+    };
+    OffloadGroup {
+        id: group.id.to_string(),
+        lane,
+        epoch: group.epoch.0,
+        slot: group.applied.0,
+        switch: NamedSwitch { id: switch.named.id, on: switch.named.on },
+        fit: switch.fits.is_ok(),
+        why: switch.fits.err().map(|why| why.to_string()),
+        calm: switch.calm,
+        granted: switch.granted,
+        members: group.members.iter().filter(|member| member.votes).map(|member| name(&member.node.peer)).collect(),
+        parts: switch.parts.iter().map(part).collect(),
+    }
 }
 
 fn transaction_status(transaction: &NodeTransaction) -> TransactionStatus {
