@@ -27,6 +27,8 @@ pub(crate) struct Meter {
     since: Time,
     /// When the averages were last brought up to date.
     folded: Time,
+    /// Operations since the start, whatever the range.
+    all: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +45,12 @@ impl Meter {
     pub(crate) fn new(range: KeyRange, now: Time) -> Meter {
         let begins = |cell| range.start().distance_to(range.cut_at(cell, CELLS));
         let cells = (0..CELLS).map(|cell| Cell { begins: begins(cell), count: 0, rate: 0 }).collect();
-        Meter { range, cells, since: now, folded: now }
+        Meter { range, cells, since: now, folded: now, all: 0 }
     }
 
     /// An operation on a key there.
     pub(crate) fn count(&mut self, point: Point) {
+        self.all += 1;
         let offset = self.range.start().distance_to(point);
         let behind = self.cells.partition_point(|cell| cell.begins <= offset);
         if let Some(cell) = behind.checked_sub(1).and_then(|index| self.cells.get_mut(index)) {
@@ -58,7 +61,7 @@ impl Meter {
     /// Brings the averages up to date, where the last time is half a heartbeat ago.
     pub(crate) fn fold(&mut self, range: KeyRange, now: Time, heartbeat: Duration) {
         if self.range != range {
-            *self = Meter::new(range, now);
+            *self = Meter { all: self.all, ..Meter::new(range, now) };
         }
         let micros = |time: Duration| time.as_micros() as u64;
         let elapsed = micros(now.since(self.folded));
@@ -108,6 +111,11 @@ impl Group {
             }
         }
         Some(all)
+    }
+
+    /// Operations that have come to this node as a primary.
+    pub fn operations_taken(&self) -> u64 {
+        self.meter.all
     }
 
     /// Operations a minute that come to this node as a primary; `None` where it does not know yet.

@@ -436,6 +436,11 @@ impl Node {
         }
     }
 
+    /// Operations that have come to this node as a primary, in groups that it hosts now, and reads that it answered alone.
+    pub fn operations_taken(&self) -> u64 {
+        self.groups().map(Group::operations_taken).sum::<u64>() + self.switched.counts.alone
+    }
+
     pub(crate) fn each_group(&mut self, act: impl FnMut(&mut Group)) {
         self.hosts.living_mut().for_each(act);
     }

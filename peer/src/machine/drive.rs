@@ -36,6 +36,29 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// while it waits makes one larger batch, and others wait for what they send.
 const LOOP_NICE: i32 = 1;
 
+/// For experiments: every operation that this peer executes as a primary, and every read that it answers alone, keeps its loop
+/// for so long, in microseconds, one after the other. So a machine with few cores can show what many machines would do.
+const SLEEP_PER_OPERATION: &str = "SCATTER_TEST_SLEEP_PER_OPERATION_US";
+
+/// Sleeps for operations, where that is asked for.
+struct Slowness {
+    per_operation: Duration,
+    taken: u64,
+}
+
+impl Slowness {
+    fn from_env() -> Option<Slowness> {
+        let micros = std::env::var(SLEEP_PER_OPERATION).ok()?.parse().ok()?;
+        Some(Slowness { per_operation: Duration::from_micros(micros), taken: 0 })
+    }
+
+    fn sleep(&mut self, taken: u64) {
+        let new = taken.saturating_sub(self.taken);
+        self.taken = taken;
+        thread::sleep(self.per_operation.saturating_mul(u32::try_from(new).unwrap_or(u32::MAX)));
+    }
+}
+
 /// Why the loop ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -104,6 +127,7 @@ impl Drive {
         self.mailbox.adopt();
         step_back(LOOP_NICE);
         let mut packets = Vec::new();
+        let mut slowness = Slowness::from_env();
         let (mut events, mut requests, mut stored) = (std::mem::take(&mut self.early), Vec::new(), Vec::new());
         let mut wake_at = Time(0);
         let mut pictured = Time(0);
@@ -187,6 +211,9 @@ impl Drive {
             }
             if now.time >= wake_at {
                 self.node.handle(now, Input::Tick);
+            }
+            if let Some(slowness) = &mut slowness {
+                slowness.sleep(self.node.operations_taken());
             }
             if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
                 return self.end(end);

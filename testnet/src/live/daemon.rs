@@ -155,7 +155,7 @@ fn named() -> Option<PathBuf> {
     std::env::var_os("SCATTER_BIN").map(PathBuf::from)
 }
 
-fn build(package: &str, binary: &str, release: bool) -> PathBuf {
+pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {
     // A test stands in `target/PROFILE/deps`.
     let me = std::env::current_exe().expect("this program has a path");
     let profile = me.ancestors().nth(2).expect("tests stand in a profile's directory");
@@ -186,6 +186,17 @@ pub fn free_port() -> u16 {
         }
     }
     panic!("loopback has no free ports");
+}
+
+/// What is started so ends with the thread that starts it, at the latest.
+pub(super) fn dies_with_owner(command: &mut Command) {
+    // SAFETY: prctl is async-signal-safe, and touches nothing of this process's memory.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
 }
 
 impl Daemon {
@@ -296,13 +307,7 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log);
-        // SAFETY: prctl is async-signal-safe, and touches nothing of this process's memory.
-        unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            });
-        }
+        dies_with_owner(&mut command);
         let mut child = command.spawn().expect("the daemon can be started");
         let stdout = child.stdout.take().expect("it is a pipe");
         let (sender, lines) = mpsc::channel();

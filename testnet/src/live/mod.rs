@@ -11,6 +11,7 @@ mod lossy;
 mod measure;
 mod namespace;
 mod resp;
+mod switch;
 mod translate;
 mod wires;
 
@@ -23,6 +24,7 @@ pub use lossy::Lossy;
 pub use measure::{FILL_VALUE_BYTES, Spread, fill, is_ok};
 pub use namespace::{Endpoint, Namespace, Site};
 pub use resp::{Connection, Reply};
+pub use switch::{Control, SoftSwitch, fast_switch_program, switch_program};
 pub use wires::{Wires, between, one_way};
 
 /// What has to be over within a time on a machine of its own has to be over within so many times that here: tests run on
