@@ -12,7 +12,8 @@
 //!
 //! A number that comes back when the point is there already is void: the switch does not hold its object for dirty any more
 //! (PITFALLS 57). The write is passed again. A number that never comes back leaves an object dirty until the point is beyond
-//! it: something without an object is passed then, so that the dirty set drains.
+//! it: something without an object is passed now and then, and where it shows that others were numbered before, the point moves to
+//! it, so that the dirty set drains.
 //!
 //! # Grants
 //! A member answers alone only while it has a *grant*, which is never longer than the primary's own lease: a member counts it
@@ -98,6 +99,8 @@ pub(super) struct Offload {
     highest: u64,
     /// What was completed.
     point: u64,
+    /// Behind the point, and up to here, no write was numbered: there is nothing to complete.
+    idle: u64,
     /// The chosen mark and the point that members were told last.
     told: (u64, u64),
     /// All that was proposed before writes began to pass is up to here.
@@ -211,6 +214,11 @@ impl Primary {
         if self.offload.open.contains(&number) && self.offload.numbers.get(&tag) != Some(&number) {
             // One number for two writes: the switch has forgotten what it numbered, and so what is dirty.
             self.offload.standing = Standing::Ending(id);
+            return;
+        }
+        if tag == TRIAL && number == self.offload.idle.max(self.offload.point) + 1 {
+            // Nothing else was numbered since: so nothing is dirty that should not be.
+            (self.offload.idle, self.offload.highest) = (number, number);
             return;
         }
         // At or below the point it is void: what it made dirty is not any more.

@@ -37,6 +37,8 @@ pub(crate) struct Net {
     pub(crate) surveyed: Vec<Survey>,
     pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
     pub(crate) switch: Option<Pipeline>,
+    /// So often the switch was told what is complete.
+    pub(crate) completions: usize,
     /// What the switch sent whom.
     pub(crate) switched: Vec<(usize, Operation)>,
 }
@@ -65,6 +67,7 @@ impl Net {
             surveyed: Vec::new(),
             replies: Vec::new(),
             switch: None,
+            completions: 0,
             switched: Vec::new(),
         };
         for index in 0..count {
@@ -207,6 +210,7 @@ impl Net {
         let Some(pipeline) = &mut self.switch else { return };
         let packet = Packet::decode(bytes).expect("one of ours");
         let mut header = packet.header;
+        self.completions += usize::from(header.operation == Operation::Completion);
         let chance = (self.now.time.0 as u32).wrapping_add(self.switched.len() as u32);
         let to = match pipeline.process(&mut header, chance) {
             Verdict::To(replica) => replica as usize,

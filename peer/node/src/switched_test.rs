@@ -174,3 +174,25 @@ fn what_is_slow_is_not_gone() {
     }
     assert_eq!(switched.patience(), PATIENCE_MAX);
 }
+
+/// Whether the switch is there is tried all the time; nobody is told of that.
+#[test]
+fn who_is_idle_completes_nothing() {
+    let mut net = net();
+    assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
+    net.run_for(Duration::from_secs(1));
+    let before = net.completions;
+    net.run_for(Duration::from_secs(10));
+    assert_eq!(net.completions, before);
+    // What is numbered and never comes back is dirty no longer than until the next trial.
+    let state = net.nodes[0].group().expect("it is in one").state().clone();
+    let (key, switch) = (Key::new(b"key").expect("short"), state.switch.id);
+    let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
+    let mut lost = Header { object: object(&key), switch, ..blank(Operation::WriteFirst, state.id, ballot) };
+    let pipeline = net.switch.as_mut().expect("there is a switch");
+    pipeline.process(&mut lost, 0);
+    assert!(pipeline.is_dirty(lost.partition, lost.object));
+    net.run_for(Duration::from_secs(1));
+    assert!(!net.switch.as_mut().expect("there is a switch").is_dirty(lost.partition, lost.object));
+    assert_eq!(net.completions, before + 1);
+}
