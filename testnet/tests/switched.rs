@@ -51,7 +51,7 @@ fn start(test: &str, daemons: usize) -> Rack {
     control.start();
     cluster.wait_offloaded(&cluster.all(), OFFLOADED_MAX * SLACK).unwrap_or_else(|why| panic!("{why}"));
     let recorder = Arc::new(Recorder::default());
-    let keys = Keys { count: 6, uses: 300, ..Keys::default() };
+    let keys = Keys { count: 6, ..Keys::default() };
     let habits = Habits { clients: 9, pause: Duration::from_millis(1), keys, ..Habits::default() };
     let load = Load::start_as(&recorder, &cluster.endpoints(), &habits);
     Rack { cluster, switch, control, recorder, load, _logs: Logs(logs) }

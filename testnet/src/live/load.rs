@@ -29,7 +29,7 @@ pub struct Keys {
     pub prefix: String,
     /// So many of each kind: registers, lists, counters, leases.
     pub count: u64,
-    /// After so many operations a key is left alone and a new one takes its place.
+    /// After so many operations, at most 60, a key is left alone and a new one takes its place.
     pub uses: u64,
 }
 
@@ -280,6 +280,7 @@ impl Load {
 
     /// Sets clients with such habits on the daemons.
     pub fn start_as(recorder: &Arc<Recorder>, daemons: &[Endpoint], habits: &Habits) -> Load {
+        assert!(habits.keys.uses <= 60, "each addition to a counter has a bit of its own");
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..habits.clients)
             .map(|number| {
