@@ -73,6 +73,7 @@ pub struct Group {
     /// See [`Group::watch`].
     pub(crate) watched: Option<Vec<Applied>>,
     pub(crate) watched_at: Option<(Epoch, Slot)>,
+    pub(crate) watched_alone: Option<Vec<SpreadRead>>,
     pub(crate) full: Option<Limit>,
     pub(crate) failed: bool,
     /// Relaxed reads.
@@ -159,8 +160,9 @@ impl Group {
         self.out.batches_waiting() == 0 && !self.out.has_changes()
     }
 
-    /// Notes what is chosen, accepted and applied from now on, for checks; returns what was noted so far: only of the log while
-    /// something is on its way to the store, since the rest may be gone with a crash, and nobody was told of it.
+    /// Notes what is chosen, accepted, applied and answered alone from now on, for checks; returns what was noted so far: only of
+    /// the log and of answers while something is on its way to the store, since the rest may be gone with a crash, and nobody was
+    /// told of it.
     pub fn watch(&mut self) -> Watched {
         let now = (self.state.born, self.state.applied);
         let durable = self.is_durable();
@@ -168,6 +170,7 @@ impl Group {
             chosen: if durable { self.table.watch() } else { Vec::new() },
             accepted: if durable { self.out.watch() } else { Vec::new() },
             applied: self.watched.replace(Vec::new()).unwrap_or_default(),
+            alone: self.watched_alone.replace(Vec::new()).unwrap_or_default(),
             moved: durable && self.watched_at.replace(now) != Some(now),
         }
     }

@@ -37,6 +37,9 @@ impl Group {
                 }
                 // What a key with a deadline comes to is the primary's affair.
                 Lookup::Known(record) if record.as_ref().is_none_or(|record| record.deadline.is_none()) => {
+                    if let Some(watched) = &mut self.watched_alone {
+                        watched.push(read.clone());
+                    }
                     Some(self.read_here(&read.op, record.as_deref()))
                 }
                 Lookup::Loading | Lookup::Known(_) => None,

@@ -173,6 +173,7 @@ impl Group {
             early: Vec::new(),
             watched: None,
             watched_at: None,
+            watched_alone: None,
             full: None,
             failed: false,
             relaxed: Waiting::default(),

@@ -7,6 +7,7 @@ use overlay::Key;
 
 use crate::message::Write;
 use crate::record::Record;
+use crate::spread::SpreadRead;
 use crate::state::{Entry, GroupState};
 
 /// What has happened since it was last asked for.
@@ -18,6 +19,8 @@ pub struct Watched {
     pub accepted: Vec<Write>,
     /// Entries of the log that were applied, in order. Where a whole state was taken over, what led to it is not among them.
     pub applied: Vec<Applied>,
+    /// Reads that a switch sent to this member, and that it answered by itself.
+    pub alone: Vec<SpreadRead>,
     /// The group's state is another one than when it was last durable and asked for.
     pub moved: bool,
 }

@@ -131,6 +131,14 @@ impl Offload {
         }
     }
 
+    /// The id under which writes pass, if they do.
+    fn passes(&self) -> Option<u32> {
+        match self.standing {
+            Standing::On(id) | Standing::Ending(id) => Some(id),
+            Standing::Direct => None,
+        }
+    }
+
     /// It is over; grants that were given may not be.
     pub(super) fn end(&mut self) {
         *self = Offload { granted_until: self.granted_until, ..Offload::default() };
@@ -165,6 +173,11 @@ impl Primary {
     /// Members that may answer reads under which switch's id, where there are such.
     pub fn switch(&self) -> Option<u32> {
         self.offload.active()
+    }
+
+    /// The id of the switch that writes pass, while they do, and when all grants that were given are over, for checks.
+    pub fn granted(&self) -> (Option<u32>, Time) {
+        (self.offload.passes(), self.offload.granted_until)
     }
 
     /// When [`Primary::tick_offload`] has something to do next.
