@@ -147,6 +147,24 @@ pub enum Observation {
         /// Until its own steady clock shows this.
         until: Time,
     },
+    /// What this node, as a primary, has to do with a switch.
+    Granted {
+        /// Under which ballot.
+        ballot: Ballot,
+        /// The id of the switch that its writes pass, while they do.
+        switch: Option<u32>,
+        /// Others may answer reads until its own steady clock shows this.
+        until: Time,
+    },
+    /// This node has just answered a read by itself that a switch sent it.
+    Alone {
+        /// Of which key.
+        key: Key,
+        /// Under which ballot.
+        ballot: Ballot,
+        /// The switch's id.
+        switch: u32,
+    },
     /// Something that must not grow without end.
     Queue {
         /// What.

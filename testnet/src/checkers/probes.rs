@@ -7,6 +7,7 @@ use group::time::Time;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::bounded::Bounded;
+use super::granted::Granted;
 use super::leases::Leases;
 use super::monotone::Monotone;
 use super::observation::Observation;
@@ -40,6 +41,7 @@ pub struct Probes {
     ownership: Ownership,
     monotone: Monotone,
     leases: Leases,
+    granted: Granted,
     bounded: Bounded,
     transactions: Transactions,
     ring: Ring,
@@ -127,6 +129,7 @@ impl Probes {
                 if !self.serving.contains(&now) {
                     self.serving.retain(|(part, term, _)| *term > ballot.term || !range.contains_range(*part));
                     self.serving.push(now);
+                    self.granted.on_serving(range, ballot.term);
                 }
                 self.ownership.on_serving(range, ballot).map_err(|detail| ("I3 one owner", detail))?;
                 self.routecast.on_serving(range, ballot).map_err(|detail| ("PTO4 last partition", detail))
@@ -136,6 +139,13 @@ impl Probes {
                 self.leases
                     .on_held(seen.host, seen.at, range, ballot, until)
                     .map_err(|detail| ("I13 leases exclude", detail))
+            }
+            Observation::Granted { ballot, switch, until } => {
+                self.granted.on_granted(ballot, switch, seen.clocks.true_time_of(until));
+                Ok(())
+            }
+            Observation::Alone { key, ballot, switch } => {
+                self.granted.on_alone(seen.at, &key, ballot, switch).map_err(|detail| ("I13 granted reads", detail))
             }
             Observation::Queue { name, size, limit } => {
                 self.bounded.on_size(name, size, limit).map_err(|detail| ("I15 bounded", detail))

@@ -216,6 +216,22 @@ fn leases_exclude_each_other() {
 }
 
 #[test]
+fn who_answers_alone_was_granted_that() {
+    let granted = |switch, until| (0, Observation::Granted { ballot: ballot(4, 0), switch, until: Time(until) });
+    let key = Key::new(b"k").unwrap();
+    let alone = |term, switch| (1, Observation::Alone { key: key.clone(), ballot: ballot(term, 0), switch });
+    let serves = |term| (1, Observation::Serving { range: KeyRange::FULL, ballot: ballot(term, 1) });
+    const BROKEN: Option<&str> = Some("I13 granted reads");
+    assert_eq!(broken(&[granted(Some(7), 20), alone(4, 7)]), None);
+    assert_eq!(broken(&[granted(Some(7), 9), alone(4, 7)]), BROKEN, "it is over");
+    assert_eq!(broken(&[granted(Some(7), 20), alone(4, 6)]), BROKEN, "another switch");
+    assert_eq!(broken(&[granted(Some(7), 20), alone(3, 7)]), BROKEN, "another term");
+    assert_eq!(broken(&[granted(None, 20), alone(4, 7)]), BROKEN, "its primary goes on without a switch");
+    assert_eq!(broken(&[granted(Some(7), 20), serves(5), alone(4, 7)]), BROKEN, "another primary serves");
+    assert_eq!(broken(&[granted(Some(7), 20), serves(3), alone(4, 7)]), None, "an older one, which does not know yet");
+}
+
+#[test]
 fn a_coarse_group_chooses_in_order() {
     assert_eq!(broken(&[(0, Observation::Overtaken { gaps: 0 })]), None);
     assert_eq!(broken(&[(0, Observation::Overtaken { gaps: 1 })]), Some("PTO3 partition order"));

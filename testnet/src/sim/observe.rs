@@ -5,6 +5,7 @@ use group::ballot::TermBallot;
 use group::membership::MEMBERS_MIN;
 use group::message::Write;
 use group::record::{DoneOp, Record};
+use group::spread::SpreadRead;
 use group::state::Entry;
 use group::time::Time;
 use group::transaction::dealings::Deal;
@@ -112,6 +113,10 @@ pub fn observe(node: &mut Node, scope: Scope, show: &mut dyn FnMut(Observation))
     }
     node.watch_groups(|group, watched, lives| {
         show_log(group, &watched, scope, show);
+        for SpreadRead { ballot, switch, key, .. } in watched.alone {
+            show(Observation::Mark("switch: a fast read was answered"));
+            show(Observation::Alone { key, ballot: full(ballot), switch });
+        }
         if !lives || !group.is_durable() {
             return;
         }
@@ -156,6 +161,13 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
         if counts.lease_until > Time(0) {
             let (range, ballot) = (primary.range(), full(primary.ballot()));
             show(Observation::LeaseHeld { range, ballot, until: counts.lease_until });
+        }
+        if counts.serving && group.state().switch.id > 0 {
+            let (switch, until) = primary.granted();
+            show(Observation::Granted { ballot: full(primary.ballot()), switch, until });
+            if switch.is_some() && !group.state().may_offload() {
+                show(Observation::Mark("switch: offload rested during a reconfiguration"));
+            }
         }
         if group.state().settings.coarse {
             show(Observation::Overtaken { gaps: counts.gaps });

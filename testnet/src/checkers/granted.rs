@@ -1,0 +1,53 @@
+//! A member answers a read alone only while the primary of its ballot has granted that, under the switch id that is on the read
+//! (`Harmonia §5.3`; PITFALLS 55, 58).
+//!
+//! What primaries and members believe is compared in true time: a grant is over at the member, on whatever clock, before its
+//! primary counts on that, and before a later primary serves.
+
+use std::collections::BTreeMap;
+
+use group::time::Time;
+use overlay::{IntervalMap, Key, KeyRange};
+
+use super::observation::Ballot;
+
+/// What primaries have granted.
+#[derive(Debug)]
+pub struct Granted {
+    /// By ballot: the switch that writes pass, as was seen last, and when all grants are over at the latest.
+    grants: BTreeMap<Ballot, (Option<u32>, Time)>,
+    /// The highest term that was seen to serve at each point. A term names its epoch.
+    terms: IntervalMap<u64>,
+}
+
+impl Default for Granted {
+    fn default() -> Granted {
+        Granted { grants: BTreeMap::new(), terms: IntervalMap::new(0) }
+    }
+}
+
+impl Granted {
+    /// A primary serves that did not before.
+    pub fn on_serving(&mut self, range: KeyRange, term: u64) {
+        self.terms.update(range, |known| term.max(*known));
+    }
+
+    /// A primary has writes pass a switch, or not, and what it granted is over at this true time.
+    pub fn on_granted(&mut self, ballot: Ballot, switch: Option<u32>, until: Time) {
+        self.grants.insert(ballot, (switch, until));
+    }
+
+    /// A member has answered a read alone, now.
+    pub fn on_alone(&self, now: Time, key: &Key, ballot: Ballot, switch: u32) -> Result<(), String> {
+        let later = *self.terms.get(key.point());
+        if later > ballot.term {
+            return Err(format!("{key:?} was answered under {ballot:?} when the primary of term {later} served"));
+        }
+        match self.grants.get(&ballot) {
+            Some((Some(id), until)) if *id == switch && now <= *until => Ok(()),
+            granted => {
+                Err(format!("{key:?} was answered under {ballot:?} and switch {switch}: granted is {granted:?}"))
+            }
+        }
+    }
+}
