@@ -83,6 +83,9 @@ struct Sim {
     /// Small runs in which groups split, merge and move their boundaries all the time
     #[arg(long, conflicts_with_all = ["hours", "small", "members"])]
     ring: bool,
+    /// Small runs of all these kinds, with switches that spread reads over members
+    #[arg(long, conflicts_with_all = ["hours", "small", "members", "ring", "nodes"])]
+    switch: bool,
     /// Print what happens
     #[arg(long)]
     trace: bool,
@@ -167,6 +170,7 @@ fn simulate(sim: &Sim) -> ExitCode {
         None => sim.seed,
     };
     let (nodes, hours, small, members, ring) = (sim.nodes, sim.hours, sim.small, sim.members, sim.ring);
+    let switch = sim.switch;
     let scenario = move |seed| {
         if small {
             return Scenario::small(seed, nodes);
@@ -176,6 +180,9 @@ fn simulate(sim: &Sim) -> ExitCode {
         }
         if ring {
             return nodes.map_or_else(|| Scenario::ring(seed), |nodes| Scenario::wide_ring(seed, nodes));
+        }
+        if switch {
+            return Scenario::switched(seed);
         }
         let mut scenario = Scenario::from_seed_with(seed, nodes);
         if let Some(hours) = hours {
@@ -202,7 +209,8 @@ fn simulate(sim: &Sim) -> ExitCode {
     for (scenario, failure) in &batch.failures {
         println!("\n{}", explain::<Node>(scenario, failure));
         let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
-        let kinds = [(sim.small, " --small"), (sim.members, " --members"), (sim.ring, " --ring")];
+        let kinds =
+            [(sim.small, " --small"), (sim.members, " --members"), (sim.ring, " --ring"), (sim.switch, " --switch")];
         let small = kinds.into_iter().find(|(chosen, _)| *chosen).map_or("", |(_, name)| name);
         println!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
     }

@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("chirp-app", &["screen"]),
     ("header", &[]),
     ("switch", &["header"]),
-    ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app"]),
+    ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app", "header", "switch"]),
     ("fuzz", &["overlay", "group", "header", "node", "peer"]),
 ];
 

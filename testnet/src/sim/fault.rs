@@ -63,6 +63,20 @@ pub enum Kind {
     DiskLow(Target),
     /// The store fails at the n-th call from now on.
     StoreFails(Target, u64),
+    /// The switch in use, or the other one, loses its registers and tables.
+    SwitchRestart {
+        /// The other one.
+        other: bool,
+    },
+    /// The other switch is in use from now on: for the machines whose bits are set, and at the end for all.
+    SwitchReplace {
+        /// Those.
+        moved: u64,
+    },
+    /// Nothing passes the switch in use.
+    SwitchCut,
+    /// Nobody sets tables of switches.
+    Unattended,
 }
 
 /// One thing that goes wrong.
@@ -134,6 +148,14 @@ const KINDS: [(Draw, u64); 17] = [
     (|rng, n| Kind::StoreFails(target(rng, n), rng.below(20)), 2),
 ];
 
+/// What goes wrong with switches.
+const SWITCHES: [(Draw, u64); 4] = [
+    (|rng, _| Kind::SwitchRestart { other: rng.per_mille(200) }, 6),
+    (|rng, _| Kind::SwitchReplace { moved: rng.bits() & rng.bits() }, 4),
+    (|_, _| Kind::SwitchCut, 2),
+    (|_, _| Kind::Unattended, 2),
+];
+
 /// What changes a group's members, beside faults of all kinds.
 const CHURN: [(Draw, u64); 6] = [
     (|rng, n| Kind::Leave(host(rng, n)), 10),
@@ -193,6 +215,12 @@ impl Mix {
         let mut mix = if rng.per_mille(400) { Mix::default() } else { Mix::draw(rng) };
         mix.kinds.extend(CHURN.into_iter().filter(|_| rng.per_mille(700)));
         mix
+    }
+
+    /// Switches alone, and none in some runs.
+    pub fn switches(rng: &mut Rng) -> Mix {
+        let share = *rng.pick(&[0, 300, 600, 1_000]);
+        Mix { kinds: SWITCHES.into_iter().filter(|_| rng.per_mille(share)).collect() }
     }
 
     /// Groups become others all the time; in many runs other things go wrong as well.

@@ -28,6 +28,9 @@ enum Undo {
     Quiet,
     RightClock(usize),
     DiskFree(usize),
+    SwitchReplaced,
+    SwitchMended(usize),
+    Attended,
 }
 
 /// The faults that last at this moment.
@@ -94,6 +97,9 @@ impl<H: Host> World<H> {
         self.trace.note(self.now, &[], &[], || "all is healed".into());
         for undo in std::mem::take(&mut self.standing.undo).into_values() {
             self.take_back(undo);
+        }
+        if let Some(switches) = &mut self.switches {
+            switches.heal();
         }
         for host in 0..self.machines.len() {
             self.machines[host].store.fail_after(None);
@@ -185,6 +191,20 @@ impl<H: Host> World<H> {
                 self.marks.hit("fault: disk nearly full");
                 self.deliver(host, Input::DiskLow(true));
                 Some(Undo::DiskFree(host))
+            }
+            Kind::SwitchRestart { other } => {
+                self.restart_switch(other);
+                None
+            }
+            Kind::SwitchReplace { moved } => {
+                self.replace_switch(moved);
+                Some(Undo::SwitchReplaced)
+            }
+            Kind::SwitchCut => self.cut_switch().map(Undo::SwitchMended),
+            Kind::Unattended => {
+                self.marks.hit("fault: nobody sets a switch's tables");
+                self.switches.as_mut()?.unattended += 1;
+                Some(Undo::Attended)
             }
             Kind::StoreFails(target, calls) => {
                 let host = self.resolve(target);
@@ -355,6 +375,9 @@ impl<H: Host> World<H> {
             }
             Undo::Quiet => self.network.set_noise(Noise::default()),
             Undo::RightClock(host) => self.machines[host].clocks.set_right(),
+            Undo::SwitchReplaced => self.replaced_switch(),
+            Undo::SwitchMended(at) => self.mend_switch(at),
+            Undo::Attended => self.switches().unattended -= 1,
             Undo::DiskFree(host) => self.deliver(host, Input::DiskLow(false)),
         }
     }

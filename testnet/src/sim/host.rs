@@ -1,7 +1,7 @@
 //! What a simulated machine runs.
 
 use group::time::Now;
-use node::{Input, Node, NodeConfig, Output, Restored, Wish};
+use node::{GroupStatus, Input, Node, NodeConfig, Output, Restored, Wish};
 use overlay::{Epoch, GroupId, KeyRange, NodeId};
 
 use crate::checkers::{Broken, Observation, Scope};
@@ -84,6 +84,11 @@ pub trait Host: Sized {
         false
     }
 
+    /// What it tells of the group that it is in to whoever sets a switch's tables.
+    fn group(&self) -> Option<GroupStatus> {
+        None
+    }
+
     /// Who runs, in this life.
     fn node(&self) -> Option<NodeId> {
         None
@@ -143,6 +148,10 @@ impl Host for Node {
 
     fn depends_on(&self, other: &Node, alive: &[NodeId]) -> bool {
         super::observe::depends_on(self, other.id(), alive)
+    }
+
+    fn group(&self) -> Option<GroupStatus> {
+        self.status().group
     }
 
     fn node(&self) -> Option<NodeId> {

@@ -77,7 +77,7 @@ impl<H: Host> World<H> {
                 self.trace.note(self.now, &[host as u64], said.as_bytes(), || format!("{host}: {said}"));
             }
             Output::Surveyed { .. } => {}
-            Output::Packet { .. } => self.fail("no packets without a switch", format!("{host} has one")),
+            Output::Packet { to, bytes } => self.send_packet(host, to, bytes),
             Output::WakeAt(local) => self.wake_at(host, local),
             Output::Dial { peer, addresses } => {
                 if let Some(&index) = self.peers.get(&peer) {

@@ -1,10 +1,12 @@
 //! Whole networks in one process, in virtual time: a run is a function of its [`Scenario`].
 //!
 //! Read [`World`] for the loop, [`Scenario`] for what a seed makes, [`fault`] for what goes wrong, and [`harness`] for
-//! how a run is judged, repeated and cut down.
+//! how a run is judged, repeated and cut down. Where there are switches ([`SwitchRules`]), packets pass them in `switch.rs`, and
+//! `controller.rs` sets their tables.
 
 mod clock;
 mod connections;
+mod controller;
 pub mod fault;
 mod faults;
 mod hardware;
@@ -18,6 +20,8 @@ mod queue;
 mod scenario;
 mod script;
 mod store;
+mod switch;
+mod switches;
 mod trace;
 mod verdict;
 mod workload;
@@ -29,6 +33,7 @@ pub use host::Host;
 pub use network::{Flight, Latency, Noise};
 pub use scenario::Scenario;
 pub use store::{Contents, Persist, SimStore};
+pub use switches::{SwitchDefect, SwitchRules};
 pub use trace::{Trace, hash_bytes};
 pub use workload::Load;
 pub use world::{Fate, Tap, World};

@@ -3,9 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use bytes::Bytes;
 use group::time::Time;
 use node::{Input, RequestId};
 
+use crate::sim::controller::Plan;
 use crate::sim::network::Flight;
 
 /// Something that happens at a moment of true time. A `life` names the process that it is meant for; a late frame is for
@@ -25,6 +27,10 @@ pub(super) enum Event {
     Fault(usize),
     FaultEnds(usize),
     Client(usize),
+    AtSwitch { at: usize, from: usize, bytes: Bytes },
+    Packet { to: usize, bytes: Bytes },
+    Look,
+    SetTables { at: usize, life: u32, plans: Vec<Plan> },
     Patience { id: RequestId, host: usize },
 }
 

@@ -9,6 +9,7 @@ use node::{Durability, Timing};
 use crate::rng::Rng;
 use crate::sim::fault::{Fault, Mix, Pace};
 use crate::sim::network::Latency;
+use crate::sim::switches::SwitchRules;
 use crate::sim::workload::Load;
 
 /// Everything about a run that is not chance inside it.
@@ -55,6 +56,8 @@ pub struct Scenario {
     pub transfer_bytes_per_s: u64,
     /// So many steps lie between two looks at everything that there is.
     pub sweep_every: u64,
+    /// Switches that spread reads over members, where there are such.
+    pub switch: Option<SwitchRules>,
     /// Rules that nodes leave out on purpose.
     pub defects: Defects,
     /// What goes wrong; in order of time.
@@ -91,6 +94,7 @@ impl Scenario {
             message_bytes_max: 256 << 10,
             transfer_bytes_per_s: 64 << 20,
             sweep_every: 1_000,
+            switch: None,
             defects: Defects::NONE,
             faults: Vec::new(),
             fault_time: Duration::from_secs(10),
@@ -200,6 +204,30 @@ impl Scenario {
         scenario
     }
 
+    /// A small run of any of these kinds, in which all members stand beside two switches that spread their reads, and lose what
+    /// they remember.
+    pub fn switched(seed: u64) -> Scenario {
+        let mut rng = Rng::new(seed, "switched");
+        let mut scenario = match rng.below(10) {
+            0..5 => Scenario::small(seed, Some(*rng.pick(&[3, 3, 4, 5]))),
+            5..8 => Scenario::churn(seed),
+            _ => Scenario::ring(seed),
+        };
+        (scenario.leases, scenario.coarse) = (true, true);
+        scenario.timing.lease = Duration::from_millis(*rng.pick(&[200, 1_000]));
+        // Somebody has to read what others write.
+        scenario.load.clients = scenario.load.clients.max(3);
+        scenario.load.reads = *rng.pick(&[400, 700]);
+        scenario.load.think.1 = scenario.load.think.1.min(Duration::from_millis(*rng.pick(&[5, 20, 40])));
+        scenario.load.operations_max = 4_000;
+        scenario.switch = Some(SwitchRules::draw(&mut rng));
+        let mix = Mix::switches(&mut rng);
+        let more = mix.plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
+        scenario.faults.extend(more);
+        scenario.faults.sort_by_key(|fault| fault.at);
+        scenario
+    }
+
     /// The same with so many machines: groups of three to five members come to be by themselves, and others are asked for.
     pub fn wide_ring(seed: u64, hosts: usize) -> Scenario {
         let mut scenario = Scenario::ring(seed);
@@ -252,6 +280,9 @@ impl fmt::Display for Scenario {
             self.keepalive,
         )?;
         writeln!(f, "  {:?}", self.load)?;
+        if let Some(rules) = &self.switch {
+            writeln!(f, "  lease {:?}, {rules:?}", self.timing.lease)?;
+        }
         for fault in &self.faults {
             writeln!(f, "  {:>9.3}s {:?} for {:?}", fault.at.as_secs_f64(), fault.kind, fault.lasts)?;
         }

@@ -51,8 +51,14 @@ impl<H: Host> World<H> {
             open = self.read_all(open);
             self.sweep();
             let differs = || self.probes.difference().map(|detail| ("I16 live", format!("difference: {detail}")));
-            let flaw = differs().or_else(|| self.ring_flaw());
-            if self.failure.is_some() || (open.is_empty() && flaw.is_none()) {
+            let flaw = differs().or_else(|| self.ring_flaw()).or_else(|| self.switch_flaw());
+            if self.failure.is_some() {
+                return;
+            }
+            if open.is_empty() && flaw.is_none() {
+                if self.switches.is_some() {
+                    self.marks.hit("switch: reads are spread again, and the dirty set is empty");
+                }
                 return;
             }
             if self.now() >= end {

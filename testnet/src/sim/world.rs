@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use group::time::Time;
-use node::{Input, NodeConfig};
+use node::{Input, NodeConfig, SwitchConfig};
 use overlay::{Incarnation, PeerKey};
 
 use crate::checkers::{Failure, Observation, Probes, Scope, Seen};
@@ -18,6 +18,7 @@ use crate::sim::network::{Flight, Network};
 use crate::sim::queue::{Event, Queue};
 use crate::sim::scenario::Scenario;
 use crate::sim::store::SimStore;
+use crate::sim::switches::{SWITCH, Switches, address_of};
 use crate::sim::trace::Trace;
 use crate::sim::workload::{Ask, Workload};
 
@@ -39,6 +40,7 @@ pub struct World<H> {
     pub(super) connections: Connections,
     pub(super) workload: Workload,
     pub(super) standing: Standing,
+    pub(super) switches: Option<Box<Switches>>,
     /// Rare things that the run came by.
     pub marks: Marks,
     /// What happened.
@@ -94,6 +96,7 @@ impl<H: Host> World<H> {
             connections: Connections::new(n),
             workload,
             standing: Standing::default(),
+            switches: scenario.switch.clone().map(|rules| Box::new(Switches::new(rules, n, seed))),
             marks: Marks::default(),
             trace: Trace::new(with_lines),
             probes: Probes::new(n),
@@ -122,6 +125,9 @@ impl<H: Host> World<H> {
         }
         for client in 0..self.workload.clients() {
             self.queue_in(Duration::from_millis(client as u64), Event::Client(client));
+        }
+        if let Some(rules) = &self.scenario.switch {
+            self.queue_in(rules.look_every, Event::Look);
         }
     }
 
@@ -246,6 +252,10 @@ impl<H: Host> World<H> {
             Event::Fault(index) => self.on_fault(index),
             Event::FaultEnds(index) => self.on_fault_ends(index),
             Event::Client(client) => self.on_client(client),
+            Event::AtSwitch { at, from, bytes } => self.on_packet(at, from, bytes),
+            Event::Packet { to, bytes } => self.on_packet_here(to, bytes),
+            Event::Look => self.on_look(),
+            Event::SetTables { at, life, plans } => self.on_set_tables(at, life, &plans),
             Event::Patience { id, host } => self.on_patience(id, host),
         }
     }
@@ -270,7 +280,9 @@ impl<H: Host> World<H> {
                 machine.inbox.push_back(input);
                 self.queue_turn(host);
             }
-            State::Frozen if machine.inbox.len() < INBOX_MAX || !matches!(input, Input::Frame { .. }) => {
+            State::Frozen
+                if machine.inbox.len() < INBOX_MAX || !matches!(input, Input::Frame { .. } | Input::Packet { .. }) =>
+            {
                 machine.inbox.push_back(input);
             }
             State::Frozen => self.marks.hit("machine: a frozen process's sockets were full"),
@@ -450,6 +462,8 @@ impl<H: Host> World<H> {
             transfer_bytes_per_s: scenario.transfer_bytes_per_s,
             timing: scenario.timing.clone(),
             defects: scenario.defects,
+            cluster: if scenario.switch.is_some() { "hall".into() } else { String::new() },
+            switch: scenario.switch.as_ref().map(|_| SwitchConfig { at: SWITCH, here: address_of(host) }),
             ..NodeConfig::new(machine.key, Incarnation(wall_s << 24 | salt))
         }
     }
