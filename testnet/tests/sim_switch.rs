@@ -1,0 +1,206 @@
+//! Networks beside switches that spread their reads, with the real pipeline (`Harmonia`; PITFALLS 54-58): whatever becomes of
+//! packets, tables and switches, reads are linearizable, whoever answers alone was granted that, and once all is calm reads are
+//! spread again and the dirty set is empty. Each rule that is left out is missed.
+
+use std::time::Duration;
+
+use group::config::Defect;
+use node::Node;
+use testnet::marks::Marks;
+use testnet::rng::Rng;
+use testnet::sim::fault::{Fault, Kind};
+use testnet::sim::harness::{expect_well, for_each_seed, is_found, run};
+use testnet::sim::{Latency, Load, Noise, Scenario, SwitchDefect, SwitchRules};
+
+/// What clients see go wrong.
+const HISTORY: [&str; 6] =
+    ["I4 linearizable", "I5 durable", "I6 at most once", "I7 no dirty read", "I8 settled", "I14 deletes stay deleted"];
+
+/// What members show.
+const GRANTED: [&str; 1] = ["I13 granted reads"];
+
+/// What a run must come by now and then, or it proves nothing.
+const MARKS: [&str; 8] = [
+    "switch: a fast read was answered",
+    "switch: a packet was lost",
+    "switch: a write was dropped for want of a slot",
+    "switch: no room for a partition",
+    "switch: offload rested during a reconfiguration",
+    "switch: restarted while dirty",
+    "switch: two alive",
+    "switch: reads are spread again, and the dirty set is empty",
+];
+
+#[test]
+fn reads_are_spread_whatever_becomes_of_switches() {
+    let marks = std::cell::RefCell::new(Marks::default());
+    let runs = std::cell::Cell::new(0);
+    for_each_seed("reads_are_spread_whatever_becomes_of_switches", 100, |seed| {
+        marks.borrow_mut().merge(&expect_well::<Node>(&Scenario::switched(seed)).marks);
+        runs.set(runs.get() + 1);
+    });
+    let marks = marks.into_inner();
+    println!("{marks}");
+    if runs.get() >= 100 {
+        MARKS.iter().for_each(|mark| assert!(marks.count(mark) > 0, "{mark}: never"));
+    }
+}
+
+#[test]
+fn a_run_with_switches_repeats() {
+    for seed in [0, 5, 8] {
+        let scenario = Scenario::switched(seed);
+        assert_eq!(run::<Node>(&scenario, false).hash, run::<Node>(&scenario, false).hash);
+    }
+}
+
+/// Many clients read and write a few keys beside a switch that loses, doubles and delays writes and completions, and has few
+/// slots or forgets everything in some runs.
+fn busy(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, "busy");
+    let load = Load {
+        clients: 10,
+        think: (Duration::from_micros(50), Duration::from_millis(3)),
+        hot_keys: rng.between(1, 2),
+        cold_keys: 2,
+        families: [3, 0, 2, 0, 0, 0],
+        reads: 600,
+        relaxed: 0,
+        once: 0,
+        bursts: 0,
+        operations_max: 4_000,
+        ..Load::default()
+    };
+    let quiet = Noise::default();
+    let writes = Noise { loss: 150, duplication: 100, reordering: 300 };
+    let completions = Noise { loss: 300, duplication: 100, reordering: 300 };
+    let rules = SwitchRules {
+        stages: 1,
+        slots: *rng.pick(&[1, 64]),
+        objects: Some(*rng.pick(&[3, 23])),
+        late: Duration::from_millis(*rng.pick(&[4, 30])),
+        noise: [writes, completions, quiet, quiet, quiet],
+        look_every: Duration::from_millis(10),
+        sets_after: Duration::from_millis(1),
+        ..SwitchRules::calm()
+    };
+    let mut scenario = Scenario {
+        hosts: rng.between(3, 5) as usize,
+        latency: Latency::Uniform(Duration::from_micros(300), Duration::from_millis(*rng.pick(&[1, 4]))),
+        leases: true,
+        coarse: true,
+        load,
+        switch: Some(rules),
+        fault_time: Duration::from_secs(8),
+        calm_time: Duration::from_millis(100),
+        ..Scenario::calm(seed)
+    };
+    if rng.per_mille(500) {
+        let restart = |n: u64| Duration::from_millis(2_500 + 90 * n);
+        let kind = Kind::SwitchRestart { other: false };
+        scenario.faults = (0..60).map(|n| Fault { at: restart(n), kind, lasts: Duration::ZERO }).collect();
+    }
+    scenario
+}
+
+/// Completions overtake each other, and members lag behind their primaries again and again.
+fn lagging(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, "lagging");
+    let mut scenario = busy(seed);
+    scenario.hosts = 5;
+    scenario.latency = Latency::Uniform(Duration::from_micros(100), Duration::from_millis(*rng.pick(&[2, 5])));
+    let load = &mut scenario.load;
+    (load.hot_keys, load.cold_keys, load.reads, load.operations_max) = (1, 3, 700, 8_000);
+    let rules = scenario.switch.as_mut().expect("there is one");
+    rules.shares_wires = false;
+    (rules.slots, rules.objects) = (*rng.pick(&[8, 16]), None);
+    rules.late = Duration::from_millis(*rng.pick(&[2, 6, 20]));
+    rules.noise = [Noise::default(); 5];
+    rules.noise[1].reordering = 800;
+    let machine = |rng: &mut Rng| rng.below(scenario.hosts as u64) as usize;
+    let clogs = (0..90).map(|n| Fault {
+        at: Duration::from_millis(2_500 + 60 * n),
+        kind: Kind::Clog(machine(&mut rng), machine(&mut rng)),
+        lasts: Duration::from_millis(rng.between(5, 50)),
+    });
+    scenario.faults = clogs.collect();
+    scenario
+}
+
+/// As [`is_found`], for what a switch leaves out.
+fn is_found_in_switch(defect: SwitchDefect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
+    for seed in 0..seeds {
+        let sound = scenario(seed);
+        let rules = SwitchRules { defect: Some(defect), ..sound.switch.clone().expect("there is one") };
+        let broken = Scenario { switch: Some(rules), ..sound.clone() };
+        if let Some(failure) = run::<Node>(&broken, false).failure {
+            println!("{defect:?} is found at seed {seed}: {failure}");
+            assert!(properties.contains(&failure.property), "found, but as {}", failure.property);
+            let failure = run::<Node>(&sound, false).failure;
+            assert!(failure.is_none(), "seed {seed} fails without {defect:?}: {}", failure.expect("just seen"));
+            return;
+        }
+    }
+    panic!("{defect:?} is not found within {seeds} seeds");
+}
+
+/// PITFALLS 54: the point on a read is not compared with what a member has executed.
+#[test]
+fn point_unchecked() {
+    is_found(Defect::PointUnchecked, &HISTORY, 60, busy);
+}
+
+/// PITFALLS 55: a primary goes on without its switch, or under another id, while members may answer.
+#[test]
+fn grants_forgotten() {
+    is_found(Defect::GrantsForgotten, &GRANTED, 20, busy);
+}
+
+/// PITFALLS 55: a switch that has forgotten everything numbers on under the same id. The primary that sees a number twice, or
+/// below the point, saves the day mostly: so the numbers themselves are looked at.
+#[test]
+fn old_id() {
+    is_found_in_switch(SwitchDefect::OldId, &["a number is given once"], 40, busy);
+}
+
+/// PITFALLS 56: a write that cannot be tracked goes on.
+#[test]
+fn untracked() {
+    is_found_in_switch(SwitchDefect::Untracked, &HISTORY, 60, busy);
+}
+
+/// PITFALLS 56: whatever is complete, nothing is dirty any more.
+#[test]
+fn cleared() {
+    is_found_in_switch(SwitchDefect::Cleared, &HISTORY, 60, busy);
+}
+
+/// PITFALLS 57: a number that the point has passed is taken.
+#[test]
+fn void_number_taken() {
+    is_found(Defect::VoidNumberTaken, &HISTORY, 100, busy);
+}
+
+/// PITFALLS 57: what is numbered is called complete.
+#[test]
+fn early_completion() {
+    is_found(Defect::EarlyCompletion, &HISTORY, 20, busy);
+}
+
+/// PITFALLS 57: a completion that comes late lowers the point.
+#[test]
+fn point_lowered() {
+    is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 300, lagging);
+}
+
+/// PITFALLS 58: a member answers what nobody granted it, in another epoch, or for another switch.
+#[test]
+fn grant_unchecked() {
+    is_found(Defect::GrantUnchecked, &GRANTED, 20, busy);
+}
+
+/// PITFALLS 58: a member counts its grant from when it came, which may be late.
+#[test]
+fn grant_from_arrival() {
+    is_found(Defect::GrantFromArrival, &GRANTED, 200, lagging);
+}
