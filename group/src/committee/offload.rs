@@ -99,6 +99,8 @@ pub(super) struct Offload {
     highest: u64,
     /// What was completed.
     point: u64,
+    /// When the switch was last told of that.
+    completed: Time,
     /// Behind the point, and up to here, no write was numbered: there is nothing to complete.
     idle: u64,
     /// The chosen mark and the point that members were told last.
@@ -230,8 +232,11 @@ impl Primary {
             return;
         }
         if tag == TRIAL && number == self.offload.idle.max(self.offload.point) + 1 {
-            // Nothing else was numbered since: so nothing is dirty that should not be.
+            // Nothing else was numbered since: so nothing is dirty that should not be, unless the switch was not told.
             (self.offload.idle, self.offload.highest) = (number, number);
+            if ctx.now.time.since(self.offload.completed) >= ctx.config.timing.resend {
+                self.complete(ctx, id);
+            }
             return;
         }
         // At or below the point it is void: what it made dirty is not any more.
@@ -286,11 +291,17 @@ impl Primary {
         let point = open.map_or(self.offload.highest, |lowest| lowest - 1);
         if point > self.offload.point {
             self.offload.point = point;
-            ctx.out.push(GroupOutput::Complete { ballot: self.ballot, switch: id, number: point });
+            self.complete(ctx, id);
         }
         if self.offload.told.1 < self.offload.point {
             self.tell_point(ctx, id);
         }
+    }
+
+    /// Tells the switch of the point. That may be lost: it is said again while nothing else is.
+    fn complete(&mut self, ctx: &mut Context<'_>, switch: u32) {
+        self.offload.completed = ctx.now.time;
+        ctx.out.push(GroupOutput::Complete { ballot: self.ballot, switch, number: self.offload.point });
     }
 
     fn tell_point(&mut self, ctx: &mut Context<'_>, switch: u32) {

@@ -1,6 +1,6 @@
 //! Several nodes in memory, for tests of what they do together.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -37,8 +37,8 @@ pub(crate) struct Net {
     pub(crate) surveyed: Vec<Survey>,
     pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
     pub(crate) switch: Option<Pipeline>,
-    /// So often the switch was told what is complete.
-    pub(crate) completions: usize,
+    /// What the switch was last told is complete, by partition.
+    pub(crate) completed: BTreeMap<u32, u64>,
     /// What the switch sent whom.
     pub(crate) switched: Vec<(usize, Operation)>,
 }
@@ -67,7 +67,7 @@ impl Net {
             surveyed: Vec::new(),
             replies: Vec::new(),
             switch: None,
-            completions: 0,
+            completed: BTreeMap::new(),
             switched: Vec::new(),
         };
         for index in 0..count {
@@ -210,7 +210,9 @@ impl Net {
         let Some(pipeline) = &mut self.switch else { return };
         let packet = Packet::decode(bytes).expect("one of ours");
         let mut header = packet.header;
-        self.completions += usize::from(header.operation == Operation::Completion);
+        if header.operation == Operation::Completion {
+            self.completed.insert(header.partition, header.sequence);
+        }
         let chance = (self.now.time.0 as u32).wrapping_add(self.switched.len() as u32);
         let to = match pipeline.process(&mut header, chance) {
             Verdict::To(replica) => replica as usize,

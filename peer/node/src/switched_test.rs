@@ -175,15 +175,15 @@ fn what_is_slow_is_not_gone() {
     assert_eq!(switched.patience(), PATIENCE_MAX);
 }
 
-/// Whether the switch is there is tried all the time; nobody is told of that.
+/// Whether the switch is there is tried all the time, and nothing is complete for that.
 #[test]
 fn who_is_idle_completes_nothing() {
     let mut net = net();
     assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
     net.run_for(Duration::from_secs(1));
-    let before = net.completions;
+    let before = net.completed.clone();
     net.run_for(Duration::from_secs(10));
-    assert_eq!(net.completions, before);
+    assert_eq!(net.completed, before);
     // What is numbered and never comes back is dirty no longer than until the next trial.
     let state = net.nodes[0].group().expect("it is in one").state().clone();
     let (key, switch) = (Key::new(b"key").expect("short"), state.switch.id);
@@ -194,5 +194,5 @@ fn who_is_idle_completes_nothing() {
     assert!(pipeline.is_dirty(lost.partition, lost.object));
     net.run_for(Duration::from_secs(1));
     assert!(!net.switch.as_mut().expect("there is a switch").is_dirty(lost.partition, lost.object));
-    assert_eq!(net.completions, before + 1);
+    assert!(net.completed[&lost.partition] >= lost.sequence);
 }
