@@ -1,4 +1,6 @@
 //! The papers' experiments, by name.
 
+pub mod agenda;
 pub mod cores;
 pub mod fine_coarse;
+pub mod members;

@@ -1,0 +1,133 @@
+//! The members of an experiment's group: who they are, what they are founded with, how clients ask them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use group::ballot::{Slot, Term, TermBallot};
+use group::config::{Defects, GroupConfig, Timing};
+use group::message::{ClientMessage, Message, Operation, Sender};
+use group::op::{Condition, Expiry, Op, ReadMode};
+use group::record::OpId;
+use group::state::{Assignment, GroupState, Member, Settings};
+use group::time::{Now, Time, WallMillis};
+use overlay::{Epoch, GroupId, Incarnation, Key, NodeId, PeerKey, Point, RingId};
+
+/// A member by its number, from 0.
+pub fn node(member: usize) -> NodeId {
+    NodeId { peer: PeerKey([member as u8 + 1; 32]), incarnation: Incarnation(1) }
+}
+
+/// Its number.
+pub fn member_of(node: NodeId) -> usize {
+    usize::from(node.peer.0[0]) - 1
+}
+
+/// All clocks are right.
+pub fn at(now: Time) -> Now {
+    Now { time: now, awake: now, wall: WallMillis(now.0 / 1_000_000 + 1) }
+}
+
+/// What a group of an experiment is founded with.
+pub fn settings(coarse: bool, leases: bool) -> Settings {
+    Settings {
+        coarse,
+        leases,
+        lease_ms: 1000,
+        drift_per_mille: 10,
+        value_bytes_max: 1 << 16,
+        members_min: 5,
+        members_max: 12,
+        horizon_ms: 600_000,
+    }
+}
+
+/// A group of so many members that all stand in one place, whose range is divided evenly into so many parts; they take turns
+/// as primaries.
+pub fn founded(members: usize, parts: usize, settings: Settings) -> GroupState {
+    let member = |member| Member {
+        node: node(member),
+        addresses: Vec::new(),
+        cluster: String::from("hall"),
+        joined: WallMillis(0),
+        since: Slot(0),
+    };
+    let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);
+    state.members = (0..members).map(member).collect();
+    let part = |index| Assignment {
+        start: Point((u128::MAX / parts as u128).wrapping_add(1).wrapping_mul(index as u128)),
+        node: node(index % members),
+        term: Term::new(Slot(1), index),
+    };
+    state.division = (0..parts).map(part).collect();
+    state
+}
+
+/// What each member chooses for itself: the division stays as it is.
+pub fn config(durable: bool, defects: Defects) -> GroupConfig {
+    GroupConfig {
+        timing: Timing::default(),
+        durable,
+        memory_bytes_max: 1 << 30,
+        window_bytes_max: 1 << 24,
+        in_flight_max: 4096,
+        waiting_max: 1 << 16,
+        transfer_bytes_per_s: 1 << 30,
+        message_bytes_max: 1 << 18,
+        divide: |_| None,
+        defects,
+    }
+}
+
+/// Sets a key to these bytes, whatever it was.
+pub fn set(value: bytes::Bytes) -> Op {
+    Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false }
+}
+
+/// What clients ask at one member for keys that it is primary of.
+pub struct Asker {
+    node: NodeId,
+    serial: u64,
+    /// Serials under way for a key.
+    of_key: HashMap<Key, BTreeSet<u64>>,
+}
+
+impl Asker {
+    /// At this member.
+    pub fn new(member: usize) -> Asker {
+        Asker { node: node(member), serial: 0, of_key: HashMap::new() }
+    }
+
+    /// A client's operation under this ballot: its serial, and what is said to the member.
+    pub fn ask(&mut self, ballot: Option<TermBallot>, key: Key, op: Op) -> (u64, Sender, Message) {
+        self.serial += 1;
+        let serial = self.serial;
+        let of_key = self.of_key.entry(key.clone()).or_default();
+        let retired_except = of_key.iter().copied().collect();
+        of_key.insert(serial);
+        let operation = Operation {
+            attempt: serial,
+            ballot,
+            run: 1,
+            serial,
+            retired_below: serial,
+            retired_except,
+            id: OpId::Origin { node: self.node, run: 1, sequence: serial },
+            horizon: 1,
+            patience_ms: 10_000,
+            key,
+            op,
+            mode: ReadMode::Linearizable,
+        };
+        let message = Message::Client(ClientMessage { operations: vec![operation], outcomes: Vec::new() });
+        (serial, Sender { node: self.node, epoch: Epoch(1) }, message)
+    }
+
+    /// It was answered.
+    pub fn answered(&mut self, key: &Key, serial: u64) {
+        if let Some(of_key) = self.of_key.get_mut(key) {
+            of_key.remove(&serial);
+            if of_key.is_empty() {
+                self.of_key.remove(key);
+            }
+        }
+    }
+}
