@@ -326,6 +326,10 @@ impl Primary {
             return Time::NEVER;
         }
         let mut next = ctx.now.time + ctx.config.timing.resend;
+        if !self.is_serving() {
+            // What has to do with leases, rounds and expiry is not looked at before.
+            return next.min(self.lease_wait_over(ctx));
+        }
         if self.chosen.mark() > self.announced.0 {
             next = next.min(self.announced.1 + super::writes::ANNOUNCE_AFTER);
         }
