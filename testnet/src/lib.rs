@@ -4,6 +4,7 @@
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
 //! - [`mod@bench`]: beside other stores.
+//! - [`experiment`]: the papers' figures, by name; [`picture`] draws them.
 //! - [`tool`]: programs of others that make something.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
@@ -19,6 +20,7 @@ pub mod file;
 pub mod history;
 pub mod live;
 pub mod marks;
+pub mod picture;
 pub mod rng;
 pub mod sim;
 pub mod tool;

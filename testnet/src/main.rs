@@ -1,6 +1,6 @@
 //! `scatter-testnet`: experiments and checks from the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use node::Node;
 use testnet::bench::{Comparison, Kind, Tools, compare};
 use testnet::checkers::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
-use testnet::experiment::fine_coarse;
+use testnet::experiment::{fine_coarse, harmonia};
 use testnet::sim::harness::{Batch, explain, run};
 use testnet::sim::{Scenario, hash_bytes};
 
@@ -40,7 +40,7 @@ enum Command {
 struct Experiment {
     /// Which one
     name: Name,
-    /// Write NAME.csv there
+    /// Write what was measured there, as CSV, and Harmonia's as SVG, too
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -49,6 +49,9 @@ struct Experiment {
 enum Name {
     /// A state machine for each key against one for each sub-range, by cores, simulated (fRSM §4.3)
     FineCoarse,
+    /// Reads that a switch spreads: by replicas, slots and dirty objects, when it stops, and what it costs a write, simulated
+    /// (Harmonia §10)
+    Harmonia,
 }
 
 #[derive(clap::Args)]
@@ -150,15 +153,22 @@ fn main() -> ExitCode {
 }
 
 fn run_experiment(experiment: &Experiment) -> ExitCode {
-    let Name::FineCoarse = experiment.name;
-    println!("{}", fine_coarse::HEADING);
-    let results = fine_coarse::fine_coarse(|line| println!("{line}"));
-    let Some(directory) = &experiment.out else { return ExitCode::SUCCESS };
-    let file = directory.join("fine-coarse.csv");
-    match std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&file, results.csv())) {
+    let directory = experiment.out.as_deref();
+    let written = match experiment.name {
+        Name::FineCoarse => {
+            println!("{}", fine_coarse::HEADING);
+            let results = fine_coarse::fine_coarse(|line| println!("{line}"));
+            directory.map_or(Ok(()), |directory| {
+                std::fs::create_dir_all(directory)?;
+                std::fs::write(directory.join("fine-coarse.csv"), results.csv())
+            })
+        }
+        Name::Harmonia => harmonia::figures(None, directory, &mut |line| println!("{line}")),
+    };
+    match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cannot write {}: {error}", file.display());
+            eprintln!("cannot write to {}: {error}", directory.unwrap_or(Path::new("nowhere")).display());
             ExitCode::FAILURE
         }
     }

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::{Results, WORKLOADS};
+use crate::picture::{COLOURS, document};
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 150.0;
 const BAR: f64 = 20.0;
-const COLOURS: [&str; 6] = ["#1b6ca8", "#4aa3df", "#9fd0f0", "#d9822b", "#8a5fb0", "#7a7a7a"];
 
 /// As SVG. Each load has a scale of its own.
 pub fn draw(results: &Results) -> String {
@@ -44,9 +44,5 @@ pub fn draw(results: &Results) -> String {
             y += BAR;
         }
     }
-    let height = y + 15.0;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" \
-        font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{body}</svg>\n"
-    )
+    document(WIDTH, y + 15.0, &body)
 }

@@ -3,4 +3,5 @@
 pub mod agenda;
 pub mod cores;
 pub mod fine_coarse;
+pub mod harmonia;
 pub mod members;

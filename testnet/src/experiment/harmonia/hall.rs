@@ -1,0 +1,388 @@
+//! A hall: some machines that run one real group, a switch in the middle that runs the real pipeline, clients around it, all in
+//! virtual time.
+//!
+//! What takes time is told in [`Setting`], and nothing else does. A machine does one thing after another, in the order in which
+//! they come: a read where it is answered, a write at each member (at its primary when the client's request comes, at the others
+//! with the accept). Packets of the switch take half of the wire to it and half from it, each by itself; messages between two
+//! members come in order, as on a connection. Clients' writes, and reads that no switch spreads, are asked of the primary.
+//!
+//! Every value that is written is larger than the one before it of that key; so a read that is older than what was known when it
+//! was asked is seen ([`Measured::stale`]).
+
+use std::time::Duration;
+
+use group::ballot::TermBallot;
+use group::message::{CommitteeMessage, Message, Outcome, Sender};
+use group::op::{Answer, Op, Read};
+use group::outbox::GroupOutput;
+use group::spread::SpreadRead;
+use group::state::Entry;
+use group::switch::Switch;
+use group::time::Time;
+use group::{Group, committee::Pass};
+use header::{Header, Operation};
+
+use super::clients::Clients;
+use super::fabric::{Fabric, header};
+use super::measured::{Done, Measured};
+use super::setting::{Happening, Setting};
+use crate::experiment::agenda::Agenda;
+use crate::experiment::members::{Asker, at, config, founded, member_of, node, settings};
+
+/// Everybody has taken over by then; and after as long again has grants, where there is a switch.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Primary of all that there is.
+pub(super) const PRIMARY: usize = 0;
+/// A controller looks so often whether the switch's tables are what the group wants.
+const CONTROL_EVERY: Duration = Duration::from_millis(20);
+
+/// What happens.
+pub(super) enum Event {
+    /// A client asks for something.
+    Client(usize),
+    /// A packet is at the switch.
+    Switch(Header),
+    /// Something is at a machine, and in its turn is worked off.
+    Inbox(usize, Work),
+    Done(usize, Work),
+    /// A member tries again to answer this.
+    Again(usize, Header),
+    /// An answer is at its client.
+    Answer(u64, Option<u64>),
+    /// A client waits no longer for what it asked by way of the switch.
+    Impatient(u64),
+    Synced(usize, u64),
+    Tick(usize),
+    Control,
+    Happening(Happening),
+}
+
+/// What comes to a machine.
+pub(super) enum Work {
+    Message(Sender, Message),
+    /// A packet that the switch sent here.
+    Packet(Header),
+    /// A client's operation, at the primary.
+    Asked(u64),
+}
+
+struct Machine {
+    group: Group,
+    asker: Asker,
+    free_at: Time,
+    /// Handed to the disk, behind what it syncs now.
+    unsynced: Option<u64>,
+    syncing: bool,
+    ticks_at: Time,
+}
+
+pub(super) struct Hall {
+    pub(super) setting: Setting,
+    pub(super) agenda: Agenda<Event>,
+    pub(super) fabric: Fabric,
+    pub(super) clients: Clients,
+    pub(super) measured: Measured,
+    machines: Vec<Machine>,
+    ballot: TermBallot,
+    /// What a member was given just now, and may try again.
+    reading: Option<Header>,
+}
+
+/// Runs it.
+pub fn run(setting: &Setting) -> Measured {
+    let mut hall = Hall::new(setting);
+    hall.settle();
+    hall.clients.begin(&hall.setting, &mut hall.agenda);
+    for (after, happening) in setting.happenings.clone() {
+        hall.agenda.after(setting.warm_up + after, Event::Happening(happening));
+    }
+    hall.run_for(setting.warm_up);
+    hall.measured = Measured::new(hall.agenda.now(), setting);
+    hall.run_for(setting.lasts);
+    hall.measured.stale = hall.clients.stale;
+    hall.measured
+}
+
+impl Hall {
+    fn new(setting: &Setting) -> Hall {
+        let state = founded(setting.replicas, 1, settings(true, true));
+        let ballot = state.parts().next().map(|(_, ballot)| ballot).expect("there is one part");
+        let machine = |index: usize| {
+            let (config, seed) = (config(!setting.sync.is_zero(), setting.defects), setting.seed + index as u64);
+            Machine {
+                group: Group::join(config, node(index), state.clone(), at(Time(0)), seed),
+                asker: Asker::new(index),
+                free_at: Time(0),
+                unsynced: None,
+                syncing: false,
+                ticks_at: Time::NEVER,
+            }
+        };
+        let mut hall = Hall {
+            agenda: Agenda::new(),
+            fabric: Fabric::new(setting),
+            clients: Clients::new(setting),
+            measured: Measured::new(Time(0), setting),
+            machines: (0..setting.replicas).map(machine).collect(),
+            ballot,
+            reading: None,
+            setting: setting.clone(),
+        };
+        (0..setting.replicas).for_each(|machine| hall.obey(machine));
+        hall
+    }
+
+    /// Until the group serves, and where there is a switch until every member may answer what it sends.
+    fn settle(&mut self) {
+        self.run_for(SETTLED);
+        if self.setting.switch.is_some() {
+            self.propose_next();
+            self.agenda.after(Duration::ZERO, Event::Control);
+            self.run_for(SETTLED);
+            assert_eq!(self.switch_in_use(), Some(1), "the group uses its switch");
+        }
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.agenda.now() + time;
+        while let Some(event) = self.agenda.next_before(end) {
+            self.on_event(event);
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let now = self.agenda.now();
+        match event {
+            Event::Client(client) => self.ask(client),
+            Event::Switch(header) => self.pass(header),
+            Event::Inbox(to, work) => {
+                let takes = self.takes(to, &work);
+                let machine = &mut self.machines[to];
+                machine.free_at = machine.free_at.max(now) + takes;
+                self.agenda.at(machine.free_at, Event::Done(to, work));
+            }
+            Event::Done(at, work) => self.work(at, work),
+            Event::Again(at, header) => self.read(at, header),
+            Event::Answer(tag, version) => self.on_answer(tag, version),
+            Event::Impatient(tag) => {
+                if self.clients.impatient(tag, now) {
+                    self.send_asked(None, tag);
+                }
+            }
+            Event::Synced(machine, token) => {
+                self.machines[machine].syncing = false;
+                self.act(machine, |group| group.on_persisted(token));
+                self.sync(machine);
+            }
+            Event::Tick(machine) => {
+                if self.machines[machine].ticks_at <= now {
+                    self.machines[machine].ticks_at = Time::NEVER;
+                    self.act(machine, Group::tick);
+                }
+            }
+            Event::Control => self.control(),
+            Event::Happening(Happening::SwitchStops) => self.fabric.stop(),
+            Event::Happening(Happening::SwitchStarts) => self.fabric.start(),
+            Event::Happening(Happening::NextSwitch) => self.propose_next(),
+        }
+    }
+
+    /// How long a machine has to do with this.
+    fn takes(&mut self, at: usize, work: &Work) -> Duration {
+        let costs = self.setting.costs;
+        let (done, each, count) = match work {
+            Work::Message(_, Message::Committee(CommitteeMessage::Accept { writes, .. })) => {
+                (Done::Write, costs.write, writes.len())
+            }
+            Work::Message(
+                _,
+                Message::Committee(CommitteeMessage::Accepted { .. } | CommitteeMessage::Point { .. }),
+            ) => (Done::Message, costs.message, 1),
+            Work::Message(..) => return Duration::ZERO,
+            Work::Packet(header) if header.operation == Operation::WriteFirst => (Done::Pass, costs.pass, 1),
+            Work::Packet(header) if header.operation == Operation::Read => (Done::DirtyRead, costs.read, 1),
+            Work::Packet(_) => (Done::Read, costs.read, 1),
+            Work::Asked(tag) if self.clients.is_write(*tag) => (Done::Write, costs.write, 1),
+            Work::Asked(_) => (Done::AskedRead, costs.read, 1),
+        };
+        let takes = each * count as u32;
+        self.measured.works(at, done, count as u64, takes);
+        takes
+    }
+
+    fn work(&mut self, at: usize, work: Work) {
+        let ballot = self.ballot;
+        match work {
+            Work::Message(from, message) => self.act(at, |group| group.on_message(from, message)),
+            Work::Asked(tag) => self.operate(tag),
+            Work::Packet(Header { operation: Operation::WriteFirst, switch, sequence, tag, .. }) => {
+                self.act(at, |group| group.on_passed(ballot, switch, sequence, tag));
+            }
+            Work::Packet(header) if header.operation == Operation::FastRead && at != PRIMARY => {
+                self.reading = Some(header);
+                self.read(at, header);
+                self.reading = None;
+            }
+            Work::Packet(header) => self.operate(header.tag),
+        }
+    }
+
+    /// A member has a read that the switch sent it.
+    fn read(&mut self, at: usize, header: Header) {
+        let Some(key) = self.clients.key(header.tag) else { return };
+        let Header { tag, switch, committed: point, .. } = header;
+        let read = SpreadRead { tag, ballot: self.ballot, switch, point, key, op: Op::Read(Read::Value) };
+        self.act(at, |group| group.read_spread(read));
+    }
+
+    /// A client asks.
+    fn ask(&mut self, client: usize) {
+        let now = self.agenda.now();
+        let spreads = self.setting.switch.is_some();
+        let tag = self.clients.ask(client, spreads, now);
+        self.clients.next_arrival(&mut self.agenda);
+        let Some(object) = self.clients.spread(tag) else { return self.send_asked(None, tag) };
+        let header = header(Operation::Read, self.ballot, object, tag);
+        let at = now + self.fabric.half();
+        self.agenda.at(at, Event::Switch(header));
+        if let Some(patience) = self.setting.patience {
+            self.agenda.after(patience, Event::Impatient(tag));
+        }
+    }
+
+    /// An operation goes to the primary, from a client or a member.
+    pub(super) fn send_asked(&mut self, from: Option<usize>, tag: u64) {
+        let at = self.fabric.arrival(from.map(|from| (from, PRIMARY)), self.agenda.now());
+        self.agenda.at(at, Event::Inbox(PRIMARY, Work::Asked(tag)));
+    }
+
+    /// The primary takes an operation up.
+    fn operate(&mut self, tag: u64) {
+        let Some((key, op)) = self.clients.take_up(tag) else { return };
+        let machine = &mut self.machines[PRIMARY];
+        let (serial, from, message) = machine.asker.ask(Some(self.ballot), key.clone(), op);
+        self.clients.attempts.insert(serial, (tag, key));
+        self.act(PRIMARY, |group| group.on_message(from, message));
+    }
+
+    fn on_outcome(&mut self, serial: u64, outcome: Outcome) {
+        let Some((tag, key)) = self.clients.attempts.remove(&serial) else { return };
+        self.machines[PRIMARY].asker.answered(&key, serial);
+        match outcome {
+            Outcome::Done(answer) | Outcome::Unchanged(answer) => self.answer(tag, &answer),
+            other => panic!("nothing goes wrong here: {other:?} of {key:?}"),
+        }
+    }
+
+    fn answer(&mut self, tag: u64, answer: &Answer) {
+        let version = match answer {
+            Answer::Value(value) => Some(value.as_deref().map_or(0, Clients::version)),
+            _ => None,
+        };
+        let at = self.fabric.arrival(None, self.agenda.now());
+        self.agenda.at(at, Event::Answer(tag, version));
+    }
+
+    fn on_answer(&mut self, tag: u64, version: Option<u64>) {
+        let now = self.agenda.now();
+        if let Some(answered) = self.clients.answered(tag, version, now) {
+            self.measured.answered(answered.is_write, answered.waited, now);
+            if let Some(next) = answered.next {
+                self.agenda.at(next, Event::Client(answered.client));
+            }
+        }
+    }
+
+    fn act(&mut self, machine: usize, act: impl FnOnce(&mut Group)) {
+        let group = &mut self.machines[machine].group;
+        group.set_now(at(self.agenda.now()));
+        act(group);
+        self.obey(machine);
+    }
+
+    fn obey(&mut self, machine: usize) {
+        while let Some(output) = self.machines[machine].group.poll_output() {
+            match output {
+                GroupOutput::Send(to, message, epoch) => {
+                    let from = Sender { node: node(machine), epoch };
+                    for to in to.into_iter().map(member_of) {
+                        let at = self.fabric.arrival(Some((machine, to)), self.agenda.now());
+                        self.agenda.at(at, Event::Inbox(to, Work::Message(from, message.clone())));
+                    }
+                }
+                GroupOutput::Persist(token, _) => {
+                    self.machines[machine].unsynced = Some(token);
+                    self.sync(machine);
+                }
+                GroupOutput::Outcome(serial, outcome) => self.on_outcome(serial, outcome),
+                GroupOutput::Pass(Pass { ballot, key, tag }) => {
+                    let object = key.as_ref().map_or(header::NO_OBJECT, super::fabric::object);
+                    self.to_switch(header(Operation::WriteFirst, ballot, object, tag));
+                }
+                GroupOutput::Complete { ballot, switch, number } => {
+                    let header = header(Operation::Completion, ballot, header::NO_OBJECT, 0);
+                    self.to_switch(Header { switch, sequence: number, ..header });
+                }
+                GroupOutput::Read(tag, Some(answer)) => self.answer(tag, &answer),
+                GroupOutput::Read(tag, None) => match self.setting.again.zip(self.reading) {
+                    Some((after, header)) => self.agenda.after(after, Event::Again(machine, header)),
+                    None => {
+                        self.measured.left += 1;
+                        self.send_asked(Some(machine), tag);
+                    }
+                },
+                GroupOutput::Over(why) => panic!("machine {machine}: {why}"),
+                GroupOutput::Load { key, .. } => panic!("all of {key:?} is in memory"),
+                _ => {}
+            }
+        }
+        let next = self.machines[machine].group.next_timeout();
+        if next < self.machines[machine].ticks_at {
+            self.machines[machine].ticks_at = next;
+            self.agenda.at(next, Event::Tick(machine));
+        }
+    }
+
+    /// Syncs all that waits, once the disk is free.
+    fn sync(&mut self, machine: usize) {
+        let disk = &mut self.machines[machine];
+        if !disk.syncing
+            && let Some(token) = disk.unsynced.take()
+        {
+            disk.syncing = true;
+            self.agenda.after(self.setting.sync, Event::Synced(machine, token));
+        }
+    }
+
+    fn to_switch(&mut self, header: Header) {
+        let at = self.agenda.now() + self.fabric.half();
+        self.agenda.at(at, Event::Switch(header));
+    }
+
+    /// A packet passes the switch.
+    fn pass(&mut self, header: Header) {
+        if let Some((to, header)) = self.fabric.pass(header, &mut self.measured) {
+            let at = self.agenda.now() + self.fabric.half();
+            self.agenda.at(at, Event::Inbox(to, Work::Packet(header)));
+        }
+    }
+
+    /// The switch's id under which members may answer.
+    fn switch_in_use(&self) -> Option<u32> {
+        self.machines[PRIMARY].group.primaries().find_map(group::committee::Primary::switch)
+    }
+
+    /// The group is to use a switch under the next id.
+    fn propose_next(&mut self) {
+        let leader = self.machines[PRIMARY].group.leader().map_or(PRIMARY, member_of);
+        let id = self.machines[leader].group.state().switch.id + 1;
+        self.act(leader, |group| group.propose(Entry::Switch(Switch { id, on: true })));
+    }
+
+    /// A controller has the switch do what the group wants.
+    fn control(&mut self) {
+        let wanted = self.machines[PRIMARY].group.state().switch.wanted();
+        self.fabric.control(wanted, self.ballot, self.setting.replicas);
+        self.agenda.after(CONTROL_EVERY, Event::Control);
+    }
+}

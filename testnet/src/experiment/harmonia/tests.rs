@@ -1,0 +1,48 @@
+//! Small versions of the figures: their shape, and that what is wrong is seen.
+
+use std::time::Duration;
+
+use group::config::{Defect, Defects};
+
+use super::hall::run;
+use super::setting::{Load, Setting};
+
+/// Three replicas and few keys, many of them written, on a wire on which reads overtake what members are told.
+fn rough(defects: Defects) -> Setting {
+    Setting {
+        load: Load::Closed { clients: 60 },
+        key_count: 100,
+        jitter: Duration::from_micros(400),
+        lasts: Duration::from_millis(150),
+        defects,
+        ..Setting::of(3, true, 0.2)
+    }
+}
+
+#[test]
+fn reads_scale_with_the_replicas() {
+    let lasts = Duration::from_millis(40);
+    let [one, four] = [1, 4].map(|replicas| super::one(&Setting { lasts, ..Setting::of(replicas, replicas > 1, 0.0) }));
+    assert!(four.ops_per_s() > 3.5 * one.ops_per_s(), "{four:?}\n{one:?}");
+    let reads: Vec<u64> = four.machines.iter().map(|machine| machine.count(super::measured::Done::Read)).collect();
+    assert!(reads.iter().all(|count| *count * 5 > reads.iter().sum()), "all answer: {reads:?}");
+}
+
+#[test]
+fn one_seed_has_one_figure() {
+    let setting = rough(Defects::NONE);
+    let (first, second) = (run(&setting), run(&setting));
+    assert_eq!(first, second);
+    assert_ne!(first, run(&Setting { seed: 2, ..setting }), "the seed has a part in it");
+    assert_eq!(first.stale, 0);
+    assert!(first.left > 100, "members leave to the primary what they cannot know: {first:?}");
+}
+
+/// Whatever makes answers too old is seen by the versions of what is read.
+#[test]
+fn what_is_left_out_is_seen() {
+    for defect in [Defect::PointUnchecked, Defect::EarlyCompletion] {
+        let measured = run(&rough(Defects::NONE.with(defect)));
+        assert!(measured.stale > 0, "{defect:?}: {measured:?}");
+    }
+}
