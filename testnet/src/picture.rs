@@ -43,7 +43,7 @@ pub struct Chart {
     pub dots: bool,
     /// Moments that have a name.
     pub moments: Vec<(f64, String)>,
-    /// All lines.
+    /// All lines, the first on top of the others.
     pub lines: Vec<Line>,
 }
 
@@ -57,6 +57,8 @@ const BOTTOM: f64 = 330.0;
 /// Of a line in the legend, which is under the axis.
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_COLUMNS: usize = 2;
+/// So many charts stand beside each other.
+const COLUMNS: usize = 2;
 /// Names of moments stand in rows, so that they do not meet.
 const MOMENT_ROWS: usize = 3;
 
@@ -94,9 +96,17 @@ fn label(number: f64) -> String {
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// A power of two on an axis: 1,024 as k.
+fn doubled(power: f64) -> String {
+    match power as u32 {
+        power @ 10.. => format!("{}k", 1_u64 << (power - 10).min(63)),
+        power => (1_u64 << power).to_string(),
+    }
+}
+
 impl Chart {
     fn scaled(&self, x: f64) -> f64 {
-        if self.doubling { x.max(1e-9).log2() } else { x }
+        if self.doubling { x.max(1.0).log2() } else { x }
     }
 
     fn across(&self) -> Axis {
@@ -112,13 +122,13 @@ impl Chart {
         HEIGHT + LEGEND_LINE * self.lines.len().div_ceil(LEGEND_COLUMNS) as f64
     }
 
-    /// Its inside, as SVG, at so much from the left.
-    fn body(&self, from: f64) -> String {
+    /// Its inside, as SVG, with its corner there.
+    fn body(&self, left: f64, top: f64) -> String {
         let (across, most) = (self.across(), self.lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y));
         let up = Axis::round(most.fold(0.0, f64::max), 6.0);
         let x_at = |x: f64| LEFT + (RIGHT - LEFT) * (x - across.low) / (across.high - across.low).max(1e-9);
         let y_at = |y: f64| BOTTOM - (BOTTOM - TOP) * y / up.high.max(1e-9);
-        let mut body = format!("<g transform=\"translate({from} 0)\">\n");
+        let mut body = format!("<g transform=\"translate({left} {top})\">\n");
         let middle = (LEFT + RIGHT) / 2.0;
         let _ = writeln!(
             body,
@@ -133,7 +143,7 @@ impl Chart {
         }
         for tick in across.ticks() {
             let (at, below, under) = (x_at(tick), BOTTOM + 5.0, BOTTOM + 19.0);
-            let text = label(if self.doubling { 2_f64.powf(tick) } else { tick });
+            let text = if self.doubling { doubled(tick) } else { label(tick) };
             let _ = writeln!(body, r##"<path d="M{at:.1} {BOTTOM}V{below}" stroke="#444"/>"##);
             let _ = writeln!(body, r#"<text x="{at:.1}" y="{under}" text-anchor="middle">{text}</text>"#);
         }
@@ -146,11 +156,11 @@ impl Chart {
             let (at, row) = (x_at(self.scaled(*moment)), TOP - 2.0 - 12.0 * (row % MOMENT_ROWS) as f64);
             let _ = writeln!(
                 body,
-                r##"<path d="M{at:.1} {row}V{BOTTOM}" stroke="#999" stroke-dasharray="3 3"/><text x="{:.1}" y="{row}" font-size="11">{name}</text>"##,
-                at + 4.0
+                r##"<path d="M{at:.1} {row}V{BOTTOM}" stroke="#999" stroke-dasharray="3 3"/><text x="{:.1}" y="{row}" text-anchor="end" font-size="11">{name}</text>"##,
+                at - 4.0
             );
         }
-        for (number, line) in self.lines.iter().enumerate() {
+        for (number, line) in self.lines.iter().enumerate().rev() {
             let points = line.points.iter().map(|(x, y)| (x_at(self.scaled(*x)), y_at(*y)));
             let colour = LINES[number % LINES.len()];
             let dashes = if line.dashed { r#" stroke-dasharray="6 4""# } else { "" };
@@ -183,10 +193,13 @@ impl Chart {
     }
 }
 
-/// Charts beside each other, as SVG.
+/// Charts in rows, as SVG.
 pub fn draw(charts: &[Chart]) -> String {
-    let body: String = charts.iter().enumerate().map(|(number, chart)| chart.body(WIDTH * number as f64)).collect();
-    document(WIDTH * charts.len() as f64, charts.iter().map(Chart::height).fold(0.0, f64::max), &body)
+    let columns = charts.len().min(COLUMNS);
+    let height = charts.iter().map(Chart::height).fold(0.0, f64::max);
+    let places = (0..charts.len()).map(|place| (WIDTH * (place % COLUMNS) as f64, height * (place / COLUMNS) as f64));
+    let body: String = charts.iter().zip(places).map(|(chart, (left, top))| chart.body(left, top)).collect();
+    document(WIDTH * columns as f64, height * charts.len().div_ceil(COLUMNS) as f64, &body)
 }
 
 #[cfg(test)]

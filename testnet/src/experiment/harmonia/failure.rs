@@ -37,7 +37,7 @@ pub struct Times {
 pub fn measure() -> Measured {
     let at = [(STOPS, Happening::SwitchStops), (STARTS, Happening::SwitchStarts), (IS_SET, Happening::NextSwitch)];
     one(&Setting {
-        load: Load::Apart { readers: 300, writers: 60, pause: Duration::from_millis(2) },
+        load: Load::Apart { readers: 300, writers: 150, pause: Duration::from_millis(2) },
         patience: Some(Duration::from_millis(10)),
         happenings: at.into(),
         lasts: LASTS,

@@ -14,7 +14,7 @@ pub const NAME: &str = "harmonia-latency";
 
 const LOADS: [f64; 5] = [10e3, 30e3, 50e3, 70e3, 90e3];
 /// In memory, and with disks as quick as good ones are.
-const SYNCS: [(&str, Duration); 2] = [("memory", Duration::ZERO), ("disk", Duration::from_micros(100))];
+const SYNCS: [(&str, Duration); 2] = [("in memory", Duration::ZERO), ("on disks", Duration::from_micros(100))];
 
 /// Half of the writes, and 99 of 100, take so long or less.
 pub fn write_waits(per_s: f64, sync: Duration, has_switch: bool, lasts: Duration) -> [Duration; 2] {
@@ -26,7 +26,7 @@ pub fn write_waits(per_s: f64, sync: Duration, has_switch: bool, lasts: Duration
 pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
     say("What writes take by load, three replicas, 5 % writes, 50 µs of wire each way (µs)".into());
     say(format!(
-        "{:<8}{:>8}{:>12}{:>8}{:>8}{:>14}{:>8}{:>8}",
+        "{:<10}{:>8}{:>12}{:>8}{:>8}{:>14}{:>8}{:>8}",
         "store", "ops/s", "direct p50", "switch", "ratio", "direct p99", "switch", "ratio"
     ));
     let mut csv = String::from("store,ops_per_s,direct_p50_s,switch_p50_s,direct_p99_s,switch_p99_s\n");
@@ -38,7 +38,7 @@ pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
             let us = |wait: Duration| wait.as_secs_f64() * 1e6;
             let ratio = |share: usize| us(switch[share]) / us(direct[share]);
             say(format!(
-                "{store:<8}{load:>8.0}{:>12.0}{:>8.0}{:>8.2}{:>14.0}{:>8.0}{:>8.2}",
+                "{store:<10}{load:>8.0}{:>12.0}{:>8.0}{:>8.2}{:>14.0}{:>8.0}{:>8.2}",
                 us(direct[0]),
                 us(switch[0]),
                 ratio(0),
@@ -57,17 +57,15 @@ pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
             Line { name: name.into(), points: points.collect(), dashed: share > 0 }
         };
         charts.push(Chart {
-            title: format!("writes, in memory, or on {store}")
-                .replace(", or on memory", "")
-                .replace("in memory, or on", "on"),
+            title: format!("writes, {store}"),
             across: "operations a second, 5 % of them writes".into(),
             up: "microseconds".into(),
             dots: true,
             lines: vec![
-                line("through the switch, p50", 0, true),
-                line("without, p50", 0, false),
-                line("through the switch, p99", 1, true),
-                line("without, p99", 1, false),
+                line("passed through the switch, p50", 0, true),
+                line("without a switch, p50", 0, false),
+                line("passed through the switch, p99", 1, true),
+                line("without a switch, p99", 1, false),
             ],
             ..Chart::default()
         });
