@@ -33,11 +33,11 @@ pub struct Times {
     pub all: Option<Duration>,
 }
 
-/// Three replicas; readers that want all that can be had, and writers that make a twentieth of it.
-pub fn measure() -> Measured {
+/// Three replicas, and so many readers and writers.
+pub fn measure(readers: usize, writers: usize) -> Measured {
     let at = [(STOPS, Happening::SwitchStops), (STARTS, Happening::SwitchStarts), (IS_SET, Happening::NextSwitch)];
     one(&Setting {
-        load: Load::Apart { readers: 300, writers: 150, pause: Duration::from_millis(2) },
+        load: Load::Apart { readers, writers, pause: Duration::from_millis(2) },
         patience: Some(Duration::from_millis(10)),
         happenings: at.into(),
         lasts: LASTS,
@@ -73,7 +73,8 @@ pub fn times(measured: &Measured) -> Times {
 
 /// Throughput over time.
 pub fn figure(say: &mut dyn FnMut(String)) -> Figure {
-    let measured = measure();
+    // Readers that want all that can be had, and writers that make a twentieth of it.
+    let measured = measure(300, 150);
     let Times { before, writes, reads_least, all } = times(&measured);
     let said = |time: Option<Duration>| time.map_or("never".into(), |time| format!("{:.2} s", time.as_secs_f64()));
     say(format!("before: {:.0} reads and {:.0} writes a second", before[0], before[1]));

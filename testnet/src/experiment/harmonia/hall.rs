@@ -59,7 +59,8 @@ pub(super) enum Event {
 
 /// What comes to a machine.
 pub(super) enum Work {
-    Message(Sender, Message),
+    /// Boxed: it is much larger than the rest, of which there is more.
+    Message(Sender, Box<Message>),
     /// A packet that the switch sent here.
     Packet(Header),
     /// A client's operation, at the primary.
@@ -191,14 +192,13 @@ impl Hall {
     fn takes(&mut self, at: usize, work: &Work) -> Duration {
         let costs = self.setting.costs;
         let (done, each, count) = match work {
-            Work::Message(_, Message::Committee(CommitteeMessage::Accept { writes, .. })) => {
-                (Done::Write, costs.write, writes.len())
-            }
-            Work::Message(
-                _,
-                Message::Committee(CommitteeMessage::Accepted { .. } | CommitteeMessage::Point { .. }),
-            ) => (Done::Message, costs.message, 1),
-            Work::Message(..) => return Duration::ZERO,
+            Work::Message(_, message) => match &**message {
+                Message::Committee(CommitteeMessage::Accept { writes, .. }) => (Done::Write, costs.write, writes.len()),
+                Message::Committee(CommitteeMessage::Accepted { .. } | CommitteeMessage::Point { .. }) => {
+                    (Done::Message, costs.message, 1)
+                }
+                _ => return Duration::ZERO,
+            },
             Work::Packet(header) if header.operation == Operation::WriteFirst => (Done::Pass, costs.pass, 1),
             Work::Packet(header) if header.operation == Operation::Read => (Done::DirtyRead, costs.read, 1),
             Work::Packet(_) => (Done::Read, costs.read, 1),
@@ -213,7 +213,7 @@ impl Hall {
     fn work(&mut self, at: usize, work: Work) {
         let ballot = self.ballot;
         match work {
-            Work::Message(from, message) => self.act(at, |group| group.on_message(from, message)),
+            Work::Message(from, message) => self.act(at, |group| group.on_message(from, *message)),
             Work::Asked(tag) => self.operate(tag),
             Work::Packet(Header { operation: Operation::WriteFirst, switch, sequence, tag, .. }) => {
                 self.act(at, |group| group.on_passed(ballot, switch, sequence, tag));
@@ -307,7 +307,7 @@ impl Hall {
                     let from = Sender { node: node(machine), epoch };
                     for to in to.into_iter().map(member_of) {
                         let at = self.fabric.arrival(Some((machine, to)), self.agenda.now());
-                        self.agenda.at(at, Event::Inbox(to, Work::Message(from, message.clone())));
+                        self.agenda.at(at, Event::Inbox(to, Work::Message(from, Box::new(message.clone()))));
                     }
                 }
                 GroupOutput::Persist(token, _) => {
@@ -317,11 +317,11 @@ impl Hall {
                 GroupOutput::Outcome(serial, outcome) => self.on_outcome(serial, outcome),
                 GroupOutput::Pass(Pass { ballot, key, tag }) => {
                     let object = key.as_ref().map_or(header::NO_OBJECT, super::fabric::object);
-                    self.to_switch(header(Operation::WriteFirst, ballot, object, tag));
+                    self.send_packet(header(Operation::WriteFirst, ballot, object, tag));
                 }
                 GroupOutput::Complete { ballot, switch, number } => {
                     let header = header(Operation::Completion, ballot, header::NO_OBJECT, 0);
-                    self.to_switch(Header { switch, sequence: number, ..header });
+                    self.send_packet(Header { switch, sequence: number, ..header });
                 }
                 GroupOutput::Read(tag, Some(answer)) => self.answer(tag, &answer),
                 GroupOutput::Read(tag, None) => match self.setting.again.zip(self.reading) {
@@ -354,7 +354,7 @@ impl Hall {
         }
     }
 
-    fn to_switch(&mut self, header: Header) {
+    fn send_packet(&mut self, header: Header) {
         let at = self.agenda.now() + self.fabric.half();
         self.agenda.at(at, Event::Switch(header));
     }

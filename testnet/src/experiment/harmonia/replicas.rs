@@ -152,7 +152,7 @@ pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
                 line("spread, a wire without jitter", true, |row| row.steady),
                 line("spread, members try again", true, |row| row.again),
                 line("spread, passes cost 2 µs", true, |row| row.passes),
-                line("spread, passes, votes and points cost 2 µs", true, |row| row.messages),
+                line("spread, all messages cost 2 µs", true, |row| row.messages),
             ],
             ..Chart::default()
         });

@@ -46,3 +46,13 @@ fn what_is_left_out_is_seen() {
         assert!(measured.stale > 0, "{defect:?}: {measured:?}");
     }
 }
+
+/// A grant of a second, and what it takes to see that nothing comes back.
+#[test]
+fn without_its_switch_a_group_goes_on_when_grants_are_over() {
+    let measured = super::failure::measure(4, 2);
+    let times = super::failure::times(&measured);
+    assert!(times.writes.is_some_and(|after| after <= Duration::from_millis(1300)), "{times:?}");
+    assert!(times.reads_least > 0.0 && times.all.is_some(), "{times:?}");
+    assert_eq!(measured.stale, 0);
+}
