@@ -11,7 +11,7 @@ use super::setting::{Load, Setting};
 fn rough(defects: Defects) -> Setting {
     Setting {
         load: Load::Closed { clients: 60 },
-        key_count: 100,
+        key_count: 20,
         jitter: Duration::from_micros(400),
         lasts: Duration::from_millis(150),
         defects,
