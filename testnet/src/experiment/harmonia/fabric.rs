@@ -30,6 +30,8 @@ pub(super) struct Fabric {
     dirty: u64,
     /// `None`: it passes on nothing.
     pipeline: Option<Pipeline>,
+    /// The last id that it numbered under: once it has forgotten what it numbered, never again (PITFALLS 55).
+    id: u32,
 }
 
 /// The switch's name for an object, as members and clients have it.
@@ -53,6 +55,7 @@ impl Fabric {
             shape,
             dirty: setting.dirty,
             pipeline: setting.switch.map(|_| Pipeline::new(shape, 1)),
+            id: 0,
         }
     }
 
@@ -97,12 +100,13 @@ impl Fabric {
         }
     }
 
-    /// Sets the tables for this id, where they are for another.
+    /// Sets the tables for this id, where it is a new one.
     pub(super) fn control(&mut self, wanted: Option<u32>, ballot: TermBallot, replicas: usize) {
         let (Some(pipeline), Some(id)) = (&mut self.pipeline, wanted) else { return };
-        if pipeline.partition(PARTITION).is_some_and(|partition| partition.switch == id) {
+        if id <= self.id {
             return;
         }
+        self.id = id;
         let region = Region { first: 0, slots: self.shape.slots as u32 };
         let partition = Partition {
             index: 0,

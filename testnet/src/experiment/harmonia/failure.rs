@@ -13,11 +13,12 @@ use crate::picture::{Chart, Line};
 /// What its files are called.
 pub const NAME: &str = "harmonia-failure";
 
-/// When it stops, is there again, and gets an id from its controller; how long all of it lasts.
+/// When it stops, is there again, and gets an id from its controller: just before clients try it, which they do ever more
+/// seldom, or just after. How long all of it lasts.
 const STOPS: Duration = Duration::from_secs(2);
 const STARTS: Duration = Duration::from_secs(5);
-const IS_SET: Duration = Duration::from_millis(5500);
-const LASTS: Duration = Duration::from_secs(9);
+pub(super) const IS_SET: [Duration; 2] = [Duration::from_millis(5500), Duration::from_secs(6)];
+const LASTS: Duration = Duration::from_secs(11);
 const WINDOW: Duration = Duration::from_millis(50);
 
 /// When what was lost is there again.
@@ -33,9 +34,9 @@ pub struct Times {
     pub all: Option<Duration>,
 }
 
-/// Three replicas, and so many readers and writers.
-pub fn measure(readers: usize, writers: usize) -> Measured {
-    let at = [(STOPS, Happening::SwitchStops), (STARTS, Happening::SwitchStarts), (IS_SET, Happening::NextSwitch)];
+/// Three replicas, and so many readers and writers; the switch has its new id then.
+pub fn measure(readers: usize, writers: usize, is_set: Duration) -> Measured {
+    let at = [(STOPS, Happening::SwitchStops), (STARTS, Happening::SwitchStarts), (is_set, Happening::NextSwitch)];
     one(&Setting {
         load: Load::Apart { readers, writers, pause: Duration::from_millis(2) },
         patience: Some(Duration::from_millis(10)),
@@ -53,7 +54,7 @@ fn timeline(measured: &Measured) -> impl Iterator<Item = (Duration, [f64; 2])> +
 }
 
 /// What can be read from it.
-pub fn times(measured: &Measured) -> Times {
+pub fn times(measured: &Measured, is_set: Duration) -> Times {
     let timeline = timeline(measured);
     let before: Vec<[f64; 2]> =
         timeline.clone().filter(|(at, _)| *at < STOPS - WINDOW).map(|(_, rates)| rates).collect();
@@ -61,43 +62,45 @@ pub fn times(measured: &Measured) -> Times {
     let sum = |rates: [f64; 2]| rates[0] + rates[1];
     // The window in which it stops has some from before.
     let writes = timeline.clone().find(|(at, rates)| *at > STOPS && rates[1] >= before[1] / 2.0);
-    let all = timeline.clone().find(|(at, rates)| *at >= IS_SET && sum(*rates) >= sum(before) * 0.9);
-    let least = timeline.filter(|(at, _)| *at > STOPS && *at < IS_SET).map(|(_, rates)| rates[0]);
+    let all = timeline.clone().find(|(at, rates)| *at >= is_set && sum(*rates) >= sum(before) * 0.9);
+    let least = timeline.filter(|(at, _)| *at > STOPS && *at < is_set).map(|(_, rates)| rates[0]);
     Times {
         before,
         writes: writes.map(|(at, _)| at - STOPS),
         reads_least: least.fold(f64::MAX, f64::min),
-        all: all.map(|(at, _)| at - IS_SET),
+        all: all.map(|(at, _)| at - is_set),
     }
 }
 
 /// Throughput over time.
 pub fn figure(say: &mut dyn FnMut(String)) -> Figure {
-    // Readers that want all that can be had, and writers that make a twentieth of it.
-    let measured = measure(300, 150);
-    let Times { before, writes, reads_least, all } = times(&measured);
-    let said = |time: Option<Duration>| time.map_or("never".into(), |time| format!("{:.2} s", time.as_secs_f64()));
-    say(format!("before: {:.0} reads and {:.0} writes a second", before[0], before[1]));
-    say(format!("the switch stops: writes go on {} later; at least {reads_least:.0} reads a second", said(writes)));
-    say(format!("it is back, and has its new id: all goes on as before {} later", said(all)));
-    let timeline = timeline(&measured);
-    let mut csv = String::from("seconds,reads_per_s,writes_per_s\n");
-    for (at, [reads, writes]) in timeline.clone() {
-        csv.push_str(&format!("{:.3},{reads:.0},{writes:.0}\n", at.as_secs_f64()));
-    }
-    let line = |name: &str, of: fn([f64; 2]) -> f64| Line {
-        name: name.into(),
-        points: timeline.clone().map(|(at, rates)| (at.as_secs_f64(), of(rates))).collect(),
-        dashed: false,
-    };
-    let moment = |at: Duration, name: &str| (at.as_secs_f64(), name.to_owned());
-    let chart = Chart {
-        title: "the switch stops, and comes back".into(),
-        across: "seconds".into(),
-        up: "operations a second".into(),
-        moments: vec![moment(STOPS, "stops"), moment(STARTS, "is back"), moment(IS_SET, "has its new id")],
-        lines: vec![line("reads", |rates| rates[0]), line("writes", |rates| rates[1])],
-        ..Chart::default()
-    };
-    Figure { name: NAME, csv, svg: chart.draw() }
+    let mut csv = String::from("new_id_at_s,seconds,reads_per_s,writes_per_s\n");
+    let charts = IS_SET.map(|is_set| {
+        // Readers that want all that can be had, and writers that make a twentieth of it.
+        let measured = measure(300, 150, is_set);
+        let Times { before, writes, reads_least, all } = times(&measured, is_set);
+        let said = |time: Option<Duration>| time.map_or("never".into(), |time| format!("{:.2} s", time.as_secs_f64()));
+        say(format!("before: {:.0} reads and {:.0} writes a second", before[0], before[1]));
+        say(format!("it stops: writes go on {} later; at least {reads_least:.0} reads a second", said(writes)));
+        say(format!("a new id at {:.1} s: all goes on as before {} later", is_set.as_secs_f64(), said(all)));
+        let timeline = timeline(&measured);
+        for (at, [reads, writes]) in timeline.clone() {
+            csv.push_str(&format!("{},{:.2},{reads:.0},{writes:.0}\n", is_set.as_secs_f64(), at.as_secs_f64()));
+        }
+        let line = |name: &str, of: fn([f64; 2]) -> f64| Line {
+            name: name.into(),
+            points: timeline.clone().map(|(at, rates)| (at.as_secs_f64(), of(rates))).collect(),
+            dashed: false,
+        };
+        let moment = |at: Duration, name: &str| (at.as_secs_f64(), name.to_owned());
+        Chart {
+            title: format!("a new id after {:.1} s", (is_set - STOPS).as_secs_f64()),
+            across: "seconds".into(),
+            up: "operations a second".into(),
+            moments: vec![moment(STOPS, "stops"), moment(STARTS, "is back"), moment(is_set, "has its new id")],
+            lines: vec![line("reads", |rates| rates[0]), line("writes", |rates| rates[1])],
+            ..Chart::default()
+        }
+    });
+    Figure { name: NAME, csv, svg: crate::picture::draw(&charts) }
 }

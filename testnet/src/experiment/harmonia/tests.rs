@@ -50,8 +50,9 @@ fn what_is_left_out_is_seen() {
 /// A grant of a second, and what it takes to see that nothing comes back.
 #[test]
 fn without_its_switch_a_group_goes_on_when_grants_are_over() {
-    let measured = super::failure::measure(4, 2);
-    let times = super::failure::times(&measured);
+    let is_set = super::failure::IS_SET[0];
+    let measured = super::failure::measure(4, 2, is_set);
+    let times = super::failure::times(&measured, is_set);
     assert!(times.writes.is_some_and(|after| after <= Duration::from_millis(1300)), "{times:?}");
     assert!(times.reads_least > 0.0 && times.all.is_some(), "{times:?}");
     assert_eq!(measured.stale, 0);
