@@ -28,7 +28,7 @@ use crate::pulse::Pulse;
 use crate::purge::Purging;
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::spread::SpreadRead;
+use crate::spread::{Behind, SpreadRead};
 use crate::state::GroupState;
 use crate::table::Table;
 use crate::time::{Now, Time, WallMillis};
@@ -80,6 +80,8 @@ pub struct Group {
     pub(crate) relaxed: Waiting<(Attempt, Operation)>,
     /// Reads that a switch sent here.
     pub(crate) spread: Waiting<SpreadRead>,
+    /// And those for which this member has not executed enough yet.
+    pub(crate) behind: Behind,
     pub(crate) preloading: bool,
     pub(crate) addresses: Vec<alloc::string::String>,
     pub(crate) dropped: Dropped,
@@ -299,6 +301,7 @@ impl Group {
             _ => {}
         }
         self.apply_chosen();
+        self.look_behind();
     }
 
     fn on_heartbeat(&mut self, from: Sender, heartbeat: crate::message::Heartbeat) {
@@ -494,6 +497,7 @@ impl Group {
             return;
         }
         self.tick_vouching();
+        self.look_behind();
         if self.now.time >= self.heartbeat_due {
             self.send_heartbeat();
         }
@@ -540,7 +544,7 @@ impl Group {
             let soon = self.now.time + self.config.timing.resend / 4;
             next = next.min((since + self.config.timing.seal_patience).max(soon));
         }
-        next = next.min(self.acceptor.catch_up_due(&context!(self))).min(self.dealings_due());
+        next = next.min(self.acceptor.catch_up_due(&context!(self))).min(self.dealings_due()).min(self.behind_due());
         if self.vouching.is_some() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }

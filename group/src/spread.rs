@@ -1,12 +1,23 @@
 //! Reads that a switch spreads over the members: what this one answers by itself, and what it leaves to the primary.
 
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
 use overlay::Key;
 
 use crate::ballot::TermBallot;
+use crate::committee::Answers;
 use crate::group::{Group, context};
 use crate::op::Op;
 use crate::outbox::GroupOutput;
 use crate::table::Lookup;
+use crate::time::Time;
+
+/// What was complete when the switch stamped a read may still be on its way here, for it left the primary at the same time as
+/// the word to the switch: so long it is waited for.
+const BEHIND_MAX: Duration = Duration::from_millis(2);
+/// So many at most: each is looked at whenever something comes.
+const BEHIND_READS_MAX: usize = 1 << 10;
 
 /// A read that a switch sent to this member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +36,20 @@ pub struct SpreadRead {
     pub op: Op,
 }
 
+/// Reads that wait until this member has executed what they may rest on, each until then at the latest, in that order.
+pub(crate) type Behind = VecDeque<(Time, SpreadRead)>;
+
 impl Group {
     /// Answers a read from this member's own chosen records, where it may: [`GroupOutput::Read`], at once or when the record is
     /// loaded. An answer of nothing leaves it to the primary.
     pub fn read_spread(&mut self, read: SpreadRead) {
         let answer = match self.may_answer(&read) {
-            false => None,
-            true => match self.table.get(&read.key, true, &mut self.out) {
+            Answers::No => None,
+            Answers::Behind if self.behind.len() < BEHIND_READS_MAX => {
+                return self.behind.push_back((self.now.time + BEHIND_MAX, read));
+            }
+            Answers::Behind => None,
+            Answers::Yes => match self.table.get(&read.key, true, &mut self.out) {
                 Lookup::Loading if self.spread.len() < self.config.waiting_max => {
                     return self.spread.wait(read.key.clone(), read);
                 }
@@ -48,10 +66,32 @@ impl Group {
         self.out.push(GroupOutput::Read(read.tag, answer));
     }
 
-    fn may_answer(&mut self, read: &SpreadRead) -> bool {
+    fn may_answer(&mut self, read: &SpreadRead) -> Answers {
         let is_here = self.acceptor.committee(read.ballot).is_some_and(|it| it.range().contains(read.key.point()));
         let is_read = is_here && matches!(read.op, Op::Read(_)) && self.vouching.is_none() && !self.failed;
-        is_read && self.acceptor.may_answer(&context!(self), read.ballot, read.switch, read.point)
+        match is_read {
+            false => Answers::No,
+            true => self.acceptor.may_answer(&context!(self), read.ballot, read.switch, read.point),
+        }
+    }
+
+    /// Something came, or time has passed: looks again whether those may be answered that this member was behind for.
+    pub(crate) fn look_behind(&mut self) {
+        if self.behind.is_empty() {
+            return;
+        }
+        for (until, read) in core::mem::take(&mut self.behind) {
+            match self.may_answer(&read) {
+                Answers::Behind if self.now.time < until => self.behind.push_back((until, read)),
+                Answers::Behind => self.out.push(GroupOutput::Read(read.tag, None)),
+                Answers::Yes | Answers::No => self.read_spread(read),
+            }
+        }
+    }
+
+    /// When the first of them is not waited for any longer.
+    pub(crate) fn behind_due(&self) -> Time {
+        self.behind.front().map_or(Time::NEVER, |(until, _)| *until)
     }
 
     /// A key's record was loaded: whether it may be answered is looked at again.
@@ -63,7 +103,8 @@ impl Group {
 
     /// Leaves all that wait to their primary.
     pub(crate) fn leave_spread(&mut self) {
-        self.spread.drain().for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
+        let behind = core::mem::take(&mut self.behind).into_iter().map(|(_, read)| read);
+        self.spread.drain().chain(behind).for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
     }
 
     /// What was to pass a switch came back with this number.

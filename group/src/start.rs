@@ -26,6 +26,7 @@ use crate::pulse::Pulse;
 use crate::purge::{PURGE, Purging};
 use crate::record::Record;
 use crate::rng::Rng;
+use crate::spread::Behind;
 use crate::state::{Entry, GroupState};
 use crate::table::Table;
 use crate::time::{Now, Time};
@@ -178,6 +179,7 @@ impl Group {
             failed: false,
             relaxed: Waiting::default(),
             spread: Waiting::default(),
+            behind: Behind::default(),
             preloading: !whole,
             addresses: Vec::new(),
             dropped: Dropped::default(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bench::{Bench, Whole, ballot, node, operate, operation};
 use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
-use group::committee::Pass;
+use group::committee::{Answers, Pass};
 use group::handover::Inheritance;
 use group::message::{CommitteeMessage, Message};
 use group::op::Op;
@@ -151,7 +151,7 @@ fn a_birth_waits_for_grants() {
     let now = primary.whole.now;
     let mut replica = replica(own, now.time.0, attempt, &grant);
     let CommitteeMessage::Grant { point, .. } = grant else { unreachable!() };
-    assert!(replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point)));
+    assert_eq!(replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point)), Answers::Yes);
 
     // The group ends by a transaction that members 1 and 3 know of; member 2 does not yet.
     let last = primary.whole.group.state().clone();
@@ -191,7 +191,7 @@ fn a_birth_waits_for_grants() {
     born.hear(3, CommitteeMessage::BaseAccepted { ballot });
     let serves = born.whole.group.primaries().any(|it| it.ballot() == ballot && it.is_serving());
     let answers = replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point));
-    assert!(answers, "the grant is alive");
+    assert_eq!(answers, Answers::Yes, "the grant is alive");
     assert!(!serves, "the born group's primary serves while member 2 may answer for the old one");
 }
 
@@ -338,7 +338,7 @@ fn overlap(drift: u32) -> i64 {
         primary.whole.group.tick();
         primary.pull();
         replica.now.time = group::time::Time(start + real * u64::from(1000 - drift) / 1000);
-        if !replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point)) {
+        if replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point)) != Answers::Yes {
             over.get_or_insert(us);
         }
         let proposed =

@@ -57,6 +57,7 @@ pub use chain::CHAIN_LENGTH_MAX;
 pub use job::CatchUpStatus;
 pub use offload::{Pass, TRIAL};
 pub use primary::{Local, Pending, Primary, PrimaryCounts};
+pub use replica::Answers;
 pub use seen::{Arrival, Name, Seen};
 pub(crate) use standing::seal_of;
 pub use window::Committee;

@@ -53,6 +53,17 @@ impl Replicas {
     }
 }
 
+/// Whether a member may answer a read alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// It may.
+    Yes,
+    /// It may, once it has executed what the switch was told to be complete.
+    Behind,
+    /// It may not.
+    No,
+}
+
 /// A grant, as it was told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
@@ -131,15 +142,21 @@ impl Acceptor {
     }
 
     /// May this member answer a read that a switch of this id has stamped with this point?
-    pub fn may_answer(&mut self, ctx: &Context<'_>, ballot: TermBallot, switch: u32, point: u64) -> bool {
+    pub fn may_answer(&mut self, ctx: &Context<'_>, ballot: TermBallot, switch: u32, point: u64) -> Answers {
         let defects = ctx.config.defects;
-        let Some(committee) = self.committees.get(&ballot) else { return false };
-        let Some(granted) = self.replicas.granted.get_mut(&ballot) else { return false };
-        let Some(mark) = settled(committee).filter(|_| !committee.is_superseded()) else { return false };
-        granted.settle(mark);
+        let Some(committee) = self.committees.get(&ballot).filter(|it| !it.is_superseded()) else { return Answers::No };
+        let Some(granted) = self.replicas.granted.get_mut(&ballot) else { return Answers::No };
+        let mark = settled(committee);
+        if let Some(mark) = mark {
+            granted.settle(mark);
+        }
         let is_granted = granted.switch == switch && switch > 0 && ctx.now.time < granted.until;
-        let is_executed = granted.executed >= point && mark >= granted.floor;
-        (is_granted || defects.has(Defect::GrantUnchecked)) && (is_executed || defects.has(Defect::PointUnchecked))
+        let is_executed = granted.executed >= point || defects.has(Defect::PointUnchecked);
+        match mark {
+            _ if !is_granted && !defects.has(Defect::GrantUnchecked) => Answers::No,
+            Some(mark) if is_executed && (mark >= granted.floor || defects.has(Defect::PointUnchecked)) => Answers::Yes,
+            _ => Answers::Behind,
+        }
     }
 
     /// Whatever was granted counts no more: the machine slept.

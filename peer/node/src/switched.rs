@@ -30,7 +30,7 @@ const PATIENCE_MIN: Duration = Duration::from_millis(10);
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 /// After silence no read under that ballot goes by the switch for so long, and then twice as long each time.
 const REST_FIRST: Duration = Duration::from_millis(250);
-const REST_MAX: Duration = Duration::from_secs(30);
+const REST_MAX: Duration = Duration::from_secs(2);
 /// Ballots of which it is known whether a switch answers.
 const BALLOTS_MAX: usize = 1 << 11;
 /// What is to come back is forgotten after this: it is passed again long before.

@@ -196,3 +196,26 @@ fn who_is_idle_completes_nothing() {
     assert!(!net.switch.as_mut().expect("there is a switch").is_dirty(lost.partition, lost.object));
     assert!(net.completed[&lost.partition] >= lost.sequence);
 }
+
+/// What a member has not executed yet may be on its way to it; it does not wait for that for long.
+#[test]
+fn who_is_behind_waits_a_little() {
+    let mut net = net();
+    assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
+    let key = Key::new(b"key").expect("short");
+    let state = net.nodes[0].group().expect("it is in one").state().clone();
+    let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
+    let index = (0..3).find(|index| net.nodes[*index].id() != ballot.node).expect("two others");
+    let asked = question(state.id, ballot, &key, &Op::Read(Read::Value), 1, Net::address(index)).expect("it fits");
+    let mut stamped = asked.to_vec();
+    let header = Packet::decode(&asked).expect("one of ours").header;
+    let beyond = net.completed[&header.partition] + 1_000;
+    Header { operation: Operation::FastRead, switch: 7, committed: beyond, ..header }.stamp(&mut stamped);
+    net.switched.clear();
+    net.nodes[index].handle(net.now, Input::Packet { from: SWITCH, bytes: stamped.into() });
+    net.settle();
+    assert!(net.switched.is_empty(), "it waits: {:?}", net.switched);
+    net.run_for(Duration::from_millis(10));
+    assert!(net.switched.iter().any(|(_, operation)| *operation == Operation::Reply), "{:?}", net.switched);
+    assert_eq!(net.nodes[index].switched.counts.left, 1);
+}

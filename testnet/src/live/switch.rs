@@ -12,16 +12,20 @@ use serde_json::Value;
 use super::cluster::Cluster;
 use super::daemon::{Daemon, build, dies_with_owner, free_port};
 
-/// The switch's program, built beside this test.
+/// The switch's program: `SCATTER_SWITCH_BIN`, or else it is built beside this test.
 pub fn switch_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build("switch", "scatter-switch", false))
+    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("switch", "scatter-switch", false)))
+}
+
+fn named() -> Option<PathBuf> {
+    std::env::var_os("SCATTER_SWITCH_BIN").map(PathBuf::from)
 }
 
 /// The same, but as fast as it can be, if it has to be built.
 pub fn fast_switch_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build("switch", "scatter-switch", true))
+    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("switch", "scatter-switch", true)))
 }
 
 /// A program that runs, or does not.

@@ -18,7 +18,7 @@ use crate::rng::Rng;
 
 /// After silence of the switch no read goes by it for so long, and then twice as long each time: as peers have it.
 const REST_FIRST: Duration = Duration::from_millis(250);
-const REST_MAX: Duration = Duration::from_secs(30);
+const REST_MAX: Duration = Duration::from_secs(2);
 /// Clients begin within this.
 const BEGIN: Duration = Duration::from_millis(2);
 /// Bytes of a value, as in the paper.

@@ -45,8 +45,6 @@ pub(super) enum Event {
     /// Something is at a machine, and in its turn is worked off.
     Inbox(usize, Work),
     Done(usize, Work),
-    /// A member tries again to answer this.
-    Again(usize, Header),
     /// An answer is at its client.
     Answer(u64, Option<u64>),
     /// A client waits no longer for what it asked by way of the switch.
@@ -85,8 +83,6 @@ pub(super) struct Hall {
     pub(super) measured: Measured,
     machines: Vec<Machine>,
     ballot: TermBallot,
-    /// What a member was given just now, and may try again.
-    reading: Option<Header>,
 }
 
 /// Runs it.
@@ -126,7 +122,6 @@ impl Hall {
             measured: Measured::new(Time(0), setting),
             machines: (0..setting.replicas).map(machine).collect(),
             ballot,
-            reading: None,
             setting: setting.clone(),
         };
         (0..setting.replicas).for_each(|machine| hall.obey(machine));
@@ -163,7 +158,6 @@ impl Hall {
                 self.agenda.at(machine.free_at, Event::Done(to, work));
             }
             Event::Done(at, work) => self.work(at, work),
-            Event::Again(at, header) => self.read(at, header),
             Event::Answer(tag, version) => self.on_answer(tag, version),
             Event::Impatient(tag) => {
                 if self.clients.impatient(tag, now) {
@@ -219,9 +213,7 @@ impl Hall {
                 self.act(at, |group| group.on_passed(ballot, switch, sequence, tag));
             }
             Work::Packet(header) if header.operation == Operation::FastRead && at != PRIMARY => {
-                self.reading = Some(header);
                 self.read(at, header);
-                self.reading = None;
             }
             Work::Packet(header) => self.operate(header.tag),
         }
@@ -324,13 +316,10 @@ impl Hall {
                     self.send_packet(Header { switch, sequence: number, ..header });
                 }
                 GroupOutput::Read(tag, Some(answer)) => self.answer(tag, &answer),
-                GroupOutput::Read(tag, None) => match self.setting.again.zip(self.reading) {
-                    Some((after, header)) => self.agenda.after(after, Event::Again(machine, header)),
-                    None => {
-                        self.measured.left += 1;
-                        self.send_asked(Some(machine), tag);
-                    }
-                },
+                GroupOutput::Read(tag, None) => {
+                    self.measured.left += 1;
+                    self.send_asked(Some(machine), tag);
+                }
                 GroupOutput::Over(why) => panic!("machine {machine}: {why}"),
                 GroupOutput::Load { key, .. } => panic!("all of {key:?} is in memory"),
                 _ => {}

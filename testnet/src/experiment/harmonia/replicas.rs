@@ -2,8 +2,7 @@
 //!
 //! Beside the figure itself there is what would be
 //!
-//! - if the wire always took the same time, so that no read overtakes what its member is told;
-//! - if a member that cannot answer yet tried once more a little later, before it leaves a read to the primary;
+//! - if the wire always took the same time, so that no read overtakes what its member is told and has to wait for it;
 //! - if what comes back from the switch took the primary time, beyond what a write costs;
 //! - and if each vote and each word of how far numbers are executed did, too, one by one.
 
@@ -20,8 +19,6 @@ pub const NAME: &str = "harmonia-replicas";
 /// As many as the paper has, but for two, which are no group that may lose one.
 const REPLICAS: std::ops::RangeInclusive<usize> = 3..=10;
 const WRITES: [f64; 4] = [0.0, 0.05, 0.1, 0.2];
-/// After so long a member that tries again does so: most words of the primary are there by then.
-const AGAIN: Duration = Duration::from_micros(20);
 /// What a packet or a message costs where it is said to.
 const PACKET: Duration = Duration::from_micros(2);
 
@@ -40,8 +37,6 @@ pub struct Row {
     pub spread: Measured,
     /// Where the wire always takes the same time.
     pub steady: f64,
-    /// Where members try again.
-    pub again: f64,
     /// Where passes cost.
     pub passes: f64,
     /// Where votes and points do, too.
@@ -59,7 +54,6 @@ pub fn row(replicas: usize, writes: f64, lasts: Duration) -> Row {
         direct: one(&setting(replicas, false)).ops_per_s(),
         spread: one(&setting(replicas, true)),
         steady: one(&Setting { jitter: Duration::ZERO, ..setting(replicas, true) }).ops_per_s(),
-        again: one(&Setting { again: Some(AGAIN), ..setting(replicas, true) }).ops_per_s(),
         passes: with(Costs { pass: PACKET, ..Costs::PAPER }),
         messages: with(Costs { pass: PACKET, message: PACKET, ..Costs::PAPER }),
     }
@@ -90,14 +84,13 @@ impl Row {
 pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
     say("Operations a second (thousands) by replicas; in brackets times what one replica reads".into());
     say(format!(
-        "{:>6}{:>10}{:>8}{:>9}{:>16}{:>9}{:>9}{:>9}{:>10}{:>8}{:>8}{:>15}{:>8}",
+        "{:>6}{:>10}{:>8}{:>9}{:>16}{:>9}{:>9}{:>10}{:>8}{:>8}{:>15}{:>8}",
         "writes",
         "replicas",
         "alone",
         "direct",
         "spread",
         "steady",
-        "again",
         "passes",
         "messages",
         "left %",
@@ -106,7 +99,7 @@ pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
         "others"
     ));
     let mut csv = String::from(
-        "writes,replicas,alone_ops_per_s,direct_ops_per_s,spread_ops_per_s,steady_ops_per_s,again_ops_per_s,passes_ops_per_s,\
+        "writes,replicas,alone_ops_per_s,direct_ops_per_s,spread_ops_per_s,steady_ops_per_s,passes_ops_per_s,\
          messages_ops_per_s,times_one_read,left_share,dirty_share,primary_busy,others_busy,passed_per_write\n",
     );
     let reads = one(&Setting { lasts, ..Setting::of(1, false, 0.0) }).ops_per_s();
@@ -117,20 +110,19 @@ pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
             let (spread, [left, dirty], [primary, others]) = (row.spread.ops_per_s(), row.shares(), row.busy());
             let k = |number: f64| format!("{:.0}", number / 1e3);
             say(format!(
-                "{:>6}{:>10}{:>8}{:>9}{:>16}{:>9}{:>9}{:>9}{:>10}{:>8.2}{:>8.3}{primary:>15.2}{others:>8.2}",
+                "{:>6}{:>10}{:>8}{:>9}{:>16}{:>9}{:>9}{:>10}{:>8.2}{:>8.3}{primary:>15.2}{others:>8.2}",
                 writes,
                 row.replicas,
                 k(row.alone),
                 k(row.direct),
                 format!("{} ({:.2})", k(spread), spread / reads),
                 k(row.steady),
-                k(row.again),
                 k(row.passes),
                 k(row.messages),
                 left * 100.0,
                 dirty * 100.0
             ));
-            let ops = [row.alone, row.direct, spread, row.steady, row.again, row.passes, row.messages];
+            let ops = [row.alone, row.direct, spread, row.steady, row.passes, row.messages];
             let shares = [spread / reads, left, dirty, primary, others, row.passed()];
             csv.push_str(&format!("{writes},{},", row.replicas));
             csv.push_str(&ops.map(|ops| format!("{ops:.0},")).concat());
@@ -150,7 +142,6 @@ pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
                 line("reads spread by the switch", false, |row| row.spread.ops_per_s()),
                 line("all asked of the primary", false, |row| row.direct),
                 line("spread, a wire without jitter", true, |row| row.steady),
-                line("spread, members try again", true, |row| row.again),
                 line("spread, passes cost 2 µs", true, |row| row.passes),
                 line("spread, all messages cost 2 µs", true, |row| row.messages),
             ],

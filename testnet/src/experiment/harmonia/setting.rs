@@ -92,9 +92,6 @@ pub struct Setting {
     pub sync: Duration,
     /// A client that asked by way of the switch asks the primary after so long, if it has heard nothing; `None`: never.
     pub patience: Option<Duration>,
-    /// A member that cannot answer a read yet tries once more after so long; `None`: it leaves it to the primary at once, as
-    /// peers do.
-    pub again: Option<Duration>,
     /// What happens, counted from when measuring begins.
     pub happenings: Vec<(Duration, Happening)>,
     /// Not measured.
@@ -126,7 +123,6 @@ impl Setting {
             jitter: Duration::from_micros(10),
             sync: Duration::ZERO,
             patience: None,
-            again: None,
             happenings: Vec::new(),
             warm_up: Duration::from_millis(50),
             lasts: Duration::from_millis(200),
