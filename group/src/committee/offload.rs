@@ -47,6 +47,10 @@ const PASS_AGAIN: Duration = Duration::from_millis(5);
 /// So often, in the time in which anything unanswered is said again, it is tried whether a switch is there, and so is what a
 /// lost number left in the dirty set drained. A switch that gives nothing back for all of that time is taken for gone.
 const TRIES: u32 = 3;
+/// A primary whose writes found no room in the switch does without it for so long, and for twice as long each time that it does not get
+/// on for four times as long.
+const REST_FIRST: Duration = Duration::from_secs(2);
+const REST_MAX: Duration = Duration::from_secs(60);
 /// The tag of what has no write: no number is as high.
 pub const TRIAL: u64 = u64::MAX;
 
@@ -107,6 +111,10 @@ pub(super) struct Offload {
     told: (u64, u64),
     /// All that was proposed before writes began to pass is up to here.
     direct: u64,
+    /// When it last began to pass writes; until when it does not, since the switch had no room for them; how long that was.
+    begun: Time,
+    rests_until: Time,
+    rest: Duration,
     /// Since when what was tried has not come back.
     unheard: Option<Time>,
     tried: Time,
@@ -144,6 +152,17 @@ impl Offload {
     /// It is over; grants that were given may not be.
     pub(super) fn end(&mut self) {
         *self = Offload { granted_until: self.granted_until, ..Offload::default() };
+    }
+
+    /// It ends, because the switch has no room for what is written, or for another reason.
+    fn rest_after(&mut self, now: Time, is_stuck: bool) {
+        let was_long = now.since(self.begun) >= self.rest * 4;
+        self.rest = match (is_stuck, was_long) {
+            (false, _) => Duration::ZERO,
+            (true, true) => REST_FIRST,
+            (true, false) => (self.rest * 2).min(REST_MAX),
+        };
+        self.rests_until = now + self.rest;
     }
 
     /// This write is chosen.
@@ -233,7 +252,7 @@ impl Primary {
         }
         if tag == TRIAL && number == self.offload.idle.max(self.offload.point) + 1 {
             // Nothing else was numbered since: so nothing is dirty that should not be, unless the switch was not told.
-            (self.offload.idle, self.offload.highest) = (number, number);
+            (self.offload.idle, self.offload.highest) = (number, self.offload.highest.max(number));
             if ctx.now.time.since(self.offload.completed) >= ctx.config.timing.resend {
                 self.complete(ctx, id);
             }
@@ -263,7 +282,7 @@ impl Primary {
 
     /// A switch is there: from now on every write passes it.
     fn begin_offload(&mut self, ctx: &mut Context<'_>, switch: u32, number: u64) {
-        let is_wanted = self.wanted_switch(ctx) == Some(switch);
+        let is_wanted = self.wanted_switch(ctx) == Some(switch) && ctx.now.time >= self.offload.rests_until;
         // Under an id that was used before, numbers go on; if they do not, its registers are not what they were.
         let is_new = switch > self.offload.id;
         let goes_on = switch == self.offload.id && number > self.offload.highest;
@@ -276,6 +295,7 @@ impl Primary {
         let begun = Offload { standing, id: switch, highest: number, point, told, direct, ..Offload::default() };
         let before = core::mem::replace(&mut self.offload, begun);
         (self.offload.ready, self.offload.granted_until) = (before.ready, before.granted_until);
+        (self.offload.begun, self.offload.rest) = (ctx.now.time, before.rest);
         self.offload.tried = ctx.now.time;
         self.move_point(ctx);
     }
@@ -340,10 +360,13 @@ impl Primary {
         if let Standing::On(id) = self.offload.standing {
             // A write that has no room among what is dirty may wait for one behind it, which waits for it in turn.
             let oldest = self.offload.passing.values().next().map(|passing| passing.since);
-            let waits = self.offload.unheard.into_iter().chain(oldest).min();
-            let is_gone = waits.is_some_and(|since| now.since(since) >= ctx.config.timing.resend);
-            if wanted != Some(id) || is_gone {
+            let is_late = |since: &Time| now.since(*since) >= ctx.config.timing.resend;
+            let is_gone = self.offload.unheard.as_ref().is_some_and(is_late);
+            let is_stuck = oldest.as_ref().is_some_and(is_late);
+            if wanted != Some(id) || is_gone || is_stuck {
                 self.offload.standing = Standing::Ending(id);
+                // It answers, and has no room for what is written here: to stand to it again at once would be as bad.
+                self.offload.rest_after(now, is_stuck && !is_gone);
             }
         }
         let waits = now < self.offload.granted_until && !ctx.config.defects.has(Defect::GrantsForgotten);

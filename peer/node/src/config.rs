@@ -102,6 +102,8 @@ pub struct NodeConfig {
     pub policies: Policies,
     /// The switch that its groups' reads may pass, where there is one.
     pub switch: Option<SwitchConfig>,
+    /// Chance of which nobody else knows anything: what comes back from a switch is told by it from what strangers send.
+    pub secret: u64,
     /// Where this peer stands, for diversity.
     pub cluster: String,
     /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
@@ -140,6 +142,7 @@ impl NodeConfig {
             members_max: 12,
             policies: Policies::default(),
             switch: None,
+            secret: 0,
             cluster: String::new(),
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,

@@ -82,6 +82,8 @@ pub struct Node {
     pub(crate) lead_watch: LeadWatch,
     pub(crate) seeking: Seeking,
     pub(crate) switched: Switched,
+    /// Names what passes a switch, and nothing else.
+    pub(crate) tags: Rng,
     sessions: Sessions,
     pub(crate) outputs: VecDeque<Output>,
     connected: BTreeSet<PeerKey>,
@@ -117,6 +119,7 @@ impl Node {
         let mut node = Node {
             me: NodeId { peer: config.me, incarnation: config.incarnation },
             ring: config.ring,
+            tags: Rng::new(config.secret),
             config,
             now,
             sessions: Sessions::new(Rng::new(!seed).draw()),

@@ -18,13 +18,14 @@ use group::message::{Operation, Outcome};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
 use group::record::{LIVE_IDS_MAX, OpId};
 use group::time::{Now, Time};
+use header::Header;
 use overlay::{GroupId, Key, KeyRange, NodeId};
 
 use crate::api::{Output, Request};
 use crate::config::SwitchConfig;
 use crate::hosting::Hosts;
 use crate::key_use::KeyUse;
-use crate::switched::{Sent, Switched, is_own, question};
+use crate::switched::{Sent, Switched, is_own, names, object, question};
 use crate::whereabouts::Whereabouts;
 use crate::window::{Few, Window};
 
@@ -281,6 +282,8 @@ impl Sessions {
             };
             match session.current {
                 Some((_, ballot)) => primary != Some(ballot),
+                // It is on its way by the switch, and that is as good as before.
+                None if session.is_spread_to(primary) => false,
                 // Whoever was waited for may be there.
                 None => session.before.is_none() && session.noted == Noted::Due && primary.is_some(),
             }
@@ -332,7 +335,8 @@ impl Sessions {
     /// Who owns this is known now.
     pub(crate) fn on_located(&mut self, ctx: &mut SessionContext<'_>, part: KeyRange) {
         let waits = |session: &Session| {
-            session.before.is_none() && session.current.is_none() && part.contains(session.request.key.point())
+            let waits = session.before.is_none() && session.current.is_none();
+            waits && !matches!(session.spread, Spread::UnderWay(_)) && part.contains(session.request.key.point())
         };
         let waiting: Vec<u64> =
             self.sessions.iter().filter(|(_, session)| waits(session)).map(|(sequence, _)| sequence).collect();
@@ -513,17 +517,20 @@ impl Sessions {
         ctx.outputs.push_back(Output::Packet { to: switch.at, bytes });
         self.attempts.push(tag, (sequence, None));
         session.unresolved.push(tag);
-        session.spread = Spread::UnderWay(Sent { tag, ballot, at: now });
+        session.spread = Spread::UnderWay(Sent { tag, group: owner, ballot, at: now });
         self.set_due(sequence, now + ctx.switched.patience());
         true
     }
 
     /// What came of a read that went by way of the switch.
-    pub(crate) fn on_spread(&mut self, ctx: &mut SessionContext<'_>, tag: u64, outcome: Outcome) {
+    pub(crate) fn on_spread(&mut self, ctx: &mut SessionContext<'_>, header: &Header, outcome: Outcome) {
+        let tag = header.tag;
         let Some((sequence, None)) = self.attempts.get(tag).copied() else { return };
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let (Spread::UnderWay(sent) | Spread::Late(sent)) = session.spread else { return };
-        if sent.tag != tag {
+        // What somebody answered to another question is no answer to this one.
+        let is_its = names(header, sent.group, sent.ballot) && header.object == object(&session.request.key);
+        if sent.tag != tag || !is_its {
             return;
         }
         let is_awaited = matches!(session.spread, Spread::UnderWay(_));
@@ -592,6 +599,11 @@ impl Sessions {
 }
 
 impl Session {
+    /// Is it on its way by the switch, to this primary's part?
+    fn is_spread_to(&self, primary: Option<TermBallot>) -> bool {
+        matches!(self.spread, Spread::UnderWay(sent) if Some(sent.ballot) == primary)
+    }
+
     /// How long to wait now that nobody took it.
     fn next_pause(&mut self) -> Duration {
         let pause = RETRY_FIRST * (1 << self.refused);

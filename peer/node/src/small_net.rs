@@ -9,7 +9,7 @@ use core::net::Ipv4Addr;
 use group::Group;
 use group::op::{Answer, OpError};
 use group::time::{Now, Time, WallMillis};
-use header::{Operation, Packet, ReplyTo};
+use header::{NO_OBJECT, Operation, Packet, ReplyTo};
 use overlay::{GroupId, Incarnation, PeerKey, Point};
 use switch::pipeline::{Pipeline, Verdict};
 
@@ -37,6 +37,8 @@ pub(crate) struct Net {
     pub(crate) surveyed: Vec<Survey>,
     pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
     pub(crate) switch: Option<Pipeline>,
+    /// Passes of writes are lost on their way to the switch.
+    pub(crate) loses_writes: bool,
     /// What the switch was last told is complete, by partition.
     pub(crate) completed: BTreeMap<u32, u64>,
     /// What the switch sent whom.
@@ -67,6 +69,7 @@ impl Net {
             surveyed: Vec::new(),
             replies: Vec::new(),
             switch: None,
+            loses_writes: false,
             completed: BTreeMap::new(),
             switched: Vec::new(),
         };
@@ -210,6 +213,9 @@ impl Net {
         let Some(pipeline) = &mut self.switch else { return };
         let packet = Packet::decode(bytes).expect("one of ours");
         let mut header = packet.header;
+        if self.loses_writes && header.operation == Operation::WriteFirst && header.object != NO_OBJECT {
+            return;
+        }
         if header.operation == Operation::Completion {
             self.completed.insert(header.partition, header.sequence);
         }

@@ -5,7 +5,7 @@
 //! do others under that ballot. What a member does not answer by itself it asks of the primary, like an operation of its own clients.
 //!
 //! Nothing in a packet proves who sent it. What comes from elsewhere than the switch is dropped, and what is to come back has a tag that
-//! nobody guesses: so whoever reaches this peer's address, but does not see what the switch sends, can read what anybody may read
+//! nobody guesses ([`NodeConfig::secret`](crate::NodeConfig)), and is about what was sent: so whoever reaches this peer's address, but does not see what the switch sends, can read what anybody may read
 //! who reaches an endpoint for clients, and nothing else.
 
 use alloc::collections::BTreeMap;
@@ -35,6 +35,8 @@ const REST_MAX: Duration = Duration::from_secs(2);
 const BALLOTS_MAX: usize = 1 << 11;
 /// What is to come back is forgotten after this: it is passed again long before.
 const PASS_MAX: Duration = Duration::from_secs(2);
+/// Looked for so often.
+const FORGET_EVERY: Duration = Duration::from_millis(250);
 /// Reads that came through a switch and are under way.
 const READS_MAX: usize = 1 << 14;
 /// How long whoever asked through a switch waits.
@@ -46,7 +48,9 @@ const OWN_REQUESTS: u64 = 1 << 63;
 #[derive(Clone, Copy, Debug)]
 struct Passing {
     serial: u64,
+    group: GroupId,
     ballot: TermBallot,
+    object: u32,
     tag: u64,
     sent: Time,
 }
@@ -65,6 +69,7 @@ struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) tag: u64,
+    pub(crate) group: GroupId,
     pub(crate) ballot: TermBallot,
     pub(crate) at: Time,
 }
@@ -128,6 +133,8 @@ pub(crate) struct Switched {
     ways: BTreeMap<TermBallot, Way>,
     round_trip: RoundTrip,
     pub(crate) counts: SpreadCounts,
+    /// When what nobody waits for was last looked for.
+    forgot: Time,
     /// Packets that were dropped.
     pub(crate) dropped: u64,
 }
@@ -142,6 +149,11 @@ pub(crate) fn partition(group: GroupId, ballot: TermBallot) -> (u32, u64) {
     }
     // The upper bits of such a product are the better ones.
     ((hash >> 32) as u32, hash)
+}
+
+/// Is this about that ballot's part?
+pub(crate) fn names(header: &Header, group: GroupId, ballot: TermBallot) -> bool {
+    partition(group, ballot) == (header.partition, header.term)
 }
 
 /// What a packet begins with that is about this ballot's part, and about nothing in it.
@@ -207,6 +219,10 @@ impl Switched {
 
     /// Forgets what nobody waits for.
     pub(crate) fn forget(&mut self, now: Time) {
+        if now.since(self.forgot) < FORGET_EVERY {
+            return;
+        }
+        self.forgot = now;
         self.passes.retain(|_, passing| now.since(passing.sent) < PASS_MAX);
         self.reads.retain(|_, asked| now.since(asked.since) < 2 * READ_PATIENCE);
     }
@@ -239,9 +255,9 @@ impl Node {
     pub(crate) fn pass(&mut self, serial: u64, group: GroupId, pass: Pass) {
         let Some(switch) = self.config.switch else { return };
         let Pass { ballot, key, tag } = pass;
-        let name = self.rng.draw();
-        self.switched.passes.insert(name, Passing { serial, ballot, tag, sent: self.now.time });
+        let name = self.tags.draw();
         let object = key.as_ref().map_or(NO_OBJECT, object);
+        self.switched.passes.insert(name, Passing { serial, group, ballot, object, tag, sent: self.now.time });
         let header = Header { object, tag: name, ..blank(Operation::WriteFirst, group, ballot) };
         self.send_packet(switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
     }
@@ -278,6 +294,11 @@ impl Node {
     fn on_passed(&mut self, header: Header) {
         // Of what was passed twice the first to come back is taken, and the other is still of use.
         let Some(passing) = self.switched.passes.get(&header.tag).copied() else { return };
+        // What the switch numbered is what was to be written, or else another object is dirty.
+        if !names(&header, passing.group, passing.ballot) || header.object != passing.object {
+            self.switched.dropped += 1;
+            return;
+        }
         if passing.tag == TRIAL {
             self.switched.passes.remove(&header.tag);
         }
@@ -301,10 +322,9 @@ impl Node {
         let header = packet.header;
         let asked = Asked { to: packet.reply_to, header, key: key.clone(), op: op.clone(), since: self.now.time };
         self.switched.reads.insert(name, asked);
-        let names =
-            |group: &group::Group, ballot| partition(group.state().id, ballot) == (header.partition, header.term);
         let here = self.hosts.living_mut().find_map(|group| {
-            let ballot = group.state().parts().map(|(_, ballot)| ballot).find(|ballot| names(group, *ballot))?;
+            let id = group.state().id;
+            let ballot = group.state().parts().map(|(_, ballot)| ballot).find(|ballot| names(&header, id, *ballot))?;
             Some((group, ballot))
         });
         match here {
@@ -312,7 +332,12 @@ impl Node {
                 let (switch, point) = (header.switch, header.committed);
                 group.read_spread(SpreadRead { tag: name, ballot, switch, point, key, op });
             }
-            _ => self.leave_to_primary(name),
+            Some(_) => self.leave_to_primary(name),
+            // Perhaps it was for another ring's peer that had this port before: nothing here knows what is there.
+            None => {
+                self.switched.reads.remove(&name);
+                self.switched.dropped += 1;
+            }
         }
     }
 
@@ -362,8 +387,8 @@ impl Node {
     fn on_answer(&mut self, packet: &Packet<'_>) {
         let answer = postcard::from_bytes::<Answer>(packet.value).ok().filter(|_| !packet.value.is_empty());
         let outcome = answer.map_or(Outcome::NotPrimary, Outcome::Unchanged);
-        let tag = packet.header.tag;
-        self.with_sessions(|sessions, ctx| sessions.on_spread(ctx, tag, outcome));
+        let header = packet.header;
+        self.with_sessions(|sessions, ctx| sessions.on_spread(ctx, &header, outcome));
     }
 }
 

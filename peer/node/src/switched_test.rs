@@ -151,7 +151,7 @@ fn what_is_slow_is_not_gone() {
     let ballot = net().nodes[0].group().expect("it is in one").state().parts().next().expect("one").1;
     let key = Key::new(b"key").expect("short");
     let at = |ms: u64| Time(0) + Duration::from_millis(ms);
-    let sent = |tag, ms| Sent { tag, ballot, at: at(ms) };
+    let sent = |tag, ms| Sent { tag, group: GroupId(1), ballot, at: at(ms) };
     let mut switched = Switched::default();
     assert_eq!(switched.patience(), PATIENCE_MIN);
     // Of three that were sent together one is answered, one is late, one is lost.
@@ -218,4 +218,70 @@ fn who_is_behind_waits_a_little() {
     net.run_for(Duration::from_millis(10));
     assert!(net.switched.iter().any(|(_, operation)| *operation == Operation::Reply), "{:?}", net.switched);
     assert_eq!(net.nodes[index].switched.counts.left, 1);
+}
+
+/// A stranger who guesses tags has the switch number another object, and what is written would not be dirty.
+#[test]
+fn what_is_numbered_is_what_is_written() {
+    let mut net = net();
+    let state = net.nodes[0].group().expect("it is in one").state().clone();
+    let key = Key::new(b"key").expect("short");
+    let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
+    let primary = (0..3).find(|index| net.nodes[*index].id() == ballot.node).expect("one of them");
+    net.loses_writes = true;
+    let (request, op) = (RequestId(1), set("a"));
+    let (mode, patience) = (ReadMode::Linearizable, Duration::from_secs(2));
+    let connection = ConnectionId(1);
+    let request = Request { id: request, connection, key: key.clone(), op, mode, patience, once: None };
+    net.nodes[primary].handle(net.now, Input::Routecast(request));
+    net.settle();
+    // In these tests there is no secret.
+    let mut tags = group::rng::Rng::new(0);
+    let mut send = |net: &mut Net, object| {
+        let mut dropped = net.nodes[primary].switched.dropped;
+        for tag in (0..1_000).map(|_| tags.draw()) {
+            let mut header = Header { object, tag, ..blank(Operation::WriteFirst, state.id, ballot) };
+            net.switch.as_mut().expect("there is a switch").process(&mut header, 0);
+            let bytes = encoded(&Packet { reply_to: Net::address(9), ..Packet::of(header, &[]) }).expect("it fits");
+            net.nodes[primary].handle(net.now, Input::Packet { from: SWITCH, bytes });
+            net.settle();
+        }
+        dropped = net.nodes[primary].switched.dropped - dropped;
+        dropped
+    };
+    assert!(send(&mut net, object(&key) ^ 1) > 0, "some were guessed, and for nothing");
+    assert!(net.replies.is_empty(), "{:?}", net.replies);
+    net.loses_writes = false;
+    net.run_until(|net| !net.replies.is_empty());
+    assert_eq!(net.replies[0].1, Ok(Answer::Done));
+}
+
+/// Writes that are under way together have no room in the switch's table: the group does without it before long.
+#[test]
+fn who_finds_no_room_does_without_the_switch() {
+    let mut net = net();
+    let (mut open, mut id, mut done) = (0, 0, 0);
+    let end = net.now.time + Duration::from_secs(30);
+    while net.now.time < end {
+        while open < 24 {
+            (id, open) = (id + 1, open + 1);
+            let request = Request {
+                id: RequestId(id),
+                connection: ConnectionId(id),
+                key: Key::new(alloc::format!("key {id}").as_bytes()).expect("short"),
+                op: set("a"),
+                mode: ReadMode::Linearizable,
+                patience: Duration::from_secs(3),
+                once: None,
+            };
+            net.nodes[(id % 3) as usize].handle(net.now, Input::Routecast(request));
+        }
+        net.settle();
+        net.run_for(Duration::from_millis(10));
+        let replies = core::mem::take(&mut net.replies);
+        open -= replies.len();
+        done += replies.iter().filter(|(_, result)| *result == Ok(Answer::Done)).count();
+    }
+    // Without a switch it would be 24 in each of 3,000 steps.
+    assert!(done > 72_000 / 2, "{done} of 72,000");
 }

@@ -42,6 +42,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(400);
 const WISHES_MAX: usize = 64;
 /// What is said of a refusal is no longer, in bytes.
 const WORDS_MAX: usize = 400;
+/// A switch's id may be so far ahead of the time in seconds and of the last one: a slip must not use up all that there are.
+const ID_AHEAD_MAX: u64 = 1 << 20;
 /// Members that a wish names, at most.
 const NAMED_MAX: usize = 256;
 
@@ -315,7 +317,7 @@ impl Node {
                     }
                     Wish::Switch { id } => {
                         let id = *id;
-                        taken.use_switch(&mut hosted.group, id)
+                        taken.use_switch(&mut hosted.group, id, self.now.wall.0 / 1000)
                     }
                     wish => match operation(&hosted.group, wish, self.config.policies.split.1) {
                         Ok(operation) => self.begin_wished(index, operation),
@@ -465,8 +467,9 @@ impl Taken {
     }
 
     /// Has the group's log name a switch; `None` until that is chosen.
-    fn use_switch(&mut self, group: &mut Group, id: u32) -> Option<Granted> {
+    fn use_switch(&mut self, group: &mut Group, id: u32, unix_s: u64) -> Option<Granted> {
         let (known, leads) = (group.state().switch, group.log().leads());
+        let highest = u64::from(known.id).max(unix_s) + ID_AHEAD_MAX;
         match known.id.cmp(&id) {
             Ordering::Equal if known.on => Some(Granted::Done(alloc::vec![group.state().id])),
             Ordering::Equal | Ordering::Greater => {
@@ -477,6 +480,9 @@ impl Taken {
             Ordering::Less if !leads && self.proposed => Some(Granted::Unknown),
             Ordering::Less if !leads => Some(BeginRefusal::NotLeader(None).into()),
             Ordering::Less if self.proposed => None,
+            Ordering::Less if u64::from(id) > highest => Some(Granted::Refused(alloc::format!(
+                "an id is about the time in seconds, and none above {highest} is taken"
+            ))),
             Ordering::Less => match group.state().fits_switch() {
                 Err(why) => Some(Granted::Refused(why.to_string())),
                 Ok(()) => {

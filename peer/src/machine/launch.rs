@@ -152,6 +152,7 @@ fn node_config(
         members_min: config.min_group,
         members_max: config.max_group,
         policies: config.policies,
+        secret: draw(),
         cluster: config.cluster.clone(),
         memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,
