@@ -17,7 +17,8 @@ use group::op::{
 };
 use group::outbox::{CommitteeHead, Durable};
 use group::record::{DoneOp, OpId, Record};
-use group::state::{Config, Entry, GroupState, Member, Settings, Switch};
+use group::state::{Config, Entry, GroupState, Member, Settings};
+use group::switch::Switch;
 use group::time::WallMillis;
 use node::copying::{CopyOrder, CopyTold};
 use node::seeking::{Sample, Sampled};

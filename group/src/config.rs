@@ -198,6 +198,8 @@ pub enum Defect {
     GrantUnchecked,
     /// A member answers reads alone that are ahead of what it has executed.
     PointUnchecked,
+    /// What waited for a switch is proposed also after who asked for it has been told that nobody knows.
+    LateWrites,
 }
 
 /// A set of [`Defect`]s.

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use group::config::Defect;
+use group::config::{Defect, Defects};
 use node::Node;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
@@ -210,4 +210,15 @@ fn grant_unchecked() {
 #[test]
 fn grant_from_arrival() {
     is_found(Defect::GrantFromArrival, &GRANTED, 200, lagging);
+}
+
+/// A write that finds no room in the switch is proposed when the group does without it: by then who asked for it may have been told that
+/// nobody knows, and read, from a member, that it was not done.
+#[test]
+fn late_writes() {
+    let sound = Scenario::switched(193_484_082_090_503);
+    let broken = Scenario { defects: Defects::NONE.with(Defect::LateWrites), ..sound.clone() };
+    let failure = run::<Node>(&broken, false).failure.expect("it is to be missed");
+    assert_eq!(failure.property, "I8 settled", "{failure}");
+    assert!(run::<Node>(&sound, false).failure.is_none());
 }

@@ -270,10 +270,10 @@ impl Primary {
                 self.offload.passing.insert(tag, Passing { sent: ctx.now.time, ..passing });
             }
             Some(_) => {
-                if let Some(in_flight) = self.in_flight.get(&tag) {
+                if let Some(write) = self.released(ctx, tag) {
                     self.offload.numbers.insert(tag, number);
                     self.offload.open.insert(number);
-                    self.offload.ready.push(in_flight.write.clone());
+                    self.offload.ready.push(write);
                 }
             }
         }
@@ -371,7 +371,7 @@ impl Primary {
         }
         let waits = now < self.offload.granted_until && !ctx.config.defects.has(Defect::GrantsForgotten);
         if matches!(self.offload.standing, Standing::Ending(_)) && !waits {
-            self.go_direct();
+            self.go_direct(ctx);
         }
         self.pass_again(ctx);
         if now.since(self.offload.tried) >= ctx.config.timing.resend / TRIES {
@@ -404,13 +404,15 @@ impl Primary {
     }
 
     /// No grant is alive: what waits for the switch is proposed without it.
-    fn go_direct(&mut self) {
+    fn go_direct(&mut self, ctx: &mut Context<'_>) {
         let offload = &mut self.offload;
         offload.standing = Standing::Direct;
         offload.numbers.clear();
         offload.open.clear();
         offload.unheard = None;
-        let waiting = core::mem::take(&mut offload.passing).into_keys().filter_map(|n| self.in_flight.get(&n));
-        offload.ready.extend(waiting.map(|in_flight| in_flight.write.clone()));
+        for n in core::mem::take(&mut offload.passing).into_keys() {
+            let write = self.released(ctx, n);
+            self.offload.ready.extend(write);
+        }
     }
 }

@@ -40,6 +40,9 @@ pub(super) struct InFlight {
     pub(super) waiters: Vec<(Attempt, Outcome)>,
     votes: Vec<NodeId>,
     sent: Time,
+    /// What it changes, and until when the first of those waits who asked for it.
+    before: Option<Arc<Record>>,
+    deadline: Time,
 }
 
 /// What evaluating a key's queue has come to.
@@ -143,12 +146,15 @@ impl Primary {
         chosen: Option<Arc<Record>>,
         waiting: impl IntoIterator<Item = Pending>,
     ) -> bool {
+        let before = chosen.clone();
+        let mut deadline = Time::NEVER;
         let mut draft = Draft { record: chosen, changed: false, waiters: core::mem::take(&mut self.spare) };
         draft.expire(local.group_time);
         for pending in waiting {
             if pending.deadline <= ctx.now.time {
                 ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary));
             } else {
+                deadline = deadline.min(pending.deadline);
                 draft.operate(ctx, local, &pending);
             }
         }
@@ -158,7 +164,11 @@ impl Primary {
             let number = Number { term: self.ballot.term, n: self.next_n };
             self.next_n += 1;
             let record = Arc::new(Record { number, ..record });
+            let n = number.n;
             self.put_in_flight(ctx, Write { key: key.clone(), record }, draft.waiters);
+            if let Some(in_flight) = self.in_flight.get_mut(&n) {
+                (in_flight.before, in_flight.deadline) = (before, deadline);
+            }
         } else {
             for (attempt, outcome) in draft.waiters.drain(..) {
                 self.reads.register(attempt, outcome);
@@ -179,8 +189,26 @@ impl Primary {
     pub(super) fn put_in_flight(&mut self, ctx: &mut Context<'_>, write: Write, waiters: Vec<(Attempt, Outcome)>) {
         self.keys.entry(write.key.clone()).or_default().in_flight += 1;
         self.unsent.push(write.clone());
-        let in_flight = InFlight { write, waiters, votes: Vec::new(), sent: ctx.now.time };
+        let (before, deadline) = (None, Time::NEVER);
+        let in_flight = InFlight { write, waiters, votes: Vec::new(), sent: ctx.now.time, before, deadline };
         self.in_flight.insert(in_flight.write.record.number.n, in_flight);
+    }
+
+    /// What is to be proposed under this number, which waited for a switch until now. Whoever asked for it may have been told
+    /// that nobody knows what became of it, and may have read since, from some member, that it was not done: so it never is (I8), and the key
+    /// stays as it was.
+    pub(super) fn released(&mut self, ctx: &mut Context<'_>, n: u64) -> Option<Write> {
+        let in_flight = self.in_flight.get_mut(&n)?;
+        if in_flight.deadline <= ctx.now.time && !ctx.config.defects.has(Defect::LateWrites) {
+            let number = in_flight.write.record.number;
+            let nothing = || Arc::new(Record { number, ..changed(None, None, ctx.state.purged.floor) });
+            let before = in_flight.before.as_ref();
+            in_flight.write.record = before.map_or_else(nothing, |before| renumbered(before, number));
+            for (attempt, _) in in_flight.waiters.drain(..) {
+                ctx.out.refuse(attempt, OpError::TryAgain(Refusal::NoPrimary));
+            }
+        }
+        Some(in_flight.write.clone())
     }
 
     /// Phase 2a for everything proposed since the last call.
