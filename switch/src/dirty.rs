@@ -127,7 +127,8 @@ impl DirtySet {
         self.stages.get_mut(stage).map(|stage| &mut stage[..])
     }
 
-    /// An object's places, one in each stage. Objects that meet in one stage need not meet in the next.
+    /// An object's places, one in each stage. Two objects that meet in one stage meet in all of them: a CRC is linear, and what is
+    /// hashed differs by the stage alone.
     fn places(&self, region: Region, object: u32) -> impl Iterator<Item = Place> + use<> {
         (0..self.stages.len() as u8).map(move |stage| {
             // As a switch does it: a CRC of the object and the stage's number.

@@ -7,7 +7,7 @@
 //! cargo bench -p testnet --bench switched [-- [--only reads|writes] [--seconds N] [--rounds N]]
 //! ```
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use load::{Distribution, Pace, Plan, Report};
 use testnet::live::{Cluster, Control, Options, SoftSwitch, fast_program, fast_switch_program};
@@ -152,10 +152,7 @@ fn writes(arguments: &Arguments) {
             rack.wait_offloaded();
             with.push(run(&rack.plan(connections, 1, 1.0, arguments.seconds)));
             rack.switch.kill();
-            let until = Instant::now() + GONE_AFTER;
-            while Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(100));
-            }
+            std::thread::sleep(GONE_AFTER);
             without.push(run(&rack.plan(connections, 1, 1.0, arguments.seconds)));
             rack.switch.start();
         }

@@ -10,7 +10,7 @@ use node::Node;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
 use testnet::sim::fault::{Fault, Kind};
-use testnet::sim::harness::{expect_well, for_each_seed, is_found, run};
+use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_among, run};
 use testnet::sim::{Latency, Load, Noise, Scenario, SwitchDefect, SwitchRules};
 
 /// What clients see go wrong.
@@ -135,19 +135,11 @@ fn is_found_in_switch(
     seeds: Range<u64>,
     scenario: impl Fn(u64) -> Scenario,
 ) {
-    for seed in seeds.clone() {
-        let sound = scenario(seed);
+    let break_it = |sound: &Scenario| {
         let rules = SwitchRules { defect: Some(defect), ..sound.switch.clone().expect("there is one") };
-        let broken = Scenario { switch: Some(rules), ..sound.clone() };
-        if let Some(failure) = run::<Node>(&broken, false).failure {
-            println!("{defect:?} is found at seed {seed}: {failure}");
-            assert!(properties.contains(&failure.property), "found, but as {}", failure.property);
-            let failure = run::<Node>(&sound, false).failure;
-            assert!(failure.is_none(), "seed {seed} fails without {defect:?}: {}", failure.expect("just seen"));
-            return;
-        }
-    }
-    panic!("{defect:?} is not found at any of the seeds {seeds:?}");
+        Scenario { switch: Some(rules), ..sound.clone() }
+    };
+    is_found_among(defect, properties, seeds, scenario, break_it);
 }
 
 /// PITFALLS 54: the point on a read is not compared with what a member has executed.

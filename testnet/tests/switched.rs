@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use testnet::live::{
-    Cluster, Control, Habits, Keys, Load, Options, Recorder, SLACK, SoftSwitch, short_or, switch_program,
+    Cluster, Control, Habits, Keys, Load, Options, Recorder, SLACK, SoftSwitch, is_long, short_or, switch_program,
 };
 
 /// Until members answer reads, from whenever nothing more goes wrong: a controller finds out within a second or two, and grants
@@ -110,7 +110,7 @@ fn switch_members_and_controller_die_alone_and_together() {
     let mut rack = start("failures", 5);
     let all = rack.cluster.all();
     rack.spread(&all);
-    for round in 0..short_or(1, 4).as_secs() {
+    for round in 0..if is_long() { 4 } else { 1 } {
         // The controller alone: nothing is to be seen of that.
         rack.control.kill();
         std::thread::sleep(Duration::from_secs(1));

@@ -44,20 +44,43 @@ fn set_tables(net: &mut Net) {
     }
 }
 
-fn ask(net: &mut Net, index: usize, id: u64, name: &str, op: Op) -> Result<Answer, OpError> {
+/// One connection for each request.
+fn begin(net: &mut Net, index: usize, id: u64, name: &str, op: Op) {
     let request = Request {
         id: RequestId(id),
-        connection: ConnectionId(1),
+        connection: ConnectionId(id),
         key: Key::new(name.as_bytes()).expect("short"),
         op,
         mode: ReadMode::Linearizable,
-        patience: Duration::from_secs(2),
+        patience: Duration::from_secs(3),
         once: None,
     };
     net.nodes[index].handle(net.now, Input::Routecast(request));
+}
+
+fn ask(net: &mut Net, index: usize, id: u64, name: &str, op: Op) -> Result<Answer, OpError> {
+    begin(net, index, id, name, op);
     net.settle();
     net.run_until(|net| net.replies.iter().any(|(of, _)| *of == RequestId(id)));
     net.replies.iter().find(|(of, _)| *of == RequestId(id)).expect("just seen").1.clone()
+}
+
+/// A switch of this id sends a read of the key to a member that is not its primary, stamped with what this makes of what is complete.
+/// Says to which.
+fn ask_member(net: &mut Net, switch: u32, stamp: impl Fn(u64) -> u64) -> usize {
+    let key = Key::new(b"key").expect("short");
+    let state = net.nodes[0].group().expect("it is in one").state().clone();
+    let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
+    let index = (0..3).find(|index| net.nodes[*index].id() != ballot.node).expect("two others");
+    let asked = question(state.id, ballot, &key, &Op::Read(Read::Value), 1, Net::address(index)).expect("it fits");
+    let mut stamped = asked.to_vec();
+    let header = Packet::decode(&asked).expect("one of ours").header;
+    let committed = stamp(net.completed[&header.partition]);
+    Header { operation: Operation::FastRead, switch, committed, ..header }.stamp(&mut stamped);
+    net.switched.clear();
+    net.nodes[index].handle(net.now, Input::Packet { from: SWITCH, bytes: stamped.into() });
+    net.settle();
+    index
 }
 
 fn set(value: &'static str) -> Op {
@@ -126,19 +149,8 @@ fn what_comes_from_elsewhere_is_dropped() {
 fn what_is_left_to_the_primary_does_not_go_round() {
     let mut net = net();
     assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
-    let key = Key::new(b"key").expect("short");
-    let state = net.nodes[0].group().expect("it is in one").state().clone();
-    let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
-    let index = (0..3).find(|index| net.nodes[*index].id() != ballot.node).expect("two others");
-    let op = Op::Read(Read::Value);
-    let asked = question(state.id, ballot, &key, &op, 1, Net::address(index)).expect("it fits");
     // Stamped by a switch whose id nobody granted.
-    let mut stamped = asked.to_vec();
-    let header = Packet::decode(&asked).expect("one of ours").header;
-    Header { operation: Operation::FastRead, switch: 6, committed: 1, ..header }.stamp(&mut stamped);
-    net.switched.clear();
-    net.nodes[index].handle(net.now, Input::Packet { from: SWITCH, bytes: stamped.into() });
-    net.settle();
+    ask_member(&mut net, 6, |_| 1);
     net.run_for(Duration::from_millis(50));
     let passed: Vec<Operation> = net.switched.iter().map(|(_, operation)| *operation).collect();
     assert!(passed.contains(&Operation::Reply), "{passed:?}");
@@ -202,18 +214,7 @@ fn who_is_idle_completes_nothing() {
 fn who_is_behind_waits_a_little() {
     let mut net = net();
     assert_eq!(ask(&mut net, 0, 1, "key", set("a")), Ok(Answer::Done));
-    let key = Key::new(b"key").expect("short");
-    let state = net.nodes[0].group().expect("it is in one").state().clone();
-    let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
-    let index = (0..3).find(|index| net.nodes[*index].id() != ballot.node).expect("two others");
-    let asked = question(state.id, ballot, &key, &Op::Read(Read::Value), 1, Net::address(index)).expect("it fits");
-    let mut stamped = asked.to_vec();
-    let header = Packet::decode(&asked).expect("one of ours").header;
-    let beyond = net.completed[&header.partition] + 1_000;
-    Header { operation: Operation::FastRead, switch: 7, committed: beyond, ..header }.stamp(&mut stamped);
-    net.switched.clear();
-    net.nodes[index].handle(net.now, Input::Packet { from: SWITCH, bytes: stamped.into() });
-    net.settle();
+    let index = ask_member(&mut net, 7, |completed| completed + 1_000);
     assert!(net.switched.is_empty(), "it waits: {:?}", net.switched);
     net.run_for(Duration::from_millis(10));
     assert!(net.switched.iter().any(|(_, operation)| *operation == Operation::Reply), "{:?}", net.switched);
@@ -229,16 +230,12 @@ fn what_is_numbered_is_what_is_written() {
     let ballot = state.parts().find(|(range, _)| range.contains(key.point())).expect("all is divided").1;
     let primary = (0..3).find(|index| net.nodes[*index].id() == ballot.node).expect("one of them");
     net.loses_writes = true;
-    let (request, op) = (RequestId(1), set("a"));
-    let (mode, patience) = (ReadMode::Linearizable, Duration::from_secs(2));
-    let connection = ConnectionId(1);
-    let request = Request { id: request, connection, key: key.clone(), op, mode, patience, once: None };
-    net.nodes[primary].handle(net.now, Input::Routecast(request));
+    begin(&mut net, primary, 1, "key", set("a"));
     net.settle();
     // In these tests there is no secret.
     let mut tags = group::rng::Rng::new(0);
     let mut send = |net: &mut Net, object| {
-        let mut dropped = net.nodes[primary].switched.dropped;
+        let before = net.nodes[primary].switched.dropped;
         for tag in (0..1_000).map(|_| tags.draw()) {
             let mut header = Header { object, tag, ..blank(Operation::WriteFirst, state.id, ballot) };
             net.switch.as_mut().expect("there is a switch").process(&mut header, 0);
@@ -246,8 +243,7 @@ fn what_is_numbered_is_what_is_written() {
             net.nodes[primary].handle(net.now, Input::Packet { from: SWITCH, bytes });
             net.settle();
         }
-        dropped = net.nodes[primary].switched.dropped - dropped;
-        dropped
+        net.nodes[primary].switched.dropped - before
     };
     assert!(send(&mut net, object(&key) ^ 1) > 0, "some were guessed, and for nothing");
     assert!(net.replies.is_empty(), "{:?}", net.replies);
@@ -265,16 +261,7 @@ fn who_finds_no_room_does_without_the_switch() {
     while net.now.time < end {
         while open < 24 {
             (id, open) = (id + 1, open + 1);
-            let request = Request {
-                id: RequestId(id),
-                connection: ConnectionId(id),
-                key: Key::new(alloc::format!("key {id}").as_bytes()).expect("short"),
-                op: set("a"),
-                mode: ReadMode::Linearizable,
-                patience: Duration::from_secs(3),
-                once: None,
-            };
-            net.nodes[(id % 3) as usize].handle(net.now, Input::Routecast(request));
+            begin(&mut net, (id % 3) as usize, id, &alloc::format!("key {id}"), set("a"));
         }
         net.settle();
         net.run_for(Duration::from_millis(10));

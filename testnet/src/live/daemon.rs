@@ -136,13 +136,13 @@ pub struct Daemon {
 /// The daemon's binary: `SCATTER_BIN`, or else it is built beside this test.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("peer", "scatter", false)))
+    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("peer", "scatter", false)))
 }
 
 /// The same, but as fast as it can be, if it has to be built.
 pub fn fast_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("peer", "scatter", true)))
+    PROGRAM.get_or_init(|| named("SCATTER_BIN").unwrap_or_else(|| build("peer", "scatter", true)))
 }
 
 /// The `chirp` program, built beside this test.
@@ -151,8 +151,9 @@ pub fn chirp_program() -> &'static Path {
     PROGRAM.get_or_init(|| build("chirp-app", "chirp", false))
 }
 
-fn named() -> Option<PathBuf> {
-    std::env::var_os("SCATTER_BIN").map(PathBuf::from)
+/// A program that the environment names.
+pub(super) fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
 }
 
 pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {

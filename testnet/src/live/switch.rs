@@ -10,22 +10,18 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cluster::Cluster;
-use super::daemon::{Daemon, build, dies_with_owner, free_port};
+use super::daemon::{Daemon, build, dies_with_owner, free_port, named};
 
 /// The switch's program: `SCATTER_SWITCH_BIN`, or else it is built beside this test.
 pub fn switch_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("switch", "scatter-switch", false)))
-}
-
-fn named() -> Option<PathBuf> {
-    std::env::var_os("SCATTER_SWITCH_BIN").map(PathBuf::from)
+    PROGRAM.get_or_init(|| named("SCATTER_SWITCH_BIN").unwrap_or_else(|| build("switch", "scatter-switch", false)))
 }
 
 /// The same, but as fast as it can be, if it has to be built.
 pub fn fast_switch_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| named().unwrap_or_else(|| build("switch", "scatter-switch", true)))
+    PROGRAM.get_or_init(|| named("SCATTER_SWITCH_BIN").unwrap_or_else(|| build("switch", "scatter-switch", true)))
 }
 
 /// A program that runs, or does not.

@@ -1,6 +1,7 @@
 //! Running seeds: judged, repeated, cut down.
 
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
@@ -105,9 +106,24 @@ pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
 /// # Panics
 /// If it is not found within so many seeds, or shows otherwise.
 pub fn is_found(defect: Defect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
-    for seed in 0..seeds {
+    let break_it = |sound: &Scenario| Scenario { defects: Defects::NONE.with(defect), ..sound.clone() };
+    is_found_among(defect, properties, 0..seeds, scenario, break_it);
+}
+
+/// The same at these seeds, for whatever can be wrong: `break_it` leaves it out of a scenario.
+///
+/// # Panics
+/// As [`is_found`].
+pub fn is_found_among(
+    defect: impl fmt::Debug,
+    properties: &[&str],
+    seeds: Range<u64>,
+    scenario: impl Fn(u64) -> Scenario,
+    break_it: impl Fn(&Scenario) -> Scenario,
+) {
+    for seed in seeds.clone() {
         let sound = scenario(seed);
-        let broken = Scenario { defects: Defects::NONE.with(defect), ..sound.clone() };
+        let broken = break_it(&sound);
         if let Some(failure) = run::<Node>(&broken, false).failure {
             println!("{defect:?} is found at seed {seed}: {failure}");
             assert!(properties.contains(&failure.property), "found, but as {}", failure.property);
@@ -116,7 +132,7 @@ pub fn is_found(defect: Defect, properties: &[&str], seeds: u64, scenario: impl 
             return;
         }
     }
-    panic!("{defect:?} is not found within {seeds} seeds");
+    panic!("{defect:?} is not found at any of the seeds {seeds:?}");
 }
 
 /// Runs a scenario; where it fails, cuts it down, and panics with all that is needed to repeat and read it.
