@@ -29,6 +29,7 @@ mod pulse;
 mod purge;
 pub mod record;
 pub mod rng;
+pub mod round_trip;
 pub mod service;
 pub mod spread;
 mod start;

@@ -6,9 +6,9 @@ use core::time::Duration;
 use overlay::Key;
 
 use crate::ballot::TermBallot;
-use crate::committee::Answers;
-use crate::group::{Group, context};
-use crate::op::Op;
+use crate::committee::{Answers, Local};
+use crate::group::{Group, context, local};
+use crate::op::{Limit, Op};
 use crate::outbox::GroupOutput;
 use crate::table::Lookup;
 use crate::time::Time;
@@ -110,7 +110,7 @@ impl Group {
     /// What was to pass a switch came back with this number.
     pub fn on_passed(&mut self, ballot: TermBallot, switch: u32, number: u64, tag: u64) {
         if let Some(primary) = self.primaries.get_mut(&ballot) {
-            primary.on_passed(&mut context!(self), switch, number, tag);
+            primary.on_passed(&mut context!(self), &mut local!(self), switch, number, tag);
         }
     }
 }

@@ -9,7 +9,7 @@ use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
 use group::committee::{Answers, Pass};
 use group::handover::Inheritance;
-use group::message::{CommitteeMessage, Message};
+use group::message::{CommitteeMessage, Message, Operation as Asked};
 use group::op::Op;
 use group::outbox::GroupOutput;
 use group::state::{Assignment, Config, GroupState};
@@ -85,6 +85,28 @@ impl Primary {
         let ballot = self.whole.own();
         self.whole.group.on_passed(ballot, 3, number, tag);
         self.pull();
+    }
+
+    /// Member 2 passes on an operation, whose client waits for long, or for so long.
+    fn ask(&mut self, attempt: u64, key: &'static str) {
+        self.ask_for(attempt, key, 10_000);
+    }
+
+    fn ask_for(&mut self, attempt: u64, key: &'static str, patience_ms: u32) {
+        let from = group::message::Sender { node: node(2), epoch: Epoch(1) };
+        let operation = Asked { patience_ms, ..operation(self.whole.own(), attempt, key, put("1")) };
+        self.whole.group.on_message(from, operate(operation));
+        self.pull();
+    }
+
+    /// Member 2 has accepted all up to here.
+    fn accepted(&mut self, last: u64) {
+        let ballot = self.whole.own();
+        self.hear(2, CommitteeMessage::Accepted { ballot, numbers: vec![(1, last)] });
+    }
+
+    fn in_flight(&self) -> usize {
+        self.whole.group.primaries().next().unwrap().counts().in_flight
     }
 
     /// Member 2 confirms what was asked last for the lease; returns the grant for it.
@@ -329,8 +351,8 @@ fn overlap(drift: u32) -> i64 {
     let CommitteeMessage::Grant { point, .. } = grant else { unreachable!() };
     let start = primary.whole.now.time.0;
     let mut replica = replica(own, start, attempt, &grant);
-    primary.whole.hear(2, operate(operation(own, 1, "a", put("1"))));
-    primary.said.clear();
+    primary.ask(1, "a");
+    primary.accepted(1);
     let (mut direct, mut over) = (None, None);
     for us in (0..3_000_000).step_by(500) {
         let real = us * 1000;
@@ -341,16 +363,14 @@ fn overlap(drift: u32) -> i64 {
         if replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point)) != Answers::Yes {
             over.get_or_insert(us);
         }
-        let proposed =
-            |it: &CommitteeMessage| matches!(it, CommitteeMessage::Accept { writes, .. } if !writes.is_empty());
-        if primary.said.iter().any(|(_, it)| proposed(it)) {
+        if primary.in_flight() == 0 {
             direct.get_or_insert(us);
         }
         if direct.is_some() && over.is_some() {
             break;
         }
     }
-    println!("proposed around the switch after {direct:?} us, the grant is over after {over:?} us");
+    println!("chosen around the switch after {direct:?} us, the grant is over after {over:?} us");
     over.unwrap() as i64 - direct.unwrap() as i64
 }
 
@@ -360,39 +380,71 @@ fn a_grant_is_over_at_the_replica_first() {
     assert!(overlap(10) <= 0, "{} us too long", overlap(10));
 }
 
+/// A quorum has it, and no switch holds its object for dirty: whoever is granted to answer does not know of it.
 #[test]
-fn what_was_not_passed_yet_is_not_sent_again() {
+fn what_has_not_come_back_is_not_chosen() {
     let mut primary = Primary::new();
     primary.on();
-    let own = primary.whole.own();
-    primary.said.clear();
     // Two inputs of one batch, and the process is not run between them for 301 ms; a lease is 990 ms.
-    let from = group::message::Sender { node: node(2), epoch: Epoch(1) };
+    primary.ask(1, "a");
     let now = primary.whole.now.time.0;
-    primary.at(now);
-    primary.whole.group.on_message(from, operate(operation(own, 1, "a", put("1"))));
     primary.at(now + Duration::from_millis(301).as_nanos() as u64);
     primary.whole.group.tick();
     primary.pull();
     assert!(primary.passes.iter().any(|pass| pass.tag == 1), "it passes the switch");
-    let sent = primary.said.iter().any(
-        |(_, it)| matches!(it, CommitteeMessage::Accept { writes, .. } if writes.iter().any(|it| it.record.number.n == 1)),
-    );
-    if sent {
-        primary.hear(2, CommitteeMessage::Accepted { ballot: own, numbers: vec![(1, 1)] });
-        println!("answered before any switch saw it: {:?}", primary.whole.group.primaries().next().unwrap().counts());
-        // Then it comes back: its number stays open for ever.
-        let before = primary.completes.last().copied();
-        primary.passed(1_000, 1);
-        for n in 0..100 {
-            primary.wait_micros(50_000);
-            for pass in std::mem::take(&mut primary.passes) {
-                primary.passed(1_001 + n, pass.tag);
-            }
+    primary.accepted(1);
+    assert_eq!((primary.in_flight(), &primary.whole.outcomes[..]), (1, &[][..]));
+    primary.passed(1_000, 1);
+    assert_eq!(primary.in_flight(), 0);
+    // Its number is not open for ever.
+    for n in 0..100 {
+        primary.wait_micros(50_000);
+        for pass in std::mem::take(&mut primary.passes) {
+            primary.passed(1_001 + n, pass.tag);
         }
-        println!("complete: {before:?}, then {:?}", primary.completes.last());
     }
-    assert!(!sent, "it is proposed around the switch while grants are alive");
+    assert!(primary.completes.last() > Some(&1_000), "{:?}", primary.completes);
+}
+
+/// What is proposed and has not come back would show up after its client was told that nobody knows, while members answer without
+/// it (I8).
+#[test]
+fn no_grant_runs_beyond_the_end_of_a_clients_patience() {
+    let mut primary = Primary::new();
+    primary.on();
+    // All others come back, and the lease is renewed: after 330 ms.
+    let (mut number, mut granted, mut start) = (1_000, Vec::new(), primary.whole.now.time);
+    for ms in 0..500 {
+        if ms == 200 {
+            start = primary.whole.now.time;
+            primary.ask_for(1, "a", 800);
+        }
+        primary.wait_micros(1_000);
+        for pass in std::mem::take(&mut primary.passes).into_iter().filter(|pass| pass.tag == TRIAL) {
+            number += 1;
+            primary.passed(number, pass.tag);
+        }
+        let asks = |(_, it): &(_, CommitteeMessage)| matches!(it, CommitteeMessage::Confirm { lease: true, .. });
+        if primary.said.iter().any(asks)
+            && let Some(CommitteeMessage::Grant { left_us, .. }) = primary.confirm()
+        {
+            granted.push(primary.whole.now.time.since(start) + Duration::from_micros(left_us));
+        }
+    }
+    assert!(!granted.is_empty());
+    assert!(granted.iter().all(|end| *end <= Duration::from_millis(800)), "{granted:?}");
+    // Of what is asked for less than a grant's time nothing is proposed before it is back; and nothing at all after that time.
+    let mut primary = Primary::new();
+    primary.on();
+    primary.said.clear();
+    primary.ask_for(1, "b", 100);
+    let is_proposed = |(_, it): &(_, CommitteeMessage)| matches!(it, CommitteeMessage::Accept { writes, .. } if !writes.is_empty());
+    assert!(!primary.said.iter().any(is_proposed));
+    primary.wait_micros(101_000);
+    primary.passed(1_000, 1);
+    let proposed = primary.said.iter().find(|it| is_proposed(it));
+    let Some((_, CommitteeMessage::Accept { writes, .. })) = proposed else { panic!("{:?}", primary.said) };
+    assert!(writes.iter().all(|write| write.record.value.is_none()), "{writes:?}");
 }
 
 /// What it granted in a part that nobody takes is no affair of who takes another.
@@ -426,25 +478,21 @@ fn grants_elsewhere_delay_nobody() {
 fn a_number_that_is_open_already_is_not_taken() {
     let mut primary = Primary::new();
     primary.on();
-    let own = primary.whole.own();
-    let base = *primary.completes.last().unwrap();
-    primary.whole.hear(2, operate(operation(own, 1, "a", put("1"))));
+    let base = primary.completes.last().unwrap() + 10; // Beyond what trials were given.
+    primary.ask(1, "a");
     primary.passed(base + 1, 1);
     primary.passed(base + 9, TRIAL);
-    primary.whole.hear(2, operate(operation(own, 2, "b", put("1"))));
+    primary.ask(2, "b");
     primary.passed(base + 1, 2); // The switch has begun anew.
     primary.completes.clear();
-    primary.hear(2, CommitteeMessage::Accepted { ballot: own, numbers: vec![(1, 1)] });
-    let counts = primary.whole.group.primaries().next().unwrap().counts();
-    assert_eq!(counts.in_flight, 1, "b is not chosen");
+    primary.accepted(2);
+    assert_eq!(primary.in_flight(), 1, "b is not chosen");
     // It waits until no grant is alive, and nobody is granted anything under that id meanwhile.
     assert_eq!(primary.whole.group.primaries().next().unwrap().switch(), None);
-    let is_of_b = |it: &CommitteeMessage| matches!(it, CommitteeMessage::Accept { writes, .. } if writes.iter().any(|it| it.record.number.n == 2));
-    assert!(!primary.said.iter().any(|(_, it)| is_of_b(it)), "b is proposed");
     for _ in 0..1_100 {
         primary.wait_micros(1_000);
     }
-    assert!(primary.said.iter().any(|(_, it)| is_of_b(it)), "in the end it is");
+    assert_eq!(primary.in_flight(), 0, "in the end it is");
 }
 
 /// What one write costs that nothing else goes with.
@@ -452,14 +500,11 @@ fn a_number_that_is_open_already_is_not_taken() {
 fn what_a_write_costs() {
     let mut primary = Primary::new();
     primary.on();
-    let own = primary.whole.own();
     let base = *primary.completes.last().unwrap();
     (primary.said, primary.passes, primary.completes) = Default::default();
-    let from = group::message::Sender { node: node(2), epoch: Epoch(1) };
-    primary.whole.group.on_message(from, operate(operation(own, 1, "a", put("1"))));
-    primary.pull();
+    primary.ask(1, "a");
     primary.passed(base + 1, 1);
-    primary.hear(2, CommitteeMessage::Accepted { ballot: own, numbers: vec![(1, 1)] });
+    primary.accepted(1);
     for _ in 0..20 {
         primary.wait_micros(1_000);
     }

@@ -42,6 +42,7 @@ mod job;
 mod leases;
 mod numbered;
 mod offload;
+mod passing;
 mod primary;
 mod reads;
 mod replica;

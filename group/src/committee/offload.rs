@@ -1,8 +1,14 @@
 //! Reads by any member, scheduled by a switch (`Harmonia §5-§7`; §10 of the design): the primary's side.
 //!
-//! The paper's clients send writes through the switch. Here a primary does that with each write itself, before it proposes it:
-//! the switch numbers the write's object and notes it as dirty, and only what came back is proposed. So clients, their retries,
-//! expiry and whatever a takeover proposes again come the same way, over connections that prove who speaks.
+//! The paper's clients send writes through the switch. Here a primary does that with each write itself, while it has it accepted:
+//! the switch numbers the write's object and notes it as dirty, and only what came back counts as chosen, whoever has it. So
+//! clients, their retries, expiry and whatever a takeover proposes again come the same way, over connections that prove who
+//! speaks; and the way through the switch takes no longer than that to a quorum, which is gone at the same time.
+//!
+//! What nobody sees yet must not show up after its client was told that nobody knows, and may have read that it was not done (I8). A
+//! write that has not come back is not dirty, so members answer as if it were not there: so no grant runs beyond the time at which its
+//! client stops to wait. Where grants run for longer already, it is proposed only when it has come back, and comes to nothing when
+//! that is too late.
 //!
 //! # The point
 //! Whatever the switch numbered up to the *point* is void or chosen, and every such write is among those up to the chosen
@@ -27,14 +33,14 @@
 //!
 //! [`Acceptor::delegated`]: super::Acceptor
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use overlay::{Key, NodeId};
 
 use super::acceptor::Acceptor;
-use super::primary::Primary;
+use super::passing::{Passing, ToPass};
+use super::primary::{Local, Primary};
 use crate::ballot::TermBallot;
 use crate::config::Defect;
 use crate::context::Context;
@@ -42,8 +48,6 @@ use crate::message::{CommitteeMessage, Message, Write};
 use crate::outbox::GroupOutput;
 use crate::time::Time;
 
-/// What has not come back after this is passed again, and then after twice as long each time.
-const PASS_AGAIN: Duration = Duration::from_millis(5);
 /// So often, in the time in which anything unanswered is said again, it is tried whether a switch is there, and so is what a
 /// lost number left in the dirty set drained. A switch that gives nothing back for all of that time is taken for gone.
 const TRIES: u32 = 3;
@@ -77,30 +81,15 @@ enum Standing {
     Ending(u32),
 }
 
-/// A write that has not come back.
-#[derive(Clone, Debug)]
-struct Passing {
-    key: Key,
-    /// When it was passed first, and last.
-    since: Time,
-    sent: Time,
-    again_after: Duration,
-}
-
 /// A primary's dealings with its switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offload {
     standing: Standing,
     /// The highest id that it stood to. A lower one is never used again.
     id: u32,
-    passing: BTreeMap<u64, Passing>,
+    passing: Passing,
     /// What came back, or needs no switch any more, and is to be proposed now.
     ready: Vec<Write>,
-    /// The numbers that the switch gave to writes that are proposed and not chosen, and those numbers in order.
-    numbers: BTreeMap<u64, u64>,
-    open: BTreeSet<u64>,
-    /// The highest number that came back.
-    highest: u64,
     /// What was completed.
     point: u64,
     /// When the switch was last told of that.
@@ -123,9 +112,14 @@ pub(super) struct Offload {
 }
 
 impl Offload {
-    /// What is under way has not come back: it is proposed by nobody yet.
-    pub(super) fn is_passing(&self, n: u64) -> bool {
-        self.passing.contains_key(&n)
+    /// It has not come back: so it is not chosen, whoever has it.
+    pub(super) fn is_away(&self, n: u64) -> bool {
+        self.passing.is_away(n)
+    }
+
+    /// It has not come back, and is proposed to nobody before it does.
+    pub(super) fn is_held(&self, n: u64) -> bool {
+        self.passing.is_held(n)
     }
 
     /// All grants are over then.
@@ -166,21 +160,19 @@ impl Offload {
     }
 
     /// This write is chosen.
-    pub(super) fn on_chosen(&mut self, n: u64) {
-        if let Some(number) = self.numbers.remove(&n) {
-            self.open.remove(&number);
-        }
+    pub(super) fn on_chosen(&mut self, n: u64, now: Time) {
+        self.passing.on_chosen(n, now);
     }
 
     pub(super) fn next_timeout(&self, wanted: Option<u32>, resend: Duration) -> Time {
-        let again = self.passing.values().map(|passing| passing.sent + passing.again_after).min();
+        let again = self.passing.next_timeout(resend / TRIES);
         let next_try = self.tried + resend / TRIES;
         let tried = match self.standing {
             Standing::Direct if wanted.is_none() => Time::NEVER,
             Standing::Direct | Standing::On(_) => next_try,
             Standing::Ending(_) => self.granted_until,
         };
-        again.unwrap_or(Time::NEVER).min(tried)
+        again.min(tried)
     }
 }
 
@@ -206,24 +198,32 @@ impl Primary {
         self.offload.next_timeout(self.wanted_switch(ctx), ctx.config.timing.resend)
     }
 
-    /// What of this, which was evaluated just now, is to be proposed, and what is ready of what was to pass the switch first.
+    /// What of this, which was evaluated just now, is to be proposed at once, and what is ready of what was to pass the switch first.
     pub(super) fn pass_writes(&mut self, ctx: &mut Context<'_>, writes: Vec<Write>) -> Vec<Write> {
         if self.offload.standing == Standing::Direct {
             self.offload.ready.extend(writes);
         } else {
             for write in writes {
                 let n = write.record.number.n;
-                let passing = Passing {
-                    key: write.key.clone(),
-                    since: ctx.now.time,
-                    sent: ctx.now.time,
-                    again_after: PASS_AGAIN,
-                };
-                self.offload.passing.insert(n, passing);
-                self.send_pass(ctx, Some(write.key), n);
+                let is_held = self.deadline(n) < self.offload.granted_until && !ctx.config.defects.has(Defect::LateWrites);
+                self.offload.passing.add(n, write.key.clone(), is_held);
+                if !is_held {
+                    self.offload.ready.push(write);
+                }
             }
         }
+        self.pass_next(ctx);
         core::mem::take(&mut self.offload.ready)
+    }
+
+    /// Passes what the switch has room for.
+    fn pass_next(&mut self, ctx: &mut Context<'_>) {
+        let next = self.offload.passing.next(ctx.now.time);
+        self.send_passes(ctx, next);
+    }
+
+    fn send_passes(&self, ctx: &mut Context<'_>, passes: ToPass) {
+        passes.into_iter().for_each(|(n, key)| self.send_pass(ctx, Some(key), n));
     }
 
     fn send_pass(&self, ctx: &mut Context<'_>, key: Option<Key>, tag: u64) {
@@ -231,7 +231,7 @@ impl Primary {
     }
 
     /// Something came back from a switch, with this number.
-    pub fn on_passed(&mut self, ctx: &mut Context<'_>, switch: u32, number: u64, tag: u64) {
+    pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, switch: u32, number: u64, tag: u64) {
         if !self.is_serving() {
             return;
         }
@@ -242,40 +242,37 @@ impl Primary {
         if switch != id {
             return;
         }
+        self.offload.passing.note_heard(ctx.now.time);
         if tag == TRIAL {
             self.offload.unheard = None;
         }
-        if self.offload.open.contains(&number) && self.offload.numbers.get(&tag) != Some(&number) {
+        if self.offload.passing.is_others(number, tag) {
             // One number for two writes: the switch has forgotten what it numbered, and so what is dirty.
             self.offload.standing = Standing::Ending(id);
             return;
         }
         if tag == TRIAL && number == self.offload.idle.max(self.offload.point) + 1 {
             // Nothing else was numbered since: so nothing is dirty that should not be, unless the switch was not told.
-            (self.offload.idle, self.offload.highest) = (number, self.offload.highest.max(number));
+            self.offload.idle = number;
+            self.offload.passing.note(number);
             if ctx.now.time.since(self.offload.completed) >= ctx.config.timing.resend {
                 self.complete(ctx, id);
             }
             return;
         }
         // At or below the point it is void: what it made dirty is not any more.
-        let is_void = number <= self.offload.point && !ctx.config.defects.has(Defect::VoidNumberTaken);
-        if !is_void {
-            self.offload.highest = self.offload.highest.max(number);
+        if number <= self.offload.point && !ctx.config.defects.has(Defect::VoidNumberTaken) {
+            let again = self.offload.passing.again(tag, ctx.now.time);
+            return self.send_passes(ctx, again);
         }
-        match self.offload.passing.remove(&tag) {
+        self.offload.passing.note(number);
+        match self.offload.passing.come_back(tag, number, ctx.now.time) {
             None => {}
-            Some(passing) if is_void => {
-                self.send_pass(ctx, Some(passing.key.clone()), tag);
-                self.offload.passing.insert(tag, Passing { sent: ctx.now.time, ..passing });
+            Some(true) => {
+                let write = self.released(ctx, tag);
+                self.offload.ready.extend(write);
             }
-            Some(_) => {
-                if let Some(write) = self.released(ctx, tag) {
-                    self.offload.numbers.insert(tag, number);
-                    self.offload.open.insert(number);
-                    self.offload.ready.push(write);
-                }
-            }
+            Some(false) => self.choose(ctx, local, &[tag]),
         }
         self.move_point(ctx);
     }
@@ -285,14 +282,15 @@ impl Primary {
         let is_wanted = self.wanted_switch(ctx) == Some(switch) && ctx.now.time >= self.offload.rests_until;
         // Under an id that was used before, numbers go on; if they do not, its registers are not what they were.
         let is_new = switch > self.offload.id;
-        let goes_on = switch == self.offload.id && number > self.offload.highest;
+        let goes_on = switch == self.offload.id && number > self.offload.passing.highest();
         if !is_wanted || !(is_new || goes_on) {
             return;
         }
         let (point, told) = if is_new { (0, (0, 0)) } else { (self.offload.point, self.offload.told) };
         // What is in flight was not passed: it holds the point, and grants, until it is chosen.
         let (standing, direct) = (Standing::On(switch), self.next_n - 1);
-        let begun = Offload { standing, id: switch, highest: number, point, told, direct, ..Offload::default() };
+        let passing = Passing::behind(number);
+        let begun = Offload { standing, id: switch, passing, point, told, direct, ..Offload::default() };
         let before = core::mem::replace(&mut self.offload, begun);
         (self.offload.ready, self.offload.granted_until) = (before.ready, before.granted_until);
         (self.offload.begun, self.offload.rest) = (ctx.now.time, before.rest);
@@ -307,8 +305,8 @@ impl Primary {
         if self.chosen.mark() < self.offload.direct && !is_early {
             return;
         }
-        let open = self.offload.open.first().filter(|_| !is_early);
-        let point = open.map_or(self.offload.highest, |lowest| lowest - 1);
+        let open = self.offload.passing.lowest_open().filter(|_| !is_early);
+        let point = open.map_or(self.offload.passing.highest(), |lowest| lowest - 1);
         if point > self.offload.point {
             self.offload.point = point;
             self.complete(ctx, id);
@@ -336,7 +334,7 @@ impl Primary {
     /// A member has confirmed the ballot in a round for the lease: it may answer reads for a while.
     pub(super) fn grant(&mut self, ctx: &mut Context<'_>, acceptor: &mut Acceptor, to: NodeId, attempt: u64) {
         let Standing::On(switch) = self.offload.standing else { return };
-        let until = self.reads.lease_until;
+        let until = self.reads.lease_until.min(self.grants_end_by(ctx));
         if !self.reads.asked_for_lease(attempt) || !ctx.state.is_member(to) {
             return;
         }
@@ -353,13 +351,33 @@ impl Primary {
         ctx.out.send(&[to], Message::Committee(message));
     }
 
+    /// No grant may run for longer: what is proposed and has not come back would not be seen, when nobody waits for it any more.
+    fn grants_end_by(&self, ctx: &Context<'_>) -> Time {
+        let deadlines = self.offload.passing.proposed().map(|n| self.deadline(n));
+        deadlines.min().filter(|_| !ctx.config.defects.has(Defect::LateWrites)).unwrap_or(Time::NEVER)
+    }
+
+    /// Lets go of the numbers of all that is not chosen, where there is no room for all. Not where something of that would not be
+    /// proposed before it is back, nor where what did not pass the switch is not chosen.
+    fn let_go(&mut self, ctx: &mut Context<'_>, switch: u32) {
+        let is_settled = self.chosen.mark() >= self.offload.direct;
+        let ends_late = |n: u64| self.deadline(n) < self.offload.granted_until;
+        if !is_settled || self.offload.passing.numbered().any(ends_late) {
+            return;
+        }
+        let in_flight = &self.in_flight;
+        self.offload.passing.let_go(ctx.now.time, |n| in_flight[&n].write.key.clone());
+        self.offload.point = self.offload.point.max(self.offload.passing.highest());
+        self.complete(ctx, switch);
+        self.tell_point(ctx, switch);
+    }
+
     /// Passes again what has not come back, tries whether there is a switch, gives one up.
-    pub(super) fn tick_offload(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn tick_offload(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         let wanted = self.wanted_switch(ctx);
         let now = ctx.now.time;
         if let Standing::On(id) = self.offload.standing {
-            // A write that has no room among what is dirty may wait for one behind it, which waits for it in turn.
-            let oldest = self.offload.passing.values().next().map(|passing| passing.since);
+            let oldest = self.offload.passing.away_since();
             let is_late = |since: &Time| now.since(*since) >= ctx.config.timing.resend;
             let is_gone = self.offload.unheard.as_ref().is_some_and(is_late);
             let is_stuck = oldest.as_ref().is_some_and(is_late);
@@ -371,7 +389,7 @@ impl Primary {
         }
         let waits = now < self.offload.granted_until && !ctx.config.defects.has(Defect::GrantsForgotten);
         if matches!(self.offload.standing, Standing::Ending(_)) && !waits {
-            self.go_direct(ctx);
+            self.go_direct(ctx, local);
         }
         self.pass_again(ctx);
         if now.since(self.offload.tried) >= ctx.config.timing.resend / TRIES {
@@ -389,30 +407,24 @@ impl Primary {
     }
 
     fn pass_again(&mut self, ctx: &mut Context<'_>) {
-        let now = ctx.now.time;
-        let mut again = Vec::new();
-        for (n, passing) in &mut self.offload.passing {
-            if now.since(passing.sent) >= passing.again_after {
-                let longest = ctx.config.timing.resend / TRIES;
-                (passing.sent, passing.again_after) = (now, (passing.again_after * 2).min(longest));
-                again.push((*n, passing.key.clone()));
-            }
+        if let Standing::On(id) = self.offload.standing
+            && self.offload.passing.has_no_room()
+        {
+            self.let_go(ctx, id);
         }
-        for (n, key) in again {
-            self.send_pass(ctx, Some(key), n);
-        }
+        let overdue = self.offload.passing.overdue(ctx.now.time, ctx.config.timing.resend / TRIES);
+        self.send_passes(ctx, overdue);
+        self.pass_next(ctx);
     }
 
-    /// No grant is alive: what waits for the switch is proposed without it.
-    fn go_direct(&mut self, ctx: &mut Context<'_>) {
-        let offload = &mut self.offload;
-        offload.standing = Standing::Direct;
-        offload.numbers.clear();
-        offload.open.clear();
-        offload.unheard = None;
-        for n in core::mem::take(&mut offload.passing).into_keys() {
+    /// No grant is alive: what waits for the switch does without it.
+    fn go_direct(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        self.offload.standing = Standing::Direct;
+        self.offload.unheard = None;
+        for n in self.offload.passing.end() {
             let write = self.released(ctx, n);
             self.offload.ready.extend(write);
         }
+        self.choose_voted(ctx, local);
     }
 }

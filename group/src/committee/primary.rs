@@ -304,7 +304,7 @@ impl Primary {
         match self.phase {
             Phase::TakingOver(_) => self.tick_takeover(ctx, local),
             Phase::Serving => {
-                self.tick_offload(ctx);
+                self.tick_offload(ctx, local);
                 self.resend_writes(ctx);
                 // Also where nothing is written: whoever missed the last word, or has come since, learns of this term.
                 if ctx.now.time.since(self.announced.1) >= ctx.config.timing.heartbeat {

@@ -194,6 +194,11 @@ impl Primary {
         self.in_flight.insert(in_flight.write.record.number.n, in_flight);
     }
 
+    /// Until when the first of those waits who asked for this write, which is in flight.
+    pub(super) fn deadline(&self, n: u64) -> Time {
+        self.in_flight.get(&n).map_or(Time::NEVER, |in_flight| in_flight.deadline)
+    }
+
     /// What is to be proposed under this number, which waited for a switch until now. Whoever asked for it may have been told
     /// that nobody knows what became of it, and may have read since, from some member, that it was not done: so it never is (I8), and the key
     /// stays as it was.
@@ -282,33 +287,35 @@ impl Primary {
                 }
             }
         }
-        self.choose(ctx, local, voted);
+        self.choose(ctx, local, &voted);
     }
 
-    /// What a quorum has voted for before it served.
+    /// What a quorum has voted for before it served, or while it waited for a switch.
     pub(super) fn choose_voted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         let quorum = ctx.state.quorum();
         let voted = self.in_flight.iter().filter(|(_, in_flight)| in_flight.votes.len() >= quorum).map(|(n, _)| *n);
-        let voted = voted.collect();
-        self.choose(ctx, local, voted);
+        let voted: Vec<u64> = voted.collect();
+        self.choose(ctx, local, &voted);
     }
 
-    /// A quorum has voted for these.
-    fn choose(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, voted: Vec<u64>) {
+    /// These may be chosen: a quorum has voted, or they have come back from a switch.
+    pub(super) fn choose(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, among: &[u64]) {
         if !self.is_serving() {
             return; // Before the base is chosen nothing is: a re-proposal may yet be proposed again by another.
         }
-        let mut chosen = voted;
+        let quorum = ctx.state.quorum();
+        let is_chosen = |n: &u64, it: &InFlight| it.votes.len() >= quorum && !self.offload.is_away(*n);
+        let all = |n: &&u64| self.in_flight.get(n).is_some_and(|it| is_chosen(n, it));
+        let mut chosen: Vec<u64> = among.iter().filter(all).copied().collect();
         if ctx.state.settings.coarse && !ctx.config.defects.has(Defect::Overtaking) {
             // Those that wait for a lower number are found when its votes come: what is in flight is what is not chosen.
-            let quorum = ctx.state.quorum();
-            let in_order = self.in_flight.iter().take_while(|(_, first)| first.votes.len() >= quorum);
+            let in_order = self.in_flight.iter().take_while(|(n, first)| is_chosen(n, first));
             chosen = in_order.map(|(n, _)| *n).collect();
         }
         for n in chosen {
             let Some(in_flight) = self.in_flight.remove(&n) else { continue }; // Said twice.
             self.chosen.insert(n);
-            self.offload.on_chosen(n);
+            self.offload.on_chosen(n, ctx.now.time);
             self.on_chosen(ctx, local, in_flight);
         }
         self.move_point(ctx);
@@ -341,7 +348,7 @@ impl Primary {
             .iter()
             .filter(|(n, in_flight)| {
                 let is_due = now.since(in_flight.sent) >= ctx.config.timing.resend;
-                is_due && **n < unsent && !self.offload.is_passing(**n)
+                is_due && **n < unsent && !self.offload.is_held(**n)
             })
             .map(|(n, _)| *n)
             .collect();

@@ -17,6 +17,7 @@ use group::ballot::TermBallot;
 use group::committee::{Pass, TRIAL};
 use group::message::Outcome;
 use group::op::{Answer, Op, OpError, ReadMode};
+use group::round_trip::RoundTrip;
 use group::spread::SpreadRead;
 use group::time::Time;
 use header::{Header, KEY_BYTES_MAX, NO_OBJECT, Operation, PACKET_BYTES_MAX, Packet, ReplyTo};
@@ -83,29 +84,6 @@ struct Way {
     rests_until: Time,
     /// So long it rests the next time.
     rest: Duration,
-}
-
-/// How long answers take, as TCP has it (RFC 6298): where members have much to do, that is no sign that the switch is gone.
-#[derive(Clone, Copy, Debug, Default)]
-struct RoundTrip {
-    smooth: Duration,
-    varies: Duration,
-}
-
-impl RoundTrip {
-    fn took(&mut self, time: Duration) {
-        let time = time.min(2 * PATIENCE_MAX);
-        if self.smooth.is_zero() {
-            (self.smooth, self.varies) = (time, time / 2);
-        } else {
-            self.varies = (3 * self.varies + self.smooth.abs_diff(time)) / 4;
-            self.smooth = (7 * self.smooth + time) / 8;
-        }
-    }
-
-    fn patience(&self) -> Duration {
-        (self.smooth + 4 * self.varies).clamp(PATIENCE_MIN, PATIENCE_MAX)
-    }
 }
 
 /// What came of reads that went by way of a switch, since the start.
@@ -185,7 +163,8 @@ impl Switched {
 
     /// How long an answer is waited for.
     pub(crate) fn patience(&self) -> Duration {
-        self.round_trip.patience()
+        // Where members have much to do, that is no sign that the switch is gone.
+        self.round_trip.patience().unwrap_or(PATIENCE_MIN).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
     fn way(&mut self, ballot: TermBallot, now: Time) -> Option<&mut Way> {
@@ -211,7 +190,7 @@ impl Switched {
     /// One was, though perhaps late.
     pub(crate) fn answered(&mut self, sent: Sent, now: Time) {
         self.counts.answered += 1;
-        self.round_trip.took(now.since(sent.at));
+        self.round_trip.took(now.since(sent.at).min(2 * PATIENCE_MAX));
         if let Some(way) = self.way(sent.ballot, now) {
             *way = Way { heard: now, rests_until: Time(0), rest: REST_FIRST };
         }

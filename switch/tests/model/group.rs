@@ -18,10 +18,8 @@ pub fn prefix(positions: Positions) -> u8 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub write: u8,
-    /// Under which switch's id it is proposed, and with which number. Neither: it passed none.
+    /// Under which switch's id it was numbered, and how. Neither: it has not come back from one.
     pub number: Option<(u8, u8)>,
-    /// Members may accept it.
-    pub proposed: bool,
 }
 
 /// What a primary says of a switch's numbers: who has executed everything before this position has executed everything up to
@@ -55,7 +53,9 @@ pub struct Primary {
     pub void: u8,
     /// Everything up to here is complete.
     pub point: u8,
-    /// All of the log that did not pass the switch is before here.
+    /// All of the log that need not pass the switch is before here, for it was there when that was entered.
+    pub direct: u8,
+    /// What of it grants carry.
     pub floor: u8,
     pub told: Vec<Told>,
 }
@@ -86,6 +86,7 @@ impl Primary {
             highest: 0,
             void: 0,
             point: 0,
+            direct: 0,
             floor: 0,
             told: Vec::new(),
         }
@@ -104,9 +105,29 @@ impl Primary {
         self.log.iter().position(|entry| entry.write == write)
     }
 
-    /// So much of the log is proposed without a gap: its own acceptor has it.
-    pub fn proposed(&self) -> u8 {
-        self.log.iter().take_while(|entry| entry.proposed).count() as u8
+    /// May it take what stands in this place for chosen, where a quorum has it?
+    pub fn has_passed(&self, rules: &Rules, place: u8) -> bool {
+        let Some(entered) = self.entered.filter(|_| rules.route == Route::Primary) else { return true };
+        let is_numbered = self.log[usize::from(place)].number.is_some_and(|(of, _)| of == entered);
+        is_numbered || place < self.direct || rules.lacks(Defect::Around)
+    }
+
+    /// Everything that is numbered and not chosen is numbered no more. Gives the points that are complete now.
+    pub fn let_go(&mut self, rules: &Rules, marks: &Marks) -> Option<u8> {
+        let switch = self.entered?;
+        let done = prefix(self.chosen);
+        let open = self.log.iter_mut().skip(done.into()).filter(|entry| entry.number.is_some_and(|(of, _)| of == switch));
+        let open: Vec<&mut Entry> = open.collect();
+        if open.is_empty() || done < self.direct {
+            return None;
+        }
+        marks.meet(Met::LetGo);
+        if !rules.lacks(Defect::LetGoCounts) {
+            open.into_iter().for_each(|entry| entry.number = None);
+        }
+        (self.void, self.point) = (self.highest, self.highest);
+        self.told.push(Told { switch, mark: done, point: self.point });
+        Some(self.point)
     }
 
     /// From now on all writes pass this switch.
@@ -115,7 +136,8 @@ impl Primary {
         if switch > self.last {
             (self.last, self.highest, self.void, self.point) = (switch, 0, 0, 0);
         }
-        self.floor = if rules.lacks(Defect::FloorForgotten) { 0 } else { self.log.len() as u8 };
+        self.direct = self.log.len() as u8;
+        self.floor = if rules.lacks(Defect::FloorForgotten) { 0 } else { self.direct };
     }
 
     /// A write came with a number. Gives the points that are complete now, as [`Primary::complete`].
@@ -129,7 +151,8 @@ impl Primary {
             return None;
         }
         let place = self.place_of(write);
-        let is_again = place.is_some_and(|place| self.log[place].proposed);
+        let waits = |place: usize| self.log[place].number.is_none() && place >= self.direct.into();
+        let is_again = place.is_some_and(|place| rules.route == Route::Clients || !waits(place));
         if is_again {
             marks.meet(Met::Again);
             if rules.lacks(Defect::AgainForgotten) {
@@ -138,7 +161,7 @@ impl Primary {
         }
         self.highest = self.highest.max(number);
         if !is_again {
-            let entry = Entry { write, number: Some((switch, number)), proposed: true };
+            let entry = Entry { write, number: Some((switch, number)) };
             match place {
                 Some(place) => self.log[place] = entry,
                 None => self.log.push(entry),

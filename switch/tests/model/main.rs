@@ -10,8 +10,9 @@
 //! read-behind, like VR (`Harmonia §8.3`): replicas execute what is chosen. Writes get their numbers in one of two ways:
 //!
 //! - *by clients* (the paper): a client sends a write through a switch, and the primary gives it a place when it comes;
-//! - *by the primary*: a write has its place first, the primary passes it through a switch, and proposes it when it comes back.
-//!   Its number need not be in the order of places. Whatever has not come back can be passed again.
+//! - *by the primary*: a write has its place first; the primary proposes it, passes it through a switch, and takes it for chosen
+//!   when a quorum has it and it has come back. Its number need not be in the order of places. Whatever has not come back can be
+//!   passed again.
 //!
 //! # Rules
 //! In brackets: the defect that shows that a rule is needed. Together they are enough.
@@ -28,9 +29,9 @@
 //!
 //! A primary:
 //!
-//! - **P1** It *enters* one id at a time, never a lower one. While a grant of its may be alive, it proposes nothing that was not
-//!   numbered under the entered id: no write of another switch \[`OtherTaken`], and nothing around the switch, be it expiry or
-//!   something that it proposes again \[`Around`].
+//! - **P1** It *enters* one id at a time, never a lower one. While a grant of its may be alive, it takes nothing for chosen, and
+//!   answers nothing, that was not numbered under the entered id or below the floor (P6): no write of another switch
+//!   \[`OtherTaken`], and nothing around the switch, be it expiry or something that it proposes again \[`Around`].
 //! - **P2** Before it enters another id, or leaves the switch, it gives no more grants, and each grant has been forsworn by its
 //!   replica or has run out there. \[`NotForsworn`]
 //! - **P3** A number that comes too late is *void*: it is not taken, ever. By clients: what is not above all numbers that came
@@ -46,6 +47,9 @@
 //! - **P6** When it enters an id, even one that it had left, the *floor* is the length of its log, proposed or not. Grants carry
 //!   it, and no pair has a lower mark. \[`FloorForgotten`]
 //! - **P7** It tells the switch points of pairs with a mark that is chosen.
+//! - **P8** By the primary: it may let go of the numbers of all that is not chosen, if nothing below the floor is among that. The
+//!   point is the highest number that came back then, and those writes have not come back: they are passed again.
+//!   \[`LetGoCounts`] (So what has no room in the switch gets some.)
 //!
 //! A replica:
 //!
@@ -64,15 +68,16 @@
 //!   that older leases are over, so that no grant can be given any more \[`LeaseForgotten`], and then that all that were given are
 //!   over \[`GrantsForgotten`]: where a grant ends no later than the lease that it was given under, that is one wait. Whoever gives
 //!   up its lease at once, by a promise, does not end what it granted.
-//! - **T3** What it takes over it may choose and answer before that, without a switch: in the old handle that is dirty, or
-//!   covered by a pair; in the new one it is below the floor.
+//! - **T3** What it takes over needs no switch: it is below the floor of the new handle. By clients: it may choose and answer that
+//!   while older grants are alive, for in their handle it is dirty, or covered by a pair. By the primary: it may not, for it may
+//!   not have been numbered. \[`InheritedEarly`]
 //!
 //! # Why that is enough
 //! Let a write *W* be answered before a read begins that a replica answers under handle *h* with the point *c*. The replica's
-//! grant is alive, so by P1, P2 and T2 *W* is below the floor of *h*, and R3 shows it; or its number *w* is of *h*. It was dirty
-//! with that from before it was proposed (S2), and the read found it clean: so *w* ≤ *c* (S1, S3, S4). By P4 and R4 the replica
-//! has executed a mark such that every number up to *c* that is not void is before it: *w* is not void, for it was taken (P3). By
-//! R1 it shows *W*.
+//! grant is alive, so by P1, P2, T2 and T3 *W* is below the floor of *h*, and R3 shows it; or its number *w* is of *h*. It was dirty
+//! with that from before it was chosen (S2, P1), and the read found it clean: so *w* ≤ *c* (S1, S3, S4). By P4 and R4 the replica
+//! has executed a mark such that every number up to *c* that is not void is before it: *w* is not void, for it was taken (P3), and
+//! not let go of (P8). By R1 it shows *W*.
 //!
 //! # What is not needed
 //! - That completions wait for anything (`Harmonia §8.3` sends them with the answer, or later): with numbers by clients even that
@@ -200,6 +205,7 @@ const SOUND: Rules = Rules {
     passes: 2,
     second: false,
     around: 0,
+    lets_go: false,
     succession: false,
     quorum: 2,
     readers: 1,
@@ -224,6 +230,16 @@ fn two_keys_two_replicas_and_another_switch() {
         holds("as in the paper, room for one", Rules { route, kind: Kind::Dull(1), ..SOUND }, &[Met::Full]);
         holds("three writes", Rules { route, writes: &[0, 1, 0], passes: 3, ..SOUND }, &[Met::Behind, Met::Again]);
     }
+}
+
+/// A primary lets go of numbers, so that what had no room gets some.
+#[test]
+fn a_primary_lets_go_of_numbers() {
+    let it = Rules { route: Route::Primary, lets_go: true, passes: 3, ..SOUND };
+    holds("numbers are let go of", it, &[Met::LetGo, Met::Behind, Met::Again, Met::Void]);
+    holds("room for one", Rules { kind: Kind::Dull(1), ..it }, &[Met::LetGo, Met::Full]);
+    holds("another switch", Rules { second: true, passes: 2, ..it }, &[Met::LetGo, Met::SecondSwitch]);
+    is_found(Rules { defects: &[Defect::LetGoCounts], ..it }, LINEARIZABLE);
 }
 
 /// Grants end, a write goes around the switch, grants begin again.
@@ -294,6 +310,8 @@ fn each_rule_of_another_primary_is_needed() {
     is_found(Rules { defects: &[Defect::LeaseForgotten], ..WRITE_BEHIND }, LINEARIZABLE);
     is_found(Rules { defects: &[Defect::NoLease], ..WRITE_BEHIND }, LINEARIZABLE);
     is_found(Rules { defects: &[Defect::AnyId], succession: true, ..SOUND }, LINEARIZABLE);
+    let passed = Rules { route: Route::Primary, succession: true, ..SOUND };
+    is_found(Rules { defects: &[Defect::InheritedEarly], ..passed }, LINEARIZABLE);
 }
 
 #[test]

@@ -33,6 +33,10 @@ pub enum Defect {
     NoLease,
     /// A primary writes around a switch that is granted.
     Around,
+    /// A write whose number was let go of counts as numbered.
+    LetGoCounts,
+    /// A new primary chooses what it took over while grants of the old one may be alive.
+    InheritedEarly,
     /// Nobody asks what did not pass the switch.
     FloorForgotten,
     /// Replicas execute what is not chosen.
@@ -52,7 +56,7 @@ pub enum Defect {
 pub enum Route {
     /// Clients send them through a switch (`Harmonia §5`); the primary takes them in the order of their numbers.
     Clients,
-    /// The primary has its place in the log for each, and passes it through a switch before it proposes it.
+    /// The primary has its place in the log for each, proposes it, and passes it through a switch meanwhile.
     Primary,
 }
 
@@ -97,6 +101,8 @@ pub struct Rules {
     pub second: bool,
     /// So many writes may go around the switch.
     pub around: u8,
+    /// The primary may let go of the numbers of what is not chosen.
+    pub lets_go: bool,
     /// Another member may become primary, in a second term.
     pub succession: bool,
     /// So many members choose a write, the primary among them.
@@ -134,6 +140,8 @@ pub enum Met {
     Void,
     /// A write was numbered again.
     Again,
+    /// A number was let go of.
+    LetGo,
     /// A replica had executed enough, but not what had not passed the switch.
     Floor,
     /// A new primary chose what the old one had proposed.
@@ -143,7 +151,7 @@ pub enum Met {
 }
 
 impl Met {
-    const ALL: [Met; 12] = [
+    const ALL: [Met; 13] = [
         Met::Fast,
         Met::Dirty,
         Met::Behind,
@@ -153,6 +161,7 @@ impl Met {
         Met::Full,
         Met::Void,
         Met::Again,
+        Met::LetGo,
         Met::Floor,
         Met::Inherited,
         Met::Rest,

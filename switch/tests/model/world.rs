@@ -105,15 +105,21 @@ impl World {
             Step::Second => self.second(rules),
             Step::Set(switch) => self.switches[switch].set(rules, 2),
             Step::Place(term, write) => {
-                self.primary_mut(term).log.push(Entry { write, number: None, proposed: false });
+                self.primary_mut(term).log.push(Entry { write, number: None });
             }
             Step::Pass(switch, write) => self.pass(rules, marks, switch, write),
-            Step::Around(term, write) => self.write_around(rules, term, write),
+            Step::Around(term, write) => self.write_around(term, write),
             Step::Take(Numbered { handle, number, write }) => {
                 let done = self.primary_mut(handle.term).take(rules, marks, handle, number, write);
                 let entered = self.primary(handle.term).entered;
                 self.completed(Handle { switch: entered.unwrap_or(0), ..handle }, done);
                 self.complete(rules, handle.term);
+            }
+            Step::LetGo(term) => {
+                let primary = self.primary_mut(term);
+                let done = primary.let_go(rules, marks);
+                let handle = primary.handle(primary.entered.unwrap_or(0));
+                self.completed(handle, done);
             }
             Step::Accept(member, term, place) => self.accept(member, term, place),
             Step::Choose(term, place) => self.choose(rules, marks, term, place),
@@ -138,7 +144,10 @@ impl World {
             Step::End(member) => self.members[member].grant = None,
             Step::Give(term, member) => self.give(rules, term, member),
             Step::Enter(term, switch) => self.enter(rules, term, switch),
-            Step::Leave(term) => self.primary_mut(term).entered = None,
+            Step::Leave(term) => {
+                self.primary_mut(term).entered = None;
+                self.around += u8::from(rules.route == Route::Primary);
+            }
             Step::Promise(member) => self.promise(member),
             Step::Succeed => self.succeed(),
             Step::LeaseOver => self.primaries[0].lease = false,
@@ -173,15 +182,12 @@ impl World {
         }
     }
 
-    fn write_around(&mut self, rules: &Rules, term: u8, write: u8) {
+    fn write_around(&mut self, term: u8, write: u8) {
         let primary = self.primary_mut(term);
-        let entry = Entry { write, number: None, proposed: true };
-        match primary.place_of(write) {
-            Some(place) if !primary.log[place].proposed => primary.log[place] = entry,
-            None if rules.route == Route::Clients => primary.log.push(entry),
-            _ => return,
+        if primary.place_of(write).is_none() {
+            primary.log.push(Entry { write, number: None });
+            self.around += 1;
         }
-        self.around += 1;
     }
 
     /// The switch is told.
@@ -203,8 +209,7 @@ impl World {
 
     fn accept(&mut self, index: usize, term: u8, place: u8) {
         let (primary, member) = (self.primary(term), &self.members[index]);
-        let is_proposed = primary.log.get(usize::from(place)).is_some_and(|entry| entry.proposed);
-        if index == primary.member() || member.promised > term || !is_proposed {
+        if index == primary.member() || member.promised > term || usize::from(place) >= primary.log.len() {
             return;
         }
         // What was taken over is accepted together.
@@ -219,8 +224,14 @@ impl World {
         let primary = self.primary(term);
         let (bit, of_term) = (1 << place, usize::from(term) - 1);
         let others = self.members.iter().filter(|member| member.accepted[of_term] & bit > 0).count() as u32;
-        let has = primary.log.get(usize::from(place)).is_some_and(|entry| entry.proposed);
+        let has = usize::from(place) < primary.log.len();
         if !has || others + 1 < rules.quorum || primary.chosen & bit > 0 || !self.may_choose(term) {
+            return;
+        }
+        // What was taken over may not be dirty where the old primary passed it.
+        let is_early = term == 2 && rules.route == Route::Primary && self.is_granted(1);
+        let forgets = rules.lacks(Defect::InheritedEarly) || rules.lacks(Defect::GrantsForgotten);
+        if !primary.has_passed(rules, place) || (is_early && !forgets) {
             return;
         }
         if place < primary.base {
@@ -343,7 +354,7 @@ impl World {
         let accepted = self.members.iter().enumerate().filter(|(_, member)| member.promised == 2);
         let accepted = accepted.map(
             |(index, member)| {
-                if index == old.member() { old.proposed() } else { prefix(member.accepted[0]) }
+                if index == old.member() { old.log.len() as u8 } else { prefix(member.accepted[0]) }
             },
         );
         let longest = usize::from(accepted.max().unwrap_or(0));

@@ -40,6 +40,8 @@ pub enum Step {
     Enter(u8, u8),
     /// A primary has writes pass none.
     Leave(u8),
+    /// A primary lets go of the numbers of what is not chosen.
+    LetGo(u8),
     /// A member promises the second term.
     Promise(usize),
     /// The second primary has the promises of a majority, and what they have accepted.
@@ -125,9 +127,12 @@ impl World {
             steps.extend(writes.clone().find(|write| primary.place_of(*write).is_none()).map(|w| Step::Place(term, w)));
         }
         let is_direct = primary.entered.is_none() || rules.lacks(Defect::Around);
-        if is_direct && self.around < rules.around {
-            let may = writes.filter(|write| rules.route == Route::Primary || self.comes_next(rules, *write));
+        if is_direct && self.around < rules.around && rules.route == Route::Clients {
+            let may = writes.filter(|write| self.comes_next(rules, *write));
             steps.extend(may.map(|write| Step::Around(term, write)));
+        }
+        if rules.lets_go {
+            steps.push(Step::LetGo(term));
         }
         if !self.is_granted(term) || rules.lacks(Defect::NotForsworn) {
             let ids = self.switches.iter().map(|switch| switch.handle().switch);
