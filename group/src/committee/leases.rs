@@ -52,6 +52,11 @@ impl Grants {
         }
     }
 
+    /// All of it is over then.
+    pub fn last(&self) -> Time {
+        self.granted.iter().map(|(_, _, until)| *until).max().unwrap_or(Time(0))
+    }
+
     /// What is left of grants to other ballots in a range, in milliseconds, rounded up.
     pub fn left(&self, ballot: TermBallot, range: KeyRange, now: Time) -> Vec<(TermBallot, u64)> {
         let others = self

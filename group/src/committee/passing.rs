@@ -20,8 +20,10 @@ use crate::time::Time;
 const AGAIN_MIN: Duration = Duration::from_millis(2);
 const AGAIN_FIRST: Duration = Duration::from_millis(5);
 /// What was passed so often, while others came back, has no room. That so many were lost is rare, and does little harm.
-const TRIES_WITHOUT_ROOM: u32 = 4;
-/// After so long with room for all, the window doubles where it grew by one before.
+const TRIES_WITHOUT_ROOM: u32 = 3;
+/// The window grows by an eighth so often, for finding out that it is too large takes a while; and doubles after so long with room
+/// for all.
+const GROWS_EVERY: Duration = Duration::from_millis(100);
 const CALM: Duration = Duration::from_secs(1);
 
 /// A write that has not come back.
@@ -49,9 +51,10 @@ pub(super) struct Passing {
     open: BTreeSet<u64>,
     /// The highest number that came back.
     highest: u64,
-    /// So many may be in the dirty set; how many were chosen since it grew; when there was no room last.
+    /// So many may be in the dirty set; how many were chosen since it changed, and when that was; when there was no room last.
     window: usize,
     chosen: usize,
+    changed: Time,
     full: Time,
     round_trip: RoundTrip,
     /// When anything came back last.
@@ -71,6 +74,7 @@ impl Default for Passing {
             highest: 0,
             window: usize::MAX,
             chosen: 0,
+            changed: Time(0),
             full: Time(0),
             round_trip: RoundTrip::default(),
             heard: Time(0),
@@ -156,10 +160,10 @@ impl Passing {
         let Some(number) = self.numbers.remove(&n) else { return };
         self.open.remove(&number);
         self.chosen += 1;
-        if self.chosen >= self.window {
+        if self.chosen >= self.window && now.since(self.changed) >= GROWS_EVERY {
             let is_calm = now.since(self.full) >= CALM;
-            self.window = if is_calm { self.window.saturating_mul(2) } else { self.window + 1 };
-            self.chosen = 0;
+            let more = if is_calm { self.window } else { (self.window / 8).max(1) };
+            (self.window, self.chosen, self.changed) = (self.window.saturating_add(more), 0, now);
         }
     }
 
@@ -214,7 +218,7 @@ impl Passing {
     /// had room, and half as much at most.
     pub(super) fn let_go(&mut self, now: Time, key_of: impl Fn(u64) -> Key) {
         let window = self.open.len().min(self.inside() / 2).max(1);
-        (self.window, self.full, self.chosen) = (window, now, 0);
+        (self.window, self.chosen, self.changed, self.full) = (window, 0, now, now);
         self.open.clear();
         for n in core::mem::take(&mut self.numbers).into_keys() {
             self.add(n, key_of(n), false);

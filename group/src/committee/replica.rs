@@ -174,6 +174,11 @@ impl Acceptor {
         self.replicas.delegated.inherit(&other.replicas.delegated, now);
     }
 
+    /// All that this node granted others as a primary is over then, for checks.
+    pub fn delegated_until(&self) -> Time {
+        self.replicas.delegated.last()
+    }
+
     /// For how many milliseconds grants may be alive that this node gave in this range as a primary, under other ballots.
     pub(super) fn delegated(&self, ctx: &Context<'_>, ballot: TermBallot, range: KeyRange) -> Vec<(TermBallot, u64)> {
         match ctx.config.defects.has(Defect::GrantsForgotten) {

@@ -131,6 +131,8 @@ impl Node {
             self.silence(index);
             let gone = self.hosts.all.remove(index);
             self.voted = self.voted.max(gone.group.state().epoch);
+            // What it granted there since others came of it may be alive yet.
+            self.hosts.all.iter_mut().for_each(|hosted| hosted.group.inherit_grants(&gone.group));
             if gone.over.is_none() && gone.group.state().ended.is_none() {
                 self.whereabouts.note_parts(gone.group.state());
             }

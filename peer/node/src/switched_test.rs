@@ -272,3 +272,19 @@ fn who_finds_no_room_does_without_the_switch() {
     // Without a switch it would be 24 in each of 3,000 steps.
     assert!(done > 72_000 / 2, "{done} of 72,000");
 }
+
+/// A node lets go of a group that has moved on without it, and is asked for a promise by what another group of its has become since.
+#[test]
+fn what_was_granted_is_remembered_by_other_groups() {
+    let mut net = net();
+    let now = net.now;
+    let granted = |node: &Node| node.hosts.all[0].group.acceptor().delegated_until();
+    let node = net.nodes.iter_mut().find(|node| granted(node) > now.time).expect("somebody grants");
+    let until = granted(node);
+    let state = node.hosts.all[0].group.state().clone();
+    let other = group::state::GroupState { id: GroupId(77), ..state.clone() };
+    let other = group::Group::join(node.group_config(), node.id(), other, now, 3);
+    node.hosts.add(other).expect("there is room");
+    node.let_go(|group| group.state().id == state.id);
+    assert_eq!((node.hosts.all.len(), granted(node)), (1, until));
+}
