@@ -1,7 +1,7 @@
 //! Switches beside the members: real pipelines, with tables that somebody sets late or never, and packets that are lost,
 //! doubled and late like all others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::TermBallot;
 use group::committee::Pass;
@@ -49,6 +49,10 @@ pub struct Switches {
     owners: BTreeMap<u32, (usize, u32)>,
     /// Each ballot's partition is given out once.
     partitions: Vec<TermBallot>,
+    /// Where partitions are in a switch, and under which id; and the ids that they had before they moved, or were taken out: those do
+    /// not come back to them (rule S1 in `switch/tests/model`).
+    places: BTreeMap<(usize, u32), (u32, u32)>,
+    spent: BTreeSet<(usize, u32, u32)>,
     pub wire: Vec<Packet>,
     /// Reads that replicas answered, and that they left to the primary; reads of dirty objects.
     pub spread: u64,
@@ -61,7 +65,9 @@ impl Switches {
         let machines = (0..2).map(|_| machine(rules)).collect();
         let wire = Vec::new();
         let (lives, owners, partitions) = ([0; 2], BTreeMap::new(), Vec::new());
-        Switches { rules, machines, current: 0, lives, owners, partitions, wire, spread: 0, left: 0, dirty: 0 }
+        let (places, spent) = Default::default();
+        let (spread, left, dirty) = (0, 0, 0);
+        Switches { rules, machines, current: 0, lives, owners, partitions, places, spent, wire, spread, left, dirty }
     }
 
     fn partition(&mut self, ballot: TermBallot) -> u32 {
@@ -200,29 +206,50 @@ impl World {
         for number in numbers {
             switches.machines[at].remove(number);
         }
+        let mut before = core::mem::take(&mut switches.places);
         for (index, ballot) in (0..PARTITIONS).zip(ballots) {
             let Some(primary) = primaries.get(&ballot.node) else { continue };
             let number = switches.partition(ballot);
             let slots = switches.rules.slots;
             let owner = (at, switches.lives[at]);
-            let is_own = *switches.owners.entry(state.switch.id).or_insert(owner) == owner;
+            let id = state.switch.id;
+            let was = before.get(&(at, number)).copied();
+            if let Some((_, old)) = was.filter(|was| *was != (index, id)) {
+                switches.spent.insert((at, number, old));
+            }
+            let is_spent = switches.spent.contains(&(at, number, id));
+            let is_own = *switches.owners.entry(id).or_insert(owner) == owner && !is_spent;
+            before.remove(&(at, number));
+            switches.places.insert((at, number), (index, id));
             let partition = Partition {
                 index,
                 region: Region { first: index * slots, slots },
                 term: ballot.term.0,
-                switch: if is_own { state.switch.id } else { 0 },
+                switch: if is_own { id } else { 0 },
                 active: is_own,
                 primary: *primary,
                 replicas: replicas.clone(),
             };
             switches.machines[at].set(number, partition).expect("there is room");
         }
+        for ((machine, number), (index, id)) in before {
+            if machine == at {
+                switches.spent.insert((at, number, id));
+            } else {
+                switches.places.insert((machine, number), (index, id));
+            }
+        }
     }
 
-    /// The id that the group uses is of the switch that packets go to, or could be.
+    /// The id that the group uses is of the switch that packets go to, or could be, and its parts may have it there.
     pub fn is_fit(&self, id: u32) -> bool {
         let Some(switches) = &self.switches else { return false };
         let at = switches.current;
+        let parts: BTreeSet<TermBallot> = self.latest().parts().map(|(_, ballot)| ballot).collect();
+        let is_part = |number: u32| parts.contains(&switches.ballot(number));
+        if switches.spent.iter().any(|(of, number, spent)| (*of, *spent) == (at, id) && is_part(*number)) {
+            return false;
+        }
         switches.owners.get(&id).is_none_or(|owner| *owner == (at, switches.lives[at]))
     }
 
