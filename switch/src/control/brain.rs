@@ -6,27 +6,24 @@
 //! # Invariants
 //! - Rule S1, as [`super`] has it.
 //! - Who is not the primary controller decides nothing, and asks nobody.
-//! - No group is asked for an id that is not above every id that was ever seen, and of ids that were asked for none is asked for
-//!   again later.
+//! - No group is asked for an id that is not above every id that its log is known to have named, and of ids that it was asked for
+//!   it is asked for none again later.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
+use super::claims::Claims;
 use super::notes::Notes;
+use super::peers::{Best, Peers, SILENT, Seen, Source, see};
+use super::plan::{Plan, plan};
 use super::reign::Reign;
 use super::room::Room;
-use super::word::{Group, Known, Peer, Word};
+use super::word::{Group, Peer, Word};
 use crate::p4rt::controller::Link;
 use crate::p4rt::entry::{Key, Value};
 use crate::p4rt::ids::{SPENT_MAX, Spent};
 use crate::p4rt::reconcile::Wanted;
-use crate::tables::Partition;
 
-/// Who has said nothing for so long answers no reads.
-const SILENT: Duration = Duration::from_secs(3);
-/// Nor does whoever has not applied so much of its group's log as another member has. What it really may answer it knows itself.
-const LAG: u64 = 1000;
 /// When a reign begins, peers that do not answer are waited for so long before anything in the tables is changed.
 const GRACE: Duration = Duration::from_secs(3);
 /// A group that no peer has spoken of for so long is gone, if one of its members says something at all.
@@ -102,21 +99,6 @@ pub struct Decision {
 }
 
 #[derive(Debug, Default)]
-struct Source {
-    /// What it said last, and when.
-    word: Option<(Word, Duration)>,
-    /// How it stands with it, for people.
-    state: Option<String>,
-}
-
-#[derive(Debug)]
-struct Best {
-    known: Known,
-    /// When somebody last spoke of it.
-    listed: Duration,
-}
-
-#[derive(Debug, Default)]
 struct Asked {
     in_flight: bool,
     next: Duration,
@@ -133,8 +115,7 @@ pub struct Brain {
     config: Config,
     sources: Vec<Source>,
     groups: BTreeMap<Group, Best>,
-    /// Every id that was ever seen is at most this.
-    highest: u32,
+    claims: Claims,
     reign: Option<Reign>,
     /// The switch is as it is wanted, or is looked at.
     is_linked: bool,
@@ -154,7 +135,7 @@ impl Brain {
             config,
             sources,
             groups: BTreeMap::new(),
-            highest: 0,
+            claims: Claims::default(),
             reign: None,
             is_linked: false,
             switch: "no connection yet".to_owned(),
@@ -175,24 +156,13 @@ impl Brain {
                 return;
             }
         };
-        for (group, known) in &word.groups {
-            self.highest = self.highest.max(known.id);
-            match self.groups.get_mut(group) {
-                Some(best) => {
-                    best.listed = now;
-                    let is_behind = (known.slot, known.epoch) < (best.known.slot, best.known.epoch);
-                    if !is_behind && best.known != *known {
-                        if (&best.known.parts, best.known.id) != (&known.parts, known.id) {
-                            self.busy_until = now + BUSY;
-                        }
-                        best.known = known.clone();
-                    }
-                }
-                None => drop(self.groups.insert(*group, Best { known: known.clone(), listed: now })),
+        let heard = &mut self.sources[source];
+        heard.hear(word, now);
+        for (group, known) in heard.word.iter().flat_map(|(word, _)| &word.groups) {
+            if see(&mut self.groups, *group, known, now) == Seen::Changed {
+                self.busy_until = now + BUSY;
             }
         }
-        self.sources[source].state = Some(format!("answers as {}", word.peer));
-        self.sources[source].word = Some((word, now));
     }
 
     /// The switch stands like this. `unix` is the time by everybody's clock, in seconds.
@@ -218,14 +188,8 @@ impl Brain {
             Some(_) => {}
             None => {
                 self.end_reign();
-                let ids = synced.present.iter().filter_map(|(key, value)| match (key, value) {
-                    (Key::Partition(_), Value::Partition(setting)) => Some(setting.switch),
-                    _ => None,
-                });
-                // Whatever another controller asked for before this is not above the time.
-                self.highest = ids.fold(self.highest.max(unix), u32::max);
                 let room = Room::new(self.config.registers, self.config.slots);
-                self.reign = Some(Reign::adopt(synced, now, room, Spent::new(self.config.spent_max)));
+                self.reign = Some(Reign::adopt(synced, (now, unix), room, Spent::new(self.config.spent_max)));
                 self.busy_until = now + BUSY;
             }
         }
@@ -268,7 +232,7 @@ impl Brain {
             |reign: &Reign| now < reign.since + GRACE && self.sources.iter().any(|source| source.word.is_none());
         if let Some(reign) = self.reign.as_mut().filter(|reign| self.wanted.is_some() || !is_awaited(reign)) {
             let all = Peers { sources: &self.sources, now };
-            let (wanted, lacking) = wanted(reign, &self.groups, &all, &mut notes);
+            let Plan { wanted, lacking, .. } = plan(reign, &self.groups, &all, &mut notes);
             let number = reign.number;
             if self.wanted.as_ref() != Some(&wanted) {
                 self.mark += 1;
@@ -304,6 +268,7 @@ impl Brain {
             now < *listed + if is_heard { GONE } else { LOST }
         });
         self.asked.retain(|group, _| self.groups.contains_key(group));
+        self.claims.retain(|group| self.groups.contains_key(group));
     }
 
     /// Whom to ask for an id, of those that lack one.
@@ -316,141 +281,32 @@ impl Brain {
         let Some(reign) = &self.reign else { return Vec::new() };
         let mut asks = Vec::new();
         let mut room = ASKS_MAX.saturating_sub(self.asked.values().filter(|asked| asked.in_flight).count());
-        // One id for all that are asked at once: so ids do not run ahead of time.
-        let id = if unix > self.highest { unix } else { self.highest.saturating_add(self.config.step.max(1)) };
         for group in lacking {
             let asked = self.asked.entry(*group).or_default();
-            let is_awaited = self.groups.get(group).is_some_and(|best| reign.given(*group) > best.known.id);
+            let named = self.groups.get(group).map_or(0, |best| best.known.id);
+            let is_awaited = reign.given(*group) > named;
             let not_before = if is_awaited { asked.next.max(asked.awaited_until) } else { asked.next };
             if room == 0 || asked.in_flight || now < not_before {
                 continue;
             }
-            let speaks_of =
-                |source: &Source| source.word.as_ref().is_some_and(|(word, _)| word.groups.contains_key(group));
-            let able: Vec<usize> = (0..self.sources.len()).filter(|source| speaks_of(&self.sources[*source])).collect();
+            let able: Vec<usize> =
+                (0..self.sources.len()).filter(|source| self.sources[*source].speaks_of(*group)).collect();
             if able.is_empty() {
                 continue;
             }
-            if id == u32::MAX {
+            // Whatever another controller asked for before this reign is not above the time at which it began.
+            let Some(id) = self.claims.next(*group, named.max(reign.unix).max(reign.floor()), unix, self.config.step)
+            else {
                 asked.problem = Some("there are no higher ids any more".to_owned());
                 continue;
-            }
+            };
             (asked.in_flight, room) = (true, room - 1);
             let source = able[asked.tries % able.len()];
             asked.tries += 1;
-            self.highest = self.highest.max(id);
             asks.push(Ask { reign: reign.number, group: *group, id, source });
         }
         asks
     }
-}
-
-/// All peers, as they were heard last.
-struct Peers<'a> {
-    sources: &'a [Source],
-    now: Duration,
-}
-
-impl Peers<'_> {
-    fn said(&self, peer: &Peer) -> Option<&(Word, Duration)> {
-        let words = self.sources.iter().filter_map(|source| source.word.as_ref());
-        words.filter(|(word, _)| word.peer == *peer).max_by_key(|(_, at)| *at)
-    }
-
-    /// Where it takes a lane's packets, as far as a switch can send them.
-    fn endpoint(&self, peer: &Peer, lane: u32) -> Option<SocketAddrV4> {
-        match self.said(peer)?.0.endpoints.get(&lane)? {
-            SocketAddr::V4(address) => Some(*address),
-            SocketAddr::V6(_) => None,
-        }
-    }
-
-    /// It speaks, and is where its group is.
-    fn keeps_up(&self, peer: &Peer, group: Group, best: &Known) -> bool {
-        let Some((word, at)) = self.said(peer) else { return false };
-        let is_near = |own: &Known| own.epoch == best.epoch && own.slot.saturating_add(LAG) >= best.slot;
-        self.now < *at + SILENT && word.groups.get(&group).is_some_and(is_near)
-    }
-}
-
-/// What is to be in the tables, and which groups lack an id.
-fn wanted(
-    reign: &mut Reign,
-    groups: &BTreeMap<Group, Best>,
-    peers: &Peers<'_>,
-    notes: &mut BTreeMap<String, String>,
-) -> (Wanted, BTreeSet<Group>) {
-    // Which partitions can be there at all: of two groups with the same name for one, the first has it.
-    let mut owners: BTreeMap<u32, (Group, SocketAddrV4)> = BTreeMap::new();
-    for (group, Best { known, .. }) in groups {
-        for (number, part) in &known.parts {
-            let Some(primary) = peers.endpoint(&part.primary, known.lane) else { continue };
-            if known.fit || reign.has(*number) {
-                owners.entry(*number).or_insert((*group, primary));
-            }
-        }
-    }
-    reign.keep_only(&owners.keys().copied().collect());
-    let (mut wanted, mut lacking) = (Wanted { lives: Some(reign.life), ..Wanted::default() }, BTreeSet::new());
-    for (group, Best { known, .. }) in groups {
-        let endpoints = known.members.iter().map(|member| (member, peers.endpoint(member, known.lane)));
-        let members: Vec<(&Peer, SocketAddrV4)> =
-            endpoints.filter_map(|(member, address)| Some((member, address?))).collect();
-        let able = |(member, _): &&(&Peer, SocketAddrV4)| peers.keeps_up(member, *group, known);
-        let able: Vec<SocketAddrV4> = members.iter().filter(able).map(|(_, address)| *address).collect();
-        let named = if known.on { known.id } else { 0 };
-        let (mut is_placed, mut without_room, mut not_owned, mut without_id) = (0, 0, 0, false);
-        for (number, part) in &known.parts {
-            let Some((_, primary)) = owners.get(number).filter(|(owner, _)| owner == group) else {
-                not_owned += usize::from(owners.contains_key(number));
-                continue;
-            };
-            let Some(placed) = reign.place(*number, *group, part.term, named) else {
-                without_room += 1;
-                continue;
-            };
-            is_placed += 1;
-            without_id |= placed.id == 0;
-            let partition = Partition {
-                index: placed.place.index,
-                region: placed.place.region,
-                term: part.term,
-                switch: placed.id,
-                active: placed.id > 0 && known.fit && known.calm,
-                primary: reign.port(*primary),
-                replicas: able.iter().map(|address| (reign.port(*address), 1)).collect(),
-            };
-            wanted.ports.insert(partition.primary, *primary);
-            wanted.partitions.insert(*number, partition);
-        }
-        if is_placed > 0 {
-            wanted.ports.extend(members.iter().map(|(_, address)| (reign.port(*address), *address)));
-        }
-        if without_id && known.fit && known.calm {
-            lacking.insert(*group);
-        }
-        let text = match known.fit {
-            false => format!("no switch may spread its reads: {}", known.why),
-            true => {
-                let (parts, members, able) = (known.parts.len(), known.members.len(), able.len());
-                let lost = [
-                    (parts - is_placed - without_room - not_owned, "without a primary that takes packets"),
-                    (without_room, "without room in the switch"),
-                    (not_owned, "named like another group's"),
-                ];
-                let lost = lost.iter().filter(|(count, _)| *count > 0);
-                let lost: String = lost.map(|(count, why)| format!(", {count} {why}")).collect();
-                let id = if without_id { "no id yet".to_owned() } else { format!("id {named}") };
-                let rests = if known.calm { "" } else { ", at rest" };
-                format!(
-                    "{id}, {is_placed} of {parts} partitions{lost}, {able} of {members} members answer reads{rests}"
-                )
-            }
-        };
-        notes.insert(format!("group {group}"), text);
-    }
-    reign.keep_ports(&wanted.ports);
-    (wanted, lacking)
 }
 
 #[cfg(test)]

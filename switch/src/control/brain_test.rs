@@ -1,10 +1,11 @@
 //! Each rule of who gets what, against a switch that does what it is told.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use proptest::prelude::*;
 
-use super::super::word::Part;
+use super::super::word::{Known, Part};
 use super::*;
 use crate::p4rt::controller::Synced;
 use crate::p4rt::ids::Ids;
@@ -200,6 +201,65 @@ fn a_group_gets_an_id_and_then_its_partitions() {
     assert_eq!(world.placed(), world.all(id));
     world.rounds(10);
     assert!(world.asks.is_empty());
+}
+
+/// The first of the groups is [`GROUP`]; the other one says of itself what it likes.
+fn with_another(world: &mut World, other: &Known) -> Vec<Ask> {
+    world.now += Duration::from_millis(500);
+    for peer in 0..3 {
+        let mut word = world.word(peer);
+        word.groups.insert(Group(8), other.clone());
+        world.brain.heard(peer, Ok(word), world.now);
+    }
+    world.link();
+    world.brain.decide(world.now, world.unix).asks
+}
+
+#[test]
+fn one_groups_ids_cost_no_other_one_its_own() {
+    let mut world = World::new();
+    let other = Known { id: u32::MAX - 1, on: true, parts: [(21, part(1))].into(), ..world.known.clone() };
+    let asks = with_another(&mut world, &other);
+    assert_eq!(asks, [Ask { reign: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
+    // Two that ask at one time may have the same.
+    let mut world = World::new();
+    let asks = with_another(&mut world, &Known { id: 0, on: false, ..other });
+    assert_eq!(asks.iter().map(|ask| (ask.group, ask.id)).collect::<Vec<_>>(), [(GROUP, 1003), (Group(8), 1003)]);
+}
+
+#[test]
+fn whoever_is_no_member_is_not_believed() {
+    let (mut world, id) = World::running();
+    let elsewhere = Known {
+        id: id + 7,
+        slot: 1000,
+        epoch: 9,
+        members: [name(0), name(1)].into(),
+        parts: [(21, part(9))].into(),
+        ..world.known.clone()
+    };
+    // Of its own group and of one that nobody else knows.
+    let groups = [(GROUP, elsewhere.clone()), (Group(9), elsewhere)].into();
+    let word = Word { groups, ..world.word(2) };
+    world.brain.heard(2, Ok(word), world.now);
+    let decision = world.brain.decide(world.now, world.unix);
+    let tables = decision.wanted.map(|wanted| wanted.2.partitions).unwrap_or_default();
+    assert_eq!((tables.keys().copied().collect::<Vec<_>>(), decision.asks), (vec![11, 12], vec![]));
+    assert!(tables.values().all(|setting| setting.switch == id && setting.replicas.len() == 2), "{tables:?}");
+    assert!(decision.news.iter().any(|line| line.contains("about 2 groups")), "{:?}", decision.news);
+}
+
+#[test]
+fn whoever_has_left_speaks_of_the_past() {
+    let (mut world, id) = World::running();
+    let before = Known { slot: 1000, parts: [(21, part(9))].into(), ..world.known.clone() };
+    world.known.members.remove(&name(2));
+    (world.known.epoch, world.known.slot) = (2, world.known.slot + 1);
+    world.rounds(1);
+    let word = Word { groups: [(GROUP, before)].into(), ..world.word(2) };
+    world.brain.heard(2, Ok(word), world.now);
+    assert_eq!(world.brain.decide(world.now, world.unix).wanted, None);
+    assert_eq!(world.placed()[&11], (1, id, true, 2));
 }
 
 #[test]

@@ -14,17 +14,20 @@
 //!
 //! In all other cases it has id 0, and the group is asked for a new id: so it is after the switch has lost its registers, for all
 //! groups. A reign is a time in which this controller was the primary one without interruption, in one life of the switch; nobody
-//! else writes meanwhile. When one begins, what was before is not known, and not needed: an id that is asked for in it is above all
-//! that were ever seen, so none of its pairs was ever in the tables, and all that were before this reign are over unless they
+//! else writes meanwhile. When one begins, what was before is not known, and not needed: an id that a group takes in it is above all that
+//! the group's log ever named, so none of its pairs was ever in the tables, and all that were before this reign are over unless they
 //! are in the tables now. So a controller that is started anew, or comes back, goes on with what it finds: partitions that did not
 //! change in the meantime keep their ids, and no read has to wait. What has changed costs its group a new id.
 //!
 //! That all of it was lawful when it was found is what every controller before has seen to in the same way.
 
 pub mod brain;
+mod claims;
 pub mod cli;
 pub mod http;
 mod notes;
+pub mod peers;
+mod plan;
 mod reign;
 pub mod room;
 pub mod run;

@@ -32,6 +32,8 @@ pub struct Reign {
     pub life: Incarnation,
     /// When it began.
     pub since: Duration,
+    /// The same by everybody's clock, in seconds.
+    pub unix: u32,
     room: Room,
     placed: BTreeMap<u32, Placed>,
     ports: BTreeMap<SocketAddrV4, Replica>,
@@ -43,7 +45,7 @@ pub struct Reign {
 
 impl Reign {
     /// It begins, with what is in the tables.
-    pub fn adopt(found: &Synced, since: Duration, mut room: Room, spent: Spent) -> Reign {
+    pub fn adopt(found: &Synced, (since, unix): (Duration, u32), mut room: Room, spent: Spent) -> Reign {
         let (mut placed, mut ports) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in found.present.iter() {
             match (key, value) {
@@ -64,6 +66,7 @@ impl Reign {
             number: found.reign,
             life: found.incarnation,
             since,
+            unix,
             room,
             placed,
             ports,
@@ -86,6 +89,11 @@ impl Reign {
     /// The id that it was given last.
     pub fn given(&self, group: Group) -> u32 {
         self.given.get(&group).copied().unwrap_or(0)
+    }
+
+    /// Every id up to here is over, for whatever partition.
+    pub fn floor(&self) -> u32 {
+        self.spent.floor()
     }
 
     /// All others are taken out, and do not come back under the ids that they had.
@@ -142,5 +150,38 @@ impl Reign {
     /// Nobody is anywhere else.
     pub fn keep_ports(&mut self, wanted: &BTreeMap<Replica, SocketAddrV4>) {
         self.ports.retain(|_, replica| wanted.contains_key(replica));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reign(spent_max: usize) -> Reign {
+        let found = Synced {
+            reign: 1,
+            mark: None,
+            present: BTreeMap::new().into(),
+            incarnation: Incarnation(5),
+            updates: 0,
+            looks: 1,
+        };
+        Reign::adopt(&found, (Duration::ZERO, 1000), Room::new(4, 1024), Spent::new(spent_max))
+    }
+
+    /// Groups may have the same id, for their partitions have other names; and where they have not, that is seen.
+    #[test]
+    fn a_name_that_two_groups_share_does_not_come_back_under_one_id() {
+        let mut reign = reign(8);
+        let (one, other) = (Group(1), Group(2));
+        reign.give(one, 7);
+        reign.give(other, 7);
+        assert_eq!(reign.place(11, one, 1, 7).unwrap().id, 7);
+        assert_eq!(reign.place(12, other, 1, 7).unwrap().id, 7);
+        assert_eq!(reign.place(11, other, 2, 7).unwrap().id, 0);
+        reign.keep_only(&BTreeSet::new());
+        assert_eq!(reign.place(12, one, 3, 7).unwrap().id, 0);
+        reign.give(other, 8);
+        assert_eq!(reign.place(11, other, 2, 8).unwrap().id, 8);
     }
 }
