@@ -210,6 +210,7 @@ impl Brain {
         match answer {
             Answer::Given => {
                 reign.give(ask.group, ask.id);
+                self.claims.given(ask.group, ask.id, now);
                 *asked = Asked { next: now + ASK_MIN, awaited_until: now + ASK_MAX, ..Asked::default() };
             }
             Answer::Not(why) => {
@@ -230,6 +231,9 @@ impl Brain {
         }
         let is_awaited =
             |reign: &Reign| now < reign.since + GRACE && self.sources.iter().any(|source| source.word.is_none());
+        for (group, best) in &self.groups {
+            self.claims.see(*group, &best.known, now, self.config.step);
+        }
         if let Some(reign) = self.reign.as_mut().filter(|reign| self.wanted.is_some() || !is_awaited(reign)) {
             let all = Peers { sources: &self.sources, now };
             let Plan { wanted, lacking, .. } = plan(reign, &self.groups, &all, &mut notes);
@@ -247,6 +251,12 @@ impl Brain {
         for (group, asked) in &self.asked {
             if let Some(why) = &asked.problem {
                 notes.insert(format!("an id for group {group}"), why.clone());
+            }
+        }
+        for group in self.groups.keys() {
+            if let Some(rest) = self.claims.rests(*group, now) {
+                let text = format!("another controller names ids for it: it is left alone for {} s", rest.as_secs());
+                notes.insert(format!("an id for group {group}"), text);
             }
         }
         decision.news = self.notes.news(notes);
@@ -286,7 +296,7 @@ impl Brain {
             let named = self.groups.get(group).map_or(0, |best| best.known.id);
             let is_awaited = reign.given(*group) > named;
             let not_before = if is_awaited { asked.next.max(asked.awaited_until) } else { asked.next };
-            if room == 0 || asked.in_flight || now < not_before {
+            if room == 0 || asked.in_flight || now < not_before || self.claims.rests(*group, now).is_some() {
                 continue;
             }
             let able: Vec<usize> =

@@ -274,10 +274,87 @@ fn what_was_given_and_is_not_in_the_log_is_not_used() {
     (world.known.id, world.known.on, world.known.slot) = (ask.id + 5, true, 2);
     world.rounds(4);
     assert_eq!(world.placed(), world.all(0));
+    world.rounds(12);
     let id = world.take();
     assert!(id > ask.id + 5);
     world.rounds(1);
     assert_eq!(world.placed(), world.all(id));
+}
+
+/// Somebody else has the group name an id.
+fn elsewhere(world: &mut World) -> u32 {
+    (world.known.id, world.known.on, world.known.slot) = (world.known.id + 5, true, world.known.slot + 1);
+    world.known.id
+}
+
+/// For how long nothing is asked; then the group takes what it is.
+fn until_asked(world: &mut World) -> Duration {
+    let since = world.now;
+    while world.asks.is_empty() {
+        assert!(world.now - since < Duration::from_secs(500));
+        world.round();
+    }
+    let waited = world.now - since;
+    world.take();
+    world.rounds(2);
+    assert_eq!(world.placed(), world.all(world.known.id));
+    waited
+}
+
+#[test]
+fn a_group_that_somebody_else_names_ids_for_is_left_alone_for_longer_each_time() {
+    let (mut world, _) = World::running();
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        elsewhere(&mut world);
+        waits.push(until_asked(&mut world).as_secs());
+    }
+    for (wait, least) in waits.iter().zip([5, 10, 20, 40, 80, 160, 300, 300, 300]) {
+        assert!((least..=least * 5 / 4 + 1).contains(wait), "{waits:?}");
+    }
+    let said = |line: &&String| line.contains("another controller names ids for it");
+    assert_eq!(world.news.iter().filter(said).count(), 9, "{:?}", world.news);
+    // What has stood for long enough is not contested any more.
+    world.rounds(1300);
+    elsewhere(&mut world);
+    assert!((5..=7).contains(&until_asked(&mut world).as_secs()));
+}
+
+#[test]
+fn two_controllers_with_a_switch_each_come_to_rest() {
+    let (mut one, mut other) = (World::new(), World::new());
+    other.brain = Brain::new(Config { step: 8, ..other.brain.config.clone() });
+    let mut named = 0;
+    for _ in 0..7200 {
+        for at in 0..2 {
+            let (mine, theirs) = if at == 0 { (&mut one, &mut other) } else { (&mut other, &mut one) };
+            mine.round();
+            if !mine.asks.is_empty() {
+                mine.take();
+                theirs.known = mine.known.clone();
+                named += 1;
+            }
+        }
+    }
+    assert!((10..40).contains(&named), "{named} ids in an hour");
+}
+
+#[test]
+fn who_had_no_id_there_does_not_wait() {
+    let (mut world, _) = World::running();
+    // The switch begins anew under its own id; or the controller does, and somebody else has named one meanwhile.
+    (world.life, world.reign, world.mark) = (6, 2, None);
+    world.tables.clear();
+    world.history.clear();
+    assert!(until_asked(&mut world) <= Duration::from_secs(1));
+    elsewhere(&mut world);
+    restarted(&mut world);
+    assert!(until_asked(&mut world) <= Duration::from_secs(1));
+    // Nor does what is born of a group that another controller has.
+    elsewhere(&mut world);
+    world.rounds(1);
+    (world.known.on, world.known.slot) = (false, world.known.slot + 1);
+    assert!(until_asked(&mut world) <= Duration::from_secs(1));
 }
 
 #[test]
@@ -735,6 +812,8 @@ proptest! {
             world.known.parts.pop_first();
         }
         (world.known.fit, world.known.calm, world.known.slot) = (true, true, world.known.slot + 1);
+        // However long a group was left to somebody else.
+        world.now += Duration::from_secs(400);
         for _ in 0..80 {
             world.on(Event::Answer { takes: true, says: true });
             world.round();
