@@ -9,13 +9,14 @@ use core::fmt;
 use core::time::Duration;
 
 use group::Group;
+use group::ballot::Ballot;
 use group::dealing::BeginRefusal;
 use group::state::{Entry, GroupState};
 use group::switch::Switch;
 use group::time::Time;
 use group::transaction::TransactionId;
 use group::transaction::plan::{LOST_MAX, Operation, Plan};
-use overlay::{GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
+use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
 use policy::halves::{Halving, MemberView};
 use serde::{Deserialize, Serialize};
 
@@ -180,8 +181,8 @@ struct Taken {
     operation: Option<Operation>,
     /// Once that is chosen.
     id: Option<TransactionId>,
-    /// What is no transaction is proposed.
-    proposed: bool,
+    /// What is no transaction is proposed, in this epoch under this ballot.
+    proposed: Option<(Epoch, Ballot)>,
     try_until: Time,
     until: Time,
 }
@@ -237,7 +238,7 @@ impl Node {
             try_until = since + DYING + silence(group) + TRIED_FOR;
         }
         let (before, asked, told, operation, id) = (None, None, None, None, None);
-        let (silent_since, proposed) = (since, false);
+        let (silent_since, proposed) = (since, None);
         let taken = Taken {
             asker,
             number,
@@ -317,7 +318,9 @@ impl Node {
                     }
                     Wish::Switch { id } => {
                         let id = *id;
-                        taken.use_switch(&mut hosted.group, id, self.now.wall.0 / 1000)
+                        let open = self.wishes.switch_open(index);
+                        let unix_s = self.now.wall.0 / 1000;
+                        self.wishes.taken[index].use_switch(&mut hosted.group, id, open, unix_s)
                     }
                     wish => match operation(&hosted.group, wish, self.config.policies.split.1) {
                         Ok(operation) => self.begin_wished(index, operation),
@@ -426,6 +429,24 @@ impl Node {
     }
 }
 
+impl Wishes {
+    /// The highest id of a switch that is proposed for another wish for the same group; 0: none.
+    fn switch_open(&self, index: usize) -> u32 {
+        let group = self.taken[index].group;
+        let open = |other: &Taken| match other.wish {
+            Wish::Switch { id } if other.group == group && other.proposed.is_some() => Some(id),
+            _ => None,
+        };
+        let others = self.taken.iter().enumerate().filter(|(other, _)| *other != index);
+        others.filter_map(|(_, other)| open(other)).max().unwrap_or(0)
+    }
+}
+
+/// Why an id is not taken.
+fn is_used(id: u32) -> String {
+    alloc::format!("ids of switches only go up, and the group has used {id} already")
+}
+
 impl Taken {
     /// Begins a repair, once it is sure that nobody answers; `None` where that is so, or may be soon.
     fn begin_repair(
@@ -467,19 +488,24 @@ impl Taken {
     }
 
     /// Has the group's log name a switch; `None` until that is chosen.
-    fn use_switch(&mut self, group: &mut Group, id: u32, unix_s: u64) -> Option<Granted> {
-        let (known, leads) = (group.state().switch, group.log().leads());
+    ///
+    /// Of all who ask for an id one is told that it has it (PITFALLS 55: two switches under one id). A leader proposes only what
+    /// lies above its state, which has all that was chosen before its ballot, and above what it has proposed itself: so an entry
+    /// of its own ballot with this id is the one that it proposed for this wish. Under another ballot it does not know that.
+    fn use_switch(&mut self, group: &mut Group, id: u32, open: u32, unix_s: u64) -> Option<Granted> {
+        let known = group.state().switch;
+        let ballot = group.log().leads_under().filter(|_| group.log().leads());
+        let ballot = ballot.map(|ballot| (group.state().epoch, ballot));
+        if self.proposed.is_some() && self.proposed != ballot {
+            return Some(Granted::Unknown);
+        }
         let highest = u64::from(known.id).max(unix_s) + ID_AHEAD_MAX;
         match known.id.cmp(&id) {
-            Ordering::Equal if known.on => Some(Granted::Done(alloc::vec![group.state().id])),
-            Ordering::Equal | Ordering::Greater => {
-                let why = alloc::format!("ids of switches only go up, and the group has used {} already", known.id);
-                Some(Granted::Refused(why))
-            }
-            // What it proposed may still be chosen.
-            Ordering::Less if !leads && self.proposed => Some(Granted::Unknown),
-            Ordering::Less if !leads => Some(BeginRefusal::NotLeader(None).into()),
-            Ordering::Less if self.proposed => None,
+            Ordering::Equal if self.proposed.is_some() => Some(Granted::Done(alloc::vec![group.state().id])),
+            Ordering::Equal | Ordering::Greater => Some(Granted::Refused(is_used(known.id))),
+            Ordering::Less if ballot.is_none() => Some(BeginRefusal::NotLeader(None).into()),
+            Ordering::Less if self.proposed.is_some() => None,
+            Ordering::Less if id <= open => Some(Granted::Refused(is_used(open))),
             Ordering::Less if u64::from(id) > highest => Some(Granted::Refused(alloc::format!(
                 "an id is about the time in seconds, and none above {highest} is taken"
             ))),
@@ -487,7 +513,7 @@ impl Taken {
                 Err(why) => Some(Granted::Refused(why.to_string())),
                 Ok(()) => {
                     group.propose(Entry::Switch(Switch { id, on: true }));
-                    self.proposed = true;
+                    self.proposed = ballot;
                     None
                 }
             },

@@ -6,6 +6,7 @@ use group::switch::Unfit;
 use overlay::KeyRange;
 
 use super::*;
+use crate::api::Input;
 use crate::config::{NodeConfig, SwitchConfig};
 use crate::small_net::{Net, SWITCH, key};
 
@@ -134,7 +135,7 @@ fn a_switch_is_named_by_hand() {
         refused(net.wish(asked, id, Wish::Switch { id: nonsense }), "from 1");
     }
     assert_eq!(net.wish(asked, id, Wish::Switch { id: 7 }), Granted::Done(vec![id]));
-    assert_eq!(net.wish(asked, id, Wish::Switch { id: 7 }), Granted::Done(vec![id]), "it is so already");
+    refused(net.wish(asked, id, Wish::Switch { id: 7 }), "used 7 already");
     refused(net.wish(asked, id, Wish::Switch { id: 6 }), "used 7 already");
     assert_eq!(net.wish(asked, id, Wish::Switch { id: 9 }), Granted::Done(vec![id]));
     let known =
@@ -148,6 +149,57 @@ fn a_switch_is_named_by_hand() {
     assert_eq!(known(&net), [None; 3]);
     refused(net.wish(0, born[0], Wish::Switch { id: 9 }), "used 9 already");
     assert_eq!(net.wish(0, born[0], Wish::Switch { id: 10 }), Granted::Done(vec![born[0]]));
+}
+
+/// Three members that may have a switch.
+fn hall() -> Net {
+    Net::with(3, |config| {
+        let here = Net::address(usize::from(config.me.0[0]) - 1);
+        let switch = Some(SwitchConfig { at: SWITCH, here });
+        NodeConfig { coarse: true, leases: true, cluster: "hall".into(), switch, ..config }
+    })
+}
+
+fn ask_for(net: &mut Net, index: usize, group: GroupId, id: u32) {
+    let input = Input::Wish { number: index as u64, group, wish: Wish::Switch { id } };
+    net.nodes[index].handle(net.now, input);
+}
+
+/// Two switches under one id would number one primary's writes each for itself (PITFALLS 55).
+#[test]
+fn of_all_who_ask_for_an_id_one_is_told_that_it_has_it() {
+    for ids in [[7, 7, 7], [7, 7, 6], [9, 8, 9]] {
+        let mut net = hall();
+        let id = group_of(&net, 0);
+        ids.iter().enumerate().for_each(|(index, switch)| ask_for(&mut net, index, id, *switch));
+        net.settle();
+        net.run_until(|net| net.granted.len() == 3);
+        let told: Vec<&Granted> = net.granted.iter().map(|(_, granted)| granted).collect();
+        let done = told.iter().filter(|granted| ***granted == Granted::Done(vec![id])).count();
+        let refused = told.iter().filter(|granted| matches!(granted, Granted::Refused(_))).count();
+        // A higher one may be taken as well, and be the only one that is told.
+        assert!(done >= 1 && refused >= 1 && done + refused == 3, "{ids:?}: {told:?}");
+        let highest = net.nodes[0].group().unwrap().state().switch.id;
+        assert!(ids.contains(&highest), "{highest}");
+        if ids[0] == ids[1] && ids[1] == ids[2] {
+            assert_eq!(done, 1, "{told:?}");
+        }
+    }
+}
+
+/// What was chosen under another ballot need not be what this leader proposed.
+#[test]
+fn a_leader_that_was_none_meanwhile_does_not_know_whose_an_id_is() {
+    let mut net = hall();
+    let id = group_of(&net, 0);
+    let leader = (0..3).find(|index| net.nodes[*index].group().unwrap().log().leads()).expect("somebody leads");
+    ask_for(&mut net, leader, id, 7);
+    let proposed = net.nodes[leader].wishes.taken[0].proposed.as_mut().expect("it leads");
+    proposed.1.round -= 1;
+    net.settle();
+    net.run_until(|net| !net.granted.is_empty());
+    assert_eq!(net.granted[0].1, Granted::Unknown);
+    net.run_until(|net| net.nodes[leader].group().unwrap().state().switch.id == 7);
 }
 
 #[test]

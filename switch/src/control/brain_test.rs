@@ -764,11 +764,12 @@ impl World {
             Event::Named(above) => (known.id, known.on) = (known.id + above, true),
             Event::Answer { takes, says } => {
                 for ask in std::mem::take(&mut self.asks) {
-                    if takes && ask.id > self.known.id {
+                    let is_taken = takes && ask.id > self.known.id;
+                    if is_taken {
                         (self.known.id, self.known.on) = (ask.id, true);
                     }
-                    // As a group does that has it already: it need not be this request that it took it from.
-                    let is_given = says && self.known.on && self.known.id == ask.id;
+                    // Of all who ask for an id one is told that it has it.
+                    let is_given = says && is_taken;
                     let answer = if is_given { Answer::Given } else { Answer::Not("who knows".to_owned()) };
                     self.brain.answered(&ask, answer, self.now);
                 }
