@@ -119,7 +119,8 @@ fn entries() -> Vec<Entry> {
         Entry::Next(vec![member(), member()]),
         Entry::Established(EPOCH, vec![RANGE]),
         Entry::Horizon(12),
-        Entry::Switch(Switch { id: 3, on: true }),
+        Entry::Switch(Switch::on(3)),
+        Entry::Switch(Switch::barred(3)),
         Entry::Addresses(NODE, vec!["/ip4/127.0.0.1/tcp/1".into()]),
     ];
     own.into_iter().chain(dealings::deals().into_iter().map(Entry::Deal)).collect()

@@ -272,7 +272,8 @@ impl fmt::Display for Entry {
             }
             Entry::Horizon(horizon) => write!(f, "the horizon {horizon}"),
             Entry::Purge { floor, .. } => write!(f, "to let go of tombstones of generations up to {floor}"),
-            Entry::Switch(Switch { id, on: true }) => write!(f, "to use the switch {id}"),
+            Entry::Switch(switch) if switch.is_on() => write!(f, "to use the switch {}", switch.id),
+            Entry::Switch(switch) if switch.is_barred() => f.write_str("to use no switch until somebody says so"),
             Entry::Switch(_) => f.write_str("to use no switch"),
             Entry::Addresses(node, addresses) => write!(f, "to reach {node:?} at {}", addresses.join(", ")),
             Entry::Deal(deal) => deal.fmt(f),
@@ -486,9 +487,7 @@ impl GroupState {
             Entry::Established(epoch, ranges) => self.apply_established(*epoch, ranges),
             Entry::Horizon(horizon) => self.horizon = self.horizon.max(*horizon),
             Entry::Switch(switch) => {
-                if switch.id > self.switch.id || (switch.id == self.switch.id && !switch.on) {
-                    self.switch = *switch;
-                }
+                self.switch = self.switch.then(*switch);
             }
             Entry::Purge { epoch, bounds, floor } => self.apply_purge(slot, *epoch, bounds, *floor),
             Entry::Addresses(node, addresses) => {

@@ -34,7 +34,7 @@ impl Primary {
     fn new() -> Primary {
         let mut bench = Bench::new(node(1), 3);
         (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
-        bench.state.switch = Switch { id: 3, on: true };
+        bench.state.switch = Switch::on(3);
         let mut whole = Whole::new(&bench);
         whole.wait(1_500);
         whole.wait(400);
@@ -454,7 +454,7 @@ fn grants_elsewhere_delay_nobody() {
     let (left, right) = (KeyRange::new(overlay::Point(0), middle), KeyRange::new(middle, overlay::Point(0)));
     let mut bench = Bench::new(node(1), 3);
     (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
-    bench.state.switch = Switch { id: 3, on: true };
+    bench.state.switch = Switch::on(3);
     let part = |index, start, peer| Assignment { start, node: node(peer), term: Term::new(Slot(1), index) };
     bench.state.division = vec![part(0, left.start(), 1), part(1, right.start(), 3)];
     let mut whole = Whole::new(&bench);

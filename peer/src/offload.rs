@@ -79,6 +79,9 @@ pub struct NamedSwitch {
     pub id: u32,
     /// It is to be used.
     pub on: bool,
+    /// Somebody has turned it off by hand: no other is to be named.
+    #[serde(default)]
+    pub barred: bool,
 }
 
 /// One primary's part, in this term.

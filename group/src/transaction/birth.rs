@@ -79,7 +79,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         purged: purged(plan, (applied, epoch), range, finals),
         losses: losses(plan, epoch, finals),
         settings: finals[0].settings.clone(),
-        switch: finals.iter().map(|last| last.switch.id).max().map_or_else(Switch::default, Switch::off),
+        switch: Switch::inherited(finals.iter().map(|last| last.switch)),
         dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
         ended: None,
     }

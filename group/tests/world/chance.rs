@@ -251,7 +251,7 @@ fn turn_switches(world: &mut World, rng: &mut Rng) {
     }
     let wants = world.free_leader().is_some_and(|leader| {
         let switch = world.group(leader).state().switch;
-        !switch.on || !world.is_fit(switch.id)
+        !switch.is_on() || !world.is_fit(switch.id)
     });
     if rng.below(1000) < if wants { 100 } else { 8 }
         && let Some(leader) = world.free_leader()

@@ -256,7 +256,7 @@ impl World {
     /// The leader has another switch be used, or none.
     pub fn change_switch(&mut self, leader: usize, on: bool) {
         let id = self.group(leader).state().switch.id;
-        let switch = if on { Switch { id: id + 1, on: true } } else { Switch::off(id) };
+        let switch = if on { Switch::on(id + 1) } else { Switch::off(id) };
         if switch.id > 0 {
             self.act(leader, |group| group.propose(Entry::Switch(switch)));
         }

@@ -2,16 +2,17 @@
 //!
 //! Any peer that has a part in the group may be asked; it passes the wish on to the leader, and is told what came of it.
 
+mod switches;
+
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 use core::fmt;
 use core::time::Duration;
 
 use group::Group;
 use group::ballot::Ballot;
 use group::dealing::BeginRefusal;
-use group::state::{Entry, GroupState};
+use group::state::GroupState;
 use group::switch::Switch;
 use group::time::Time;
 use group::transaction::TransactionId;
@@ -43,8 +44,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(400);
 const WISHES_MAX: usize = 64;
 /// What is said of a refusal is no longer, in bytes.
 const WORDS_MAX: usize = 400;
-/// A switch's id may be so far ahead of the time in seconds and of the last one: a slip must not use up all that there are.
-const ID_AHEAD_MAX: u64 = 1 << 20;
 /// Members that a wish names, at most.
 const NAMED_MAX: usize = 256;
 
@@ -84,6 +83,11 @@ pub enum Wish {
     Switch {
         /// The id.
         id: u32,
+    },
+    /// To use no switch, whoever names one, until it may again; or that.
+    UseSwitch {
+        /// It may.
+        on: bool,
     },
 }
 
@@ -319,8 +323,13 @@ impl Node {
                     Wish::Switch { id } => {
                         let id = *id;
                         let open = self.wishes.switch_open(index);
+                        let is_barred = self.wishes.is_bar_open(hosted.group.state().id);
                         let unix_s = self.now.wall.0 / 1000;
-                        self.wishes.taken[index].use_switch(&mut hosted.group, id, open, unix_s)
+                        self.wishes.taken[index].use_switch(&mut hosted.group, id, (open, is_barred), unix_s)
+                    }
+                    Wish::UseSwitch { on } => {
+                        let on = *on;
+                        taken.bar_switch(&mut hosted.group, on)
                     }
                     wish => match operation(&hosted.group, wish, self.config.policies.split.1) {
                         Ok(operation) => self.begin_wished(index, operation),
@@ -429,24 +438,6 @@ impl Node {
     }
 }
 
-impl Wishes {
-    /// The highest id of a switch that is proposed for another wish for the same group; 0: none.
-    fn switch_open(&self, index: usize) -> u32 {
-        let group = self.taken[index].group;
-        let open = |other: &Taken| match other.wish {
-            Wish::Switch { id } if other.group == group && other.proposed.is_some() => Some(id),
-            _ => None,
-        };
-        let others = self.taken.iter().enumerate().filter(|(other, _)| *other != index);
-        others.filter_map(|(_, other)| open(other)).max().unwrap_or(0)
-    }
-}
-
-/// Why an id is not taken.
-fn is_used(id: u32) -> String {
-    alloc::format!("ids of switches only go up, and the group has used {id} already")
-}
-
 impl Taken {
     /// Begins a repair, once it is sure that nobody answers; `None` where that is so, or may be soon.
     fn begin_repair(
@@ -485,39 +476,6 @@ impl Taken {
             Err(why) => return Some(why.into()),
         }
         None
-    }
-
-    /// Has the group's log name a switch; `None` until that is chosen.
-    ///
-    /// Of all who ask for an id one is told that it has it (PITFALLS 55: two switches under one id). A leader proposes only what
-    /// lies above its state, which has all that was chosen before its ballot, and above what it has proposed itself: so an entry
-    /// of its own ballot with this id is the one that it proposed for this wish. Under another ballot it does not know that.
-    fn use_switch(&mut self, group: &mut Group, id: u32, open: u32, unix_s: u64) -> Option<Granted> {
-        let known = group.state().switch;
-        let ballot = group.log().leads_under().filter(|_| group.log().leads());
-        let ballot = ballot.map(|ballot| (group.state().epoch, ballot));
-        if self.proposed.is_some() && self.proposed != ballot {
-            return Some(Granted::Unknown);
-        }
-        let highest = u64::from(known.id).max(unix_s) + ID_AHEAD_MAX;
-        match known.id.cmp(&id) {
-            Ordering::Equal if self.proposed.is_some() => Some(Granted::Done(alloc::vec![group.state().id])),
-            Ordering::Equal | Ordering::Greater => Some(Granted::Refused(is_used(known.id))),
-            Ordering::Less if ballot.is_none() => Some(BeginRefusal::NotLeader(None).into()),
-            Ordering::Less if self.proposed.is_some() => None,
-            Ordering::Less if id <= open => Some(Granted::Refused(is_used(open))),
-            Ordering::Less if u64::from(id) > highest => Some(Granted::Refused(alloc::format!(
-                "an id is about the time in seconds, and none above {highest} is taken"
-            ))),
-            Ordering::Less => match group.state().fits_switch() {
-                Err(why) => Some(Granted::Refused(why.to_string())),
-                Ok(()) => {
-                    group.propose(Entry::Switch(Switch { id, on: true }));
-                    self.proposed = ballot;
-                    None
-                }
-            },
-        }
     }
 
     /// What came of it, as this group's state shows; `None` while it is open.
@@ -598,7 +556,9 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
         }
         Wish::Merge => Operation::Merge,
         Wish::Repartition { at } => Operation::Repartition { at: *at },
-        Wish::Repair { .. } | Wish::Switch { .. } => unreachable!("it is begun in another way"),
+        Wish::Repair { .. } | Wish::Switch { .. } | Wish::UseSwitch { .. } => {
+            unreachable!("it is begun in another way")
+        }
         Wish::Migrate { to, from } => {
             let theirs: Vec<NodeId> =
                 state.dealings.successor().map(|group| group.nodes().collect()).unwrap_or_default();

@@ -160,6 +160,46 @@ fn hall() -> Net {
     })
 }
 
+/// Whoever turns it off by hand means it: no controller turns it on again, and no split does.
+#[test]
+fn a_switch_is_turned_off_by_hand() {
+    let mut net = hall();
+    let id = group_of(&net, 0);
+    let known = |net: &Net| net.nodes[0].group().unwrap().state().switch;
+    let refused =
+        |granted: Granted| matches!(granted, Granted::Refused(why) if why.contains("turned the group's switch off"));
+    for before in [0, 7] {
+        if before > 0 {
+            assert_eq!(net.wish(0, id, Wish::Switch { id: before }), Granted::Done(vec![id]));
+        }
+        assert_eq!(net.wish(0, id, Wish::UseSwitch { on: false }), Granted::Done(vec![id]));
+        assert_eq!(net.wish(1, id, Wish::UseSwitch { on: false }), Granted::Done(vec![id]), "it is so already");
+        assert!(refused(net.wish(1, id, Wish::Switch { id: 9 })));
+        net.run_until(|net| known(net) == Switch::barred(before.max(1)));
+        assert_eq!(net.wish(1, id, Wish::UseSwitch { on: true }), Granted::Done(vec![id]));
+        net.run_until(|net| known(net) == Switch::off(before.max(1)));
+    }
+    // Of who asks while it is being turned off nobody gets an id behind that.
+    let leader = (0..3).find(|index| net.nodes[*index].group().unwrap().log().leads()).expect("somebody leads");
+    net.begin(leader, id, Wish::UseSwitch { on: false });
+    assert!(refused(net.wish(leader, id, Wish::Switch { id: 9 })));
+    net.run_until(|net| known(net) == Switch::barred(7));
+    let Granted::Done(born) = net.wish(0, id, Wish::Split { at: None, first: vec![key(0), key(1)] }) else {
+        panic!("nothing stands against it");
+    };
+    settle(&mut net);
+    assert_eq!(known(&net), Switch::barred(7));
+    assert!(refused(net.wish(0, born[0], Wish::Switch { id: 10 })));
+}
+
+/// What was stored before there were bars is read as it was meant.
+#[test]
+fn a_switch_is_stored_in_two_numbers() {
+    for (switch, bytes) in [(Switch::off(5), [5, 0]), (Switch::on(5), [5, 1]), (Switch::barred(5), [5, 2])] {
+        assert_eq!(postcard::to_allocvec(&switch).unwrap(), bytes);
+    }
+}
+
 fn ask_for(net: &mut Net, index: usize, group: GroupId, id: u32) {
     let input = Input::Wish { number: index as u64, group, wish: Wish::Switch { id } };
     net.nodes[index].handle(net.now, input);

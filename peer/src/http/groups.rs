@@ -68,6 +68,8 @@ struct Details {
     lost: Vec<String>,
     /// A switch's id.
     id: Option<u32>,
+    /// Whether a switch is to be used.
+    on: Option<bool>,
     /// Peer ids of those who go to the first half.
     first: Vec<String>,
     /// Peer ids of those who go.
@@ -132,7 +134,7 @@ fn details(body: &[u8]) -> Result<Details, String> {
 
 /// The operation of this name; `None` where there is none.
 fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
-    let Details { at, lost, id: switch, first, to, from } = details;
+    let Details { at, lost, id: switch, on, first, to, from } = details;
     let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
     let at = at.transpose()?;
     let (first, to, from) = (peers(first)?, peers(to)?, peers(from)?);
@@ -146,6 +148,7 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
             ("from", !from.is_empty()),
             ("lost", !lost.is_empty()),
             ("id", switch.is_some()),
+            ("on", on.is_some()),
         ];
         let superfluous = given.iter().find(|(name, given)| *given && !takes.contains(name));
         superfluous.map_or(Ok(()), |(name, _)| Err(format!("{operation} takes no \"{name}\"")))
@@ -180,8 +183,16 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
             Wish::Repair { from: at, lost }
         }
         "switch" => {
-            only(["id", ""])?;
-            Wish::Switch { id: switch.ok_or("say under which id: {\"id\": N}, above all that were used")? }
+            only(["id", "on"])?;
+            match (switch, on) {
+                (Some(id), None) => Wish::Switch { id },
+                (None, Some(on)) => Wish::UseSwitch { on },
+                _ => {
+                    let how =
+                        "say under which id: {\"id\": N}, above all that were used; or whether at all: {\"on\": false}";
+                    return Err(how.into());
+                }
+            }
         }
         _ => return Ok(None),
     }))
@@ -259,6 +270,7 @@ mod tests {
         let lost = vec![GroupId(point.0)];
         assert_eq!(of("repair", &format!("{{\"lost\":[\"{at}\"]}}")), Ok(Some(Wish::Repair { from: None, lost })));
         assert_eq!(of("switch", "{\"id\":7}"), Ok(Some(Wish::Switch { id: 7 })));
+        assert_eq!(of("switch", "{\"on\":false}"), Ok(Some(Wish::UseSwitch { on: false })));
         assert_eq!(of("explode", ""), Ok(None));
         for (operation, body) in [
             ("repartition", ""),
@@ -273,6 +285,8 @@ mod tests {
             ("switch", ""),
             ("switch", "{\"id\":-1}"),
             ("switch", "{\"id\":4294967296}"),
+            ("switch", "{\"id\":7,\"on\":true}"),
+            ("merge", "{\"on\":true}"),
             ("merge", "{\"id\":7}"),
             ("split", "[]"),
             ("split", "{\"where\":1}"),

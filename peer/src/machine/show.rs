@@ -212,7 +212,7 @@ fn offload_group(group: &NodeGroup, lane: u8) -> OffloadGroup {
         lane,
         epoch: group.epoch.0,
         slot: group.applied.0,
-        switch: NamedSwitch { id: switch.named.id, on: switch.named.on },
+        switch: NamedSwitch { id: switch.named.id, on: switch.named.is_on(), barred: switch.named.is_barred() },
         fit: switch.fits.is_ok(),
         why: switch.fits.err().map(|why| why.to_string()),
         calm: switch.calm,

@@ -20,7 +20,6 @@ use super::reign::Reign;
 use super::room::Room;
 use super::word::{Group, Peer, Word};
 use crate::p4rt::controller::Link;
-use crate::p4rt::entry::{Key, Value};
 use crate::p4rt::ids::{SPENT_MAX, Spent};
 use crate::p4rt::reconcile::Wanted;
 

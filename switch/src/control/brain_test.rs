@@ -8,8 +8,12 @@ use proptest::prelude::*;
 use super::super::word::{Known, Part};
 use super::*;
 use crate::p4rt::controller::Synced;
+use crate::p4rt::entry::{Key, Value};
 use crate::p4rt::ids::Ids;
 use crate::p4rt::reconcile::Incarnation;
+
+#[path = "brain_others_test.rs"]
+mod others;
 
 const UNIX: u32 = 1000;
 const GROUP: Group = Group(7);
@@ -57,6 +61,7 @@ impl World {
             slot: 1,
             id: 0,
             on: false,
+            barred: false,
             fit: true,
             why: String::new(),
             calm: true,
@@ -203,65 +208,6 @@ fn a_group_gets_an_id_and_then_its_partitions() {
     assert!(world.asks.is_empty());
 }
 
-/// The first of the groups is [`GROUP`]; the other one says of itself what it likes.
-fn with_another(world: &mut World, other: &Known) -> Vec<Ask> {
-    world.now += Duration::from_millis(500);
-    for peer in 0..3 {
-        let mut word = world.word(peer);
-        word.groups.insert(Group(8), other.clone());
-        world.brain.heard(peer, Ok(word), world.now);
-    }
-    world.link();
-    world.brain.decide(world.now, world.unix).asks
-}
-
-#[test]
-fn one_groups_ids_cost_no_other_one_its_own() {
-    let mut world = World::new();
-    let other = Known { id: u32::MAX - 1, on: true, parts: [(21, part(1))].into(), ..world.known.clone() };
-    let asks = with_another(&mut world, &other);
-    assert_eq!(asks, [Ask { reign: 1, group: GROUP, id: UNIX + 3, source: 0 }]);
-    // Two that ask at one time may have the same.
-    let mut world = World::new();
-    let asks = with_another(&mut world, &Known { id: 0, on: false, ..other });
-    assert_eq!(asks.iter().map(|ask| (ask.group, ask.id)).collect::<Vec<_>>(), [(GROUP, 1003), (Group(8), 1003)]);
-}
-
-#[test]
-fn whoever_is_no_member_is_not_believed() {
-    let (mut world, id) = World::running();
-    let elsewhere = Known {
-        id: id + 7,
-        slot: 1000,
-        epoch: 9,
-        members: [name(0), name(1)].into(),
-        parts: [(21, part(9))].into(),
-        ..world.known.clone()
-    };
-    // Of its own group and of one that nobody else knows.
-    let groups = [(GROUP, elsewhere.clone()), (Group(9), elsewhere)].into();
-    let word = Word { groups, ..world.word(2) };
-    world.brain.heard(2, Ok(word), world.now);
-    let decision = world.brain.decide(world.now, world.unix);
-    let tables = decision.wanted.map(|wanted| wanted.2.partitions).unwrap_or_default();
-    assert_eq!((tables.keys().copied().collect::<Vec<_>>(), decision.asks), (vec![11, 12], vec![]));
-    assert!(tables.values().all(|setting| setting.switch == id && setting.replicas.len() == 2), "{tables:?}");
-    assert!(decision.news.iter().any(|line| line.contains("about 2 groups")), "{:?}", decision.news);
-}
-
-#[test]
-fn whoever_has_left_speaks_of_the_past() {
-    let (mut world, id) = World::running();
-    let before = Known { slot: 1000, parts: [(21, part(9))].into(), ..world.known.clone() };
-    world.known.members.remove(&name(2));
-    (world.known.epoch, world.known.slot) = (2, world.known.slot + 1);
-    world.rounds(1);
-    let word = Word { groups: [(GROUP, before)].into(), ..world.word(2) };
-    world.brain.heard(2, Ok(word), world.now);
-    assert_eq!(world.brain.decide(world.now, world.unix).wanted, None);
-    assert_eq!(world.placed()[&11], (1, id, true, 2));
-}
-
 #[test]
 fn what_was_given_and_is_not_in_the_log_is_not_used() {
     let mut world = World::new();
@@ -279,82 +225,6 @@ fn what_was_given_and_is_not_in_the_log_is_not_used() {
     assert!(id > ask.id + 5);
     world.rounds(1);
     assert_eq!(world.placed(), world.all(id));
-}
-
-/// Somebody else has the group name an id.
-fn elsewhere(world: &mut World) -> u32 {
-    (world.known.id, world.known.on, world.known.slot) = (world.known.id + 5, true, world.known.slot + 1);
-    world.known.id
-}
-
-/// For how long nothing is asked; then the group takes what it is.
-fn until_asked(world: &mut World) -> Duration {
-    let since = world.now;
-    while world.asks.is_empty() {
-        assert!(world.now - since < Duration::from_secs(500));
-        world.round();
-    }
-    let waited = world.now - since;
-    world.take();
-    world.rounds(2);
-    assert_eq!(world.placed(), world.all(world.known.id));
-    waited
-}
-
-#[test]
-fn a_group_that_somebody_else_names_ids_for_is_left_alone_for_longer_each_time() {
-    let (mut world, _) = World::running();
-    let mut waits = Vec::new();
-    for _ in 0..9 {
-        elsewhere(&mut world);
-        waits.push(until_asked(&mut world).as_secs());
-    }
-    for (wait, least) in waits.iter().zip([5, 10, 20, 40, 80, 160, 300, 300, 300]) {
-        assert!((least..=least * 5 / 4 + 1).contains(wait), "{waits:?}");
-    }
-    let said = |line: &&String| line.contains("another controller names ids for it");
-    assert_eq!(world.news.iter().filter(said).count(), 9, "{:?}", world.news);
-    // What has stood for long enough is not contested any more.
-    world.rounds(1300);
-    elsewhere(&mut world);
-    assert!((5..=7).contains(&until_asked(&mut world).as_secs()));
-}
-
-#[test]
-fn two_controllers_with_a_switch_each_come_to_rest() {
-    let (mut one, mut other) = (World::new(), World::new());
-    other.brain = Brain::new(Config { step: 8, ..other.brain.config.clone() });
-    let mut named = 0;
-    for _ in 0..7200 {
-        for at in 0..2 {
-            let (mine, theirs) = if at == 0 { (&mut one, &mut other) } else { (&mut other, &mut one) };
-            mine.round();
-            if !mine.asks.is_empty() {
-                mine.take();
-                theirs.known = mine.known.clone();
-                named += 1;
-            }
-        }
-    }
-    assert!((10..40).contains(&named), "{named} ids in an hour");
-}
-
-#[test]
-fn who_had_no_id_there_does_not_wait() {
-    let (mut world, _) = World::running();
-    // The switch begins anew under its own id; or the controller does, and somebody else has named one meanwhile.
-    (world.life, world.reign, world.mark) = (6, 2, None);
-    world.tables.clear();
-    world.history.clear();
-    assert!(until_asked(&mut world) <= Duration::from_secs(1));
-    elsewhere(&mut world);
-    restarted(&mut world);
-    assert!(until_asked(&mut world) <= Duration::from_secs(1));
-    // Nor does what is born of a group that another controller has.
-    elsewhere(&mut world);
-    world.rounds(1);
-    (world.known.on, world.known.slot) = (false, world.known.slot + 1);
-    assert!(until_asked(&mut world) <= Duration::from_secs(1));
 }
 
 #[test]

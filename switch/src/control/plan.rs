@@ -75,7 +75,7 @@ pub fn plan(
         if is_placed > 0 {
             wanted.ports.extend(members.iter().map(|(_, address)| (reign.port(*address), *address)));
         }
-        if without_id && known.fit && known.calm {
+        if without_id && known.fit && known.calm && !known.barred {
             plan.lacking.insert(*group);
         }
         let text = match known.fit {
@@ -89,7 +89,13 @@ pub fn plan(
                 ];
                 let lost = lost.iter().filter(|(count, _)| *count > 0);
                 let lost: String = lost.map(|(count, why)| format!(", {count} {why}")).collect();
-                let id = if without_id { "no id yet".to_owned() } else { format!("id {named}") };
+                let id = if known.barred {
+                    "turned off by hand".to_owned()
+                } else if without_id {
+                    "no id yet".to_owned()
+                } else {
+                    format!("id {named}")
+                };
                 let rests = if known.calm { "" } else { ", at rest" };
                 format!(
                     "{id}, {is_placed} of {parts} partitions{lost}, {able} of {members} members answer reads{rests}"

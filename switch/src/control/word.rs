@@ -56,6 +56,8 @@ pub struct Known {
     pub id: u32,
     /// It is to be used.
     pub on: bool,
+    /// Somebody has turned it off by hand: it takes no id.
+    pub barred: bool,
     /// The policy lets a switch spread its reads.
     pub fit: bool,
     /// Why not, for people.
@@ -110,6 +112,8 @@ struct RawGroup {
 struct RawSwitch {
     id: u32,
     on: bool,
+    #[serde(default)]
+    barred: bool,
 }
 
 #[derive(Deserialize)]
@@ -159,8 +163,8 @@ fn known(raw: RawGroup) -> Result<(Group, Known), String> {
             return Err(format!("partition {partition} is there twice"));
         }
     }
-    let RawSwitch { id: switch, on } = raw.switch.unwrap_or(RawSwitch { id: 0, on: false });
-    if switch == u32::MAX || (on && switch == 0) {
+    let RawSwitch { id: switch, on, barred } = raw.switch.unwrap_or(RawSwitch { id: 0, on: false, barred: false });
+    if switch == u32::MAX || (on && (switch == 0 || barred)) {
         return Err(format!("{switch} is no switch's id"));
     }
     let known = Known {
@@ -169,6 +173,7 @@ fn known(raw: RawGroup) -> Result<(Group, Known), String> {
         slot: raw.slot,
         id: switch,
         on,
+        barred,
         fit: raw.fit,
         why: raw.why.unwrap_or_default().chars().take(200).collect(),
         calm: raw.calm,
@@ -211,6 +216,8 @@ mod tests {
         assert_eq!(word.endpoints, [(0, "127.0.0.1:4711".parse().unwrap())].into());
         assert_eq!((group.lane, group.epoch, group.slot, group.id, group.on), (0, 3, 17, 5, true));
         assert_eq!(group.parts, [(123_456, Part { term: 255, primary: "12D3KooB".into() })].into());
+        let barred = WORD.replace(r#""on":true"#, r#""on":false,"barred":true"#);
+        assert!(Word::read(barred.as_bytes()).unwrap().groups.into_values().next().unwrap().barred && !group.barred);
         let none = WORD.replace(r#"{"id":5,"on":true}"#, "null");
         let group = Word::read(none.as_bytes()).unwrap().groups.into_values().next().unwrap();
         assert_eq!((group.id, group.on), (0, false));
@@ -229,6 +236,7 @@ mod tests {
             (r#"{"id":5,"on":true}"#, r#"{"id":0,"on":true}"#),
             (r#"{"id":5,"on":true}"#, r#"{"id":4294967295,"on":true}"#),
             (r#"{"id":5,"on":true}"#, r#"{"id":-1,"on":true}"#),
+            (r#"{"id":5,"on":true}"#, r#"{"id":5,"on":true,"barred":true}"#),
             (part, &format!("{part},{part}")),
             ("\"calm\":true,", ""),
             ("]}]}", "]}]"),

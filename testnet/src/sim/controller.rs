@@ -122,7 +122,7 @@ impl<H: Host> World<H> {
             if status.switch.fits.is_err() || status.members.len() < 2 {
                 continue;
             }
-            if !named.on || switches.owners.get(&named.id) != Some(&(at, device.life)) {
+            if !named.is_on() || switches.owners.get(&named.id) != Some(&(at, device.life)) {
                 return Some(("reads are spread again", format!("{id:?} names {named:?}, and not switch {at}")));
             }
             let me = self.host(host).and_then(H::node);
@@ -151,7 +151,7 @@ impl Switches {
     fn wants_id(&self, at: usize, life: u32, status: &GroupStatus) -> bool {
         let named = status.switch.named;
         let is_spent = self.devices[at].spent.contains(&status.id);
-        status.switch.fits.is_ok() && (!named.on || !self.is_own(at, life, named.id) || is_spent)
+        status.switch.fits.is_ok() && (!named.is_on() || !self.is_own(at, life, named.id) || is_spent)
     }
 
     fn may_ask(&mut self, at: usize, group: GroupId, now: group::time::Time) -> bool {
@@ -172,7 +172,7 @@ impl Switches {
 
     fn plan(&mut self, at: usize, life: u32, status: &GroupStatus, hosts: &BTreeMap<NodeId, u32>) -> Plan {
         let named = status.switch.named;
-        let is_own = named.on && self.is_own(at, life, named.id);
+        let is_own = named.is_on() && self.is_own(at, life, named.id);
         let members = status.members.iter().filter(|member| member.votes);
         let replicas: Vec<(u32, u8)> =
             members.filter_map(|member| hosts.get(&member.node)).map(|host| (*host, 1)).collect();

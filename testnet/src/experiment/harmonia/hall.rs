@@ -365,7 +365,7 @@ impl Hall {
     fn propose_next(&mut self) {
         let leader = self.machines[PRIMARY].group.leader().map_or(PRIMARY, member_of);
         let id = self.machines[leader].group.state().switch.id + 1;
-        self.act(leader, |group| group.propose(Entry::Switch(Switch { id, on: true })));
+        self.act(leader, |group| group.propose(Entry::Switch(Switch::on(id))));
     }
 
     /// A controller has the switch do what the group wants.

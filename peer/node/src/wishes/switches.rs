@@ -1,0 +1,102 @@
+//! Wishes for a switch: to name one, and to do without.
+
+use alloc::string::{String, ToString};
+use core::cmp::Ordering;
+
+use group::Group;
+use group::dealing::BeginRefusal;
+use group::state::Entry;
+use group::switch::Switch;
+use overlay::GroupId;
+
+use super::{Granted, Taken, Wish, Wishes};
+
+/// A switch's id may be so far ahead of the time in seconds and of the last one: a slip must not use up all that there are.
+const ID_AHEAD_MAX: u64 = 1 << 20;
+
+impl Wishes {
+    /// The highest id of a switch that is proposed for another wish for the same group; 0: none.
+    pub(super) fn switch_open(&self, index: usize) -> u32 {
+        let group = self.taken[index].group;
+        let open = |other: &Taken| match other.wish {
+            Wish::Switch { id } if other.group == group && other.proposed.is_some() => Some(id),
+            _ => None,
+        };
+        let others = self.taken.iter().enumerate().filter(|(other, _)| *other != index);
+        others.filter_map(|(_, other)| open(other)).max().unwrap_or(0)
+    }
+
+    /// Somebody is turning the group's switch off.
+    pub(super) fn is_bar_open(&self, group: GroupId) -> bool {
+        let is_bar = |other: &Taken| other.wish == Wish::UseSwitch { on: false } && other.proposed.is_some();
+        self.taken.iter().any(|other| other.group == group && is_bar(other))
+    }
+}
+
+impl Taken {
+    /// Has the group's log name a switch; `None` until that is chosen.
+    ///
+    /// Of all who ask for an id one is told that it has it (PITFALLS 55: two switches under one id). A leader proposes only what
+    /// lies above its state, which has all that was chosen before its ballot, and above what it has proposed itself: so an entry
+    /// of its own ballot with this id is the one that it proposed for this wish. Under another ballot it does not know that.
+    pub(super) fn use_switch(
+        &mut self,
+        group: &mut Group,
+        id: u32,
+        (open, is_barred): (u32, bool),
+        unix_s: u64,
+    ) -> Option<Granted> {
+        let known = group.state().switch;
+        let ballot = group.log().leads_under().filter(|_| group.log().leads());
+        let ballot = ballot.map(|ballot| (group.state().epoch, ballot));
+        if self.proposed.is_some() && self.proposed != ballot {
+            return Some(Granted::Unknown);
+        }
+        let highest = u64::from(known.id).max(unix_s) + ID_AHEAD_MAX;
+        match known.id.cmp(&id) {
+            Ordering::Equal if self.proposed.is_some() => Some(Granted::Done(alloc::vec![group.state().id])),
+            Ordering::Equal | Ordering::Greater => Some(Granted::Refused(is_used(known.id))),
+            Ordering::Less if ballot.is_none() => Some(BeginRefusal::NotLeader(None).into()),
+            Ordering::Less if self.proposed.is_some() => None,
+            Ordering::Less if is_barred || known.is_barred() => {
+                let why = "somebody has turned the group's switch off: say {\"on\": true} first";
+                Some(Granted::Refused(why.to_string()))
+            }
+            Ordering::Less if id <= open => Some(Granted::Refused(is_used(open))),
+            Ordering::Less if u64::from(id) > highest => Some(Granted::Refused(alloc::format!(
+                "an id is about the time in seconds, and none above {highest} is taken"
+            ))),
+            Ordering::Less => match group.state().fits_switch() {
+                Err(why) => Some(Granted::Refused(why.to_string())),
+                Ok(()) => {
+                    group.propose(Entry::Switch(Switch::on(id)));
+                    self.proposed = ballot;
+                    None
+                }
+            },
+        }
+    }
+
+    /// Has the group's log say that no switch is to be used, or that one may; `None` until that is chosen.
+    pub(super) fn bar_switch(&mut self, group: &mut Group, on: bool) -> Option<Granted> {
+        let (known, leads) = (group.state().switch, group.log().leads());
+        match () {
+            () if known.is_barred() != on => Some(Granted::Done(alloc::vec![group.state().id])),
+            // What it proposed may still be chosen.
+            () if !leads && self.proposed.is_some() => Some(Granted::Unknown),
+            () if !leads => Some(BeginRefusal::NotLeader(None).into()),
+            () if self.proposed.is_some() => None,
+            () => {
+                let switch = if on { Switch::off(known.id) } else { Switch::barred(known.id.max(1)) };
+                group.propose(Entry::Switch(switch));
+                self.proposed = group.log().leads_under().map(|ballot| (group.state().epoch, ballot));
+                None
+            }
+        }
+    }
+}
+
+/// Why an id is not taken.
+fn is_used(id: u32) -> String {
+    alloc::format!("ids of switches only go up, and the group has used {id} already")
+}
