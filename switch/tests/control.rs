@@ -280,6 +280,46 @@ async fn whoever_comes_next_goes_on() {
     assert_eq!(world.said().asked.len(), 2, "the others ask nobody");
 }
 
+#[tokio::test]
+async fn a_backup_takes_over_by_itself() {
+    let world = World::new().await;
+    let (_stop, first) = world.start(5);
+    let id = world.running().await;
+    let (_stop, _third) = world.start(3);
+    let (_stop, _fourth) = world.start(4);
+    let primaries = |world: &World| {
+        let news = world.news.lock().unwrap();
+        let last = |election: &str| {
+            let about = format!("{election} the switch: ");
+            news.iter().rev().find_map(|line| line.strip_prefix(&about).map(|state| state.starts_with("in life")))
+        };
+        [last("3"), last("4")]
+    };
+    world.until("both are backups", |world| primaries(world) == [Some(false); 2]).await;
+    first.abort();
+    let since = Instant::now();
+    world.until("one takes over", |world| primaries(world).contains(&Some(true))).await;
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(primaries(&world).iter().filter(|is| **is == Some(true)).count(), 1, "the other one is a backup");
+    assert!(
+        world.is_placed(11, id, 3) && world.is_placed(12, id, 3) && world.said().asked.len() == 1,
+        "no read waited"
+    );
+    // It does what is to be done: this needs a new id.
+    {
+        let mut said = world.said();
+        (said.parts[0], said.slot) = ((13, 2, 2), said.slot + 1);
+    }
+    world
+        .until("a new term", |world| {
+            let next = world.said().id;
+            next > id && world.is_placed(13, next, 3) && world.is_placed(12, next, 3)
+        })
+        .await;
+    assert_eq!(world.said().asked.len(), 2);
+}
+
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scatter-switch"));
     command.arg("control").args(arguments).stdin(Stdio::null()).env_remove("SCATTER_ADMIN_TOKEN_FILE");

@@ -3,6 +3,9 @@
 //! It connects, says its election id, and waits to be told that it is the primary. Then it looks which program the switch has, loads
 //! ours where it has none, reads the tables, and writes what differs; so it does again whenever something else is wanted, and from
 //! time to time in case somebody else has changed something. Whatever fails, it begins anew: all of it may be done twice.
+//!
+//! When the primary goes a switch makes nobody its follower, as the specification has it: it says so, and which election id was the
+//! highest. Whoever [*looks*](Controller::look) then takes a higher one after a moment, which is another moment for each.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
-use super::arbitration::election_id;
+use super::arbitration::{election_id, number};
 use super::entry::{Key, Value};
 use super::ids::Ids;
 use super::p4info::{is_ours, p4info, table};
@@ -32,6 +35,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// But never longer than this.
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// Where nobody is the primary it waits so long at least before it takes that upon itself, for who was it may be back at once.
+const STAND_MIN: Duration = Duration::from_millis(50);
+/// And at most so much longer: so it is mostly one that does.
+const STAND_MORE_MS: u64 = 300;
+/// By so much, at most, its election id is then above the highest: seldom the same as another's.
+const STAND_ABOVE: u64 = 1000;
 /// It looks whether the tables are as they were left this often.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -51,7 +60,7 @@ pub struct Config {
 pub enum Link {
     /// There is no connection, or something did not work; it is tried again.
     Failing(String),
-    /// Another controller is the primary, or nobody is.
+    /// Another controller is the primary, or nobody is yet.
     Backup,
     /// The tables are as they are wanted.
     Synced(Synced),
@@ -96,19 +105,31 @@ pub struct Controller {
 impl Controller {
     /// Begins; in a runtime of tokio.
     pub fn start(config: Config, election: u128, wanted: Wanted) -> Controller {
-        Controller::begin(config, election, Task::Keep { wanted, during: None, mark: 0 })
+        Controller::begin(config, election, Task::Keep { wanted, during: None, mark: 0 }, false)
     }
 
     /// Begins to look what there is, and writes nothing into the tables before it is told what is wanted; in a runtime of tokio.
+    /// Where there is no primary controller, or no more, it becomes that, with a higher election id than it was given.
     pub fn look(config: Config, election: u128) -> Controller {
-        Controller::begin(config, election, Task::Look)
+        Controller::begin(config, election, Task::Look, true)
     }
 
-    fn begin(config: Config, election: u128, task: Task) -> Controller {
+    fn begin(config: Config, election: u128, task: Task, follows: bool) -> Controller {
         let (tasks, told) = watch::channel(task);
         let (election, elections) = watch::channel(election);
         let (links, link) = watch::channel(Link::Failing("not connected yet".to_owned()));
-        let driver = Driver { config, told, elections, links, ids: Ids::default(), reign: 0, updates: 0, looks: 0 };
+        let driver = Driver {
+            config,
+            told,
+            elections,
+            follows,
+            bid: 0,
+            links,
+            ids: Ids::default(),
+            reign: 0,
+            updates: 0,
+            looks: 0,
+        };
         let task = tokio::spawn(driver.run());
         Controller { tasks, election, link, task }
     }
@@ -147,6 +168,10 @@ struct Driver {
     config: Config,
     told: watch::Receiver<Task>,
     elections: watch::Receiver<u128>,
+    /// It takes a higher election id where nobody is the primary.
+    follows: bool,
+    /// The one that it took, in this stream: in the next one it may be somebody else's.
+    bid: u128,
     links: watch::Sender<Link>,
     ids: Ids,
     reign: u64,
@@ -192,17 +217,22 @@ impl Driver {
         let mut client = Client::new(channel);
         let (out, requests) = mpsc::channel(8);
         // It is the first to speak: some switches do not answer at all before.
-        let election = *self.elections.borrow_and_update();
-        let _ = out.send(self.hello(election)).await;
+        self.bid = 0;
+        self.elections.mark_unchanged();
+        let _ = out.send(self.hello()).await;
         let opening = client.stream_channel(ReceiverStream::new(requests));
         let responses = patiently(opening).await?.into_inner();
         Ok((client, out, responses))
     }
 
-    fn hello(&self, election: u128) -> v1::StreamMessageRequest {
+    fn election(&self) -> u128 {
+        self.bid.max(*self.elections.borrow())
+    }
+
+    fn hello(&self) -> v1::StreamMessageRequest {
         let update = v1::MasterArbitrationUpdate {
             device_id: self.config.device,
-            election_id: Some(election_id(election)),
+            election_id: Some(election_id(self.election())),
             ..v1::MasterArbitrationUpdate::default()
         };
         v1::StreamMessageRequest { update: Some(v1::stream_message_request::Update::Arbitration(update)) }
@@ -217,13 +247,19 @@ impl Driver {
     ) -> Result<(), Status> {
         // When to look at the tables; never, while somebody else is the primary.
         let mut look: Option<Instant> = None;
+        // When to take a higher election id, and than which.
+        let mut stand: Option<(Instant, u128)> = None;
         let mut wait = RETRY_MIN;
         loop {
             tokio::select! {
                 response = responses.message() => {
                     let Some(response) = response? else { return Ok(()) };
                     let Some(v1::stream_message_response::Update::Arbitration(update)) = response.update else { continue };
-                    if update.status.is_none_or(|status| status.code == Code::Ok as i32) {
+                    let code = update.status.map_or(Code::Ok as i32, |status| status.code);
+                    let highest = update.election_id.as_ref().map_or(0, number).max(self.election());
+                    let is_due = self.follows && code == Code::NotFound as i32;
+                    stand = is_due.then(|| (Instant::now() + moment(), highest));
+                    if code == Code::Ok as i32 {
                         self.reign += u64::from(look.is_none());
                         look = Some(Instant::now());
                     } else {
@@ -233,12 +269,19 @@ impl Driver {
                 }
                 changed = self.elections.changed() => {
                     if changed.is_err() { return Ok(()) }
-                    let election = *self.elections.borrow_and_update();
-                    if out.send(self.hello(election)).await.is_err() { return Ok(()) }
+                    self.bid = 0;
+                    self.elections.mark_unchanged();
+                    if out.send(self.hello()).await.is_err() { return Ok(()) }
                 }
                 changed = self.told.changed() => {
                     if changed.is_err() { return Ok(()) }
                     look = look.map(|_| Instant::now());
+                }
+                () = sleep_until(stand.map_or_else(Instant::now, |(at, _)| at)), if stand.is_some() => {
+                    if let Some((_, highest)) = stand.take() {
+                        self.bid = highest.saturating_add(1 + u128::from(chance() % STAND_ABOVE));
+                        if out.send(self.hello()).await.is_err() { return Ok(()) }
+                    }
                 }
                 () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {
                     let next = match self.reconcile(client).await {
@@ -273,7 +316,7 @@ impl Driver {
             }
         };
         let present = self.read(client, &wanted).await?;
-        let election = *self.elections.borrow();
+        let election = self.election();
         let mut entries = wanted.entries(incarnation);
         self.ids.hold(incarnation, &present, &mut entries);
         for updates in plan(&present, &entries) {
@@ -314,10 +357,10 @@ impl Driver {
         if cookie != 0 {
             return Ok(Incarnation(cookie));
         }
-        let cookie = RandomState::new().build_hasher().finish().max(1);
+        let cookie = chance().max(1);
         let request = v1::SetForwardingPipelineConfigRequest {
             device_id: self.config.device,
-            election_id: Some(election_id(*self.elections.borrow())),
+            election_id: Some(election_id(self.election())),
             action: Action::VerifyAndCommit as i32,
             config: Some(v1::ForwardingPipelineConfig {
                 p4info: Some(p4info().clone()),
@@ -358,6 +401,16 @@ impl Driver {
         present.retain(|key, _| wanted.owns(*key));
         Ok(present)
     }
+}
+
+/// A number that nobody knows before.
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// How long it waits before it takes upon itself to be the primary.
+fn moment() -> Duration {
+    STAND_MIN + Duration::from_millis(chance() % STAND_MORE_MS)
 }
 
 /// Does not wait for ever.
