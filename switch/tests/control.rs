@@ -157,7 +157,7 @@ impl World {
         let (stop, stopped) = oneshot::channel();
         let news = self.news.clone();
         let say = move |line: &str| news.lock().unwrap().push(format!("{election} {line}"));
-        (stop, tokio::spawn(run(setup, async { drop(stopped.await) }, say)))
+        (stop, tokio::spawn(run(setup, async { drop(stopped.await) }, say, |_| {})))
     }
 
     fn get(&self, number: u32) -> Option<Partition> {
@@ -344,6 +344,35 @@ fn what_was_typed_wrongly_is_said() {
         assert_eq!(done.status.code(), Some(2), "{wrong:?}: {said}");
         assert!(said.contains(words), "{wrong:?}: {said}");
     }
+}
+
+#[test]
+fn it_shows_how_things_stand() {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+
+    let mut child = program(&["--target", "http://127.0.0.1:1", "--groups", "127.0.0.1:2", "--metrics", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let at = line.trim_end().rsplit_once(" metrics=").unwrap().1;
+    let end = std::time::Instant::now() + SOON;
+    loop {
+        let mut stream = std::net::TcpStream::connect(at).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let has = |line: &str| page.lines().any(|other| other.strip_prefix("scatter_controller_") == Some(line));
+        if has("peers 1") && has("peers_answering 0") && has("connected 0") && !has("words_failed_total 0") {
+            break;
+        }
+        assert!(std::time::Instant::now() < end, "{page}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

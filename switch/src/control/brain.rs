@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::claims::Claims;
+use super::metrics::Tally;
 use super::notes::Notes;
 use super::peers::{Best, Peers, SILENT, Seen, Source, see};
 use super::plan::{Plan, plan};
@@ -124,6 +125,7 @@ pub struct Brain {
     mark: u64,
     busy_until: Duration,
     notes: Notes,
+    tally: Tally,
 }
 
 impl Brain {
@@ -143,6 +145,7 @@ impl Brain {
             mark: 0,
             busy_until: Duration::ZERO,
             notes: Notes::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -151,12 +154,13 @@ impl Brain {
         let word = match said {
             Ok(word) => word,
             Err(why) => {
+                self.tally.words_failed += 1;
                 self.sources[source].state = Some(why);
                 return;
             }
         };
         let heard = &mut self.sources[source];
-        heard.hear(word, now);
+        self.tally.words_refused += heard.hear(word, now) as u64;
         for (group, known) in heard.word.iter().flat_map(|(word, _)| &word.groups) {
             if see(&mut self.groups, *group, known, now) == Seen::Changed {
                 self.busy_until = now + BUSY;
@@ -180,6 +184,7 @@ impl Brain {
             Link::Synced(synced) => synced,
         };
         self.is_linked = true;
+        self.tally.synced_unix_s = u64::from(unix);
         self.switch = format!("in life {:016x}", synced.incarnation.0);
         let goes_on = |reign: &&mut Reign| (reign.number, reign.life) == (synced.reign, synced.incarnation);
         match self.reign.as_mut().filter(goes_on) {
@@ -208,11 +213,13 @@ impl Brain {
         self.busy_until = now + BUSY;
         match answer {
             Answer::Given => {
+                self.tally.ids_named += 1;
                 reign.give(ask.group, ask.id);
                 self.claims.given(ask.group, ask.id, now);
                 *asked = Asked { next: now + ASK_MIN, awaited_until: now + ASK_MAX, ..Asked::default() };
             }
             Answer::Not(why) => {
+                self.tally.asks_refused += 1;
                 asked.problem = Some(why);
                 asked.wait = (2 * asked.wait).clamp(ASK_MIN, ASK_MAX);
                 asked.next = now + asked.wait;
@@ -235,7 +242,8 @@ impl Brain {
         }
         if let Some(reign) = self.reign.as_mut().filter(|reign| self.wanted.is_some() || !is_awaited(reign)) {
             let all = Peers { sources: &self.sources, now };
-            let Plan { wanted, lacking, .. } = plan(reign, &self.groups, &all, &mut notes);
+            let Plan { wanted, lacking, without_room } = plan(reign, &self.groups, &all, &mut notes);
+            self.tally.without_room = without_room as u64;
             let number = reign.number;
             if self.wanted.as_ref() != Some(&wanted) {
                 self.mark += 1;
@@ -258,9 +266,28 @@ impl Brain {
                 notes.insert(format!("an id for group {group}"), text);
             }
         }
+        self.tally.asks += decision.asks.len() as u64;
         decision.news = self.notes.news(notes);
         decision.is_busy = now < self.busy_until;
         decision
+    }
+
+    /// How things stand.
+    pub fn tally(&self, now: Duration) -> Tally {
+        let partitions = || self.wanted.iter().flat_map(|wanted| wanted.partitions.values());
+        let lately = |source: &&Source| source.word.as_ref().is_some_and(|(_, at)| now < *at + SILENT);
+        Tally {
+            peers: self.sources.len() as u64,
+            answering: self.sources.iter().filter(lately).count() as u64,
+            groups: self.groups.len() as u64,
+            contested: self.groups.keys().filter(|group| self.claims.rests(**group, now).is_some()).count() as u64,
+            placed: partitions().count() as u64,
+            named: partitions().filter(|partition| partition.switch > 0).count() as u64,
+            without_room: if self.wanted.is_some() { self.tally.without_room } else { 0 },
+            connected: self.is_linked,
+            primary: self.reign.is_some(),
+            ..self.tally.clone()
+        }
     }
 
     /// Groups that are no more.

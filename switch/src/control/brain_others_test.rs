@@ -153,3 +153,29 @@ fn what_was_turned_off_by_hand_stays_off() {
     world.rounds(1);
     assert_eq!(world.placed(), world.all(id));
 }
+
+#[test]
+fn all_of_it_is_counted() {
+    let (mut world, _) = World::running();
+    let tally = world.brain.tally(world.now);
+    assert_eq!((tally.peers, tally.answering, tally.groups, tally.placed, tally.named), (3, 3, 1, 2, 2));
+    assert_eq!((tally.asks, tally.ids_named, tally.asks_refused, tally.without_room), (1, 1, 0, 0));
+    assert_eq!((tally.connected, tally.primary, tally.synced_unix_s), (true, true, u64::from(UNIX)));
+    world.known.parts.extend((20..26).map(|number| (number, part(1))));
+    world.known.slot += 1;
+    world.silent.insert(1);
+    let word = Word { peer: "elsewhere".to_owned(), ..world.word(2) };
+    world.brain.heard(2, Ok(word), world.now);
+    elsewhere(&mut world);
+    world.rounds(8);
+    let tally = world.brain.tally(world.now);
+    assert_eq!((tally.answering, tally.placed, tally.named, tally.without_room), (2, 4, 0, 4));
+    assert_eq!((tally.words_failed, tally.words_refused, tally.contested), (8, 1, 1));
+    world.rounds(12);
+    let ask = world.asks.pop().unwrap();
+    world.brain.answered(&ask, Answer::Not("no".to_owned()), world.now);
+    world.brain.link(&Link::Backup, world.now, world.unix);
+    let tally = world.brain.tally(world.now);
+    assert_eq!((tally.asks, tally.ids_named, tally.asks_refused), (2, 1, 1));
+    assert_eq!((tally.placed, tally.without_room, tally.connected, tally.primary), (0, 0, false, false));
+}

@@ -9,8 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use hyper::Uri;
 use hyper::header::HeaderValue;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
+use super::metrics::{Tally, listen, serve};
 use super::run::{Setup, run};
 use crate::p4rt::controller::Config;
 use crate::soft::cli::{DEVICE, address, shown};
@@ -43,6 +46,10 @@ pub struct ControlArgs {
     /// A file with the peers' admin token
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+
+    /// Where to answer HTTP (/metrics); open to whoever can connect [default: off]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    metrics: Option<SocketAddr>,
 
     /// What a compiler has made of the program for the switch; one in software needs none
     #[arg(long, value_name = "FILE")]
@@ -104,15 +111,25 @@ pub fn control(args: &ControlArgs) -> ExitCode {
         Ok(setup) => setup,
         Err(why) => return fail(2, &why),
     };
+    let metrics = args.metrics;
     let worked = crate::p4rt::runtime().and_then(|runtime| {
         runtime.block_on(async {
             let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
             let stop = async {
                 tokio::select! { _ = end.recv() => {}, _ = interrupt.recv() => {} }
             };
+            let (tallies, tally) = watch::channel(Tally::default());
+            let listener = metrics.map(listen).transpose()?;
+            let at = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+            let at = at.map(|at| format!(" metrics={at}")).unwrap_or_default();
+            let serving = listener.map(|listener| tokio::spawn(serve(listener, tally)));
             // Nobody has to read it.
-            let _ = writeln!(io::stdout(), "ready target={} peers={}", setup.switch.endpoint, setup.peers.len());
-            run(setup, stop, say).await;
+            let _ = writeln!(io::stdout(), "ready target={} peers={}{at}", setup.switch.endpoint, setup.peers.len());
+            let show = |tally| {
+                tallies.send_replace(tally);
+            };
+            run(setup, stop, say, show).await;
+            serving.inspect(|serving| serving.abort());
             Ok(())
         })
     });

@@ -25,6 +25,7 @@ pub mod brain;
 mod claims;
 pub mod cli;
 pub mod http;
+pub mod metrics;
 mod notes;
 pub mod peers;
 mod plan;

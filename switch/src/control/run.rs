@@ -11,6 +11,7 @@ use tokio::time::{interval, sleep};
 
 use super::brain::{Answer, Ask, Brain, Config, Decision};
 use super::http;
+use super::metrics::Tally;
 use super::word::Word;
 use crate::p4rt::controller::{self, Controller};
 
@@ -34,8 +35,9 @@ pub struct Setup {
     pub token: Option<HeaderValue>,
 }
 
-/// Works until `stop` is done; the tables stay as they are then. What there is to be said goes to `say`, line by line.
-pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnMut(&str)) {
+/// Works until `stop` is done; the tables stay as they are then. What there is to be said goes to `say`, line by line, and how
+/// things stand to `show`, several times a second.
+pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnMut(&str), mut show: impl FnMut(Tally)) {
     let began = Instant::now();
     let step = 1 + (setup.election % 997) as u32;
     let mut brain = Brain::new(Config::new(setup.peers.iter().map(ToString::to_string).collect(), step));
@@ -70,6 +72,7 @@ pub async fn run(setup: Setup, stop: impl Future<Output = ()>, mut say: impl FnM
         while tasks.try_join_next().is_some() {}
         let Decision { wanted, asks, news, is_busy } = brain.decide(began.elapsed(), unix());
         news.iter().for_each(|line| say(line));
+        show(brain.tally(began.elapsed()));
         if let Some((reign, mark, wanted)) = wanted {
             controller.set_during(reign, mark, wanted);
         }

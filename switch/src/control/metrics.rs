@@ -1,0 +1,194 @@
+//! What the controller shows of itself, as Prometheus reads it: `GET /metrics`, no more.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+/// So many are answered at one time; others wait.
+const CONNECTIONS_MAX: usize = 4;
+/// Whoever has not asked and heard all by then is let go.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How things stand, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Peers that are asked.
+    pub peers: u64,
+    /// Those that have answered lately.
+    pub answering: u64,
+    /// Groups that are known.
+    pub groups: u64,
+    /// Groups that are left to another controller for a while.
+    pub contested: u64,
+    /// Partitions that are to be in the tables.
+    pub placed: u64,
+    /// Those of them that have an id.
+    pub named: u64,
+    /// Partitions for which there is no room.
+    pub without_room: u64,
+    /// The switch answers, and takes what it is told.
+    pub connected: bool,
+    /// This controller is the primary one.
+    pub primary: bool,
+    /// When the tables were last found or made as they are to be, by everybody's clock in seconds; 0: never.
+    pub synced_unix_s: u64,
+    /// Questions to peers that were not answered, or not with sense.
+    pub words_failed: u64,
+    /// Times that a peer spoke of a group that it is no member of.
+    pub words_refused: u64,
+    /// Requests for ids.
+    pub asks: u64,
+    /// Those after which a group had one.
+    pub ids_named: u64,
+    /// Those that were refused, or of which nobody knows what came.
+    pub asks_refused: u64,
+}
+
+impl Tally {
+    /// All of it, in Prometheus's format.
+    pub fn text(&self) -> String {
+        let mut page = String::with_capacity(4 << 10);
+        for (name, kind, what, value) in [
+            ("peers", "gauge", "Peers that are asked what their groups are.", self.peers),
+            ("peers_answering", "gauge", "Peers that have answered in the last seconds.", self.answering),
+            ("groups", "gauge", "Groups that are known.", self.groups),
+            ("groups_contested", "gauge", "Groups that are left to another controller for a while.", self.contested),
+            ("partitions_placed", "gauge", "Partitions that are to be in the switch.", self.placed),
+            ("partitions_named", "gauge", "Partitions there whose reads can be spread: they have an id.", self.named),
+            ("partitions_without_room", "gauge", "Partitions that have no room in the switch.", self.without_room),
+            (
+                "connected",
+                "gauge",
+                "The switch answers, and this controller's tables are taken.",
+                self.connected.into(),
+            ),
+            ("primary", "gauge", "This is the primary controller of the switch.", self.primary.into()),
+            (
+                "last_sync_timestamp_seconds",
+                "gauge",
+                "When the tables were last as wanted; 0: never.",
+                self.synced_unix_s,
+            ),
+            (
+                "words_failed_total",
+                "counter",
+                "Questions to peers without an answer that makes sense.",
+                self.words_failed,
+            ),
+            ("words_refused_total", "counter", "Groups that somebody spoke of who is no member.", self.words_refused),
+            ("asks_total", "counter", "Requests for ids.", self.asks),
+            ("ids_named_total", "counter", "Requests after which a group had the id.", self.ids_named),
+            ("asks_refused_total", "counter", "Requests that were refused or got lost.", self.asks_refused),
+        ] {
+            // A string takes everything.
+            let _ = writeln!(
+                page,
+                "# HELP scatter_controller_{name} {what}\n# TYPE scatter_controller_{name} {kind}\nscatter_controller_{name} {value}"
+            );
+        }
+        page
+    }
+}
+
+/// Answers for ever.
+pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // No handles left, say: it passes.
+            Err(_) => {
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let tally = tally.clone();
+        tokio::spawn(async move {
+            let answering = service_fn(|request| {
+                let response = respond(&request, &tally);
+                async { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), answering);
+            // Whoever is gone before the answer is no trouble.
+            let _ = timeout(PATIENCE, connection).await;
+            drop(place);
+        });
+    }
+}
+
+fn respond(request: &Request<Incoming>, tally: &watch::Receiver<Tally>) -> Response<Full<Bytes>> {
+    let (code, kind, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/metrics") => {
+            (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", tally.borrow().text())
+        }
+        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "no such page\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response
+}
+
+/// Where they ask; in a runtime of tokio.
+///
+/// # Errors
+/// Where somebody else listens there, say.
+pub fn listen(at: std::net::SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(at)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn ask(stream: &mut TcpStream, line: &str) -> String {
+        stream.write_all(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn it_answers_whoever_asks_and_lets_others_go() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let at = listener.local_addr().unwrap();
+        let (tallies, tally) = watch::channel(Tally::default());
+        tokio::spawn(serve(listener, tally));
+        tallies.send_replace(Tally { groups: 7, connected: true, ..Tally::default() });
+        // As many as there are places say nothing: they are let go.
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            silent.push(TcpStream::connect(at).await.unwrap());
+        }
+        let text = ask(&mut TcpStream::connect(at).await.unwrap(), "GET /metrics").await;
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("\nscatter_controller_groups 7\n"), "{text}");
+        assert!(
+            text.contains("\n# TYPE scatter_controller_connected gauge\nscatter_controller_connected 1\n"),
+            "{text}"
+        );
+        for (line, code) in [("GET /", "404"), ("POST /metrics", "405")] {
+            let text = ask(&mut TcpStream::connect(at).await.unwrap(), line).await;
+            assert!(text.starts_with(&format!("HTTP/1.1 {code} ")), "{text}");
+        }
+    }
+}
