@@ -235,7 +235,7 @@ parser HarmoniaParser(
 // A stage of the dirty set: its one slot for the packet's object is looked at, and a numbered write that is in no stage yet
 // takes it if nothing in there counts, or if it is the object's own.
 #define STAGE(number, slots_of_stage) \
-    hash(place, HashAlgorithm.crc32, meta.first, { hdr.harmonia.object, 8w ## number }, meta.slots); \
+    place = meta.first + (word_ ## number & (meta.slots - 1)); \
     slots_of_stage.read(slot, place); \
     counts = 0; \
     if (slot[159:96] == mark && slot[63:0] > committed) { \
@@ -448,6 +448,15 @@ control HarmoniaIngress(
                     bit<1> counts;
                     bit<32> place;
                     bit<160> slot;
+                    // Where it is in each stage, as in `words` of ../src/dirty.rs: all of it linear, so that a target may make each
+                    // place by a hash of its own. A CRC of the object and the stage's number would have those who meet in one
+                    // stage meet in all.
+                    bit<32> mixed;
+                    hash(mixed, HashAlgorithm.crc32, 32w0, { hdr.harmonia.object }, 64w0x100000000);
+                    bit<32> word_0 = mixed;
+                    bit<32> word_1 = mixed[15:0] ++ mixed[31:16];
+                    bit<16> both = (mixed[10:0] ++ mixed[15:11]) ^ (mixed[20:16] ++ mixed[31:21]);
+                    bit<32> word_2 = mixed[15:0] ++ both;
                     STAGE(0, stage_0)
                     STAGE(1, stage_1)
                     STAGE(2, stage_2)

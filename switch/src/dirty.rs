@@ -3,6 +3,17 @@
 //! Some stages, each an array of slots. An object has one place in each stage; it is put into the first stage where that is free. A
 //! packet passes each stage once and changes one slot there at most, as it does in hardware.
 //!
+//! # Places
+//! Three words of 32 bits are made of a CRC of the object, and their lowest bits are its places. So a place is some bits of the CRC,
+//! or sums of two of them; those of different stages are as independent as 32 bits can be. Of 2^k slots in each stage:
+//!
+//! - two stages have min(2k, 32) independent bits, and three have min(3k, 32). Of objects that meet in one stage as many meet in
+//!   another as chance has it, one in 2^k;
+//! - with 64K slots or more, different objects that meet in one stage meet in no other.
+//!
+//! A CRC of the object and the stage's number would not do: it is linear, so objects that meet in one stage would meet in all. Who
+//! chooses keys can have objects meet, as with any hash that is known: the set is full earlier then, and nothing worse.
+//!
 //! Nothing is ever cleared by a controller: what is in a slot counts only if it bears the *mark* of whoever looks at it (its
 //! partition and switch), and a number beyond what is complete. So a new switch id makes everything void at once, and what a lost
 //! completion left behind is void when a later one has come (`Harmonia §6.2`).
@@ -13,10 +24,13 @@
 //! - What is in a slot has left its hint beside it, or nothing is known of it: a slot is looked at only where one of these is so.
 //!   Most objects that are not there are found so in little memory, which is near. A switch in hardware has no need of it.
 
+/// So many stages are independent of each other, and no more: there are 32 bits to make places of.
+pub const STAGES_MAX: usize = 3;
+
 /// How many stages there are, and how many slots in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// At least one.
+    /// At least one, and [`STAGES_MAX`] at most.
     pub stages: usize,
     /// A power of two.
     pub slots: usize,
@@ -97,6 +111,25 @@ struct Place {
     hint: u8,
 }
 
+/// What an object's places are made of, one word for each stage. Each has all bits of the object in it, and no two of them have
+/// the lowest sixteen in common: see the module's documentation.
+fn words(object: u32) -> [u32; STAGES_MAX] {
+    let hash = crc32fast::hash(&object.to_be_bytes());
+    let (high, low) = ((hash >> 16) as u16, hash as u16);
+    // Turned, so that where there are few slots, this one's lowest bits are of those that are not the others' lowest.
+    let both = low.rotate_right(11) ^ high.rotate_right(5);
+    [hash, hash.rotate_left(16), u32::from(low) << 16 | u32::from(both)]
+}
+
+/// An object's places, one in each stage.
+fn places(region: Region, object: u32) -> impl Iterator<Item = Place> {
+    words(object).into_iter().map(move |word| Place {
+        slot: (region.first + (word & (region.slots - 1))) as usize,
+        // From the other end: where there are no more than 2^24 slots, this says nothing of the slot.
+        hint: ((word >> 24) as u8).max(UNKNOWN + 1),
+    })
+}
+
 impl DirtySet {
     /// Empty, of this shape.
     ///
@@ -104,7 +137,10 @@ impl DirtySet {
     /// Where the shape is none: see [`Shape`].
     pub fn new(shape: Shape) -> DirtySet {
         let Shape { stages, slots } = shape;
-        assert!(stages > 0 && slots.is_power_of_two() && u32::try_from(slots).is_ok(), "{shape:?}");
+        assert!(
+            (1..=STAGES_MAX).contains(&stages) && slots.is_power_of_two() && u32::try_from(slots).is_ok(),
+            "{shape:?}"
+        );
         DirtySet {
             stages: vec![vec![Slot::default(); slots].into(); stages],
             hints: vec![vec![EMPTY; slots].into(); stages],
@@ -127,26 +163,10 @@ impl DirtySet {
         self.stages.get_mut(stage).map(|stage| &mut stage[..])
     }
 
-    /// An object's places, one in each stage. Two objects that meet in one stage meet in all of them: a CRC is linear, and what is
-    /// hashed differs by the stage alone.
-    fn places(&self, region: Region, object: u32) -> impl Iterator<Item = Place> + use<> {
-        (0..self.stages.len() as u8).map(move |stage| {
-            // As a switch does it: a CRC of the object and the stage's number.
-            let mut bytes = [0; 5];
-            bytes[..4].copy_from_slice(&object.to_be_bytes());
-            bytes[4] = stage;
-            let hash = crc32fast::hash(&bytes);
-            Place {
-                slot: (region.first + (hash & (region.slots - 1))) as usize,
-                hint: ((hash >> 24) as u8).max(UNKNOWN + 1),
-            }
-        })
-    }
-
     /// An object is written under this number. False where there is no room: then nothing has changed, and the write must not
     /// go on.
     pub fn insert(&mut self, region: Region, mark: Mark, object: u32, sequence: u64, committed: u64) -> bool {
-        let places = self.places(region, object);
+        let places = places(region, object);
         let stages = self.stages.iter_mut().zip(&mut self.hints);
         for (place, (slots, hints)) in places.zip(stages) {
             let slot = &mut slots[place.slot];
@@ -162,7 +182,7 @@ impl DirtySet {
     /// Whether an object has writes that are not complete.
     pub fn contains(&self, region: Region, mark: Mark, object: u32, committed: u64) -> bool {
         let stages = self.stages.iter().zip(&self.hints);
-        self.places(region, object).zip(stages).any(|(place, (slots, hints))| {
+        places(region, object).zip(stages).any(|(place, (slots, hints))| {
             let is_there = |slot: &Slot| slot.object == object && slot.counts(mark, committed);
             (hints[place.slot] == place.hint || hints[place.slot] == UNKNOWN) && is_there(&slots[place.slot])
         })
@@ -170,22 +190,5 @@ impl DirtySet {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_put_in_by_hand_is_found() {
-        let (region, mark) = (Region { first: 0, slots: 8 }, Mark { partition: 1, switch: 1 });
-        let mut set = DirtySet::new(Shape { stages: 2, slots: 8 });
-        assert!(set.insert(region, mark, 7, 1, 0));
-        let was = set.clone();
-        let stages: Vec<Box<[Slot]>> = was.stages().to_vec();
-        let mut other = DirtySet::new(Shape { stages: 2, slots: 8 });
-        assert!(!other.contains(region, mark, 7, 0) && other.stage_mut(2).is_none());
-        for (stage, slots) in stages.iter().enumerate() {
-            other.stage_mut(stage).unwrap().copy_from_slice(slots);
-        }
-        assert!(other.contains(region, mark, 7, 0) && !other.contains(region, mark, 7, 1));
-        assert!(!other.contains(region, mark, 8, 0));
-    }
-}
+#[path = "dirty_test.rs"]
+mod tests;

@@ -190,7 +190,7 @@ fn registers_are_those_of_the_pipeline() {
         let instance = &instances[&format!("stage_{stage}")];
         assert_eq!((instance.bits, id(&instance.annotations)), (Some(160), wanted));
         assert_eq!(number(&instance.arguments[0]), Shape::DEFAULT.slots as u128);
-        // Each stage hashes its own number.
+        // Each stage has its own word.
         assert!(include_str!("../p4/harmonia.p4").contains(&format!("STAGE({stage}, stage_{stage})")));
     }
 }

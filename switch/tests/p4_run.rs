@@ -9,7 +9,7 @@ use p4::parser;
 use p4::run::{Machine, Packet};
 use p4::syntax::Program;
 use proptest::prelude::*;
-use switch::dirty::{Region, Shape};
+use switch::dirty::{Region, Shape, Slot};
 use switch::pipeline::{Pipeline, REGISTERS, Verdict, Why};
 use switch::tables::{Partition, Replica, Unfit};
 use switch::trace::{Action, Outcome, Step};
@@ -214,24 +214,54 @@ proptest! {
                 }
             }
         }
-        // What is in the registers is the same, too.
-        for (place, register) in pipeline.registers().iter().enumerate() {
-            let cells = switch.machine.registers.get("partition_state");
-            let cell = cells.and_then(|cells| cells.get(&(place as u128))).map(|cell| cell.bytes()).unwrap_or(vec![0; 24]);
-            let numbers = [register.mark.partition.to_be_bytes(), register.mark.switch.to_be_bytes()].concat();
-            prop_assert_eq!(&cell[..8], &numbers[..]);
-            prop_assert_eq!(&cell[8..16], &register.sequence.to_be_bytes());
-            prop_assert_eq!(&cell[16..], &register.committed.to_be_bytes());
+        same_registers(&switch, &pipeline);
+    }
+}
+
+/// What is in the registers is the same, too.
+fn same_registers(switch: &Switch<'_>, pipeline: &Pipeline) {
+    for (place, register) in pipeline.registers().iter().enumerate() {
+        let cells = switch.machine.registers.get("partition_state");
+        let cell = cells.and_then(|cells| cells.get(&(place as u128))).map(|cell| cell.bytes()).unwrap_or(vec![0; 24]);
+        let numbers = [register.mark.partition.to_be_bytes(), register.mark.switch.to_be_bytes()].concat();
+        assert_eq!(&cell[..8], &numbers[..]);
+        assert_eq!(&cell[8..16], &register.sequence.to_be_bytes());
+        assert_eq!(&cell[16..], &register.committed.to_be_bytes());
+    }
+    for (stage, slots) in pipeline.dirty().stages().iter().enumerate() {
+        let cells = switch.machine.registers.get(&format!("stage_{stage}"));
+        for (place, slot) in slots.iter().enumerate() {
+            let cell = cells.and_then(|cells| cells.get(&(place as u128))).map(|cell| cell.bytes());
+            let numbers = [slot.mark.partition, slot.mark.switch, slot.object].map(u32::to_be_bytes).concat();
+            let bytes = [&numbers[..], &slot.sequence.to_be_bytes()].concat();
+            assert_eq!(cell.unwrap_or(vec![0; 20]), bytes, "stage {stage}, slot {place}");
         }
-        for (stage, slots) in pipeline.dirty().stages().iter().enumerate() {
-            let cells = switch.machine.registers.get(&format!("stage_{stage}"));
-            for (place, slot) in slots.iter().enumerate() {
-                let cell = cells.and_then(|cells| cells.get(&(place as u128))).map(|cell| cell.bytes());
-                let numbers = [slot.mark.partition, slot.mark.switch, slot.object].map(u32::to_be_bytes).concat();
-                let bytes = [&numbers[..], &slot.sequence.to_be_bytes()].concat();
-                prop_assert_eq!(cell.unwrap_or(vec![0; 20]), bytes);
-            }
+    }
+}
+
+/// Objects are in the same places of all stages, whatever the size of a region.
+#[test]
+fn places_are_those_of_the_pipeline() {
+    let program = program();
+    for (slots, objects) in [(16, 60), (64, 250), (1 << 10, 1000), (64 << 10, 1000)] {
+        let (mut switch, mut pipeline) = (Switch::new(&program), Pipeline::new(Shape::DEFAULT, REGISTERS));
+        let region = Region { first: (64 << 10) - slots, slots };
+        let partition = Partition { index: 3, region, term: 1, switch: 1, active: true, primary: 9, replicas: vec![] };
+        switch.set(1, &partition);
+        pipeline.set(1, partition).unwrap();
+        let operation = Operation::WriteFirst;
+        for number in 1..=objects {
+            let object = u32::wrapping_mul(number, 0x9e37_79b9);
+            let header =
+                Header { operation, partition: 1, object, switch: 0, term: 1, sequence: 0, committed: 0, tag: 0 };
+            let mut passed = header;
+            let verdict = pipeline.process(&mut passed, 0);
+            assert_eq!(seen(switch.process(&header, 0)), seen(Outcome { verdict, header: passed }));
         }
+        same_registers(&switch, &pipeline);
+        let taken = |stage: &[Slot]| stage.iter().filter(|slot| slot.sequence > 0).count();
+        let taken: Vec<_> = pipeline.dirty().stages().iter().map(|stage| taken(stage)).collect();
+        assert!(slots > 1 << 10 || taken.iter().all(|taken| *taken > 0), "{slots} slots: {taken:?}");
     }
 }
 

@@ -89,6 +89,18 @@ impl Bits {
         Bits::new(low, width)
     }
 
+    /// What is in one of them and not in the other.
+    pub fn xor(self, other: Bits) -> Bits {
+        let (one, other, _) = self.both(other);
+        Bits { high: one.high ^ other.high, low: one.low ^ other.low, ..one }
+    }
+
+    /// What is in both.
+    pub fn and(self, other: Bits) -> Bits {
+        let (one, other, _) = self.both(other);
+        Bits { high: one.high & other.high, low: one.low & other.low, ..one }
+    }
+
     /// Moved to the left, and still as wide.
     pub fn shift(self, by: Bits) -> Bits {
         self.shifted_left(by.number() as u32).cut(self.width.expect("a width"))

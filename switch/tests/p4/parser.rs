@@ -342,18 +342,24 @@ impl Parser {
 
     /// By how strongly signs bind, the weakest first.
     fn two(&mut self, level: usize) -> Expression {
-        const LEVELS: [&[&str]; 5] = [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["++", "+", "-"]];
+        const LEVELS: [&[&str]; 8] =
+            [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["^"], &["&"], &["<<"], &["++", "+", "-"]];
         let Some(signs) = LEVELS.get(level) else { return self.one() };
         let mut left = self.two(level + 1);
         loop {
-            if level == 3 && self.is_sign(0, "<") && self.is_sign(1, "<") {
-                self.at += 2;
-                left = Expression::Two("<<", Box::new(left), Box::new(self.two(level + 1)));
-                continue;
-            }
-            let Some(sign) = signs.iter().find(|sign| self.take(sign)) else { return left };
+            let Some(sign) = signs.iter().find(|sign| self.take_both(sign)) else { return left };
             left = Expression::Two(sign, Box::new(left), Box::new(self.two(level + 1)));
         }
+    }
+
+    /// A sign between two; that for shifts is two.
+    fn take_both(&mut self, sign: &str) -> bool {
+        if sign != "<<" {
+            return self.take(sign);
+        }
+        let is_shift = self.is_sign(0, "<") && self.is_sign(1, "<");
+        self.at += if is_shift { 2 } else { 0 };
+        is_shift
     }
 
     fn one(&mut self) -> Expression {

@@ -325,6 +325,8 @@ impl<'a> Machine<'a> {
                     "++" => return Value::Bits(bits(one).concat(bits(other))),
                     "+" => return Value::Bits(bits(one).add(bits(other), false)),
                     "-" => return Value::Bits(bits(one).add(bits(other), true)),
+                    "^" => return Value::Bits(bits(one).xor(bits(other))),
+                    "&" => return Value::Bits(bits(one).and(bits(other))),
                     "<<" => return Value::Bits(bits(one).shift(bits(other))),
                     sign => panic!("{sign}"),
                 });

@@ -16,6 +16,6 @@ pub fn all() -> Vec<(String, Trace)> {
         stories.push((name.clone(), trace.unwrap_or_else(|wrong| panic!("{name}: {wrong}"))));
     }
     stories.sort_by(|(name, _), (other, _)| name.cmp(other));
-    assert!(stories.len() >= 6);
+    assert!(stories.len() >= 7);
     stories
 }
