@@ -464,6 +464,9 @@ control HarmoniaIngress(
                     if (hdr.harmonia.operation == WRITE_FIRST || hdr.harmonia.operation == WRITE_REST) {
                         meta.verdict = TO_REPLICA;
                         meta.replica = meta.primary;
+                        // What its sender put there would pass for a number that was given here.
+                        hdr.harmonia.switch_id = 0;
+                        hdr.harmonia.sequence = 0;
                         if (hdr.harmonia.operation == WRITE_REST) {
                             verdicts.count(WRITE_RESTS);
                         } else if (is_numbered == 1 && is_in == 0) {

@@ -127,8 +127,12 @@ impl Pipeline {
                 (header.switch, header.sequence) = (mark.switch, sequence);
                 Verdict::To(partition.primary)
             }
-            // The group has not forsworn other switches yet, or wants none: it sees to order by itself.
-            Operation::WriteFirst | Operation::WriteRest => Verdict::To(partition.primary),
+            // The group has not forsworn other switches yet, or wants none, and sees to order by itself; or it is no first packet.
+            Operation::WriteFirst | Operation::WriteRest => {
+                // What its sender put there would pass for a number that was given here.
+                (header.switch, header.sequence) = (0, 0);
+                Verdict::To(partition.primary)
+            }
             Operation::Completion => {
                 // Numbers beyond those given are nobody's: believed, they would hide what is given them later.
                 if header.switch != mark.switch || !(1..=register.sequence).contains(&header.sequence) {

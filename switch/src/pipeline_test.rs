@@ -166,6 +166,18 @@ fn without_a_switch_id_nothing_is_numbered() {
     pipeline.set(5, partition(0, 0)).unwrap();
     let mut write = header(Operation::WriteFirst, 5, 1);
     assert_eq!((pipeline.process(&mut write, 0), write.sequence), (Verdict::To(PRIMARY), 0));
+    let forged = |operation| Header { switch: 3, sequence: 9, ..header(operation, 5, 1) };
+    for (switch, operation) in
+        [(0, Operation::WriteFirst), (0, Operation::WriteRest), (4, Operation::WriteRest), (4, Operation::WriteFirst)]
+    {
+        pipeline.set(5, partition(0, switch)).unwrap();
+        let mut write = forged(operation);
+        assert_eq!(pipeline.process(&mut write, 0), Verdict::To(PRIMARY));
+        let is_numbered = switch > 0 && operation == Operation::WriteFirst;
+        let wanted = if is_numbered { (switch, 1) } else { (0, 0) };
+        assert_eq!((write.switch, write.sequence), wanted, "whatever its sender put there");
+    }
+    pipeline.set(5, partition(0, 0)).unwrap();
     assert_eq!(pipeline.process(&mut header(Operation::Read, 5, 1), 0), Verdict::To(PRIMARY));
 }
 

@@ -36,7 +36,7 @@ fn writes_are_numbered_and_reads_spread() {
         client.send(&soft, write(sequence));
         assert_eq!(primary.receive_header(), Header { switch: 1, sequence: sequence.into(), ..write(sequence) });
     }
-    client.send(&soft, header(Operation::WriteRest, 3));
+    client.send(&soft, Header { switch: 1, sequence: 3, ..header(Operation::WriteRest, 3) });
     assert_eq!(primary.receive_header(), header(Operation::WriteRest, 3));
     client.send(&soft, read(2));
     assert_eq!(primary.receive_header(), read(2), "it is open");

@@ -62,7 +62,7 @@ pub enum Operation {
     FastRead = 2,
     /// A client writes: the first packet, by which the object becomes dirty.
     WriteFirst = 3,
-    /// What of a write did not fit into the first packet. It changes nothing in a switch.
+    /// What of a write did not fit into the first packet. It changes nothing in a switch, and bears no number behind one.
     WriteRest = 4,
     /// An answer to a client.
     Reply = 5,
@@ -101,7 +101,8 @@ pub struct Header {
     pub switch: u32,
     /// In which of its primary's terms.
     pub term: u64,
-    /// The number that the switch gave to a write: of one switch and partition they only go up. 0 is none.
+    /// The number that the switch gave to a write: of one switch and partition they only go up. 0 is none, and so it is behind a
+    /// switch that gave none, whatever the sender wrote.
     pub sequence: u64,
     /// Of a fast read: all writes up to this number were complete when it passed the switch.
     pub committed: u64,
