@@ -30,6 +30,8 @@
 // Everything else is forwarded as by any router: IPv4 by `ipv4_lpm`, IPv6 by `ipv6_lpm`. Packets of this protocol over IPv6
 // are forwarded like that, too: no read of them is spread, and none of their writes is numbered.
 //
+// Sources are not looked at: whoever is no replica must be kept from sending writes and completions by the network.
+//
 // BMv2 lets one packet at a time through the ingress; elsewhere, what is done to one register is one atomic operation.
 
 #include <core.p4>

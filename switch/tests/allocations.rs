@@ -65,7 +65,7 @@ fn nothing_is_allocated_for_a_packet() {
         switch.run(&its);
     });
     let round = |sequence: u64| {
-        client.send_to(at, write(1), client.address().into());
+        replica.send_to(at, write(1), replica.address().into());
         assert_eq!(replica.receive_header().sequence, sequence);
         replica.send_to(at, completion(sequence), ReplyTo::NOWHERE);
         client.send_to(at, read(2), client.address().into());
@@ -73,6 +73,7 @@ fn nothing_is_allocated_for_a_packet() {
         replica.send_to(at, header(Operation::Reply, 2), reply_to);
         client.receive();
         // A stranger's, and what is no packet.
+        client.send_to(at, write(1), client.address().into());
         client.send_to(at, completion(sequence), ReplyTo::NOWHERE);
         client.send_bytes_to(at, &[0; 2000]);
     };

@@ -17,8 +17,8 @@ fn of(replicas: usize) -> (Soft, Vec<Node>) {
 }
 
 /// The first write of all is complete, so that reads may go anywhere.
-fn begin(soft: &Soft, client: &Node, primary: &Node) {
-    client.send(soft, write(1000));
+fn begin(soft: &Soft, primary: &Node) {
+    primary.send(soft, write(1000));
     assert_eq!(primary.receive_header().sequence, 1);
     primary.send_for(soft, completion(1), ReplyTo::NOWHERE);
     soft.expect("completions_total", 1);
@@ -31,12 +31,12 @@ fn writes_are_numbered_and_reads_spread() {
     let primary = &replicas[0];
     client.send(&soft, read(1));
     assert_eq!(primary.receive(), (read(1), client.address().into()), "nothing is complete yet");
-    begin(&soft, &client, primary);
+    begin(&soft, primary);
     for sequence in 2..=3 {
-        client.send(&soft, write(sequence));
+        primary.send(&soft, write(sequence));
         assert_eq!(primary.receive_header(), Header { switch: 1, sequence: sequence.into(), ..write(sequence) });
     }
-    client.send(&soft, Header { switch: 1, sequence: 3, ..header(Operation::WriteRest, 3) });
+    primary.send(&soft, Header { switch: 1, sequence: 3, ..header(Operation::WriteRest, 3) });
     assert_eq!(primary.receive_header(), header(Operation::WriteRest, 3));
     client.send(&soft, read(2));
     assert_eq!(primary.receive_header(), read(2), "it is open");
@@ -70,7 +70,7 @@ fn answers_go_to_who_asked_and_to_nobody_else() {
         assert_eq!(client.receive(), (reply, reply_to));
     }
     // One that is at once a completion.
-    client.send(&soft, write(6));
+    replicas[0].send(&soft, write(6));
     let completing = Header { sequence: replicas[0].receive_header().sequence, ..completion(0) };
     replicas[0].send_for(&soft, completing, reply_to);
     assert_eq!(client.receive_header(), completing);
@@ -86,14 +86,14 @@ fn answers_go_to_who_asked_and_to_nobody_else() {
     }
     soft.expect_dropped("stranger", 3);
     // A question that has its answer go to somebody else; a replica may pass on one.
-    for operation in [Operation::Read, Operation::FastRead, Operation::WriteFirst, Operation::WriteRest] {
+    for operation in [Operation::Read, Operation::FastRead] {
         Node::new().send_for(&soft, header(operation, 5), victim.address().into());
     }
-    soft.expect_dropped("foreign_reply_address", 4);
+    soft.expect_dropped("foreign_reply_address", 2);
     replicas[1].send_for(&soft, Header { tag: 5, ..write(6) }, client.address().into());
     assert_eq!(replicas[0].receive(), (Header { tag: 5, switch: 1, sequence: 2, ..write(6) }, client.address().into()));
     // One that wants none.
-    client.send_for(&soft, Header { tag: 6, ..write(6) }, ReplyTo::NOWHERE);
+    client.send_for(&soft, Header { tag: 6, ..read(6) }, ReplyTo::NOWHERE);
     assert_eq!(replicas[0].receive_header().tag, 6);
     victim.expect_nothing();
     client.expect_nothing();
@@ -103,7 +103,7 @@ fn answers_go_to_who_asked_and_to_nobody_else() {
 #[test]
 fn a_strangers_completion_changes_nothing() {
     let ((soft, replicas), client) = (of(2), Node::new());
-    client.send(&soft, write(5));
+    replicas[0].send(&soft, write(5));
     assert_eq!(replicas[0].receive_header().sequence, 1);
     client.send_for(&soft, completion(1), ReplyTo::NOWHERE);
     client.send(&soft, completion(1));
@@ -116,6 +116,27 @@ fn a_strangers_completion_changes_nothing() {
     client.send(&soft, read(5));
     assert_eq!(replicas[0].receive_header(), read(5));
     soft.expect("completions_total", 0);
+}
+
+/// Believed, they would leave no room for others: nobody completes them.
+#[test]
+fn a_strangers_writes_change_nothing() {
+    let ((soft, replicas), client) = (of(1), Node::new());
+    begin(&soft, &replicas[0]);
+    for operation in [Operation::WriteFirst, Operation::WriteRest] {
+        for to in [client.address().into(), ReplyTo::NOWHERE, replicas[0].address().into()] {
+            client.send_for(&soft, header(operation, 5), to);
+        }
+    }
+    soft.expect_dropped("stranger", 6);
+    replicas[0].expect_nothing();
+    // A read is what makes a client: who only wrote gets no answer.
+    replicas[0].send_for(&soft, header(Operation::Reply, 5), client.address().into());
+    soft.expect_dropped("unknown_client", 1);
+    client.send(&soft, read(5));
+    assert_eq!(replicas[0].receive_header().operation, Operation::FastRead, "it is clean");
+    replicas[0].send(&soft, write(5));
+    assert_eq!(replicas[0].receive_header().sequence, 2, "no other was numbered");
 }
 
 #[test]
@@ -154,13 +175,13 @@ fn what_is_no_packet_is_dropped_and_counted() {
 /// PITFALLS 56: a write that is not tracked does not go on.
 #[test]
 fn a_full_set_takes_no_more() {
-    let (replica, client) = ([Node::new()], Node::new());
+    let replica = [Node::new()];
     // Each of so many has 512 slots in each of 3 stages.
     let partitions: Vec<String> = (0..128).map(|number| format!("{number},primary=1,replicas=1")).collect();
     let soft = Soft::with("127.0.0.1:0", &replica, &partitions);
     let mut tracked = 0;
     for object in 1..=4000 {
-        client.send(&soft, write(object));
+        replica[0].send(&soft, write(object));
         if object % 100 == 0 {
             soft.expect("packets_received_total", u64::from(object));
             tracked += replica[0].count();
@@ -173,7 +194,7 @@ fn a_full_set_takes_no_more() {
         4000 - tracked as u64,
     );
     // Others have their own.
-    client.send(&soft, Header { partition: 8, ..write(1) });
+    replica[0].send(&soft, Header { partition: 8, ..write(1) });
     assert_eq!(replica[0].receive_header().sequence, 1);
 }
 

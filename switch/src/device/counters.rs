@@ -30,7 +30,7 @@ pub enum Cut {
     NoPort,
     /// A question that wants its answer to go to somebody else.
     ForeignReply,
-    /// An answer or a completion that comes from no replica.
+    /// A packet of a write, an answer or a completion that comes from no replica.
     Stranger,
     /// An answer to nobody, or to whom nothing was heard of lately.
     UnknownClient,

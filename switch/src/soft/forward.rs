@@ -46,11 +46,13 @@ impl Forwarder {
     ) -> Result<Option<ReplyTo>, Cut> {
         let Packet { header, reply_to, .. } = Packet::decode(datagram)?;
         match header.operation {
-            Operation::Reply | Operation::Completion => {
-                if !state.ports.is_replica(source) {
-                    return Err(Cut::Stranger);
-                }
+            // Clients send reads alone; a primary has its own writes pass. From anybody, they would fill the dirty set.
+            Operation::Reply | Operation::Completion | Operation::WriteFirst | Operation::WriteRest
+                if !state.ports.is_replica(source) =>
+            {
+                return Err(Cut::Stranger);
             }
+            Operation::Reply | Operation::Completion => {}
             _ if reply_to == source => {
                 // Nothing comes from port 0, whatever a datagram says; it could not be answered.
                 if source.port != 0 && self.clients.saw(source, now) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
-use header::Header;
+use header::{Header, NO_OBJECT};
 use proptest::prelude::*;
 
 use super::*;
@@ -88,7 +88,7 @@ proptest! {
         let (mut forwarder, mut batch, mut plan, mut now) = (Forwarder::new(1), Batch::default(), Plan::default(), 1);
         // When a question last came from each.
         let mut asked: HashMap<ReplyTo, u32> = HashMap::new();
-        let mut received = 0;
+        let (mut received, mut is_written) = (0, false);
         for (datagrams, seconds) in batches {
             now += seconds;
             for (place, datagram) in datagrams.iter().enumerate() {
@@ -110,12 +110,18 @@ proptest! {
                 };
                 let is_replica = datagram.source < REPLICAS;
                 let is_question = !matches!(was.header.operation, Operation::Reply | Operation::Completion);
+                let is_write = matches!(was.header.operation, Operation::WriteFirst | Operation::WriteRest);
+                if is_write && !is_replica {
+                    prop_assert_eq!(to, None);
+                    continue;
+                }
                 if is_question && was.reply_to == source {
                     asked.insert(source, now);
                 }
                 let Some(to) = to else { continue };
                 if is_question {
                     prop_assert!((1..REPLICAS).contains(&to.port) && to == address(to.port));
+                    is_written |= was.header.operation == Operation::WriteFirst && was.header.object != NO_OBJECT;
                     prop_assert!(is_replica || was.reply_to == source || was.reply_to.port == 0);
                 } else {
                     prop_assert!(is_replica && to == was.reply_to);
@@ -130,6 +136,8 @@ proptest! {
             prop_assert_eq!(sends.next(), None);
             // Every one is somewhere.
             let mut state = device.lock();
+            let slots = state.pipeline().dirty().stages().iter().flat_map(|stage| stage.iter());
+            prop_assert_eq!(slots.filter(|slot| slot.sequence > 0).count() > 0, is_written);
             state.counters.forwarded += plan.sends().len() as u64;
             let counters = &state.counters;
             let cut: u64 = Cut::ALL.iter().map(|cut| counters.of(*cut)).sum();

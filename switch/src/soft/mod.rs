@@ -1,13 +1,15 @@
 //! The switch in software: the pipeline over one UDP socket.
 //!
-//! Clients send their questions to it, replicas their answers and completions. It is for where there is no switch in hardware, and
+//! Clients send their reads to it, replicas what they write, their answers and completions. It is for where there is no switch in hardware, and
 //! it is not one: one core, and not line rate. Whoever stands in its place on a network has to guard against what a switch's place
 //! guards against by itself: who may send to whom.
 //!
-//! - A question (a read, or a packet of a write) is taken from anybody, if it wants its answer at the address that it comes from, or
-//!   none. From a replica it may want it anywhere: replicas pass on what clients asked. It goes to replicas only.
-//! - An answer, and a completion, is believed only if it comes from an address that is in the table of ports; and it goes on only
-//!   to who asked lately ([`clients`]). A completion that says nowhere is for the switch alone.
+//! - A read is taken from anybody, if it wants its answer at the address that it comes from, or none. From a replica it may want
+//!   it anywhere: replicas pass on what clients asked. It goes to replicas only.
+//! - A packet of a write is taken only from an address that is in the table of ports, and goes to replicas only: primaries have their
+//!   own writes pass, and what nobody completes would fill the dirty set.
+//! - An answer, and a completion, is believed only from such an address, too; and it goes on only to who asked lately
+//!   ([`clients`]). A completion that says nowhere is for the switch alone.
 //! - All else is dropped and counted, and so is what cannot be sent. Nothing that arrives, and no error, ends it.
 //!
 //! It trusts sources, as the rest of a data centre's network does: where somebody can send from a replica's address, somebody can

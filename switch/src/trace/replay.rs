@@ -210,7 +210,7 @@ impl<'a> Stage<'a> {
 
     /// One packet passes. What is wrong with that is in the inner result.
     async fn packet(&mut self, header: &Header, outcome: &Outcome) -> Result<Result<(), String>, Failed> {
-        let is_replicas = matches!(header.operation, Operation::Reply | Operation::Completion);
+        let is_replicas = !matches!(header.operation, Operation::Read | Operation::FastRead);
         let primary = self.partitions.get(&header.partition).map(|partition| partition.primary);
         let of_replica = primary.and_then(|primary| self.replicas.get(&primary)).or(self.replicas.values().next());
         let from = if is_replicas { of_replica.unwrap_or(&self.client) } else { &self.client };
