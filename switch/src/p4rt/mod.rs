@@ -2,6 +2,7 @@
 
 pub mod arbitration;
 pub mod arrays;
+pub mod connections;
 pub mod controller;
 #[cfg(feature = "soft")]
 pub mod device;

@@ -1,7 +1,7 @@
 //! A server of P4Runtime for a switch in software.
 //!
 //! Whoever reaches its address may read and, with a higher election id than others, write: it belongs on loopback, or on a network
-//! that only controllers are on.
+//! that only controllers are on. What it takes of anybody has an end all the same: connections, calls in each, streams, messages.
 
 use std::future::pending;
 use std::io;
@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use super::connections::{CONNECTIONS_MAX, Incoming};
 use super::problem::Problem;
 use super::proto::p4::v1;
 use super::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
@@ -33,9 +33,9 @@ pub const VERSION: &str = "1.4.1";
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// So many entities are in one message: it is well below the limit.
 const ENTITIES: usize = 512;
-/// So many calls at once from one controller.
+/// So many calls at once in one connection.
 const CALLS_MAX: usize = 32;
-/// A stream in which nobody says who it is ends.
+/// A connection in which nobody says anything ends, and so does a stream in which nobody says who it is.
 const HELLO: Duration = Duration::from_secs(10);
 /// A controller whose machine is gone is found out after twice this.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ pub async fn serve(
         .max_concurrent_streams(CALLS_MAX as u32)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .serve_with_incoming_shutdown(server, TcpIncoming::from(listener).with_nodelay(Some(true)), stop);
+        .serve_with_incoming_shutdown(server, Incoming::new(listener, CONNECTIONS_MAX, HELLO), stop);
     let too_long = async {
         if told.await.is_err() {
             // It ends by itself.

@@ -2,12 +2,16 @@
 
 use switch::dirty::Region;
 use switch::p4rt::arbitration::election_id;
+use switch::p4rt::connections::CONNECTIONS_MAX;
 use switch::p4rt::entry::{Key, Setting, Value};
 use switch::p4rt::p4info::{VERDICTS, p4info, register};
 use switch::p4rt::problem;
 use switch::p4rt::proto::p4::v1;
+use switch::p4rt::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use switch::p4rt::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use switch::p4rt::service::STREAMS_MAX;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tonic::Code;
 use v1::entity::Entity;
 use v1::update::Type::{Delete, Insert, Modify};
@@ -78,6 +82,47 @@ async fn there_is_an_end_to_streams() {
     while client.stream_channel(tokio_stream::empty()).await.is_err() {
         tokio::task::yield_now().await;
     }
+    switch.stop().await;
+}
+
+#[tokio::test]
+async fn there_is_an_end_to_connections() {
+    let (switch, session) = ready(1).await;
+    let mut silent = Vec::new();
+    // The controller's own is one of them.
+    for _ in 1..CONNECTIONS_MAX {
+        silent.push(TcpStream::connect(switch.address).await.unwrap());
+    }
+    // They are taken in their order, and one too many is closed at once.
+    let one_more = TcpStream::connect(switch.address).await.unwrap();
+    timeout(SOON, one_more.readable()).await.unwrap().unwrap();
+    assert!(one_more.try_read(&mut [0; 9]).is_ok_and(|bytes| bytes == 0), "it is closed");
+    // Who was there before goes on.
+    session.client.clone().write(write(1, vec![])).await.unwrap();
+    // Where one goes, another one can come.
+    drop(silent.pop());
+    let capabilities = async {
+        loop {
+            let connected = P4RuntimeClient::connect(format!("http://{}", switch.address)).await;
+            if let Ok(mut client) = connected
+                && client.capabilities(v1::CapabilitiesRequest {}).await.is_ok()
+            {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, capabilities).await.unwrap();
+    switch.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_refused() {
+    let (switch, mut session) = ready(1).await;
+    let updates = vec![update(Insert, partition(5, 0)); 100_000];
+    let refused = session.client.write(write(1, updates)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange, "{refused}");
+    session.client.write(write(1, vec![update(Insert, partition(5, 0))])).await.unwrap();
     switch.stop().await;
 }
 

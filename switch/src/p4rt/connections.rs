@@ -1,0 +1,149 @@
+//! Connections of controllers: so many at once, and none of somebody who says nothing.
+//!
+//! Each costs memory and a descriptor, and whoever reaches the address may open as many as there can be.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
+use tokio_stream::Stream;
+use tonic::transport::server::Connected;
+
+/// So many there may be at once: as many controllers as there may be have one each, and as many others may ask something.
+pub const CONNECTIONS_MAX: usize = 2 * super::service::STREAMS_MAX;
+
+/// What every connection begins with (RFC 9113 §3.4). From then on the server sees by itself whether somebody is there.
+const PREFACE_BYTES: usize = 24;
+/// Where none can be taken, for want of descriptors say, it is tried again after this.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Those that come. One too many is closed at once.
+#[derive(Debug)]
+pub struct Incoming {
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+    hello: Duration,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Incoming {
+    /// Of this listener, `max` at once; each is to begin within `hello`.
+    pub fn new(listener: TcpListener, max: usize, hello: Duration) -> Incoming {
+        Incoming { listener, room: Arc::new(Semaphore::new(max)), hello, pause: None }
+    }
+}
+
+impl Stream for Incoming {
+    type Item = Result<Connection, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            let Ok((stream, _)) = ready!(self.listener.poll_accept(cx)) else {
+                self.pause = Some(Box::pin(sleep(PAUSE)));
+                continue;
+            };
+            let Ok(place) = self.room.clone().try_acquire_owned() else { continue };
+            // Messages are few and small: none is to wait for another. Without it they are slower, and no worse.
+            let _ = stream.set_nodelay(true);
+            let deadline = Some(Box::pin(sleep(self.hello)));
+            return Poll::Ready(Some(Ok(Connection { stream, deadline, missing: PREFACE_BYTES, _place: place })));
+        }
+    }
+}
+
+/// One of them. It has its place until it is dropped.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    /// As long as something is missing of its beginning.
+    deadline: Option<Pin<Box<Sleep>>>,
+    missing: usize,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = bytes.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, bytes);
+        let Some(deadline) = &mut self.deadline else { return read };
+        if read.is_pending() {
+            ready!(deadline.as_mut().poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.missing = self.missing.saturating_sub(bytes.filled().len() - before);
+        if self.missing == 0 {
+            self.deadline = None;
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio_stream::StreamExt as _;
+
+    use super::*;
+
+    async fn read(connection: &mut Connection) -> io::Result<usize> {
+        let mut bytes = [0; 64];
+        let mut bytes = ReadBuf::new(&mut bytes);
+        poll_fn(|cx| Pin::new(&mut *connection).poll_read(cx, &mut bytes)).await?;
+        Ok(bytes.filled().len())
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_is_let_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut incoming = Incoming::new(listener, 1, Duration::from_millis(50));
+        for beginning in [0, PREFACE_BYTES - 1, PREFACE_BYTES] {
+            let other = TcpStream::connect(at).await.unwrap();
+            let Some(Ok(mut connection)) = incoming.next().await else { panic!("a connection") };
+            if beginning > 0 {
+                other.writable().await.unwrap();
+                other.try_write(&vec![b'x'; beginning]).unwrap();
+                assert_eq!(read(&mut connection).await.unwrap(), beginning);
+            }
+            if beginning < PREFACE_BYTES {
+                assert_eq!(read(&mut connection).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            } else {
+                sleep(Duration::from_millis(60)).await;
+                other.try_write(b"late").unwrap();
+                assert_eq!(read(&mut connection).await.unwrap(), 4, "it has begun in time");
+            }
+        }
+    }
+}
