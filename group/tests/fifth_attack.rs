@@ -512,3 +512,143 @@ fn what_a_write_costs() {
     // The write and its point to each of the others: a point says what is chosen, too.
     assert_eq!((count, primary.completes.len()), (4, 1), "{:?}", primary.said);
 }
+
+/// A write that waits for its switch is proposed to nobody. Its client was told long ago that nobody knows, and others have read
+/// since, from a member, that it was not done: so whoever follows must not do it (I8).
+#[test]
+fn what_was_held_too_long_is_not_handed_over() {
+    let mut primary = Primary::new();
+    primary.on();
+    primary.ask_for(1, "b", 100); // All that it passes is lost.
+    let start = primary.whole.now.time.0;
+    for _ in 0..600 {
+        primary.wait_micros(1_000);
+    }
+    // The process is not run until all grants are over; the first that it hears of then is that its group ends.
+    primary.at(start + Duration::from_millis(1_200).as_nanos() as u64);
+    primary.whole.group.give_way();
+    let handed = primary.whole.group.handovers();
+    let late = handed.iter().flat_map(|handover| &handover.unsettled).find(|write| write.record.value.is_some());
+    assert!(late.is_none(), "asked for 1200 ms ago, for 100 ms: {late:?}");
+}
+
+/// Older leases, and grants, are alive: whoever has them answers reads without what a new primary has proposed meanwhile. What
+/// nobody waits for any more when they are over must not be done then (I8).
+#[test]
+fn what_is_asked_before_it_serves_is_not_done_too_late() {
+    let mut bench = Bench::new(node(1), 3);
+    (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
+    bench.state.division = vec![Assignment { start: KeyRange::FULL.start(), node: node(1), term: Term::new(Slot(1), 0) }];
+    let mut whole = Whole::new(&bench);
+    whole.wait(1_500);
+    whole.wait(400);
+    let mut primary = Primary { whole, passes: vec![], completes: vec![], said: vec![] };
+    primary.pull();
+    let own = primary.whole.own();
+    // Member 2 has granted an older primary, member 3, a lease.
+    let older = TermBallot { epoch: Epoch(1), term: Term::new(Slot(0), 0), node: node(3) };
+    let promise = CommitteeMessage::Promise {
+        ballot: own,
+        part: 0,
+        parts: 1,
+        total: 0,
+        committees: vec![],
+        unsettled: vec![],
+        leases: vec![(older, 1_000)],
+        delegated: vec![],
+    };
+    primary.hear(2, promise);
+    primary.hear(2, CommitteeMessage::BaseAccepted { ballot: own });
+    let serves = |primary: &Primary| primary.whole.group.primaries().any(|it| it.is_serving());
+    assert!(!serves(&primary));
+    let start = primary.whole.now.time;
+    primary.ask_for(1, "a", 100);
+    primary.accepted(1);
+    let mut done = None;
+    for _ in 0..1_500 {
+        primary.wait_micros(1_000);
+        let told = primary.whole.told(1);
+        if told.iter().any(|it| matches!(it, group::message::Outcome::Done(_))) {
+            done.get_or_insert(primary.whole.now.time.since(start));
+        }
+        // `pull` keeps words of committees only.
+        if serves(&primary) && primary.in_flight() == 0 {
+            done.get_or_insert(primary.whole.now.time.since(start));
+        }
+    }
+    let proposed = primary.said.iter().find_map(|(_, it)| match it {
+        CommitteeMessage::Accept { writes, .. } => writes.first().cloned(),
+        _ => None,
+    });
+    let value = proposed.as_ref().and_then(|write| write.record.value.clone());
+    assert!(value.is_none(), "asked for 100 ms, chosen after {done:?}, when the older lease is over: {proposed:?}");
+}
+
+/// A switch that loses nothing and has room for all: by how many passes go with each write, and how many writes are chosen in
+/// two seconds of 16 keys that are always written, where its way takes one to two milliseconds at first, and then so much more.
+fn passes_per_write(more_micros: u64) -> (f64, u64) {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+    let mut primary = Primary::new();
+    primary.on();
+    let mut number = primary.completes.last().copied().unwrap_or(1) + 100;
+    let mut on_way = std::collections::BTreeMap::<(u64, u64), u64>::new();
+    let (mut asked, mut sent, mut last, mut before, mut before_sent) = (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
+    for step in 0..20_000_u64 {
+        let now = step * 125;
+        if step == 4_000 {
+            (before, before_sent) = (last, sent);
+        }
+        while primary.in_flight() < names.len() {
+            asked += 1;
+            primary.ask(asked, names[asked as usize % names.len()]);
+        }
+        primary.wait_micros(125);
+        for pass in std::mem::take(&mut primary.passes) {
+            number += 1;
+            sent += u64::from(pass.tag != TRIAL);
+            let jitter = number * 7919 % 1_000;
+            let way = 1_000 + jitter + if step >= 4_000 { more_micros } else { 0 };
+            on_way.insert((now + way, number), pass.tag);
+        }
+        while let Some(((at, number), tag)) = on_way.pop_first() {
+            if at > now {
+                on_way.insert((at, number), tag);
+                break;
+            }
+            primary.passed(number, tag);
+        }
+        let proposed = primary.said.iter().filter_map(|(_, it)| match it {
+            CommitteeMessage::Accept { writes, .. } => writes.iter().map(|it| it.record.number.n).max(),
+            _ => None,
+        });
+        if let Some(newest) = proposed.max() {
+            last = last.max(newest);
+            primary.accepted(last); // Member 2 is quick.
+        }
+        let asks = |(_, it): &(_, CommitteeMessage)| matches!(it, CommitteeMessage::Confirm { lease: true, .. });
+        if primary.said.iter().any(asks) {
+            primary.confirm();
+        }
+        primary.said.clear();
+    }
+    let (writes, passes) = (last - before, sent - before_sent);
+    let on = primary.whole.group.primaries().next().unwrap().switch();
+    println!("{} us more: {writes} writes, {passes} passes, on: {on:?}; at first {before} and {before_sent}", more_micros);
+    (passes as f64 / writes as f64, writes)
+}
+
+#[test]
+fn how_long_a_way_takes_is_learnt() {
+    let figures: Vec<(u64, f64, u64)> = [0, 3_000, 10_000, 30_000, 60_000]
+        .into_iter()
+        .map(|more| {
+            let (passes, writes) = passes_per_write(more);
+            (more, passes, writes)
+        })
+        .collect();
+    // 16 keys, each in flight for the way and little more.
+    let few = |(more, _, writes): &&(u64, f64, u64)| *writes < 2_000_000 * 16 / (2_500 + more) / 2;
+    assert_eq!(figures.iter().find(few), None, "too few writes: {figures:?}");
+    let much = |(_, passes, _): &&(u64, f64, u64)| *passes > 1.5;
+    assert_eq!(figures.iter().find(much), None, "too many passes: {figures:?}");
+}
