@@ -6,7 +6,7 @@ use core::time::Duration;
 use overlay::Key;
 
 use crate::ballot::TermBallot;
-use crate::committee::{Answers, Local};
+use crate::committee::{Answers, Local, Passed};
 use crate::group::{Group, context, local};
 use crate::op::{Limit, Op};
 use crate::outbox::GroupOutput;
@@ -107,10 +107,10 @@ impl Group {
         self.spread.drain().chain(behind).for_each(|read| self.out.push(GroupOutput::Read(read.tag, None)));
     }
 
-    /// What was to pass a switch came back with this number.
-    pub fn on_passed(&mut self, ballot: TermBallot, switch: u32, number: u64, tag: u64) {
+    /// What was to pass a switch came back.
+    pub fn on_passed(&mut self, ballot: TermBallot, passed: &Passed) {
         if let Some(primary) = self.primaries.get_mut(&ballot) {
-            primary.on_passed(&mut context!(self), &mut local!(self), switch, number, tag);
+            primary.on_passed(&mut context!(self), &mut local!(self), passed);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bench::{Bench, Whole, ballot, node, operate, operation};
 use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
-use group::committee::{Answers, Pass};
+use group::committee::{Answers, Pass, Passed};
 use group::handover::Inheritance;
 use group::message::{CommitteeMessage, Message, Operation as Asked};
 use group::op::Op;
@@ -82,8 +82,12 @@ impl Primary {
     }
 
     fn passed(&mut self, number: u64, tag: u64) {
+        self.passed_since(number, tag, self.whole.now.time);
+    }
+
+    fn passed_since(&mut self, number: u64, tag: u64, sent: group::time::Time) {
         let ballot = self.whole.own();
-        self.whole.group.on_passed(ballot, 3, number, tag);
+        self.whole.group.on_passed(ballot, &Passed { switch: 3, number, tag, sent });
         self.pull();
     }
 
@@ -591,8 +595,8 @@ fn passes_per_write(more_micros: u64) -> (f64, u64) {
     let mut primary = Primary::new();
     primary.on();
     let mut number = primary.completes.last().copied().unwrap_or(1) + 100;
-    let mut on_way = std::collections::BTreeMap::<(u64, u64), u64>::new();
-    let (mut asked, mut sent, mut last, mut before, mut before_sent) = (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
+    let mut on_way = std::collections::BTreeMap::<(u64, u64), Pass>::new();
+    let (mut asked, mut sent, mut last, mut before, mut before_sent, mut newest) = (0_u64, 0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     for step in 0..20_000_u64 {
         let now = step * 125;
         if step == 4_000 {
@@ -608,14 +612,15 @@ fn passes_per_write(more_micros: u64) -> (f64, u64) {
             sent += u64::from(pass.tag != TRIAL);
             let jitter = number * 7919 % 1_000;
             let way = 1_000 + jitter + if step >= 4_000 { more_micros } else { 0 };
-            on_way.insert((now + way, number), pass.tag);
+            newest = newest.max(now + way); // None overtakes another: what is numbered later and comes earlier makes that void.
+            on_way.insert((newest, number), pass);
         }
-        while let Some(((at, number), tag)) = on_way.pop_first() {
+        while let Some(((at, number), pass)) = on_way.pop_first() {
             if at > now {
-                on_way.insert((at, number), tag);
+                on_way.insert((at, number), pass);
                 break;
             }
-            primary.passed(number, tag);
+            primary.passed_since(number, pass.tag, pass.sent);
         }
         let proposed = primary.said.iter().filter_map(|(_, it)| match it {
             CommitteeMessage::Accept { writes, .. } => writes.iter().map(|it| it.record.number.n).max(),
@@ -649,6 +654,6 @@ fn how_long_a_way_takes_is_learnt() {
     // 16 keys, each in flight for the way and little more.
     let few = |(more, _, writes): &&(u64, f64, u64)| *writes < 2_000_000 * 16 / (2_500 + more) / 2;
     assert_eq!(figures.iter().find(few), None, "too few writes: {figures:?}");
-    let much = |(_, passes, _): &&(u64, f64, u64)| *passes > 1.5;
+    let much = |(_, passes, _): &&(u64, f64, u64)| *passes > 1.2;
     assert_eq!(figures.iter().find(much), None, "too many passes: {figures:?}");
 }

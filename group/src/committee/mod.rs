@@ -56,7 +56,7 @@ mod writes;
 pub use acceptor::Acceptor;
 pub use chain::CHAIN_LENGTH_MAX;
 pub use job::CatchUpStatus;
-pub use offload::{Pass, TRIAL};
+pub use offload::{Pass, Passed, TRIAL};
 pub use primary::{Local, Pending, Primary, PrimaryCounts};
 pub use replica::Answers;
 pub use seen::{Arrival, Name, Seen};

@@ -65,8 +65,23 @@ pub struct Pass {
     pub ballot: TermBallot,
     /// The object that is written; `None`: nothing is.
     pub key: Option<Key>,
-    /// To be given back.
+    /// To be given back, both: which it is, and when it left.
     pub tag: u64,
+    /// When it left.
+    pub sent: Time,
+}
+
+/// What came back of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The switch's id.
+    pub switch: u32,
+    /// What the switch made of it.
+    pub number: u64,
+    /// As in [`Pass`].
+    pub tag: u64,
+    /// As in [`Pass`].
+    pub sent: Time,
 }
 
 /// How a primary stands to its switch.
@@ -159,6 +174,11 @@ impl Offload {
         self.rests_until = now + self.rest;
     }
 
+    /// This is to be proposed now.
+    pub(super) fn make_ready(&mut self, write: Option<Write>) {
+        self.ready.extend(write);
+    }
+
     /// This write is chosen.
     pub(super) fn on_chosen(&mut self, n: u64, now: Time) {
         self.passing.on_chosen(n, now);
@@ -227,11 +247,12 @@ impl Primary {
     }
 
     fn send_pass(&self, ctx: &mut Context<'_>, key: Option<Key>, tag: u64) {
-        ctx.out.push(GroupOutput::Pass(Pass { ballot: self.ballot, key, tag }));
+        ctx.out.push(GroupOutput::Pass(Pass { ballot: self.ballot, key, tag, sent: ctx.now.time }));
     }
 
     /// Something came back from a switch, with this number.
-    pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, switch: u32, number: u64, tag: u64) {
+    pub fn on_passed(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, passed: &Passed) {
+        let Passed { switch, number, tag, sent } = *passed;
         if !self.is_serving() {
             return;
         }
@@ -242,7 +263,7 @@ impl Primary {
         if switch != id {
             return;
         }
-        self.offload.passing.note_heard(ctx.now.time);
+        self.offload.passing.note_heard(sent, ctx.now.time);
         if tag == TRIAL {
             self.offload.unheard = None;
         }
@@ -266,7 +287,7 @@ impl Primary {
             return self.send_passes(ctx, again);
         }
         self.offload.passing.note(number);
-        match self.offload.passing.come_back(tag, number, ctx.now.time) {
+        match self.offload.passing.come_back(tag, number) {
             None => {}
             Some(true) => {
                 let write = self.released(ctx, tag);
@@ -298,7 +319,8 @@ impl Primary {
         self.move_point(ctx);
     }
 
-    /// Tells the switch and the members of a point that has moved.
+    /// Tells the switch and the members of a point that has moved. It goes with the chosen mark, below which a coarse group has
+    /// chosen everything: in another one a point could be beyond what is.
     pub(super) fn move_point(&mut self, ctx: &mut Context<'_>) {
         let (Standing::On(id) | Standing::Ending(id)) = self.offload.standing else { return };
         let is_early = ctx.config.defects.has(Defect::EarlyCompletion);
@@ -361,7 +383,7 @@ impl Primary {
     /// proposed before it is back, nor where what did not pass the switch is not chosen.
     fn let_go(&mut self, ctx: &mut Context<'_>, switch: u32) {
         let is_settled = self.chosen.mark() >= self.offload.direct;
-        let ends_late = |n: u64| self.deadline(n) < self.offload.granted_until;
+        let ends_late = |n: u64| ctx.now.time < self.offload.granted_until && self.deadline(n) < self.offload.granted_until;
         if !is_settled || self.offload.passing.numbered().any(ends_late) {
             return;
         }
@@ -377,7 +399,7 @@ impl Primary {
         let wanted = self.wanted_switch(ctx);
         let now = ctx.now.time;
         if let Standing::On(id) = self.offload.standing {
-            let oldest = self.offload.passing.away_since();
+            let oldest = self.offload.passing.stuck_since();
             let is_late = |since: &Time| now.since(*since) >= ctx.config.timing.resend;
             let is_gone = self.offload.unheard.as_ref().is_some_and(is_late);
             let is_stuck = oldest.as_ref().is_some_and(is_late);

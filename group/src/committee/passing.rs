@@ -19,8 +19,9 @@ use crate::time::Time;
 /// What has not come back is passed again after this at the earliest, and after this where nothing is known of the way.
 const AGAIN_MIN: Duration = Duration::from_millis(2);
 const AGAIN_FIRST: Duration = Duration::from_millis(5);
-/// What was passed so often, while others came back, has no room. That so many were lost is rare, and does little harm.
-const TRIES_WITHOUT_ROOM: u32 = 3;
+/// What was passed so often, while others came back that were sent later than all but the last of it, has no room. That so many were
+/// lost is rare, and does little harm.
+const TRIES_WITHOUT_ROOM: u32 = 4;
 /// The window grows by an eighth so often, for finding out that it is too large takes a while; and doubles after so long with room
 /// for all.
 const GROWS_EVERY: Duration = Duration::from_millis(100);
@@ -32,10 +33,11 @@ struct Away {
     key: Key,
     /// It is proposed when it comes back, and not yet.
     is_held: bool,
-    /// When it was sent first, if it was, and last.
+    /// When it was sent first, if it was, and last, and before that.
     since: Option<Time>,
     sent: Time,
-    /// How often it was sent, since numbers were let go of.
+    before: Time,
+    /// How often it was sent.
     tries: u32,
 }
 
@@ -56,8 +58,10 @@ pub(super) struct Passing {
     chosen: usize,
     changed: Time,
     full: Time,
+    /// Since when numbers were let go of, and none of them was chosen.
+    stalled: Option<Time>,
     round_trip: RoundTrip,
-    /// When anything came back last.
+    /// When the last was sent of what came back.
     heard: Time,
 }
 
@@ -76,6 +80,7 @@ impl Default for Passing {
             chosen: 0,
             changed: Time(0),
             full: Time(0),
+            stalled: None,
             round_trip: RoundTrip::default(),
             heard: Time(0),
         }
@@ -90,7 +95,7 @@ impl Passing {
 
     /// A write is to pass; [`Passing::next`] says when.
     pub(super) fn add(&mut self, n: u64, key: Key, is_held: bool) {
-        self.unsent.insert(n, Away { key, is_held, since: None, sent: Time(0), tries: 0 });
+        self.unsent.insert(n, Away::new(key, is_held));
     }
 
     /// It has not come back: so it is not chosen, whoever has it.
@@ -128,9 +133,10 @@ impl Passing {
         self.highest = self.highest.max(number);
     }
 
-    /// Something came back.
-    pub(super) fn note_heard(&mut self, now: Time) {
-        self.heard = now;
+    /// Something came back that was sent then.
+    pub(super) fn note_heard(&mut self, sent: Time, now: Time) {
+        self.heard = self.heard.max(sent);
+        self.round_trip.took(now.since(sent));
     }
 
     /// Was this number given to another write than this one, which is not chosen?
@@ -139,11 +145,8 @@ impl Passing {
     }
 
     /// A write came back with a number that is not void. `None` where it had come back before; else whether it was held.
-    pub(super) fn come_back(&mut self, n: u64, number: u64, now: Time) -> Option<bool> {
+    pub(super) fn come_back(&mut self, n: u64, number: u64) -> Option<bool> {
         let away = self.away.remove(&n).or_else(|| self.unsent.remove(&n))?;
-        if away.tries == 1 {
-            self.round_trip.took(now.since(away.sent));
-        }
         self.numbers.insert(n, number);
         self.open.insert(number);
         Some(away.is_held)
@@ -159,6 +162,7 @@ impl Passing {
     pub(super) fn on_chosen(&mut self, n: u64, now: Time) {
         let Some(number) = self.numbers.remove(&n) else { return };
         self.open.remove(&number);
+        self.stalled = None;
         self.chosen += 1;
         if self.chosen >= self.window && now.since(self.changed) >= GROWS_EVERY {
             let is_calm = now.since(self.full) >= CALM;
@@ -206,12 +210,13 @@ impl Passing {
 
     /// Does one stay away while others come back?
     pub(super) fn has_no_room(&self) -> bool {
-        self.away.values().any(|away| away.tries >= TRIES_WITHOUT_ROOM && away.since.is_some_and(|since| self.heard > since))
+        self.away.values().any(|away| away.tries >= TRIES_WITHOUT_ROOM && self.heard > away.before)
     }
 
-    /// When the first was sent of those that are away.
-    pub(super) fn away_since(&self) -> Option<Time> {
-        self.away.values().next().and_then(|away| away.since)
+    /// Since when nothing gets on: the first of those that are away was sent then, or numbers were let go of and none was chosen since.
+    pub(super) fn stuck_since(&self) -> Option<Time> {
+        let first = self.away.values().next()?;
+        first.since.into_iter().chain(self.stalled).min()
     }
 
     /// All numbers of what is not chosen are void from now on, and it has not come back. What passes again is no more than what
@@ -219,12 +224,14 @@ impl Passing {
     pub(super) fn let_go(&mut self, now: Time, key_of: impl Fn(u64) -> Key) {
         let window = self.open.len().min(self.inside() / 2).max(1);
         (self.window, self.chosen, self.changed, self.full) = (window, 0, now, now);
+        self.stalled.get_or_insert(now);
         self.open.clear();
         for n in core::mem::take(&mut self.numbers).into_keys() {
             self.add(n, key_of(n), false);
         }
-        self.away.values_mut().for_each(|away| away.tries = 0);
-        self.unsent.append(&mut self.away);
+        for (n, away) in core::mem::take(&mut self.away) {
+            self.add(n, away.key, away.is_held);
+        }
     }
 
     /// No switch is passed any more: those that were held.
@@ -238,8 +245,12 @@ impl Passing {
 }
 
 impl Away {
+    fn new(key: Key, is_held: bool) -> Away {
+        Away { key, is_held, since: None, sent: Time(0), before: Time(0), tries: 0 }
+    }
+
     fn send(&mut self, now: Time) -> Key {
-        (self.sent, self.tries) = (now, self.tries + 1);
+        (self.before, self.sent, self.tries) = (self.sent, now, self.tries + 1);
         self.key.clone()
     }
 

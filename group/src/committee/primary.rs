@@ -136,6 +136,8 @@ pub struct Primary {
     pub(super) chosen: NumberSet,
     /// Writes proposed and not sent yet.
     pub(super) unsent: Vec<Write>,
+    /// Those that are not sent before it serves.
+    pub(super) early: BTreeSet<u64>,
     /// The chosen mark that everyone was last told, and when.
     pub(super) announced: (u64, Time),
     pub(super) keys: BTreeMap<Key, KeyQueue>,
@@ -182,6 +184,7 @@ impl Primary {
             in_flight: BTreeMap::new(),
             chosen: NumberSet::default(),
             unsent: Vec::new(),
+            early: BTreeSet::new(),
             announced: (0, ctx.now.time),
             keys: BTreeMap::new(),
             waiting: 0,
@@ -348,6 +351,7 @@ impl Primary {
         if self.is_ended() {
             return;
         }
+        self.void_held(ctx);
         self.left =
             self.is_serving().then(|| self.in_flight.values().map(|in_flight| in_flight.write.clone()).collect());
         self.phase = Phase::Ended;

@@ -63,7 +63,7 @@ impl Takeover {
 
     /// When the last older lease is over. A holder that promised, or handed over, has given its lease up, but for what it has
     /// granted others.
-    fn leases_over(&self) -> Time {
+    pub(super) fn leases_over(&self) -> Time {
         let handed = |ballot: &TermBallot| self.handed.iter().any(|handover| handover.ballot == *ballot);
         let gave_up = |ballot: &TermBallot| self.promised.contains(&ballot.node) || handed(ballot);
         let held = self.leases.values().flatten().filter(|(ballot, _)| !gave_up(ballot));
@@ -242,6 +242,7 @@ impl Primary {
                 self.on_chosen(ctx, local, in_flight);
             }
         }
+        self.release_early(ctx);
         self.choose_voted(ctx, local);
         self.announce(ctx);
         self.run_all(ctx, local);

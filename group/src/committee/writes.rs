@@ -7,7 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use overlay::{Key, NodeId};
 
-use super::primary::{Local, Pending, Primary, renumbered};
+use super::primary::{Local, Pending, Phase, Primary, renumbered};
 use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
@@ -43,6 +43,16 @@ pub(super) struct InFlight {
     /// What it changes, and until when the first of those waits who asked for it.
     before: Option<Arc<Record>>,
     deadline: Time,
+}
+
+impl InFlight {
+    /// It was proposed to nobody, and changes nothing from now on: the key stays as it was. Who asked for it.
+    fn void(&mut self, ctx: &Context<'_>) -> Vec<(Attempt, Outcome)> {
+        let number = self.write.record.number;
+        let nothing = || Arc::new(Record { number, ..changed(None, None, ctx.state.purged.floor) });
+        self.write.record = self.before.as_ref().map_or_else(nothing, |before| renumbered(before, number));
+        core::mem::take(&mut self.waiters)
+    }
 }
 
 /// What evaluating a key's queue has come to.
@@ -199,27 +209,55 @@ impl Primary {
         self.in_flight.get(&n).map_or(Time::NEVER, |in_flight| in_flight.deadline)
     }
 
-    /// What is to be proposed under this number, which waited for a switch until now. Whoever asked for it may have been told
+    /// What is to be proposed under this number, which waited until now for a switch, or for older leases. Whoever asked for it may have been told
     /// that nobody knows what became of it, and may have read since, from some member, that it was not done: so it never is (I8), and the key
     /// stays as it was.
     pub(super) fn released(&mut self, ctx: &mut Context<'_>, n: u64) -> Option<Write> {
         let in_flight = self.in_flight.get_mut(&n)?;
         if in_flight.deadline <= ctx.now.time && !ctx.config.defects.has(Defect::LateWrites) {
-            let number = in_flight.write.record.number;
-            let nothing = || Arc::new(Record { number, ..changed(None, None, ctx.state.purged.floor) });
-            let before = in_flight.before.as_ref();
-            in_flight.write.record = before.map_or_else(nothing, |before| renumbered(before, number));
-            for (attempt, _) in in_flight.waiters.drain(..) {
+            for (attempt, _) in in_flight.void(ctx) {
                 ctx.out.refuse(attempt, OpError::TryAgain(Refusal::NoPrimary));
             }
         }
         Some(in_flight.write.clone())
     }
 
+    /// It is over: what it has proposed to nobody yet is not done, whoever takes over what is left.
+    pub(super) fn void_held(&mut self, ctx: &mut Context<'_>) {
+        let early = core::mem::take(&mut self.early);
+        let held = |n: &u64| early.contains(n) || self.offload.is_held(*n);
+        for (_, in_flight) in self.in_flight.iter_mut().filter(|(n, _)| held(n)) {
+            for (attempt, _) in in_flight.void(ctx) {
+                ctx.out.outcome(attempt, Outcome::NotPrimary);
+            }
+        }
+    }
+
+    /// Before it serves: what of this is to be proposed now. Whoever holds an older lease, or what was granted under one, answers without
+    /// it until that is over: what nobody waits for any more by then must not show up (I8).
+    fn hold_early(&mut self, ctx: &Context<'_>, writes: Vec<Write>) -> Vec<Write> {
+        let Phase::TakingOver(takeover) = &self.phase else { return writes };
+        let over = takeover.leases_over();
+        let is_late = |deadline: Time| ctx.now.time < over && deadline < over;
+        let (held, now) = writes.into_iter().partition(|write| is_late(self.deadline(write.record.number.n)));
+        let held: Vec<Write> = held;
+        self.early.extend(held.iter().map(|write| write.record.number.n));
+        now
+    }
+
+    /// It serves: what was kept until older leases are over.
+    pub(super) fn release_early(&mut self, ctx: &mut Context<'_>) {
+        for n in core::mem::take(&mut self.early) {
+            let write = self.released(ctx, n);
+            self.offload.make_ready(write);
+        }
+    }
+
     /// Phase 2a for everything proposed since the last call.
     pub(super) fn flush_writes(&mut self, ctx: &mut Context<'_>) {
         let evaluated = core::mem::take(&mut self.unsent);
-        let writes = self.pass_writes(ctx, evaluated);
+        let writes =
+            if self.is_serving() { self.pass_writes(ctx, evaluated) } else { self.hold_early(ctx, evaluated) };
         if !writes.is_empty() && self.may_send() {
             let to = self.audience(ctx);
             self.send_writes(ctx, &to, writes);
@@ -348,7 +386,7 @@ impl Primary {
             .iter()
             .filter(|(n, in_flight)| {
                 let is_due = now.since(in_flight.sent) >= ctx.config.timing.resend;
-                is_due && **n < unsent && !self.offload.is_held(**n)
+                is_due && **n < unsent && !self.offload.is_held(**n) && !self.early.contains(n)
             })
             .map(|(n, _)| *n)
             .collect();

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::ballot::TermBallot;
-use group::committee::Pass;
+use group::committee::{Pass, Passed};
 use group::op::{Op, Read};
 use group::rng::Rng;
 use group::spread::SpreadRead;
 use group::state::Entry;
 use group::switch::Switch;
+use group::time::Time;
 use header::{Header, NO_OBJECT, Operation};
 use overlay::Key;
 use switch::dirty::{Region, Shape};
@@ -113,6 +114,7 @@ impl World {
         }
         let switches = self.switches();
         let header = switches.header(Operation::WriteFirst, pass.ballot, pass.key.as_ref(), pass.tag);
+        let header = Header { committed: pass.sent.0, ..header }; // No switch looks at that in a write.
         switches.wire.push(Packet::To(switches.current, header, pass.key));
     }
 
@@ -182,7 +184,8 @@ impl World {
                         self.act(index, |group| group.read_spread(read));
                     }
                     (Operation::WriteFirst, _) => {
-                        self.act(index, |group| group.on_passed(ballot, switch, sequence, tag))
+                        let passed = Passed { switch, number: sequence, tag, sent: Time(committed) };
+                        self.act(index, |group| group.on_passed(ballot, &passed))
                     }
                     // The client asks again, in the ordinary way.
                     _ => self.on_read(tag, None),

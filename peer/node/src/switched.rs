@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::ballot::TermBallot;
-use group::committee::{Pass, TRIAL};
+use group::committee::{Pass, Passed, TRIAL};
 use group::message::Outcome;
 use group::op::{Answer, Op, OpError, ReadMode};
 use group::round_trip::RoundTrip;
@@ -233,10 +233,10 @@ impl Node {
     /// A group has something pass.
     pub(crate) fn pass(&mut self, serial: u64, group: GroupId, pass: Pass) {
         let Some(switch) = self.config.switch else { return };
-        let Pass { ballot, key, tag } = pass;
+        let Pass { ballot, key, tag, sent } = pass;
         let name = self.tags.draw();
         let object = key.as_ref().map_or(NO_OBJECT, object);
-        self.switched.passes.insert(name, Passing { serial, group, ballot, object, tag, sent: self.now.time });
+        self.switched.passes.insert(name, Passing { serial, group, ballot, object, tag, sent });
         let header = Header { object, tag: name, ..blank(Operation::WriteFirst, group, ballot) };
         self.send_packet(switch.at, &Packet { reply_to: switch.here, ..Packet::of(header, &[]) });
     }
@@ -282,7 +282,9 @@ impl Node {
             self.switched.passes.remove(&header.tag);
         }
         if let Some(hosted) = self.hosts.all.iter_mut().find(|hosted| hosted.serial == passing.serial) {
-            hosted.group.on_passed(passing.ballot, header.switch, header.sequence, passing.tag);
+            let Header { switch, sequence: number, .. } = header;
+            let Passing { ballot, tag, sent, .. } = passing;
+            hosted.group.on_passed(ballot, &Passed { switch, number, tag, sent });
         }
     }
 

@@ -19,7 +19,10 @@ use group::spread::SpreadRead;
 use group::state::Entry;
 use group::switch::Switch;
 use group::time::Time;
-use group::{Group, committee::Pass};
+use group::{
+    Group,
+    committee::{Pass, Passed},
+};
 use header::{Header, Operation};
 
 use super::clients::Clients;
@@ -209,8 +212,9 @@ impl Hall {
         match work {
             Work::Message(from, message) => self.act(at, |group| group.on_message(from, *message)),
             Work::Asked(tag) => self.operate(tag),
-            Work::Packet(Header { operation: Operation::WriteFirst, switch, sequence, tag, .. }) => {
-                self.act(at, |group| group.on_passed(ballot, switch, sequence, tag));
+            Work::Packet(Header { operation: Operation::WriteFirst, switch, sequence: number, tag, committed, .. }) => {
+                let passed = Passed { switch, number, tag, sent: Time(committed) };
+                self.act(at, |group| group.on_passed(ballot, &passed));
             }
             Work::Packet(header) if header.operation == Operation::FastRead && at != PRIMARY => {
                 self.read(at, header);
@@ -307,9 +311,11 @@ impl Hall {
                     self.sync(machine);
                 }
                 GroupOutput::Outcome(serial, outcome) => self.on_outcome(serial, outcome),
-                GroupOutput::Pass(Pass { ballot, key, tag }) => {
+                GroupOutput::Pass(Pass { ballot, key, tag, sent }) => {
                     let object = key.as_ref().map_or(header::NO_OBJECT, super::fabric::object);
-                    self.send_packet(header(Operation::WriteFirst, ballot, object, tag));
+                    // No switch looks at what is complete in a write.
+                    let header = header(Operation::WriteFirst, ballot, object, tag);
+                    self.send_packet(Header { committed: sent.0, ..header });
                 }
                 GroupOutput::Complete { ballot, switch, number } => {
                     let header = header(Operation::Completion, ballot, header::NO_OBJECT, 0);
