@@ -118,6 +118,8 @@ fn lagging(seed: u64) -> Scenario {
     rules.late = Duration::from_millis(*rng.pick(&[2, 6, 20]));
     rules.noise = [Noise::default(); 5];
     rules.noise[1].reordering = 800;
+    // A primary does without its switch now and then, while that goes on.
+    rules.noise[0].loss = 500;
     let machine = |rng: &mut Rng| rng.below(scenario.hosts as u64) as usize;
     let clogs = (0..90).map(|n| Fault {
         at: Duration::from_millis(2_500 + 60 * n),
