@@ -442,7 +442,8 @@ fn no_grant_runs_beyond_the_end_of_a_clients_patience() {
     primary.on();
     primary.said.clear();
     primary.ask_for(1, "b", 100);
-    let is_proposed = |(_, it): &(_, CommitteeMessage)| matches!(it, CommitteeMessage::Accept { writes, .. } if !writes.is_empty());
+    let is_proposed =
+        |(_, it): &(_, CommitteeMessage)| matches!(it, CommitteeMessage::Accept { writes, .. } if !writes.is_empty());
     assert!(!primary.said.iter().any(is_proposed));
     primary.wait_micros(101_000);
     primary.passed(1_000, 1);
@@ -542,7 +543,8 @@ fn what_was_held_too_long_is_not_handed_over() {
 fn what_is_asked_before_it_serves_is_not_done_too_late() {
     let mut bench = Bench::new(node(1), 3);
     (bench.state.settings.coarse, bench.state.settings.leases) = (true, true);
-    bench.state.division = vec![Assignment { start: KeyRange::FULL.start(), node: node(1), term: Term::new(Slot(1), 0) }];
+    bench.state.division =
+        vec![Assignment { start: KeyRange::FULL.start(), node: node(1), term: Term::new(Slot(1), 0) }];
     let mut whole = Whole::new(&bench);
     whole.wait(1_500);
     whole.wait(400);
@@ -596,7 +598,8 @@ fn passes_per_write(more_micros: u64) -> (f64, u64) {
     primary.on();
     let mut number = primary.completes.last().copied().unwrap_or(1) + 100;
     let mut on_way = std::collections::BTreeMap::<(u64, u64), Pass>::new();
-    let (mut asked, mut sent, mut last, mut before, mut before_sent, mut newest) = (0_u64, 0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut asked, mut sent, mut last, mut before, mut before_sent, mut newest) =
+        (0_u64, 0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     for step in 0..20_000_u64 {
         let now = step * 125;
         if step == 4_000 {
@@ -638,7 +641,10 @@ fn passes_per_write(more_micros: u64) -> (f64, u64) {
     }
     let (writes, passes) = (last - before, sent - before_sent);
     let on = primary.whole.group.primaries().next().unwrap().switch();
-    println!("{} us more: {writes} writes, {passes} passes, on: {on:?}; at first {before} and {before_sent}", more_micros);
+    println!(
+        "{} us more: {writes} writes, {passes} passes, on: {on:?}; at first {before} and {before_sent}",
+        more_micros
+    );
     (passes as f64 / writes as f64, writes)
 }
 

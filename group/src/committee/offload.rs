@@ -225,7 +225,8 @@ impl Primary {
         } else {
             for write in writes {
                 let n = write.record.number.n;
-                let is_held = self.deadline(n) < self.offload.granted_until && !ctx.config.defects.has(Defect::LateWrites);
+                let is_held =
+                    self.deadline(n) < self.offload.granted_until && !ctx.config.defects.has(Defect::LateWrites);
                 self.offload.passing.add(n, write.key.clone(), is_held);
                 if !is_held {
                     self.offload.ready.push(write);
@@ -383,7 +384,8 @@ impl Primary {
     /// proposed before it is back, nor where what did not pass the switch is not chosen.
     fn let_go(&mut self, ctx: &mut Context<'_>, switch: u32) {
         let is_settled = self.chosen.mark() >= self.offload.direct;
-        let ends_late = |n: u64| ctx.now.time < self.offload.granted_until && self.deadline(n) < self.offload.granted_until;
+        let ends_late =
+            |n: u64| ctx.now.time < self.offload.granted_until && self.deadline(n) < self.offload.granted_until;
         if !is_settled || self.offload.passing.numbered().any(ends_late) {
             return;
         }

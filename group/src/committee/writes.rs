@@ -256,8 +256,7 @@ impl Primary {
     /// Phase 2a for everything proposed since the last call.
     pub(super) fn flush_writes(&mut self, ctx: &mut Context<'_>) {
         let evaluated = core::mem::take(&mut self.unsent);
-        let writes =
-            if self.is_serving() { self.pass_writes(ctx, evaluated) } else { self.hold_early(ctx, evaluated) };
+        let writes = if self.is_serving() { self.pass_writes(ctx, evaluated) } else { self.hold_early(ctx, evaluated) };
         if !writes.is_empty() && self.may_send() {
             let to = self.audience(ctx);
             self.send_writes(ctx, &to, writes);

@@ -116,7 +116,8 @@ impl Primary {
     pub fn let_go(&mut self, rules: &Rules, marks: &Marks) -> Option<u8> {
         let switch = self.entered?;
         let done = prefix(self.chosen);
-        let open = self.log.iter_mut().skip(done.into()).filter(|entry| entry.number.is_some_and(|(of, _)| of == switch));
+        let open =
+            self.log.iter_mut().skip(done.into()).filter(|entry| entry.number.is_some_and(|(of, _)| of == switch));
         let open: Vec<&mut Entry> = open.collect();
         if open.is_empty() || done < self.direct {
             return None;

@@ -352,11 +352,12 @@ impl World {
     fn succeed(&mut self) {
         let old = &self.primaries[0];
         let accepted = self.members.iter().enumerate().filter(|(_, member)| member.promised == 2);
-        let accepted = accepted.map(
-            |(index, member)| {
-                if index == old.member() { old.log.len() as u8 } else { prefix(member.accepted[0]) }
-            },
-        );
+        let accepted =
+            accepted.map(
+                |(index, member)| {
+                    if index == old.member() { old.log.len() as u8 } else { prefix(member.accepted[0]) }
+                },
+            );
         let longest = usize::from(accepted.max().unwrap_or(0));
         let log = old.log[..longest].iter().map(|entry| Entry { number: None, ..*entry }).collect();
         let mut new = Primary::new(2, log);

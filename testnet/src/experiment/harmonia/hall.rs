@@ -212,7 +212,9 @@ impl Hall {
         match work {
             Work::Message(from, message) => self.act(at, |group| group.on_message(from, *message)),
             Work::Asked(tag) => self.operate(tag),
-            Work::Packet(Header { operation: Operation::WriteFirst, switch, sequence: number, tag, committed, .. }) => {
+            Work::Packet(Header {
+                operation: Operation::WriteFirst, switch, sequence: number, tag, committed, ..
+            }) => {
                 let passed = Passed { switch, number, tag, sent: Time(committed) };
                 self.act(at, |group| group.on_passed(ballot, &passed));
             }
