@@ -4,7 +4,7 @@ mod bench;
 
 use std::time::Duration;
 
-use bench::{Bench, Whole, ballot, node, operate, operation};
+use bench::{Bench, Whole, ballot, node, operate, operation, promise};
 use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
 use group::committee::{Answers, Pass, Passed};
@@ -203,17 +203,7 @@ fn a_birth_waits_for_grants() {
     born.pull();
     let ballot = born.whole.own();
     // Member 3, too, has granted the old primary a lease.
-    let promise = CommitteeMessage::Promise {
-        ballot,
-        part: 0,
-        parts: 1,
-        total: 0,
-        committees: vec![],
-        unsettled: vec![],
-        leases: vec![(own, 1_000)],
-        delegated: vec![],
-    };
-    born.hear(3, promise);
+    born.hear(3, promise(ballot, vec![(own, 1_000)]));
     born.hear(3, CommitteeMessage::BaseAccepted { ballot });
     let serves = born.whole.group.primaries().any(|it| it.ballot() == ballot && it.is_serving());
     let answers = replica.act(|acceptor, ctx, _| acceptor.may_answer(ctx, own, 3, point));
@@ -553,17 +543,7 @@ fn what_is_asked_before_it_serves_is_not_done_too_late() {
     let own = primary.whole.own();
     // Member 2 has granted an older primary, member 3, a lease.
     let older = TermBallot { epoch: Epoch(1), term: Term::new(Slot(0), 0), node: node(3) };
-    let promise = CommitteeMessage::Promise {
-        ballot: own,
-        part: 0,
-        parts: 1,
-        total: 0,
-        committees: vec![],
-        unsettled: vec![],
-        leases: vec![(older, 1_000)],
-        delegated: vec![],
-    };
-    primary.hear(2, promise);
+    primary.hear(2, promise(own, vec![(older, 1_000)]));
     primary.hear(2, CommitteeMessage::BaseAccepted { ballot: own });
     let serves = |primary: &Primary| primary.whole.group.primaries().any(|it| it.is_serving());
     assert!(!serves(&primary));

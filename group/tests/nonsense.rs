@@ -2,7 +2,7 @@
 
 mod bench;
 
-use bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, write};
+use bench::{Bench, Whole, ballot, base, key, node, nothing_newer, operate, operation, promise, write};
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Operation, Since};
 use group::nonsense::Nonsense;
@@ -172,17 +172,7 @@ fn durations_of_others_are_capped() {
     whole.wait(1100);
     whole.wait(300);
     let own = whole.own();
-    let promise = CommitteeMessage::Promise {
-        ballot: own,
-        part: 0,
-        parts: 1,
-        total: 0,
-        committees: vec![],
-        unsettled: vec![],
-        leases: vec![(ballot(1, 3), u64::MAX)],
-        delegated: Vec::new(),
-    };
-    whole.hear(2, committee(promise));
+    whole.hear(2, committee(promise(own, vec![(ballot(1, 3), u64::MAX)])));
     whole.hear(2, committee(CommitteeMessage::BaseAccepted { ballot: own }));
     assert!(!whole.group.primaries().next().unwrap().is_serving(), "an older lease is waited for");
     whole.wait(1200);

@@ -190,6 +190,19 @@ impl World {
         .await;
         self.said().id
     }
+
+    /// Another primary begins a term in the place of the first part: that needs an id above this one, for both.
+    async fn begin_term(&self, id: u32) {
+        {
+            let mut said = self.said();
+            (said.parts[0], said.slot) = ((13, 2, 2), said.slot + 1);
+        }
+        self.until("a new term", |world| {
+            let next = world.said().id;
+            next > id && world.is_placed(13, next, 3) && world.is_placed(12, next, 3)
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
@@ -266,16 +279,7 @@ async fn whoever_comes_next_goes_on() {
     assert!(is_same(&world), "no read had to wait");
     assert_eq!(world.said().asked.len(), 1);
     // Of a new term nobody but its predecessors could know whether it was there before: it comes under a new id, once.
-    {
-        let mut said = world.said();
-        (said.parts[0], said.slot) = ((13, 2, 2), said.slot + 1);
-    }
-    world
-        .until("a new term", |world| {
-            let next = world.said().id;
-            next > id && world.is_placed(13, next, 3) && world.is_placed(12, next, 3)
-        })
-        .await;
+    world.begin_term(id).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(world.said().asked.len(), 2, "the others ask nobody");
 }
@@ -306,17 +310,8 @@ async fn a_backup_takes_over_by_itself() {
         world.is_placed(11, id, 3) && world.is_placed(12, id, 3) && world.said().asked.len() == 1,
         "no read waited"
     );
-    // It does what is to be done: this needs a new id.
-    {
-        let mut said = world.said();
-        (said.parts[0], said.slot) = ((13, 2, 2), said.slot + 1);
-    }
-    world
-        .until("a new term", |world| {
-            let next = world.said().id;
-            next > id && world.is_placed(13, next, 3) && world.is_placed(12, next, 3)
-        })
-        .await;
+    // It does what is to be done.
+    world.begin_term(id).await;
     assert_eq!(world.said().asked.len(), 2);
 }
 

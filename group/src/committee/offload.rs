@@ -76,7 +76,7 @@ pub struct Pass {
 pub struct Passed {
     /// The switch's id.
     pub switch: u32,
-    /// What the switch made of it.
+    /// What the switch made its number.
     pub number: u64,
     /// As in [`Pass`].
     pub tag: u64,

@@ -277,17 +277,7 @@ impl Whole {
     /// Member 2 promises and accepts what its primary needs to serve.
     pub fn serve(&mut self) {
         let ballot = self.own();
-        let promise = CommitteeMessage::Promise {
-            ballot,
-            part: 0,
-            parts: 1,
-            total: 0,
-            committees: vec![],
-            unsettled: vec![],
-            leases: vec![],
-            delegated: Vec::new(),
-        };
-        self.hear(2, Message::Committee(promise));
+        self.hear(2, Message::Committee(promise(ballot, vec![])));
         self.hear(2, Message::Committee(CommitteeMessage::BaseAccepted { ballot }));
         assert!(self.group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()));
     }
@@ -377,6 +367,12 @@ pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operati
         op,
         mode: ReadMode::Linearizable,
     }
+}
+
+/// A promise of who has accepted nothing: the older leases that it granted, with what is left of each in milliseconds.
+pub fn promise(ballot: TermBallot, leases: Vec<(TermBallot, u64)>) -> CommitteeMessage {
+    let (committees, unsettled, delegated) = Default::default();
+    CommitteeMessage::Promise { ballot, part: 0, parts: 1, total: 0, committees, unsettled, leases, delegated }
 }
 
 /// As a message.
