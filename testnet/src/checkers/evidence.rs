@@ -119,17 +119,15 @@ impl Evidence {
     }
 
     /// Calls of unknown outcome that nothing can tell from each other, by number of their kind: deletions under the same
-    /// condition, and settings of values of one length that nobody has seen.
-    pub fn kinds(&self, calls: &[CallOf<'_>]) -> Vec<Option<usize>> {
+    /// condition, and settings of one value, as [`Evidence::plain`] has it: `ops` is that of these calls.
+    pub fn kinds(&self, calls: &[CallOf<'_>], ops: &[Cow<'_, Op>]) -> Vec<Option<usize>> {
         let mut kinds: Vec<Op> = Vec::new();
-        let mut kind_of = |call: &CallOf<'_>| {
-            let op = match call.op {
+        let mut kind_of = |(call, op): (&CallOf<'_>, &Cow<'_, Op>)| {
+            let op = match &**op {
                 _ if call.completed.is_some() => return None,
                 Op::Delete { condition, .. } => Op::Delete { condition: condition.clone(), get: false },
-                Op::Set { value, condition, expiry: expiry @ (Expiry::Clear | Expiry::Keep), .. }
-                    if self.trust(call) == Trust::Unseen =>
-                {
-                    Op::Set { value: blank(value), condition: condition.clone(), expiry: *expiry, get: false }
+                Op::Set { value, condition, expiry: expiry @ (Expiry::Clear | Expiry::Keep), .. } => {
+                    Op::Set { value: value.clone(), condition: condition.clone(), expiry: *expiry, get: false }
                 }
                 _ => return None,
             };
@@ -139,7 +137,7 @@ impl Evidence {
                 kinds.len() - 1
             }))
         };
-        calls.iter().map(&mut kind_of).collect()
+        calls.iter().zip(ops).map(&mut kind_of).collect()
     }
 
     /// The calls' operations, with one value of each length for all those that nothing can tell from each other: no answer

@@ -168,16 +168,18 @@ impl<'a> Search<'a> {
         chosen: &[bool],
     ) -> Option<Search<'a>> {
         let none = vec![Vec::new(); calls.len()];
+        let ops = evidence.plain(calls);
+        let kind = evidence.kinds(calls, &ops);
         let mut search = Search {
             calls,
-            ops: evidence.plain(calls),
+            ops,
             evidence,
             limits,
             last: calls.iter().map(|call| call.invoked_at).max().unwrap_or_default(),
             turns: Vec::new(),
             slot: vec![usize::MAX; calls.len()],
             span: vec![(usize::MAX, usize::MAX); calls.len()],
-            kind: evidence.kinds(calls),
+            kind,
             settled_by: none.clone(),
             settling: none,
         };

@@ -107,6 +107,20 @@ fn an_unknown_outcome_is_now_later_or_never() {
     is_bad(&[read(2, "a", 1, 2), unknown(1, set("a"), 3)]);
 }
 
+/// No answer shows what was written, but a condition that was met does: it is not like what nobody could tell from another.
+#[test]
+fn a_condition_that_was_met_shows_a_value() {
+    let history = [
+        wrote(1, "aa", 1, 2),
+        unknown(2, set("bb"), 3),
+        unknown(3, set("cc"), 4),
+        ok(1, set_if("dd", Condition::Equals("cc".into())), 10, 11, Answer::Done),
+    ];
+    is_good(&history);
+    let none = [history[0].clone(), history[1].clone(), history[3].clone()];
+    is_bad(&none);
+}
+
 #[test]
 fn an_operation_that_was_refused_has_no_effect() {
     let refused = operation(1, set("a"), 1, Some(2), Outcome::TryAgain);
