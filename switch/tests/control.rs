@@ -1,8 +1,9 @@
 //! The controller with a switch in software that speaks P4Runtime, and peers that answer by HTTP, over loopback.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -341,17 +342,23 @@ fn what_was_typed_wrongly_is_said() {
     }
 }
 
+/// The line in which it says that it begins.
+fn ready(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line
+}
+
 #[test]
 fn it_shows_how_things_stand() {
-    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::io::Write as _;
 
     let mut child = program(&["--target", "http://127.0.0.1:1", "--groups", "127.0.0.1:2", "--metrics", "127.0.0.1:0"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let line = ready(&mut child);
     let at = line.trim_end().rsplit_once(" metrics=").unwrap().1;
     let end = std::time::Instant::now() + SOON;
     loop {
@@ -373,8 +380,6 @@ fn it_shows_how_things_stand() {
 #[test]
 #[cfg(target_os = "linux")]
 fn it_ends_when_it_is_told_to() {
-    use std::io::{BufRead as _, BufReader, Read as _};
-
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
 
@@ -384,9 +389,7 @@ fn it_ends_when_it_is_told_to() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready target=http://127.0.0.1:1 peers=1\n");
+        assert_eq!(ready(&mut child), "ready target=http://127.0.0.1:1 peers=1\n");
         // Nobody is there: that is said, and it goes on.
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();

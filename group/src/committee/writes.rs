@@ -239,8 +239,8 @@ impl Primary {
         let Phase::TakingOver(takeover) = &self.phase else { return writes };
         let over = takeover.leases_over();
         let is_late = |deadline: Time| ctx.now.time < over && deadline < over;
-        let (held, now) = writes.into_iter().partition(|write| is_late(self.deadline(write.record.number.n)));
-        let held: Vec<Write> = held;
+        let (held, now): (Vec<Write>, Vec<Write>) =
+            writes.into_iter().partition(|write| is_late(self.deadline(write.record.number.n)));
         self.early.extend(held.iter().map(|write| write.record.number.n));
         now
     }
@@ -329,10 +329,8 @@ impl Primary {
 
     /// What a quorum has voted for before it served, or while it waited for a switch.
     pub(super) fn choose_voted(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
-        let quorum = ctx.state.quorum();
-        let voted = self.in_flight.iter().filter(|(_, in_flight)| in_flight.votes.len() >= quorum).map(|(n, _)| *n);
-        let voted: Vec<u64> = voted.collect();
-        self.choose(ctx, local, &voted);
+        let all: Vec<u64> = self.in_flight.keys().copied().collect();
+        self.choose(ctx, local, &all);
     }
 
     /// These may be chosen: a quorum has voted, or they have come back from a switch.
@@ -342,13 +340,14 @@ impl Primary {
         }
         let quorum = ctx.state.quorum();
         let is_chosen = |n: &u64, it: &InFlight| it.votes.len() >= quorum && !self.offload.is_away(*n);
-        let all = |n: &&u64| self.in_flight.get(n).is_some_and(|it| is_chosen(n, it));
-        let mut chosen: Vec<u64> = among.iter().filter(all).copied().collect();
-        if ctx.state.settings.coarse && !ctx.config.defects.has(Defect::Overtaking) {
+        let chosen: Vec<u64> = if ctx.state.settings.coarse && !ctx.config.defects.has(Defect::Overtaking) {
             // Those that wait for a lower number are found when its votes come: what is in flight is what is not chosen.
             let in_order = self.in_flight.iter().take_while(|(n, first)| is_chosen(n, first));
-            chosen = in_order.map(|(n, _)| *n).collect();
-        }
+            in_order.map(|(n, _)| *n).collect()
+        } else {
+            let is_ready = |n: &&u64| self.in_flight.get(n).is_some_and(|it| is_chosen(n, it));
+            among.iter().filter(is_ready).copied().collect()
+        };
         for n in chosen {
             let Some(in_flight) = self.in_flight.remove(&n) else { continue }; // Said twice.
             self.chosen.insert(n);
