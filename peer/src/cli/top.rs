@@ -25,6 +25,7 @@ pub struct TopArgs {
         long,
         value_name = "HOST:PORT",
         env = "SCATTER_HTTP",
+        value_parser = super::address::status,
         value_delimiter = ',',
         default_value = "127.0.0.1:6480"
     )]
@@ -59,8 +60,8 @@ pub fn top(args: &TopArgs) -> ExitCode {
     if args.once {
         return once(args);
     }
-    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return fail(Exit::Usage, "this needs a terminal for its input and its output; scatter top --once needs none");
+    if let Err(error) = terminal::can_enter() {
+        return fail(Exit::Usage, &format!("{error}; scatter top --once needs none of that"));
     }
     // Asked before the screen is taken: who mistyped an address should not have to leave it first.
     let model = match top::look(&args.http) {

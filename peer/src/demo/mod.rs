@@ -43,7 +43,7 @@ type Shared = Arc<Mutex<Network>>;
 
 /// Runs the demo until it is interrupted.
 pub fn run(args: &DemoArgs) -> ExitCode {
-    let shows = !args.no_ui && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let shows = !args.no_ui && screen::terminal::can_enter().is_ok();
     let directory = match tempfile::Builder::new().prefix("scatter-demo-").tempdir() {
         Ok(directory) => directory,
         Err(error) => return fail(&format!("cannot make a directory for the peers: {error}")),

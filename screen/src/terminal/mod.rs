@@ -4,26 +4,26 @@
 //! While a [`Screen`] lives, the terminal shows another screen than the one before, sends keys one by one, says of what is
 //! pasted that nobody typed it, and shows no cursor. There is one at a time in a process.
 
+mod backend;
 mod signals;
 
-use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
 pub use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::crossterm::{cursor, execute, queue, terminal};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use backend::Mute;
 use signals::Signals;
 
 /// A signal that comes to another thread than the one that waits is seen after this.
 const SLICE: Duration = Duration::from_millis(100);
-/// Everything that is drawn at once goes to the terminal at once, as far as it fits in here.
-const OUT_BYTES: usize = 64 << 10;
 
 /// The terminal is in the state in which a [`Screen`] has it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -37,6 +37,8 @@ static PANICKED: AtomicBool = AtomicBool::new(false);
 pub enum EnterError {
     /// Standard input or output is no terminal.
     NoTerminal,
+    /// The terminal cannot move its cursor, as the environment says: `TERM` is `dumb`, empty or not set.
+    Dumb,
     /// There is one already in this process.
     Taken,
     /// The terminal did not do what it was told.
@@ -47,6 +49,10 @@ impl std::fmt::Display for EnterError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             EnterError::NoTerminal => f.write_str("this needs a terminal for its input and its output"),
+            EnterError::Dumb => f.write_str(
+                "this terminal cannot show a screen, for TERM is dumb, empty or not set: set TERM to what it is \
+                 (xterm-256color, say)",
+            ),
             EnterError::Taken => f.write_str("the terminal shows something else already"),
             EnterError::Io(error) => write!(f, "the terminal cannot be used: {error}"),
         }
@@ -105,7 +111,7 @@ impl End {
 
 /// The terminal as long as a program has all of it. Dropped, it is as it was before.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    terminal: Terminal<Mute>,
     signals: Signals,
 }
 
@@ -115,9 +121,7 @@ impl Screen {
     /// SIGINT, SIGTERM and SIGHUP end up in [`Screen::next`] until the screen is dropped; after that they do what others in
     /// this process have registered, and nothing by themselves.
     pub fn enter() -> Result<Screen, EnterError> {
-        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            return Err(EnterError::NoTerminal);
-        }
+        can_enter()?;
         if ENTERED.swap(true, Ordering::SeqCst) {
             return Err(EnterError::Taken);
         }
@@ -132,8 +136,7 @@ impl Screen {
         chain_panic_hook();
         let signals = Signals::watch()?;
         take()?;
-        let out = BufWriter::with_capacity(OUT_BYTES, io::stdout());
-        let mut terminal = Terminal::new(CrosstermBackend::new(out))?;
+        let mut terminal = Terminal::new(Mute::new())?;
         terminal.clear()?;
         Ok(Screen { terminal, signals })
     }
@@ -223,12 +226,31 @@ impl Drop for Screen {
     }
 }
 
+/// Tells whether there is a terminal that a [`Screen`] can take; changes nothing.
+///
+/// # Errors
+/// [`EnterError::NoTerminal`] or [`EnterError::Dumb`].
+pub fn can_enter() -> Result<(), EnterError> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Err(EnterError::NoTerminal);
+    }
+    if is_dumb(std::env::var_os("TERM").as_deref()) {
+        return Err(EnterError::Dumb);
+    }
+    Ok(())
+}
+
 /// Columns and rows of the terminal that standard output is; `None` where it is none.
 pub fn size() -> Option<(u16, u16)> {
     if !io::stdout().is_terminal() {
         return None;
     }
     terminal::size().ok().filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
+/// Whether a terminal of this type understands no control sequences.
+fn is_dumb(term: Option<&OsStr>) -> bool {
+    term.is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
 fn is_suspend(key: KeyEvent) -> bool {
@@ -294,6 +316,13 @@ mod tests {
         assert_eq!(End::Signal(15).exit_code(), 143);
         assert_eq!(End::Signal(-1).exit_code(), 128);
         assert_eq!(End::Panicked.exit_code(), 101);
+    }
+
+    #[test]
+    fn a_terminal_without_control_sequences_is_told_by_its_type() {
+        let is_dumb = |term: Option<&str>| is_dumb(term.map(OsStr::new));
+        assert!(is_dumb(None) && is_dumb(Some("")) && is_dumb(Some("dumb")));
+        assert!(!is_dumb(Some("xterm")) && !is_dumb(Some("linux")));
     }
 
     #[test]
