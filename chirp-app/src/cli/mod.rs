@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::list::AppendMode;
 
@@ -137,6 +137,11 @@ pub(crate) enum Command {
         #[arg(long, value_name = "COLUMNSxROWS", requires = "once", value_parser = size)]
         size: Option<(u16, u16)>,
     },
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
     /// Who somebody is, and what they posted last
     Profile {
         /// Who
@@ -162,6 +167,13 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The script that completes commands in this shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "chirp", &mut script);
+    script
+}
+
 /// What is not to be carried out is said. Help and version are no errors; nothing is left to do where printing fails.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -178,8 +190,6 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -24,6 +24,13 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
     let command = match command {
         Command::Ui { once, size } => return ui(settings, once, size),
+        Command::Completions { shell } => {
+            let mut out = io::stdout().lock();
+            return match out.write_all(&super::completions(shell)).and_then(|()| out.flush()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => end(settings, &error.into()),
+            };
+        }
         _ if settings.output == Output::Svg => return fail(settings, 2, "only `chirp ui --once` is a picture"),
         command => command,
     };
@@ -108,7 +115,9 @@ async fn carry_out(settings: &Settings, command: Command) -> Result<(), Stop> {
             let user = me(settings)?;
             timeline::timeline(&connect(settings).await?, &user, n as usize, watch, &out).await
         }
-        Command::Ui { .. } => Err(Stop::Usage("this is a screen of its own".into())),
+        Command::Ui { .. } | Command::Completions { .. } => {
+            Err(Stop::Usage("this command needs no connection to a peer".into()))
+        }
     }
 }
 

@@ -200,12 +200,29 @@ fn in_words(error: &RedisError) -> String {
     }
 }
 
-/// `HOST:PORT`, with an IPv6 address in brackets.
+/// The port of an address that names none.
+const PORT: u16 = 6479;
+
+/// Host and port of `HOST`, `HOST:PORT`, or the same with an IPv6 address, in brackets where a port follows.
+fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    if address.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Some((address, PORT));
+    }
+    let (host, port) = match address.strip_prefix('[').and_then(|address| address.split_once(']')) {
+        Some((host, "")) => (host, PORT),
+        Some((host, port)) => (host, port.strip_prefix(':')?.parse().ok()?),
+        None => match address.split_once(':') {
+            Some((host, port)) => (host, port.parse().ok()?),
+            None => (address, PORT),
+        },
+    };
+    (!host.is_empty()).then_some((host, port))
+}
+
+/// A client of this address.
 fn client(address: &str, password: Option<&str>, limits: Limits) -> Result<Client, Error> {
     let unfit = |why: &str| Error::Unreachable { tried: address.to_owned(), why: why.to_owned() };
-    let (host, port) = address.rsplit_once(':').ok_or_else(|| unfit("an address is HOST:PORT"))?;
-    let port = port.parse().map_err(|_| unfit("an address is HOST:PORT"))?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let (host, port) = host_and_port(address).ok_or_else(|| unfit("an address is HOST or HOST:PORT"))?;
     let info = ConnectionAddr::Tcp(host.to_owned(), port).into_connection_info();
     let mut info = info.map_err(|error| unfit(&error.to_string()))?;
     let settings = TcpSettings::default().set_nodelay(true);
