@@ -1,4 +1,4 @@
-//! What the controller shows of itself, as Prometheus reads it: `GET /metrics`, no more.
+//! What the controller shows of itself, as Prometheus reads it: `GET` and `HEAD` of `/metrics`.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -132,10 +132,10 @@ pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
 
 fn respond(request: &Request<Incoming>, tally: &watch::Receiver<Tally>) -> Response<Full<Bytes>> {
     let (code, kind, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
             (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", tally.borrow().text())
         }
-        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_owned()),
+        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET and HEAD\n".to_owned()),
         _ => (StatusCode::NOT_FOUND, "text/plain", "no such page\n".to_owned()),
     };
     let mut response = Response::new(Full::new(body.into()));

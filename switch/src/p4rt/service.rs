@@ -327,10 +327,10 @@ impl State {
             Entity::RegisterEntry(asked) => {
                 return Ok(arrays::read_registers(asked, target)?.into_iter().map(Read::Cells).collect());
             }
-            Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_) => {
-                return Err(Problem::unimplemented("only one-shot sets of actions are taken"));
-            }
-            Entity::PacketReplicationEngineEntry(_) => return Err(Problem::unimplemented("packets are not copied")),
+            // Members and groups of action profiles, and copies of packets, cannot be written: there are none to list.
+            Entity::ActionProfileMember(entry) => entry.member_id,
+            Entity::ActionProfileGroup(entry) => entry.group_id,
+            Entity::PacketReplicationEngineEntry(entry) => replication_id(entry),
             Entity::MeterEntry(entry) => entry.meter_id,
             Entity::DirectMeterEntry(entry) => entry.table_entry.as_ref().map_or(0, |entry| entry.table_id),
             Entity::DirectCounterEntry(entry) => entry.table_entry.as_ref().map_or(0, |entry| entry.table_id),
@@ -338,8 +338,18 @@ impl State {
             Entity::DigestEntry(entry) => entry.digest_id,
             Entity::ExternEntry(entry) => entry.extern_type_id,
         };
-        // All of what there is none of is nothing.
+        // Id 0 asks for all entities of a kind (P4Runtime §16.1); of these kinds there are none.
         if id == 0 { Ok(Vec::new()) } else { Err(Problem::invalid("the program has none of these")) }
+    }
+}
+
+/// Id of the multicast group or clone session that an entry names; 0 where it names all.
+fn replication_id(entry: &v1::PacketReplicationEngineEntry) -> u32 {
+    use v1::packet_replication_engine_entry::Type;
+    match &entry.r#type {
+        None => 0,
+        Some(Type::MulticastGroupEntry(entry)) => entry.multicast_group_id,
+        Some(Type::CloneSessionEntry(entry)) => entry.session_id,
     }
 }
 

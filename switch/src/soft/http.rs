@@ -1,4 +1,4 @@
-//! The endpoint for monitoring: `GET /metrics` and `GET /healthz`, no more.
+//! The endpoint for monitoring: `GET` and `HEAD` of `/metrics` and `/healthz`.
 //!
 //! A small answerer of its own, since a library for HTTP would bring more code than the rest of the switch has. Some threads, each
 //! with one connection at a time, one question each: who says nothing, or takes nothing, is let go.
@@ -61,7 +61,7 @@ fn answer(mut stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
     let head =
         format!("HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n");
     deadline = Instant::now() + PATIENCE;
-    let answer = head + &body;
+    let answer = if asks_for_head(&question[..length]) { head } else { head + &body };
     let mut rest = answer.as_bytes();
     while !rest.is_empty() {
         stream.set_write_timeout(Some(until(deadline)?))?;
@@ -83,16 +83,21 @@ fn first_line(question: &[u8]) -> Option<&[u8]> {
     is_complete.then(|| question.split(|byte| *byte == b'\r').next().unwrap_or_default())
 }
 
+/// Whether the request wants the head of the answer alone.
+fn asks_for_head(question: &[u8]) -> bool {
+    question.starts_with(b"HEAD ")
+}
+
 fn respond(line: &[u8], metrics: &Metrics) -> (&'static str, &'static str, String) {
     let plain = |code, text: &str| (code, "text/plain", text.to_owned());
     let mut words = line.split(|byte| *byte == b' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     match (method, path) {
-        (b"GET", b"/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics.text()),
-        (b"GET", b"/healthz") if metrics.pulse.is_alive() => plain("200 OK", "ok\n"),
-        (b"GET", b"/healthz") => plain("503 Service Unavailable", "packets are not being moved\n"),
-        (_, b"/metrics" | b"/healthz") => plain("405 Method Not Allowed", "only GET\n"),
+        (b"GET" | b"HEAD", b"/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics.text()),
+        (b"GET" | b"HEAD", b"/healthz") if metrics.pulse.is_alive() => plain("200 OK", "ok\n"),
+        (b"GET" | b"HEAD", b"/healthz") => plain("503 Service Unavailable", "packets are not being moved\n"),
+        (_, b"/metrics" | b"/healthz") => plain("405 Method Not Allowed", "only GET and HEAD\n"),
         _ => plain("404 Not Found", "no such page\n"),
     }
 }

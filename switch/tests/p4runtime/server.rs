@@ -187,6 +187,35 @@ async fn each_update_has_its_error() {
     switch.stop().await;
 }
 
+/// Controllers read everything when they connect, also kinds of entities that this switch never has.
+#[tokio::test]
+async fn all_entities_of_a_kind_without_any_are_none() {
+    use v1::packet_replication_engine_entry::Type;
+    let (switch, mut session) = ready(1).await;
+    let replication = |r#type| v1::Entity {
+        entity: Some(Entity::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type })),
+    };
+    let group = |multicast_group_id| {
+        replication(Some(Type::MulticastGroupEntry(v1::MulticastGroupEntry {
+            multicast_group_id,
+            ..Default::default()
+        })))
+    };
+    let session_of = |session_id| {
+        replication(Some(Type::CloneSessionEntry(v1::CloneSessionEntry { session_id, ..Default::default() })))
+    };
+    let members = v1::Entity { entity: Some(Entity::ActionProfileMember(v1::ActionProfileMember::default())) };
+    let groups = v1::Entity { entity: Some(Entity::ActionProfileGroup(v1::ActionProfileGroup::default())) };
+    let all = vec![replication(None), group(0), session_of(0), members, groups];
+    let (found, outcome) = read(&mut session.client, all).await;
+    assert_eq!((found, outcome.is_ok()), (vec![], true));
+    for one in [group(1), session_of(7)] {
+        let (found, outcome) = read(&mut session.client, vec![one]).await;
+        assert_eq!((found, outcome.is_err()), (vec![], true));
+    }
+    switch.stop().await;
+}
+
 #[tokio::test]
 async fn each_read_has_its_error() {
     let (switch, mut session) = ready(1).await;
