@@ -221,9 +221,10 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
         rest = behind;
         bytes.push(match byte {
             b'%' => {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+                // `from_str_radix` would also take a sign.
+                let digits = rest.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
                 rest = &rest[2..];
-                u8::from_str_radix(digits, 16).ok()?
+                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
             }
             b'+' => b' ',
             byte => *byte,
@@ -298,6 +299,8 @@ mod tests {
     #[test]
     fn keys_are_bytes() {
         assert_eq!(percent_decoded("a%00%ff+b"), Some(vec![b'a', 0, 0xff, b' ', b'b']));
-        assert_eq!((percent_decoded("%f"), percent_decoded("%zz")), (None, None));
+        for bad in ["%f", "%zz", "%+f", "%-0", "% f", "%é"] {
+            assert_eq!(percent_decoded(bad), None, "{bad}");
+        }
     }
 }
