@@ -160,6 +160,7 @@ pub static COMMANDS: &[Command] = &[
     row("readonly", 1, Refused, NONE, refused::cluster, "Not supported"),
     row("readwrite", 1, Refused, NONE, refused::cluster, "Not supported"),
     row("reset", 1, Open, NONE, connection::reset, "The connection as it was at its start"),
+    row("role", 1, Other, NONE, server::role, "The role of this server, which takes reads and writes"),
     row("scan", -2, Refused, NONE, refused::listing, "Not supported"),
     row("scatter.append", 4, Write, ONE, scatter::append, "Append to the value of a key unless it gets longer than this"),
     row("scatter.cas", 4, Write, ONE, scatter::cas, "Set a key if it has this version"),

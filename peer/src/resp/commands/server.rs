@@ -51,6 +51,11 @@ pub fn command(call: &mut Call<'_>) -> Handled {
     }
 }
 
+/// `ROLE`: a master without replicas, as Redis words it, since every peer takes reads and writes for every key.
+pub fn role(_: &mut Call<'_>) -> Handled {
+    reply(Reply::Array(vec![Reply::text("master"), Reply::Integer(0), Reply::Array(Vec::new())]))
+}
+
 /// Those named, or all.
 fn asked_for(names: Arguments<'_>) -> impl Iterator<Item = &'static Command> {
     let all = names.is_empty();
