@@ -26,6 +26,7 @@ pub struct BenchArgs {
         long,
         value_name = "HOST:PORT",
         env = "SCATTER_ADDR",
+        value_parser = super::address::client,
         value_delimiter = ',',
         default_value = "127.0.0.1:6479"
     )]

@@ -85,7 +85,7 @@ struct Which {
     #[arg(value_name = "GROUP")]
     group: Option<String>,
     /// The HTTP address of a peer that has a part in the group
-    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", default_value = "127.0.0.1:6480")]
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
     /// A file with the token of administrators, where the peer has one
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]

@@ -27,7 +27,7 @@ pub struct LeaveArgs {
     #[arg(long)]
     force: bool,
     /// The HTTP address of the peer that is to leave
-    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", default_value = "127.0.0.1:6480")]
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
     /// A file with the token of administrators, where the peer has one
     #[arg(long, value_name = "FILE", env = "SCATTER_ADMIN_TOKEN_FILE")]

@@ -1,5 +1,6 @@
 //! The command line: what each subcommand is called, what it takes, and how it ends.
 
+mod address;
 mod bench;
 mod client;
 mod data;
@@ -11,6 +12,7 @@ mod json;
 mod leave;
 mod run;
 mod status;
+mod suggestion;
 mod top;
 pub(crate) mod web;
 
@@ -146,7 +148,7 @@ struct RunArgs {
 #[derive(Clone, Debug, Args)]
 struct Reach {
     /// A peer's address for clients
-    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_ADDR", default_value = "127.0.0.1:6479")]
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_ADDR", value_parser = address::client, default_value = "127.0.0.1:6479")]
     addr: String,
 
     /// A file with the password, where the peer wants one
@@ -171,7 +173,7 @@ pub fn main(launch: Launch) -> ExitCode {
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, clap::ArgMatches), clap::Error> {
-    let matches = Cli::command().try_get_matches_from(args)?;
+    let matches = Cli::command().try_get_matches_from(args).map_err(suggestion::improve)?;
     Ok((Cli::from_arg_matches(&matches)?, matches))
 }
 

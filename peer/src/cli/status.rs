@@ -14,7 +14,7 @@ use crate::status::{GroupStatus, Status};
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A peer's address for status
-    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", default_value = "127.0.0.1:6480")]
+    #[arg(long, value_name = "HOST:PORT", env = "SCATTER_HTTP", value_parser = super::address::status, default_value = "127.0.0.1:6480")]
     http: String,
     /// How to print it
     #[arg(long, env = "SCATTER_OUTPUT", default_value_t = Format::Text)]
