@@ -1,5 +1,6 @@
 //! The `scatter-switch` program.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -54,11 +55,12 @@ fn main() -> ExitCode {
             // What was typed is in it, and goes to a terminal. Help and version are no errors.
             let text = cli::shown(&error.to_string());
             if error.use_stderr() {
-                eprint!("{text}");
+                let _ = write!(io::stderr(), "{text}");
                 return ExitCode::from(2);
             }
-            print!("{text}");
-            ExitCode::SUCCESS
+            let mut out = io::stdout().lock();
+            let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
         }
     }
 }

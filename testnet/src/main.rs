@@ -13,6 +13,22 @@ use testnet::experiment::{fine_coarse, harmonia};
 use testnet::sim::harness::{Batch, explain, run};
 use testnet::sim::{Scenario, hash_bytes};
 
+/// A line to stderr, if anybody reads that.
+macro_rules! note {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
+macro_rules! say {
+    ($($text:tt)*) => { put(format_args!($($text)*)) };
+}
+
+macro_rules! sayln {
+    ($($text:tt)*) => { put(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 /// Experiments with whole Scatter networks, and checks of what they did.
 #[derive(Parser)]
 #[command(name = "scatter-testnet", version)]
@@ -152,23 +168,33 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints, or ends the program: results that nobody gets are no success.
+fn put(text: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
+        note!("cannot print: {error}");
+        std::process::exit(74);
+    }
+}
+
 fn run_experiment(experiment: &Experiment) -> ExitCode {
     let directory = experiment.out.as_deref();
     let written = match experiment.name {
         Name::FineCoarse => {
-            println!("{}", fine_coarse::HEADING);
-            let results = fine_coarse::fine_coarse(|line| println!("{line}"));
+            sayln!("{}", fine_coarse::HEADING);
+            let results = fine_coarse::fine_coarse(|line| sayln!("{line}"));
             directory.map_or(Ok(()), |directory| {
                 std::fs::create_dir_all(directory)?;
                 std::fs::write(directory.join("fine-coarse.csv"), results.csv())
             })
         }
-        Name::Harmonia => harmonia::figures(None, directory, &mut |line| println!("{line}")),
+        Name::Harmonia => harmonia::figures(None, directory, &mut |line| sayln!("{line}")),
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cannot write to {}: {error}", directory.unwrap_or(Path::new("nowhere")).display());
+            note!("cannot write to {}: {error}", directory.unwrap_or(Path::new("nowhere")).display());
             ExitCode::FAILURE
         }
     }
@@ -202,30 +228,30 @@ fn simulate(sim: &Sim) -> ExitCode {
     };
     if sim.trace || sim.history.is_some() {
         let report = run::<Node>(&scenario(first), sim.trace);
-        print!("{}", report.trace);
+        say!("{}", report.trace);
         if let Some(file) = &sim.history
             && let Err(error) = testnet::file::write(file, &report.history)
         {
-            eprintln!("{}: {error}", file.display());
+            note!("{}: {error}", file.display());
             return ExitCode::from(2);
         }
     }
     let minutes = sim.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
     let seeds = sim.seeds.unwrap_or(if minutes.is_some() { u64::MAX - first } else { 1 });
-    println!("seeds from {first}");
+    sayln!("seeds from {first}");
     let scenarios = (first..first.saturating_add(seeds)).map(scenario);
     let batch = Batch::run_on::<Node>(sim.jobs.max(1), scenarios, minutes, sim.failures);
-    print!("{batch}");
+    say!("{batch}");
     for (scenario, failure) in &batch.failures {
-        println!("\n{}", explain::<Node>(scenario, failure));
+        sayln!("\n{}", explain::<Node>(scenario, failure));
         let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
         let kinds =
             [(sim.small, " --small"), (sim.members, " --members"), (sim.ring, " --ring"), (sim.switch, " --switch")];
         let small = kinds.into_iter().find(|(chosen, _)| *chosen).map_or("", |(_, name)| name);
-        println!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
+        sayln!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
     }
     if batch.failures.is_empty() {
-        println!("all is well");
+        sayln!("all is well");
         return ExitCode::SUCCESS;
     }
     ExitCode::from(1)
@@ -235,7 +261,7 @@ fn check_file(check: &Check) -> ExitCode {
     let history = match testnet::file::read(&check.history) {
         Ok(history) => history,
         Err(error) => {
-            eprintln!("{}: {error}", check.history.display());
+            note!("{}: {error}", check.history.display());
             return ExitCode::from(2);
         }
     };
@@ -247,11 +273,11 @@ fn check_file(check: &Check) -> ExitCode {
     let (operations, keys) = (history.operations.len(), history.by_key().len());
     match check_history(&history, &circumstances) {
         Ok(()) => {
-            println!("{operations} operations on {keys} keys: all is well");
+            sayln!("{operations} operations on {keys} keys: all is well");
             ExitCode::SUCCESS
         }
         Err((property, detail)) => {
-            println!("{operations} operations on {keys} keys: {property} does not hold: {detail}");
+            sayln!("{operations} operations on {keys} keys: {property} does not hold: {detail}");
             ExitCode::from(1)
         }
     }
@@ -259,7 +285,7 @@ fn check_file(check: &Check) -> ExitCode {
 
 fn compare_stores(bench: Bench) -> ExitCode {
     let fail = |why: String| {
-        eprintln!("{why}");
+        note!("{why}");
         ExitCode::from(2)
     };
     let beside = || Some(std::env::current_exe().ok()?.with_file_name("scatter"));
@@ -285,10 +311,10 @@ fn compare_stores(bench: Bench) -> ExitCode {
         value_bytes: bench.value_bytes,
         work,
     };
-    let results = compare(&comparison, &tools, |text| eprintln!("{text}"));
+    let results = compare(&comparison, &tools, |text| note!("{text}"));
     // What is left of it is empty directories.
     let _ = std::fs::remove_dir_all(&comparison.work);
-    print!("{results}");
+    say!("{results}");
     match bench.out.map(|directory| (results.write(&directory), directory)) {
         Some((Err(error), directory)) => fail(format!("{}: {error}", directory.display())),
         _ => ExitCode::SUCCESS,

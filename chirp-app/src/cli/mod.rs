@@ -174,11 +174,11 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     script
 }
 
-/// What is not to be carried out is said. Help and version are no errors; nothing is left to do where printing fails.
+/// What is not to be carried out is said. Help and version are no errors.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     // It quotes what was typed, or what somebody had pasted.
     let text = error.to_string();

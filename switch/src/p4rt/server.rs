@@ -4,7 +4,7 @@
 //! that only controllers are on. What it takes of anybody has an end all the same: connections, calls in each, streams, messages.
 
 use std::future::pending;
-use std::io;
+use std::io::{self, Write as _};
 use std::iter;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -112,7 +112,8 @@ pub fn spawn(listen: SocketAddr, device: u64, target: Arc<dyn Target>) -> io::Re
             serve(TcpListener::from_std(listener)?, device, target, stopped).await
         });
         if let Err(error) = served {
-            eprintln!("no controller is answered any more: {error}");
+            // Who reads it may have gone.
+            let _ = writeln!(io::stderr(), "no controller is answered any more: {error}");
         }
     })?;
     Ok(Running { address, stop: Some(stop), thread: Some(thread) })

@@ -142,7 +142,7 @@ pub fn run(args: &SoftArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             let (why, exit) = (shown(&stop.to_string()), if matches!(stop, Stop::Usage(_)) { 2 } else { 1 });
-            eprintln!("scatter-switch: {why}");
+            let _ = writeln!(io::stderr(), "scatter-switch: {why}");
             ExitCode::from(exit)
         }
     }

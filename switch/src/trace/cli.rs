@@ -83,8 +83,9 @@ pub fn replay(args: &ReplayArgs) -> ExitCode {
     };
     match played {
         Ok(packets) => {
-            let _ = writeln!(io::stdout(), "{packets} packets, and all went as the story says");
-            ExitCode::SUCCESS
+            let mut out = io::stdout().lock();
+            let printed = writeln!(out, "{packets} packets, and all went as the story says").and_then(|()| out.flush());
+            printed.map_or_else(|error| fail(1, &format!("cannot print: {error}")), |()| ExitCode::SUCCESS)
         }
         Err(failed) => fail(1, &failed.to_string()),
     }
