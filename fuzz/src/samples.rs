@@ -257,6 +257,7 @@ fn messages() -> Vec<Message> {
         echoes: vec![Some(group::message::Echo { sent_us: 4, held_us: 3 }), None],
         agreement_us: Some(2),
         load: Some(vec![300; 32]),
+        full: true,
     };
     let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
     let vouch = Vouch {

@@ -64,7 +64,7 @@ impl Group {
         born.strays = Strays::forgotten_up_to(sealed);
         born.addresses.clone_from(&parent.addresses);
         born.parting = parent.parting;
-        born.full = parent.full;
+        (born.full, born.shortage) = (parent.full, parent.shortage);
         born.inheritance = inheritance.of_range(range);
         born.acceptor.persist_all(&mut born.out);
         born.begin();

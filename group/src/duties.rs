@@ -38,6 +38,15 @@ pub struct Duties {
     horizon: (u64, Time),
 }
 
+/// A member without room for more records.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shortage {
+    /// The heartbeats say that this node has no room.
+    pub(crate) told: bool,
+    /// Another member has room: the leader moves this node's sub-ranges there.
+    pub(crate) relieved: bool,
+}
+
 impl Duties {
     /// Nothing noted yet.
     pub fn new(now: Time) -> Duties {
@@ -145,6 +154,7 @@ impl Group {
             sent_us: self.now.time.0 / 1_000,
             agreement_us: self.agreement_us(),
             load: self.meter.told(self.config.timing.heartbeat),
+            full: self.shortage.told,
         };
         let audience = self.state.audience();
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
@@ -245,13 +255,7 @@ impl Group {
 
     /// Divides the range anew where a primary is suspected, restarted or leaving, at once; as the policy has it when all is calm.
     fn divide(&mut self) -> Option<Entry> {
-        let stays = |parting| parting == Parting::Stays;
-        let mut able: Vec<NodeId> = self.state.nodes().into_iter().filter(|node| self.is_able(*node, stays)).collect();
-        if able.is_empty() {
-            // Who wants to leave serves for as long as nobody else can.
-            let is_here = |parting| !matches!(parting, Parting::Stops { .. });
-            able = self.state.nodes().into_iter().filter(|node| self.is_able(*node, is_here)).collect();
-        }
+        let able = self.able();
         let current: Vec<(Point, NodeId)> = self.state.division.iter().map(|part| (part.start, part.node)).collect();
         let kept: Vec<Term> = self
             .state
@@ -277,6 +281,49 @@ impl Group {
             kept
         };
         Some(Entry::Division { parts, kept })
+    }
+
+    /// The members that can be primary, in order. A member without room for records serves only while no member has room,
+    /// and a member that leaves for good only while no other member can.
+    fn able(&self) -> Vec<NodeId> {
+        let stays = |parting| parting == Parting::Stays;
+        let is_here = |parting| !matches!(parting, Parting::Stops { .. });
+        let able = |here: fn(Parting) -> bool| -> Vec<NodeId> {
+            self.state.nodes().into_iter().filter(|node| self.is_able(*node, here)).collect()
+        };
+        let staying = able(stays);
+        let roomy: Vec<NodeId> = staying.iter().copied().filter(|node| !self.is_out_of_room(*node)).collect();
+        match (roomy.is_empty(), staying.is_empty()) {
+            (false, _) => roomy,
+            (true, false) => staying,
+            (true, true) => able(is_here),
+        }
+    }
+
+    /// Does this node have no room for more records, as it last told?
+    fn is_out_of_room(&self, node: NodeId) -> bool {
+        if node == self.me {
+            return self.shortage.told;
+        }
+        let heartbeat = self.pulse.heartbeat(node, self.config.timing.suspicion(), self.now.time);
+        heartbeat.is_some_and(|heartbeat| heartbeat.full)
+    }
+
+    /// Looks whether this node has room, and tells the other members at once where that has changed.
+    pub(crate) fn watch_room(&mut self) {
+        let full =
+            self.full.is_some() || if self.shortage.told { self.table.is_nearly_full() } else { self.table.is_full() };
+        if core::mem::replace(&mut self.shortage.told, full) != full {
+            self.heartbeat_due = self.now.time;
+        }
+        self.shortage.relieved = full && self.has_relief();
+    }
+
+    /// Is there another member that has room, and can take over the sub-ranges of a primary that has none?
+    fn has_relief(&self) -> bool {
+        let stays = |parting| parting == Parting::Stays;
+        let nodes = self.state.nodes().into_iter().filter(|node| *node != self.me);
+        nodes.into_iter().any(|node| self.is_able(node, stays) && !self.is_out_of_room(node))
     }
 
     /// For how long this node has been a member, in group time.

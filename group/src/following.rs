@@ -131,7 +131,11 @@ impl Group {
         for primary in self.primaries.values().filter(|_| !newcomers.is_empty()) {
             primary.welcome(&mut context!(self), &newcomers);
         }
-        self.out.persist(Durable::State(Box::new(self.state.clone())));
+        // Whom the group goes on without keeps, on disk, the last state that it had a part in: what it holds is as of then, and
+        // purges since tell whether it is of use to another life.
+        if self.state.audience().contains(&self.me) || matches!(self.parting, Parting::Leaves { .. }) {
+            self.out.persist(Durable::State(Box::new(self.state.clone())));
+        }
         if before.members != self.state.members || before.division != self.state.division {
             self.duties.on_change(self.now.time);
         }

@@ -15,7 +15,7 @@ use crate::ballot::{Slot, TermBallot};
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
-use crate::duties::Duties;
+use crate::duties::{Duties, Shortage};
 use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
@@ -75,6 +75,7 @@ pub struct Group {
     pub(crate) watched_at: Option<(Epoch, Slot)>,
     pub(crate) watched_alone: Option<Vec<SpreadRead>>,
     pub(crate) full: Option<Limit>,
+    pub(crate) shortage: Shortage,
     pub(crate) failed: bool,
     /// Relaxed reads.
     pub(crate) relaxed: Waiting<(Attempt, Operation)>,
@@ -112,6 +113,7 @@ macro_rules! local {
     ($group:ident) => {
         Local {
             full: if $group.table.is_full() { Some(Limit::Memory) } else { $group.full },
+            is_relieved: $group.shortage.relieved,
             table: &mut $group.table,
             acceptor: &mut $group.acceptor,
             group_time: $group.pulse.group_time($group.now),
@@ -316,6 +318,7 @@ impl Group {
             self.ask_what_is_lacking();
         }
         self.pulse.on_heartbeat(self.me, from, heartbeat, self.now, &self.config.timing);
+        self.watch_room();
         self.apply_chosen();
         self.do_duties();
     }
@@ -462,9 +465,11 @@ impl Group {
         self.table.set_bytes_max(bytes_max);
     }
 
-    /// Little room is left in the store, or enough again.
-    pub fn on_disk_low(&mut self, low: bool) {
-        self.full = low.then_some(Limit::Disk);
+    /// The store has little room left, for this reason, or enough again (`None`). While it has little, this member accepts
+    /// what other primaries write and refuses what clients write to it, and a member with room becomes primary instead.
+    pub fn set_full(&mut self, limit: Option<Limit>) {
+        self.full = limit;
+        self.tick();
     }
 
     /// The store has much left to write behind its journal, or no longer. Clients' writes wait for it in the end: what is
@@ -498,6 +503,7 @@ impl Group {
         }
         self.tick_vouching();
         self.look_behind();
+        self.watch_room();
         if self.now.time >= self.heartbeat_due {
             self.send_heartbeat();
         }

@@ -119,6 +119,8 @@ pub struct Heartbeat {
     /// Operations a minute that came to the sender as a primary, in each of [`crate::load::CELLS`] equal pieces of the range;
     /// empty where there were none, `None` where it does not know yet.
     pub load: Option<Vec<u32>>,
+    /// The sender has no room for more records: as a primary it refuses writes that need some.
+    pub full: bool,
 }
 
 /// A heartbeat that is given back.

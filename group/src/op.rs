@@ -277,10 +277,13 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The disk, or what the volunteer gives of it.
-    #[error("disk space")]
+    /// The disk. Said only where no other member has room.
+    #[error("disk space (the disks of the key's group are nearly full)")]
     Disk,
     /// Memory, or what the volunteer gives of it.
     #[error("memory")]
     Memory,
+    /// What the volunteer gives of the disk (`--max-disk`). Said only where no other member has room.
+    #[error("disk space (the store has reached --max-disk)")]
+    MaxDisk,
 }

@@ -114,8 +114,10 @@ pub enum GroupOutput {
     Ended,
     /// It has left for good, as it wanted: nobody needs it any more.
     Left,
-    /// This incarnation is over; says why.
+    /// This incarnation is over: the group goes on without it; says why.
     Over(&'static str),
+    /// This incarnation is over: its store lost something; says what.
+    Lost(&'static str),
     /// A line for the log.
     Note(Box<str>),
 }

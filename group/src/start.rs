@@ -12,7 +12,7 @@ use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
-use crate::duties::Duties;
+use crate::duties::{Duties, Shortage};
 use crate::group::{Group, context};
 use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
@@ -102,6 +102,7 @@ impl Group {
         let born = state.born;
         let mut group = Group::start(config, me, state, now, seed, None);
         copied.into_iter().for_each(|table| group.table.add(table));
+        group.preloading = !group.table.is_whole();
         group.granted_before = Slot(0);
         // In this life it may have been a primary of what was here before, and have executed what comes once more.
         group.strays = Strays::forgotten_up_to(Epoch(born.0.saturating_sub(1)));
@@ -176,6 +177,7 @@ impl Group {
             watched_at: None,
             watched_alone: None,
             full: None,
+            shortage: Shortage::default(),
             failed: false,
             relaxed: Waiting::default(),
             spread: Waiting::default(),

@@ -90,6 +90,12 @@ impl Table {
         self.alone && self.bytes > self.bytes_max
     }
 
+    /// Does what is stored exceed seven eighths of what may be? Only where nothing can be evicted. A member that was full
+    /// counts as full until then, so that its sub-ranges do not move back and forth.
+    pub fn is_nearly_full(&self) -> bool {
+        self.alone && self.bytes > self.bytes_max / 8 * 7
+    }
+
     /// How many records are in memory, tombstones included.
     pub fn len(&self) -> usize {
         self.held.len()

@@ -151,7 +151,8 @@ impl Group {
         let holds = log_holds && self.acceptor.may_vouch(vouch);
         if !holds && !self.config.defects.has(Defect::Amnesia) {
             self.vouching = None;
-            self.failed_with("its store lacks something that it had acknowledged");
+            self.on_store_failed();
+            self.out.push(GroupOutput::Lost("its store lacks something that it had acknowledged"));
             return;
         }
         self.tick_vouching();

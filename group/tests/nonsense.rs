@@ -93,6 +93,7 @@ fn nobody_proposes_under_the_ballot_of_another() {
         echoes: Vec::new(),
         agreement_us: None,
         load: None,
+        full: false,
     };
     let load = Some(vec![1; 33]);
     expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }));

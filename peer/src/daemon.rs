@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use node::Event;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -23,6 +26,7 @@ use crate::cli::Exit;
 use crate::config::{Config, Format, Origin};
 use crate::diary::{Diary, Happening};
 use crate::http::{self, Served, StatusMetrics};
+use crate::log::{self, Log};
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 
@@ -61,12 +65,31 @@ pub struct Peer {
     pub admin: Arc<dyn Admin>,
     /// What it tells about itself.
     pub status: Arc<dyn StatusSource>,
-    /// What happens to it. [`Event::Ready`] lets the daemon say so; after [`Event::Stopped`] the store is sealed, and the
-    /// process ends; after [`Event::Left`] the peer belongs to no network any more, and the process ends after it has said
-    /// so; [`Event::Fatal`] ends it at once. The end of the channel counts as [`Event::Stopped`].
-    pub events: mpsc::UnboundedReceiver<Event>,
+    /// What happens to it. [`Event::Ready`] lets the daemon say so. The last news is [`News::Ended`]; the end of the channel
+    /// counts as [`Ending::Stopped`].
+    pub news: mpsc::UnboundedReceiver<News>,
     /// Asks it to hand over and stop.
     pub stop: Box<dyn FnOnce() + Send>,
+}
+
+/// News of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Something happened in its life.
+    Happened(Event),
+    /// It has ended; the process ends, too.
+    Ended(Ending),
+}
+
+/// How a peer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It was asked to; the store is sealed.
+    Stopped,
+    /// It has left its network for good.
+    Left,
+    /// It cannot go on: the exit code, and what a person should do.
+    Failed(Exit, String),
 }
 
 /// What to say where the store knows of no network and [`crate::config::Entry::Known`] names none.
@@ -78,13 +101,15 @@ pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     start_log(config.log_format);
     warn_of_idle(&config);
     raise_file_limit();
-    match serve(&config, stop_with_stdin, launch) {
+    let exit = match serve(&config, stop_with_stdin, launch) {
         Ok(exit) => exit,
         Err(why) => {
             tracing::error!("{why}");
             ExitCode::FAILURE
         }
-    }
+    };
+    log::flush();
+    exit
 }
 
 /// Settings that are taken and checked, and change nothing in this version.
@@ -103,12 +128,37 @@ fn warn_of_idle(config: &Config) {
 fn start_log(format: Format) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,libp2p_swarm=warn"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // Without a thread there is no log; the peer's own threads will not start either.
+    let Ok(writer) = Log::start(io::stderr(), format) else { return };
+    log::set(writer.clone());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
+    let builder = builder.log_internal_errors(false);
     // A second start within one process (a test) keeps the first log.
     let _ = match format {
         Format::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
+    // The usual hook writes to stderr itself, and waits for whoever reads it.
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = std::backtrace::Backtrace::capture();
+        match backtrace.status() {
+            std::backtrace::BacktraceStatus::Captured => tracing::error!("{panic}\n{backtrace}"),
+            _ => tracing::error!("{panic}"),
+        }
+    }));
+}
+
+/// What the log has dropped, as a metric.
+#[derive(Debug)]
+struct LogMetrics;
+
+impl Collector for LogMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let counter = ConstCounter::new(log::dropped());
+        let help = "Log lines that were dropped because stderr did not take them";
+        let metric = encoder.encode_descriptor("log_dropped", help, None, counter.metric_type())?;
+        counter.encode(metric)
+    }
 }
 
 /// Takes as many open files as this process may have: each client and each peer is one, and shells give 1024.
@@ -149,6 +199,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
     let seat = Seat { router: router.clone(), registry: &mut registry, runtime: &runtime };
     let peer = launch(config, seat)?;
     registry.register_collector(Box::new(StatusMetrics(peer.status.clone())));
+    registry.register_collector(Box::new(LogMetrics));
 
     let (stop, stopped) = watch::channel(false);
     let mut endpoints: Vec<JoinHandle<()>> = Vec::new();
@@ -187,7 +238,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
         left: left_line(config.output, &peer.peer_id),
     };
     let exit = runtime.block_on(live(peer, signals, &lines, &diary));
-    if exit == End::Left && http_address.is_some() {
+    if exit == Ending::Left && http_address.is_some() {
         let _ = runtime.block_on(async {
             tokio::time::timeout(FAREWELL_MAX, async {
                 followed.notified().await;
@@ -209,8 +260,8 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
     });
     runtime.shutdown_background();
     Ok(match exit {
-        End::Stopped | End::Left => Exit::Done.into(),
-        End::Failed => ExitCode::FAILURE,
+        Ending::Stopped | Ending::Left => Exit::Done.into(),
+        Ending::Failed(exit, _) => exit.into(),
     })
 }
 
@@ -266,30 +317,33 @@ struct Lines {
     left: String,
 }
 
-/// Nobody may be reading any more; that changes nothing.
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
+/// How long a line to stdout is waited for: where nobody reads, it is never written.
+const SAY_MAX: Duration = Duration::from_millis(500);
 
-/// How a peer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// It was asked to.
-    Stopped,
-    /// It has left its network.
-    Left,
-    /// It cannot go on, and has said why.
-    Failed,
+/// Prints a line to stdout. Nobody may be reading any more; that changes nothing.
+fn say(line: &str) {
+    let line = format!("{line}\n");
+    let (tell, said) = std::sync::mpsc::sync_channel(1);
+    let written = std::thread::Builder::new().name("scatter-stdout".into()).spawn(move || {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        let _ = tell.send(());
+    });
+    if written.is_err() || said.recv_timeout(SAY_MAX).is_err() {
+        tracing::warn!("stdout takes nothing: the line that scripts wait for is held up");
+    }
 }
 
 /// Follows the peer from its start to its end.
-async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) -> End {
-    let Peer { mut events, stop, .. } = peer;
+async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) -> Ending {
+    let Peer { mut news, stop, .. } = peer;
     let mut announced = false;
     loop {
         let event = tokio::select! {
-            event = events.recv() => event.unwrap_or(Event::Stopped),
+            heard = news.recv() => match heard.unwrap_or(News::Ended(Ending::Stopped)) {
+                News::Happened(event) => event,
+                News::Ended(ending) => return tell_end(ending, lines),
+            },
             _ = signals.next() => break,
         };
         match &event {
@@ -303,19 +357,16 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
                 announced = true;
                 say(&lines.ready);
             }
-            other => {
-                if let Some(end) = ended(other, lines) {
-                    return end;
-                }
-            }
+            other => tell(other),
         }
     }
     tracing::info!("stopping; a second signal stops at once");
     stop();
     let finished = async {
         loop {
-            if let Some(end) = ended(events.recv().await.unwrap_or(Event::Stopped), lines) {
-                return end;
+            match news.recv().await.unwrap_or(News::Ended(Ending::Stopped)) {
+                News::Happened(event) => tell(event),
+                News::Ended(ending) => return tell_end(ending, lines),
             }
         }
     };
@@ -324,39 +375,41 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
         number = signals.next() => {
             tracing::warn!("stopping at once");
             // What the endpoints still hold is dropped: nobody waits for it any longer.
+            log::flush();
             std::process::exit(128 + number);
         }
         () = tokio::time::sleep(STOP_MAX) => {
             tracing::warn!("handing over took too long; stopping without");
-            End::Stopped
+            Ending::Stopped
         }
     }
 }
 
-/// Tells an event to the log; how the peer ended, if it is the last one.
-fn ended(event: Event, lines: &Lines) -> Option<End> {
-    match event {
-        Event::Stopped => {
-            tracing::info!("stopped");
-            return Some(End::Stopped);
-        }
-        Event::Left => {
+/// Tells the log how the peer ended, and stdout where scripts wait for it.
+fn tell_end(ending: Ending, lines: &Lines) -> Ending {
+    match &ending {
+        Ending::Stopped => tracing::info!("stopped"),
+        Ending::Left => {
             tracing::info!("has left its network for good");
             say(&lines.left);
-            return Some(End::Left);
         }
-        Event::Fatal(why) => {
-            tracing::error!("{why}");
-            return Some(End::Failed);
-        }
-        Event::Ready => {}
+        Ending::Failed(_, why) => tracing::error!("{why}"),
+    }
+    ending
+}
+
+/// Tells an event to the log.
+fn tell(event: Event) {
+    match event {
+        // They are followed by the end.
+        Event::Ready | Event::Stopped | Event::Left => {}
+        Event::Fatal(why) | Event::Damaged(why) => tracing::error!("{why}"),
         Event::NotReady => tracing::warn!("does not serve"),
-        Event::Reincarnate(why) | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
+        Event::Reincarnate { why, .. } | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
         Event::Note(line) => tracing::info!("{line}"),
         Event::InRing(ring) => tracing::info!("this peer belongs to the network with the ring {ring}"),
         other => tracing::info!(?other),
     }
-    None
 }
 
 /// What asks the process to stop.

@@ -8,6 +8,7 @@ mod demo;
 pub mod diary;
 pub mod http;
 mod lock;
+mod log;
 pub mod machine;
 pub mod net;
 pub mod offload;

@@ -390,3 +390,73 @@ fn load_is_made_and_told() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     ends(&bench(&["--addr", &nobody]), 3, "");
 }
+
+/// What cannot be printed is no success, and nothing panics; an answer that is no stays so.
+#[test]
+fn exit_codes_where_nothing_can_be_printed() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full");
+    if full().is_err() {
+        println!("skipped: there is no /dev/full");
+        return;
+    }
+    let peer = Peer::start(&[]);
+    ends(&peer.run(&["set", "a", "one"]), 0, "OK\n");
+    let run = |arguments: &[&str], to_stdout: bool| {
+        let mut command = command(arguments);
+        command.env("SCATTER_ADDR", &peer.resp).env("SCATTER_HTTP", &peer.http);
+        let (out, err) =
+            if to_stdout { (full().unwrap().into(), Stdio::piped()) } else { (Stdio::piped(), full().unwrap().into()) };
+        command.stdout(out).stderr(err).output().unwrap().status.code()
+    };
+    for words in
+        ["get a", "set a one", "incr n", "append b x", "status", "--help", "--version", "man", "completions bash"]
+    {
+        let words: Vec<&str> = words.split(' ').collect();
+        assert_eq!(run(&words, true), Some(74), "{words:?} > /dev/full");
+    }
+    for words in ["groups", "ring", "where a", "get a", "get nope", "nonsense", "get"] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let usual = peer.run(&words).status.code();
+        assert_eq!(run(&words, false), usual, "{words:?} 2> /dev/full");
+        let expected = if usual == Some(0) { Some(74) } else { usual };
+        assert_eq!(run(&words, true), expected, "{words:?} > /dev/full");
+    }
+}
+
+/// A daemon serves and stops in order wherever its log and its ready line go.
+#[test]
+fn a_daemon_whose_words_nobody_takes() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let outs: [(&str, &dyn Fn() -> Option<Stdio>); 2] =
+        [("full", &|| full().ok().map(Stdio::from)), ("closed", &|| Some(closed()))];
+    for (name, out) in outs {
+        let (Some(stdout), Some(stderr)) = (out(), out()) else {
+            println!("skipped: there is no /dev/full");
+            continue;
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let mut child = command(&["run", "--new", "--resp", "off", "--http", &address])
+            .env("RUST_LOG", "trace")
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        let ready = || TcpStream::connect(&address).is_ok();
+        let (mut tries, mut served) = (0, false);
+        while !served && tries < 1000 {
+            (tries, served) = (tries + 1, ready());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        signal(&child, Signal::TERM);
+        let (code, _) = end(&mut child, Duration::from_secs(20));
+        assert!(served, "{name}");
+        assert_eq!(code, Some(0), "{name}");
+    }
+}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::{Change, Restored, Tail};
-use peer::store::{Engine, StoreConfig, StoreError, StoreEvent, StoreThread, leave_behind, move_aside};
+use peer::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, set_aside};
 
 fn config() -> StoreConfig {
     StoreConfig {
@@ -65,7 +65,7 @@ fn a_second_open_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let (engine, _) = open(dir.path());
     assert_eq!(Engine::open_dir(dir.path(), &config()).err(), Some(StoreError::InUse));
-    assert_eq!(move_aside(dir.path()).err(), Some(StoreError::InUse));
+    assert_eq!(set_aside(dir.path(), Aside::Damaged).err(), Some(StoreError::InUse));
     drop(engine);
     open(dir.path());
 }
@@ -79,11 +79,18 @@ fn a_store_moved_aside_leaves_room_for_a_new_one() {
     drop(engine);
     fs::remove_file(store.join("manifest")).expect("removes");
     assert!(Engine::open_dir(&store, &config()).is_err_and(|error| error.is_damage()), "missing is not empty");
-    let aside = move_aside(&store).expect("moves");
+    let aside = set_aside(&store, Aside::Damaged).expect("moves");
     assert_eq!(aside, dir.path().join("store.damaged-1"));
     assert!(aside.join("table").is_dir());
     assert_eq!(open(&store).1.tail, Tail::Empty);
-    assert_eq!(move_aside(&store), Ok(dir.path().join("store.damaged-2")));
+    let used = |store: &Path| {
+        let (mut engine, _) = open(store);
+        engine.room().expect("measures").used
+    };
+    let (with, alone) = (used(&store), used(&dir.path().join("other")));
+    assert!(with > alone, "what is kept counts as used: {with}, {alone}");
+    assert_eq!(set_aside(&store, Aside::Damaged), Ok(dir.path().join("store.damaged-2")));
+    assert!(!aside.exists(), "one is kept");
 }
 
 #[test]
@@ -92,10 +99,10 @@ fn of_stores_left_behind_the_last_is_kept() {
     let store = dir.path().join("store");
     for (key, place) in [("a", "store.left-1"), ("b", "store.left-2")] {
         let (mut engine, _) = open(&store);
-        assert_eq!(leave_behind(&store), Err(StoreError::InUse));
+        assert_eq!(set_aside(&store, Aside::Left), Err(StoreError::InUse));
         engine.append([vec![put(key, "1")]]).expect("appends");
         drop(engine);
-        assert_eq!(leave_behind(&store), Ok(dir.path().join(place)));
+        assert_eq!(set_aside(&store, Aside::Left), Ok(dir.path().join(place)));
     }
     let mut left: Vec<_> = fs::read_dir(dir.path()).expect("lists").map(|entry| entry.unwrap().file_name()).collect();
     left.sort();

@@ -1,12 +1,18 @@
 //! Members come and go: each rule about that is missed when it is left out (PITFALLS 14, 23-27). Those about the end of
 //! an epoch, which few seeds meet, are missed in `model_epochs`, which goes through all schedules (PITFALLS 20-22).
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use group::config::Defect;
-use node::{Node, Timing};
+use node::{Durability, Node, Timing};
+use testnet::rng::Rng;
 use testnet::sim::Scenario;
-use testnet::sim::harness::{expect_well, is_found};
+use testnet::sim::fault::{Fault, Kind, Target};
+use testnet::sim::harness::{expect_well, for_each_seed, is_found};
+
+/// A new life began with the records of the one before.
+const HELD: &str = "node: entered anew with what it held before";
 
 /// What clients, replicas or checks of agreement show.
 const ANY: [&str; 16] = [
@@ -74,6 +80,53 @@ fn without_tail() {
 #[test]
 fn no_fence() {
     is_found(Defect::NoFence, &ANY, 200, Scenario::churn);
+}
+
+/// A run in which members are away for longer than they are waited for, keys are deleted all the time, and nobody needs their
+/// tombstones for long.
+fn put_out(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, "put out");
+    let mut scenario = Scenario::churn(seed);
+    scenario.durability = Durability::Sync;
+    scenario.hosts = *rng.pick(&[4, 5, 6]);
+    scenario.timing.heartbeat = Duration::from_millis(100);
+    scenario.timing.exclude_after = Duration::from_millis(500);
+    scenario.timing.horizon = Duration::from_millis(100);
+    scenario.timing.purge_every = Duration::from_millis(*rng.pick(&[50, 200]));
+    scenario.load.once = 0;
+    scenario.fault_time = Duration::from_secs(15);
+    let mut at = Duration::from_millis(2_500);
+    scenario.faults.clear();
+    while at < scenario.fault_time {
+        let target = Target::Host(rng.below(scenario.hosts as u64) as usize);
+        let kinds = [
+            Kind::Suspend(target),
+            Kind::Pause(target),
+            Kind::Isolate(target),
+            Kind::Stop(target),
+            Kind::Crash(target),
+        ];
+        let lasts = Duration::from_millis(rng.between(600, 2_500));
+        scenario.faults.push(Fault { at, kind: *rng.pick(&kinds), lasts });
+        at += lasts + Duration::from_millis(rng.between(100, 1_500));
+    }
+    scenario
+}
+
+/// Whoever was put out comes back as somebody else, with what it holds: what was deleted meanwhile stays deleted.
+#[test]
+fn who_was_put_out_catches_up_from_what_it_holds() {
+    let marks = Cell::new(0);
+    for_each_seed("who_was_put_out_catches_up_from_what_it_holds", 12, |seed| {
+        marks.set(marks.get() + expect_well::<Node>(&put_out(seed)).marks.count(HELD));
+    });
+    assert!(marks.get() > 0 || std::env::var_os("SCATTER_SEED").is_some(), "nobody came back with something");
+}
+
+/// PITFALLS 14: records of a life before of which tombstones were let go of meanwhile.
+#[test]
+fn stale_lives() {
+    is_found(Defect::StaleCopies, &ANY, 200, put_out);
 }
 
 /// The log moved on faster than a primary that had restarted could tell that it did not serve.

@@ -41,6 +41,8 @@ pub struct Local<'a> {
     pub group_time: WallMillis,
     /// No writes are taken, and why.
     pub full: Option<Limit>,
+    /// Another member has room, and takes over: a write that finds none here should be tried again.
+    pub is_relieved: bool,
 }
 
 /// An operation that waits.

@@ -484,7 +484,9 @@ impl Draft {
             Change::Delete => None,
         };
         if let Some(limit) = local.full.filter(|_| live.is_some()) {
-            ctx.out.refuse(pending.attempt, OpError::Limit(limit));
+            let waits = local.is_relieved;
+            let error = if waits { OpError::TryAgain(Refusal::NoPrimary) } else { OpError::Limit(limit) };
+            ctx.out.refuse(pending.attempt, error);
             return;
         }
         let mut record = changed(self.record.as_deref(), live, ctx.state.purged.floor);

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::Bytes;
-use group::op::{Answer, Op, OpError, ReadMode};
+use group::op::{Answer, Limit, Op, OpError, ReadMode};
 use group::time::Time;
 use header::ReplyTo;
-use overlay::{GroupId, Key, PeerKey, Point, RingId};
+use overlay::{GroupId, Incarnation, Key, PeerKey, Point, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::survey::Survey;
@@ -81,8 +81,9 @@ pub enum Input {
     Persisted(u64),
     /// The store failed: nothing that was not yet [`Input::Persisted`] can be relied on, and nothing more is written.
     StoreFailed(String),
-    /// How much room the store has left: below its low mark new writes are refused, above it they are taken again.
-    DiskLow(bool),
+    /// What limits the room that the store has left, once that is below its low mark; `None` once it is above it again.
+    /// While room is low, other members become primaries in this node's place, and where none has room, writes are refused.
+    DiskLow(Option<Limit>),
     /// The store has much left to write behind what is durable, or no longer: what is copied from others waits for it.
     StoreBehind(bool),
     /// Answers [`Output::Load`]: the stored record, or `None` where there is none.
@@ -249,11 +250,20 @@ pub enum Event {
     /// The node has left for good: the driver moves the store aside, remembers that the peer belongs to no ring any more,
     /// and ends the process.
     Left,
-    /// The node cannot go on with this store; the text says what to do.
+    /// The store failed ([`Input::StoreFailed`]), and the node with it; the text says what to do.
     Fatal(String),
-    /// This node's incarnation ended (it lost state, or its group has forgotten it): the driver starts it anew with an
-    /// empty store as a new incarnation.
-    Reincarnate(String),
+    /// This node's incarnation ended because its group went on without it, as after a long sleep. Nothing is wrong with the
+    /// store: the driver starts the node anew on it as a new incarnation, and names the `former` one
+    /// ([`NodeConfig::former`](crate::NodeConfig::former)).
+    Reincarnate {
+        /// Why.
+        why: String,
+        /// The incarnation that is over.
+        former: Incarnation,
+    },
+    /// This node's incarnation ended because its store lost something or cannot be read: the driver keeps the store aside, and
+    /// starts the node anew with an empty one as a new incarnation.
+    Damaged(String),
     /// This node's incarnation ended, for what it holds was declared lost: the driver keeps that where nobody serves it, and
     /// starts the node anew with an empty store as a new incarnation.
     Quarantine(String),

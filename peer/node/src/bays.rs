@@ -72,6 +72,19 @@ impl Bays {
         Some(free)
     }
 
+    /// No group here has anything of the ring any more: what lies in these ranges, none of which overlap, is lent from now on,
+    /// and the rest left over. Each part that is lent, in one bay and on one side of point zero.
+    #[must_use]
+    pub fn lend_former(&mut self, ranges: &[KeyRange]) -> Vec<(u8, KeyRange)> {
+        let lent: Vec<(u8, KeyRange)> =
+            ranges.iter().flat_map(|range| self.at.pieces(*range)).map(|(piece, bay)| (bay, piece)).collect();
+        let rest = KeyRange::FULL.without(lent.iter().map(|(_, piece)| *piece));
+        rest.into_iter().for_each(|piece| self.leave(piece));
+        self.leftovers.extend(&lent);
+        self.lent.extend(&lent);
+        lent
+    }
+
     /// How much is left over, or lent.
     pub fn left(&self) -> usize {
         self.leftovers.len()

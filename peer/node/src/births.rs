@@ -331,6 +331,7 @@ impl Node {
                 let mut group = Group::join_holding(self.group_config(), self.me, state, self.now, seed, copied);
                 // What it has been asked goes for wherever it comes to be.
                 group.set_addresses(self.addresses.clone());
+                group.set_full(self.full);
                 self.leaving.into_iter().for_each(|force| group.leave(force));
                 group
             }
@@ -369,7 +370,7 @@ impl Node {
 
     /// Where the records of a group lie of which this node takes a part, with what the first of these parents has, and what was
     /// copied elsewhere. `None` where too much is still to be dropped.
-    fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<(Bays, Vec<Claim>)> {
+    pub(crate) fn bays_for(&self, state: &GroupState, parents: &[usize]) -> Option<(Bays, Vec<Claim>)> {
         let mut bays = self.hosts.bays.clone();
         let mut fresh = alloc::vec![state.range];
         for (nth, parent) in parents.iter().map(|index| &self.hosts.all[*index]).enumerate() {

@@ -81,6 +81,11 @@ pub struct NodeConfig {
     pub me: PeerKey,
     /// The incarnation to take where the store does not hold one that may go on: never used before by this peer.
     pub incarnation: Incarnation,
+    /// An incarnation of this peer that is over because its group went on without it ([`Event::Reincarnate`]): where the store
+    /// holds that one, its chosen records are kept, as a copy to catch up from, and the rest is dropped.
+    ///
+    /// [`Event::Reincarnate`]: crate::Event::Reincarnate
+    pub former: Option<Incarnation>,
     /// Which lane this is, where the peer has several: what is stored and said then names it.
     pub lane: Option<u8>,
     /// The ring that this peer belongs to, where it has been in one.
@@ -132,6 +137,7 @@ impl NodeConfig {
         NodeConfig {
             me,
             incarnation,
+            former: None,
             lane: None,
             ring: None,
             found: false,

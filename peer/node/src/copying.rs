@@ -218,6 +218,47 @@ impl Node {
         home.contains(&self.me) && home.into_iter().chain(source.nodes()).any(|node| node.peer == from)
     }
 
+    /// Takes what a life of this peer held that is over for a copy, until this node enters a group: the records of these states'
+    /// ranges, of each as of the slot that was applied there. What was chosen stays so; and what may have been deleted without
+    /// a trace since is told by purges behind that slot, as for any copy.
+    pub(crate) fn keep_former(&mut self, states: &[(GroupState, Vec<KeyRange>)]) {
+        let ranges: Vec<KeyRange> = states.iter().flat_map(|(_, ranges)| ranges.iter().copied()).collect();
+        let applied = |piece: KeyRange| {
+            let holds = |ranges: &Vec<KeyRange>| ranges.iter().any(|range| range.contains_range(piece));
+            states.iter().find(|(_, ranges)| holds(ranges)).map(|(state, _)| state.applied)
+        };
+        let lent = self.hosts.bays.lend_former(&ranges);
+        let parts: Vec<Part> =
+            lent.into_iter().map(|(bay, range)| Part { range, bay: Some(bay), applied: applied(range) }).collect();
+        let Some((source, _)) = states.first().filter(|_| !parts.is_empty()) else { return };
+        self.copies.last_serial += 1;
+        self.copies.all.push(Copying {
+            serial: self.copies.last_serial,
+            source: source.id,
+            ranges,
+            orderer: self.me.peer,
+            number: 0,
+            // Nobody has to order it.
+            ordered: Time::NEVER,
+            done: parts.len(),
+            parts,
+            after: None,
+            question: None,
+            turns: 0,
+            came: Time(0),
+            written: None,
+            table: Table::new(self.config.memory_bytes_max / 8, false, false),
+            records: 0,
+        });
+    }
+
+    /// Drops all copies.
+    pub(crate) fn end_copies(&mut self) {
+        while !self.copies.all.is_empty() {
+            self.end_copy(0);
+        }
+    }
+
     fn begin_copy(&mut self, source: &GroupRef, ranges: &[KeyRange]) -> Option<usize> {
         let is_here = |range: &KeyRange| self.hosts.living().any(|group| group.state().range.overlaps(*range));
         let is_there = |range: &KeyRange| source.range.contains_range(*range) && !is_here(range);

@@ -143,9 +143,7 @@ impl Node {
         }
         match state.last_life(self.me.peer) {
             Some(node) if node == self.me => {
-                let seed = self.rng.draw();
-                let group = Group::join(self.group_config(), self.me, state, self.now, seed);
-                self.enter(group);
+                self.enter(state, false);
                 let addresses = self.addresses.clone();
                 self.each_group(|group| group.set_addresses(addresses.clone()));
             }

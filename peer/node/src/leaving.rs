@@ -271,6 +271,6 @@ mod tests {
         net.leave(2, false);
         net.nodes[2].handle(net.now, Input::Stop);
         net.run_until(|net| net.events[2].contains(&Event::Stopped) || net.has_left(2));
-        assert!(!net.events[2].iter().any(|event| matches!(event, Event::Reincarnate(_))));
+        assert!(!net.events[2].iter().any(|event| matches!(event, Event::Reincarnate { .. } | Event::Damaged(_))));
     }
 }

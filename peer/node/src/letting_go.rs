@@ -11,7 +11,7 @@ use group::Group;
 use group::state::GroupState;
 use overlay::{Epoch, KeyRange};
 
-use crate::api::Change;
+use crate::api::{Change, Event};
 use crate::config::Durability;
 use crate::hosting::Hosted;
 use crate::node::Node;
@@ -155,12 +155,12 @@ impl Node {
         self.share_memory();
         if self.hosts.is_empty() && !self.over {
             // Whoever has voted somewhere, and remembers nothing of it, enters another group as somebody else.
-            self.part_from("no group here needs it any more");
+            self.part_from(self.reincarnates("no group here needs it any more"));
         }
     }
 
     /// A group says that it needs this node no more, or that the node's part in it has come to an end.
-    pub(crate) fn depart(&mut self, serial: u64, why: Option<&'static str>) {
+    pub(crate) fn depart(&mut self, serial: u64, why: Option<Event>) {
         let Some(hosted) = self.hosts.all.iter().find(|hosted| hosted.serial == serial) else { return };
         let is_needed = hosted.group.state().audience().contains(&self.me);
         let others = self.hosts.all.len() > 1;
@@ -174,7 +174,7 @@ impl Node {
     }
 
     /// A life that is over has nothing more to give; the wish to leave outlives it.
-    fn part_from(&mut self, why: &str) {
+    fn part_from(&mut self, why: Event) {
         match self.leaving {
             Some(_) => self.left(),
             None => self.end_life(why),

@@ -24,6 +24,8 @@ mod probing;
 #[cfg(test)]
 mod repair_test;
 mod repartitioning;
+#[cfg(test)]
+mod room_test;
 pub mod seeking;
 mod sessions;
 mod sizing;

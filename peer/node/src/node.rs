@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -12,13 +13,13 @@ use group::ballot::Slot;
 use group::config::GroupConfig;
 use group::handover::Handover;
 use group::message::{Message, Sender};
-use group::op::{Answer, Op, OpError, Read, ReadMode, Refusal};
+use group::op::{Answer, Limit, Op, OpError, Read, ReadMode, Refusal};
 use group::outbox::GroupOutput;
 use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
 use group::watched::Watched;
-use overlay::{Epoch, GroupId, Key, NodeId, PeerKey, RingId};
+use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::bays::Walk;
@@ -51,7 +52,7 @@ pub struct Node {
     /// It had a part in groups that it has let go of, up to this epoch, and remembers nothing of what it said there.
     pub(crate) voted: Epoch,
     /// Groups that say that this node's part in them is over, and why; it left where there is no reason.
-    pub(crate) departed: Vec<(u64, Option<&'static str>)>,
+    pub(crate) departed: Vec<(u64, Option<Event>)>,
     /// Some group has ended, or the last state of one has come.
     pub(crate) birth_wanted: bool,
     /// Last states of groups that this node has no part in, which something is to be born of.
@@ -92,6 +93,8 @@ pub struct Node {
     /// The store has it that this node is in its group: until then nobody hears of it.
     pub(crate) entered: bool,
     pub(crate) ready: bool,
+    /// What limits the store's room, where that is low.
+    pub(crate) full: Option<Limit>,
     probe_due: Time,
     pub(crate) stopping: Option<Time>,
     /// It leaves for good, and perhaps insists.
@@ -158,6 +161,7 @@ impl Node {
             stopping: None,
             leaving: None,
             leave_step: None,
+            full: None,
             over: false,
             wake_at: Time(0),
             ticked: now.time,
@@ -172,7 +176,7 @@ impl Node {
         let is_stored = self.config.durability == Durability::Sync && restored.tail != Tail::Empty;
         if is_stored && let Err(error) = self.restore(restored) {
             self.over = true;
-            self.event(Event::Reincarnate(format!("{error}: the store is damaged or of a later version")));
+            self.event(Event::Damaged(format!("{error}: the store is damaged or of a later version")));
         }
         if self.hosts.is_empty() && self.config.found && self.ring.is_none() && !self.over {
             self.found();
@@ -193,8 +197,12 @@ impl Node {
             self.hosts.bays = bays;
             return Ok(());
         }
-        (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
         self.hosts.bays = bays;
+        if self.config.former == Some(life.incarnation) {
+            self.outlive(life, stored.into_iter().map(|(drawer, stored)| (drawer, stored.state)).collect());
+            return Ok(());
+        }
+        (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
         self.kept = self.space().restore_finals(&restored.meta)?;
         for (drawer, stored) in stored {
             let seed = self.rng.draw();
@@ -206,6 +214,27 @@ impl Node {
         self.birth_wanted = true;
         self.in_ring(life.ring);
         Ok(())
+    }
+
+    /// The store holds a life of this peer that is over: its chosen records are kept as a copy, and nothing of what it promised,
+    /// accepted or was told counts for this one.
+    fn outlive(&mut self, life: Life, mut stored: Vec<(u8, GroupState)>) {
+        let mut changes: Vec<_> = stored.iter().map(|(drawer, _)| self.space().drawer(*drawer).clear()).collect();
+        let former = NodeId { incarnation: life.incarnation, ..self.me };
+        // Of two groups that overlap the later one owns the place.
+        stored.sort_by_key(|(_, state)| Reverse(state.epoch));
+        let (mut taken, mut kept): (Vec<KeyRange>, Vec<_>) = (Vec::new(), Vec::new());
+        for (_, state) in stored {
+            let ranges = state.range.without(taken.iter().copied());
+            taken.push(state.range);
+            // A learner may have missed what was purged while it copied. Another ring has other records.
+            if state.is_member(former) && Some(state.ring) == self.config.ring {
+                kept.push((state, ranges));
+            }
+        }
+        self.keep_former(&kept);
+        changes.extend([self.space().bays(&self.hosts.bays), self.space().over(&[]), self.space().finals(&[])]);
+        self.persist_own(changes);
     }
 
     /// A new network, of which this node is the first.
@@ -224,15 +253,28 @@ impl Node {
             horizon_ms: timing.horizon.as_millis() as u64,
         };
         let state = GroupState::founded(ring, id, self.member(), settings);
-        let seed = self.rng.draw();
-        let group = Group::found(self.group_config(), self.me, state, self.now, seed);
-        self.enter(group);
+        self.enter(state, true);
     }
 
-    /// The node's first group.
-    pub(crate) fn enter(&mut self, group: Group) {
-        let ring = group.state().ring;
-        if !self.hosts.bays.enter(group.state().range) || self.hosts.add(group).is_none() {
+    /// The node's first group, in which it is a newcomer, or the founder.
+    pub(crate) fn enter(&mut self, state: GroupState, founds: bool) {
+        let Some((bays, claimed)) = self.bays_for(&state, &[]) else {
+            return self.damaged("no room is left for another group");
+        };
+        let copied = self.take_copies(claimed);
+        if !copied.is_empty() {
+            self.event(Event::Note("goes on from what it held before: only what has changed is copied".into()));
+        }
+        let (ring, seed) = (state.ring, self.rng.draw());
+        let config = self.group_config();
+        let mut group = match founds {
+            true => Group::found(config, self.me, state, self.now, seed),
+            false => Group::join_holding(config, self.me, state, self.now, seed, copied),
+        };
+        group.set_full(self.full);
+        self.hosts.bays = bays;
+        self.end_copies();
+        if self.hosts.add(group).is_none() {
             return self.damaged("no room is left for another group");
         }
         self.in_ring(ring);
@@ -404,11 +446,13 @@ impl Node {
             Input::Persisted(token) => self.on_persisted(token),
             Input::StoreFailed(why) => {
                 self.each_group(Group::on_store_failed);
+                self.ready = false;
                 self.event(Event::Fatal(why));
             }
-            Input::DiskLow(low) => {
-                self.copies.disk_low = low;
-                self.each_group(|group| group.on_disk_low(low));
+            Input::DiskLow(limit) => {
+                self.copies.disk_low = limit.is_some();
+                self.full = limit;
+                self.each_group(|group| group.set_full(limit));
             }
             Input::StoreBehind(behind) => {
                 self.copies.store_behind = behind;
@@ -530,7 +574,8 @@ impl Node {
             GroupOutput::Read(name, answer) => self.on_spread(name, answer),
             GroupOutput::Changed => self.on_changed(serial),
             GroupOutput::Left => self.departed.push((serial, None)),
-            GroupOutput::Over(why) => self.departed.push((serial, Some(why))),
+            GroupOutput::Over(why) => self.departed.push((serial, Some(self.reincarnates(why)))),
+            GroupOutput::Lost(why) => self.departed.push((serial, Some(Event::Damaged(why.into())))),
             GroupOutput::Letter(letter) => self.send_letter(*letter),
             GroupOutput::Ended => {
                 self.birth_wanted = true;
@@ -647,15 +692,20 @@ impl Node {
     /// Damage is *unknown*, never *empty*: this life ends.
     pub(crate) fn damaged(&mut self, what: &str) {
         self.each_group(Group::on_store_failed);
-        self.end_life(what);
+        self.end_life(Event::Damaged(what.to_string()));
     }
 
-    /// It begins anew, as another.
-    pub(crate) fn end_life(&mut self, why: &str) {
+    /// The event of a life that others went on without.
+    pub(crate) fn reincarnates(&self, why: &str) -> Event {
+        Event::Reincarnate { why: why.to_string(), former: self.me.incarnation }
+    }
+
+    /// This incarnation is over, for this reason.
+    pub(crate) fn end_life(&mut self, why: Event) {
         self.over = true;
         self.ready = false;
         self.with_sessions(Sessions::stop);
-        self.event(Event::Reincarnate(why.to_string()));
+        self.event(why);
     }
 
     /// A group's state changed: others may have to be reached, operations may have to go elsewhere.

@@ -128,7 +128,9 @@ impl Trio {
                 self.answered.push(id);
             }
             Output::WakeAt(at) => own.wake_at = at,
-            Output::Event(Event::Reincarnate(why) | Event::Quarantine(why) | Event::Fatal(why)) => panic!("{why}"),
+            Output::Event(
+                Event::Reincarnate { why, .. } | Event::Damaged(why) | Event::Quarantine(why) | Event::Fatal(why),
+            ) => panic!("{why}"),
             Output::Packet { .. } => panic!("there is no switch"),
             Output::Dial { .. } | Output::Event(_) | Output::Granted { .. } | Output::Surveyed { .. } => {}
         }

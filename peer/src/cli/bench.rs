@@ -102,11 +102,11 @@ pub fn bench(args: &BenchArgs) -> ExitCode {
         Err(failed) => return give_up(&failed),
     };
     let servers = servers(&args.pid, &edges);
+    let exit = if report.done() > 0 { Exit::Done } else { Exit::No };
     match args.output {
-        Format::Text => print(text(args, &report, &servers).as_bytes()),
-        Format::Json => print(format!("{}\n", as_json(args, &report, &servers)).as_bytes()),
-    };
-    if report.done() > 0 { Exit::Done.into() } else { Exit::No.into() }
+        Format::Text => print(text(args, &report, &servers).as_bytes(), exit),
+        Format::Json => print(format!("{}\n", as_json(args, &report, &servers)).as_bytes(), exit),
+    }
 }
 
 fn prepare(args: &BenchArgs) -> Result<(Plan, Option<Vec<u8>>), Failure> {

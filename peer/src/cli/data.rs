@@ -1,7 +1,6 @@
 //! `get`, `set`, `del`, `cas`, `incr`, `append`: one operation each.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
@@ -194,8 +193,7 @@ fn finish(reach: &Reach, answer: Result<Value, Failure>, found: impl FnOnce(Valu
         (Ok(found), Format::Json) => (found.exit, Json::Object(found.fields).to_string().into_bytes()),
         // Nothing to print where the answer is no: an absent key is not an empty one.
         (Ok(Found { exit: Exit::No, text, .. }), Format::Text) if text.is_empty() => {
-            eprintln!("scatter: no (the key is absent, or the condition was not met)");
-            return Exit::No.into();
+            return super::exit::fail(Exit::No, "no (the key is absent, or the condition was not met)");
         }
         (Ok(found), Format::Text) => (found.exit, found.text),
         (Err(failure), Format::Json) => {
@@ -203,8 +201,5 @@ fn finish(reach: &Reach, answer: Result<Value, Failure>, found: impl FnOnce(Valu
         }
         (Err(failure), Format::Text) => return super::exit::fail(failure.exit, &failure.why),
     };
-    let mut out = std::io::stdout().lock();
-    // Whoever reads it may have seen enough.
-    let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    exit.into()
+    super::print(&[&line[..], b"\n"].concat(), exit)
 }

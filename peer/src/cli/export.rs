@@ -16,7 +16,7 @@ use node::storage::{DRAWERS, Space, decode_record};
 use overlay::Key;
 use serde_json::Map;
 
-use super::exit::{Exit, fail};
+use super::exit::{Exit, fail, note};
 use super::json;
 use crate::machine::unix_ms;
 use crate::store::{Engine, StoreConfig};
@@ -54,7 +54,7 @@ pub fn export(args: &ExportArgs) -> ExitCode {
     let out = BufWriter::new(io::stdout().lock());
     match run(&args.dir, args.output, out) {
         Ok(told) => {
-            eprintln!("{told} keys");
+            note(&format!("{told} keys"));
             Exit::Done.into()
         }
         Err(why) => fail(Exit::Refused, &why),

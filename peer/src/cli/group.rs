@@ -112,18 +112,15 @@ pub fn group(args: GroupArgs) -> ExitCode {
     };
     match ask(&which, name, &body) {
         Ok(answer) => match which.output {
-            Format::Json => print(format!("{answer}\n").as_bytes()),
+            Format::Json => print(format!("{answer}\n").as_bytes(), Exit::Done),
             Format::Text => {
                 let born = answer["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                print(born.map(|id| format!("{name}: group {id}\n")).collect::<String>().as_bytes())
+                print(born.map(|id| format!("{name}: group {id}\n")).collect::<String>().as_bytes(), Exit::Done)
             }
         },
         Err((exit, why)) => match which.output {
             Format::Text => fail(exit, &why),
-            Format::Json => {
-                print(format!("{}\n", json!({ "error": why, "exit": exit as u8 })).as_bytes());
-                exit.into()
-            }
+            Format::Json => print(format!("{}\n", json!({ "error": why, "exit": exit as u8 })).as_bytes(), exit),
         },
     }
 }

@@ -98,11 +98,11 @@ fn look<T: DeserializeOwned>(args: &LookArgs, path: &str, describe: impl Fn(&T) 
         return fail(Exit::Refused, &format!("{} is no peer that this program knows", args.http));
     };
     let (text, well) = describe(&answer);
+    let exit = if well { Exit::Done } else { Exit::No };
     match args.output {
-        Format::Text => print(text.as_bytes()),
-        Format::Json => print(&[&body[..], b"\n"].concat()),
-    };
-    if well { Exit::Done.into() } else { Exit::No.into() }
+        Format::Text => print(text.as_bytes(), exit),
+        Format::Json => print(&[&body[..], b"\n"].concat(), exit),
+    }
 }
 
 fn describe(group: &GroupStatus, text: &mut String) {

@@ -1,5 +1,6 @@
 //! `scatter leave`: asks a peer to leave its network for good, and follows it until it has.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -7,9 +8,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::{Exit, fail};
+use super::exit::{Exit, fail, note};
 use super::web::NoAnswer;
-use super::{print, token, web};
+use super::{print, token, web, write};
 use crate::config::Format;
 use crate::status::{LeavingStatus, Status};
 
@@ -54,7 +55,7 @@ impl Ending {
 /// `scatter leave`
 pub fn leave(args: &LeaveArgs) -> ExitCode {
     match begin(args).and_then(|(peer_id, first)| follow(args, &peer_id, first)) {
-        Ok(()) => Exit::Done.into(),
+        Ok(printed) => super::exit::printed(Exit::Done, printed),
         Err(Ending { exit, why, reason }) => match args.output {
             Format::Text => fail(exit, &why),
             Format::Json => {
@@ -62,8 +63,7 @@ pub fn leave(args: &LeaveArgs) -> ExitCode {
                 if let Some(reason) = reason {
                     line["reason"] = reason;
                 }
-                print(format!("{line}\n").as_bytes());
-                exit.into()
+                print(format!("{line}\n").as_bytes(), exit)
             }
         },
     }
@@ -102,18 +102,20 @@ fn begin(args: &LeaveArgs) -> Result<(String, LeavingStatus), Ending> {
 }
 
 /// Looks on until it has left, and says each step once.
-fn follow(args: &LeaveArgs, peer_id: &str, first: LeavingStatus) -> Result<(), Ending> {
+/// Whether all of it could be printed: that ends nothing.
+fn follow(args: &LeaveArgs, peer_id: &str, first: LeavingStatus) -> Result<io::Result<()>, Ending> {
+    let mut printed = Ok(());
     if args.output == Format::Text {
-        eprintln!("scatter: {peer_id} is leaving; it goes on with that also where this command is interrupted");
+        note(&format!("scatter: {peer_id} is leaving; it goes on with that also where this command is interrupted"));
     }
     let (mut told, mut leaving, mut seen) = (Vec::new(), first, Instant::now());
     loop {
         if !told.contains(&leaving.step) {
-            tell(args.output, peer_id, &leaving);
+            printed = printed.and(tell(args.output, peer_id, &leaving));
             told.push(leaving.step.clone());
         }
         if leaving.is_over() {
-            return Ok(());
+            return Ok(printed);
         }
         let trouble = loop {
             std::thread::sleep(LOOK_EVERY);
@@ -154,7 +156,7 @@ fn look(http: &str, peer_id: &str) -> Result<LeavingStatus, String> {
     }
 }
 
-fn tell(output: Format, peer_id: &str, leaving: &LeavingStatus) {
+fn tell(output: Format, peer_id: &str, leaving: &LeavingStatus) -> io::Result<()> {
     let line = match output {
         Format::Text if leaving.is_over() => format!("left peer={peer_id}\n"),
         Format::Text => format!("{}\n", describe(leaving)),
@@ -167,7 +169,7 @@ fn tell(output: Format, peer_id: &str, leaving: &LeavingStatus) {
             format!("{line}\n")
         }
     };
-    print(line.as_bytes());
+    write(line.as_bytes())
 }
 
 /// A step for a person, with what it is about.

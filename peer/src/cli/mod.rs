@@ -32,7 +32,8 @@ pub use exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "scatter", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 done; 1 the answer is no (key absent, condition not met, not ready); 2 usage; \
-    3 cannot reach a peer; 4 refused (authorisation, limits); 5 outcome unknown; 6 nothing was done, try again.")]
+    3 cannot reach a peer; 4 refused (authorisation, limits); 5 outcome unknown; 6 nothing was done, try again; 74 the answer could not be \
+    printed.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,6 +42,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a peer in the foreground
+    #[command(
+        after_help = "Exit codes: 0 it was told to stop, or has left; 1 it cannot start or go on; 2 usage; 74 the disk is \
+        full or failing: look after it, then start the peer again; 75 start the peer again: it begins anew as a new member. The \
+        last line of the log says why."
+    )]
     Run(Box<RunArgs>),
     /// Run a small network on this machine, to try things out
     Demo(demo::DemoArgs),
@@ -165,9 +171,9 @@ pub fn main(launch: Launch) -> ExitCode {
     match parse(std::env::args_os()) {
         Ok((cli, matches)) => dispatch(cli.command, &matches, launch),
         Err(error) => {
-            // Help and version are no errors; nothing is left to do where printing fails.
-            let _ = error.print();
-            if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
+            // Help and version are no errors.
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            exit::printed(if error.use_stderr() { Exit::Usage } else { Exit::Done }, printed)
         }
     }
 }
@@ -203,10 +209,10 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "scatter", &mut script);
-            print(&script)
+            print(&script, Exit::Done)
         }
         Command::Man => match manual() {
-            Ok(page) => print(&page),
+            Ok(page) => print(&page, Exit::Done),
             Err(error) => exit::fail(Exit::Usage, &format!("cannot make the manual page: {error}")),
         },
     }
@@ -235,11 +241,14 @@ fn token(file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, String> {
     Ok(Some(token.trim_ascii().to_vec()))
 }
 
-/// Prints to stdout. Whoever reads it may have seen enough: that is no failure.
-fn print(bytes: &[u8]) -> ExitCode {
+/// Prints to stdout, and ends so; otherwise where that fails ([`exit::printed`]).
+fn print(bytes: &[u8], exit: Exit) -> ExitCode {
+    exit::printed(exit, write(bytes))
+}
+
+fn write(bytes: &[u8]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(bytes).and_then(|()| out.flush());
-    Exit::Done.into()
+    out.write_all(bytes).and_then(|()| out.flush())
 }
 
 #[cfg(test)]

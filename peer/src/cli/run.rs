@@ -33,7 +33,7 @@ pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) ->
         Err(error) => return fail(Exit::Usage, &error.to_string()),
     };
     if args.print_config {
-        return print(show(&config).as_bytes());
+        return print(show(&config).as_bytes(), Exit::Done);
     }
     daemon::run(config, args.stop_with_stdin, launch)
 }

@@ -34,22 +34,14 @@ pub fn status(args: &StatusArgs) -> ExitCode {
         return fail(Exit::Refused, &format!("{} answered {code}", args.http));
     }
     let ready = ready == 200;
+    let exit = if ready { Exit::Done } else { Exit::No };
     match args.output {
-        Format::Json => {
-            let mut line = body;
-            line.push(b'\n');
-            print(&line);
-        }
+        Format::Json => print(&[&body[..], b"\n"].concat(), exit),
         Format::Text => match serde_json::from_slice::<Status>(&body) {
-            Ok(status) => {
-                print(describe(&status, ready).as_bytes());
-            }
-            Err(error) => {
-                return fail(Exit::Refused, &format!("{} is no peer that this program knows: {error}", args.http));
-            }
+            Ok(status) => print(describe(&status, ready).as_bytes(), exit),
+            Err(error) => fail(Exit::Refused, &format!("{} is no peer that this program knows: {error}", args.http)),
         },
     }
-    if ready { Exit::Done.into() } else { Exit::No.into() }
 }
 
 /// For a person. Writing to a string does not fail.

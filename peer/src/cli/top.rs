@@ -93,7 +93,7 @@ fn once(args: &TopArgs) -> ExitCode {
         Output::Json => json(&model),
         Output::Svg => picture::svg(&top::picture(&model, Palette::Sixteen, size), "scatter top"),
     };
-    print(text.as_bytes())
+    print(text.as_bytes(), Exit::Done)
 }
 
 fn give_up(endpoint: &str, trouble: &Trouble) -> ExitCode {

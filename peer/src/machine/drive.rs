@@ -8,8 +8,10 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
+use group::op::Limit;
 use group::time::{Now, Time};
 use node::{Event, Granted, Input, Node, NodeStatus, Output, Survey};
+use overlay::Incarnation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -23,7 +25,7 @@ use super::whole::Word;
 use crate::net::{NetEvent, NetPort, Outgoing, Transport};
 use crate::priority::step_back;
 use crate::resp::Replies;
-use crate::store::StoreEvent;
+use crate::store::{Shortage, StoreError, StoreEvent};
 
 /// Between two pictures for people to see.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);
@@ -68,8 +70,13 @@ pub enum End {
     Left,
     /// It cannot go on; the text says why.
     Fatal(String),
-    /// This life is over: the peer starts anew with an empty store.
-    Reincarnate(String),
+    /// The store failed: its disk is full or broken.
+    StoreFailed(String),
+    /// This life is over, as after a long sleep, and nothing is wrong with the store: the peer starts anew on it. Why, and in
+    /// which lanes which incarnations were over.
+    Reincarnate(String, Vec<(u8, Incarnation)>),
+    /// This life is over, because its store is damaged: the peer starts anew with an empty one.
+    Damaged(String),
     /// The same, and what was in the store was declared lost: it is kept where nobody serves it.
     Quarantine(String),
     /// Another lane of this peer has ended.
@@ -160,7 +167,7 @@ impl Drive {
                 if let StoreEvent::Failed(error) = &event
                     && error.is_damage()
                 {
-                    return self.end(End::Reincarnate(error.to_string()));
+                    return self.end(End::Damaged(error.to_string()));
                 }
                 self.node.handle(now, store_input(event));
             }
@@ -296,8 +303,9 @@ impl Drive {
         let end = match &event {
             Event::Stopped => Some(End::Stopped),
             Event::Left => Some(End::Left),
-            Event::Fatal(why) => Some(End::Fatal(why.clone())),
-            Event::Reincarnate(why) => Some(End::Reincarnate(why.clone())),
+            Event::Fatal(why) => Some(End::StoreFailed(why.clone())),
+            Event::Reincarnate { why, former } => Some(End::Reincarnate(why.clone(), vec![(self.lane, *former)])),
+            Event::Damaged(why) => Some(End::Damaged(why.clone())),
             Event::Quarantine(why) => Some(End::Quarantine(why.clone())),
             Event::InRing(ring) => match self.memo.enter(self.lane, *ring) {
                 Err(why) => return Some(End::Fatal(why)),
@@ -327,13 +335,27 @@ impl Drive {
 fn store_input(event: StoreEvent) -> Input {
     match event {
         StoreEvent::Persisted(token) => Input::Persisted(token),
-        StoreEvent::Failed(error) if error.is_full() => Input::StoreFailed(format!(
-            "the disk is full ({error}); nothing that was acknowledged is lost: make room, then start this peer again"
-        )),
-        StoreEvent::Failed(error) => Input::StoreFailed(error.to_string()),
+        StoreEvent::Failed(error) => Input::StoreFailed(what_to_do(&error)),
         StoreEvent::Loaded { record_key, record } => Input::Loaded { record_key, record },
         StoreEvent::Scanned { token, records, done } => Input::Scanned { token, records, done },
-        StoreEvent::DiskLow(low) => Input::DiskLow(low),
+        StoreEvent::DiskLow(low) => Input::DiskLow(low.map(|shortage| match shortage {
+            Shortage::Volume => Limit::Disk,
+            Shortage::Given => Limit::MaxDisk,
+        })),
         StoreEvent::Behind(behind) => Input::StoreBehind(behind),
     }
+}
+
+/// What a person reads who has to mend a disk.
+fn what_to_do(error: &StoreError) -> String {
+    if error.is_full() {
+        return format!(
+            "the disk is full ({error}); nothing that was acknowledged is lost: make room on the volume of --data-dir, then \
+             start this peer again"
+        );
+    }
+    format!(
+        "the store failed ({error}); nothing that was acknowledged is lost: look after the disk of --data-dir, then start \
+         this peer again"
+    )
 }

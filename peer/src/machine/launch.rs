@@ -1,14 +1,14 @@
 //! Starting a peer: identity, store, network, node; and starting it anew after its life ended.
 
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use node::{Durability as NodeDurability, Event, Node, NodeConfig, Restored};
+use node::{Durability as NodeDurability, Node, NodeConfig, Restored};
 use overlay::{Incarnation, RingId};
 use tokio::sync::mpsc;
 
+use super::anew::{self, Anew};
 use super::clocks::Clocks;
 use super::drive::{Askers, Drive, End};
 use super::mailbox::Mailbox;
@@ -20,20 +20,14 @@ use super::show::Showcase;
 use super::store_port::StorePort;
 use super::surroundings::Surroundings;
 use super::whole::{Common, Watch, Whole, Word};
+use crate::cli::Exit;
 use crate::config::{Config, Durability, Entry, Origin};
-use crate::daemon::{NO_NETWORK, Peer, Seat};
+use crate::daemon::{Ending, NO_NETWORK, News, Peer, Seat};
 use crate::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
-use crate::store::{
-    Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, leave_behind, move_aside, quarantine,
-};
+use crate::store::{Aside, Engine, StoreConfig, StoreEvent, StoreThread, To, set_aside};
 
 /// How long the network may take to say where it listens.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
-/// How often a process starts itself anew before it gives up: a fault that comes back at once is not mended by that.
-const RESTARTS_MAX: u32 = 5;
-/// Counts those starts, in the environment of the process.
-const RESTARTS: &str = "SCATTER_RESTARTS";
-
 /// Starts the node's loop, the store and the network.
 pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let clocks = Clocks::from_env();
@@ -45,7 +39,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     fits_lanes(config, &memo)?;
     if memo.left().is_some() && store_dir(&config.data_dir).exists() {
         // Its process died between two steps of leaving.
-        leave_behind(store_dir(&config.data_dir)).map_err(|error| error.to_string())?;
+        set_aside(store_dir(&config.data_dir), Aside::Left).map_err(|error| error.to_string())?;
     }
     let mailboxes: Vec<_> = (0..config.lanes).map(|_| Arc::new(Mailbox::default())).collect();
     mailboxes[0].adopt();
@@ -68,7 +62,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let peer_id = identity.peer_id().to_string();
     let durability = config.durability.to_string();
     let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability, config.lanes, surroundings);
-    let (events_in, events) = mpsc::unbounded_channel();
+    let (news_in, news) = mpsc::unbounded_channel();
     let rings = memo.rings();
     let memo = Arc::new(SharedMemo::new(memo, config.lanes));
     let (whole, lanes, words) = Whole::new(mailboxes.clone());
@@ -103,11 +97,11 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     if !packet_counts.is_empty() {
         seat.registry.register_collector(Box::new(PacketMetrics(packet_counts)));
     }
-    let common = Common { clocks, net, store, memo, showcase: showcase.clone(), events: events_in.clone() };
+    let common = Common { clocks, net, store, memo, showcase: showcase.clone(), news: news_in.clone() };
     let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
         .name("scatter-whole".into())
-        .spawn(move || finish(whole.run(common), store_dir, &events_in))
+        .spawn(move || finish(whole.run(common), store_dir, &news_in))
         .map_err(|error| format!("cannot start the peer: {error}"))?;
     let listen = listen.into_iter().map(|address| format!("{address}/p2p/{peer_id}")).collect();
     let stopper = lanes.clone();
@@ -117,7 +111,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         backend: lanes.clone(),
         admin: lanes,
         status: showcase,
-        events,
+        news,
         stop: Box::new(move || stopper.stop()),
     })
 }
@@ -140,6 +134,7 @@ fn node_config(
 ) -> NodeConfig {
     let lanes = u64::from(config.lanes);
     NodeConfig {
+        former: anew::former(lane),
         lane: (lanes > 1).then_some(lane),
         ring,
         found: config.entry == Entry::New,
@@ -234,7 +229,7 @@ fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<Sto
     };
     let (engine, restored) = match Engine::open_dir(&dir, &store_config) {
         Err(error) if error.is_damage() => {
-            let aside = move_aside(&dir).map_err(|error| error.to_string())?;
+            let aside = set_aside(&dir, Aside::Damaged).map_err(|error| error.to_string())?;
             tracing::warn!("{error}; it is kept in {}, and this peer begins anew", aside.display());
             Engine::open_dir(&dir, &store_config)
         }
@@ -309,20 +304,22 @@ fn wait_for_addresses(net: &mut NetPort) -> Result<(Vec<NetEvent>, Vec<String>),
 }
 
 /// After the loop: the process ends, or begins a new life.
-fn finish(end: End, store_dir: PathBuf, events: &mpsc::UnboundedSender<Event>) {
-    let event = match end {
+fn finish(end: End, store_dir: PathBuf, news: &mpsc::UnboundedSender<News>) {
+    let ending = match end {
         // One that was only halted was so because of another, which decides.
-        End::Stopped | End::Halted => Event::Stopped,
+        End::Stopped | End::Halted => Ending::Stopped,
         End::Left => {
             retire(&store_dir);
-            Event::Left
+            Ending::Left
         }
-        End::Fatal(why) => Event::Fatal(why),
-        End::Reincarnate(why) => Event::Fatal(reincarnate(&why, store_dir, |dir| move_aside(dir))),
-        End::Quarantine(why) => Event::Fatal(reincarnate(&why, store_dir, |dir| quarantine(dir))),
+        End::Fatal(why) => Ending::Failed(Exit::No, why),
+        End::StoreFailed(why) => Ending::Failed(Exit::Disk, why),
+        End::Reincarnate(why, former) => anew::begin_anew(&why, &store_dir, &Anew::On(former)),
+        End::Damaged(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Damaged)),
+        End::Quarantine(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Lost)),
     };
     // The daemon waits for nothing else; if it has ended, so has everything.
-    let _ = events.send(event);
+    let _ = news.send(News::Ended(ending));
 }
 
 /// Moves the store of a peer that has left out of the way. It is not removed: where few members remain it may come to be
@@ -331,39 +328,13 @@ fn retire(store_dir: &Path) {
     if !store_dir.exists() {
         return;
     }
-    match leave_behind(store_dir) {
+    match set_aside(store_dir, Aside::Left) {
         Ok(place) => {
             tracing::info!("others hold the data; this peer's copy is in {} and can be removed", place.display())
         }
         // The next start does it before anything else.
         Err(error) => tracing::warn!("this peer's copy of the data stays in {}: {error}", store_dir.display()),
     }
-}
-
-/// Moves the store aside and starts this process anew, under the same id and with the same settings. Returns only where
-/// that cannot be: why.
-fn reincarnate(why: &str, store_dir: PathBuf, put_aside: impl Fn(&Path) -> Result<PathBuf, StoreError>) -> String {
-    let restarts: u32 = std::env::var(RESTARTS).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    if restarts >= RESTARTS_MAX {
-        return format!("{why}; it began anew {restarts} times already, so something else is wrong");
-    }
-    if store_dir.exists() {
-        match put_aside(&store_dir) {
-            Ok(aside) => tracing::warn!("{why}; the store is kept in {}, and this peer begins anew", aside.display()),
-            Err(error) => return format!("{why}; and the store cannot be moved aside: {error}"),
-        }
-    } else {
-        tracing::warn!("{why}; this peer begins anew");
-    }
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => return format!("{why}; and this program cannot find itself to begin anew: {error}"),
-    };
-    let error = std::process::Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .env(RESTARTS, (restarts + 1).to_string())
-        .exec();
-    format!("{why}; and the process cannot begin anew: {error}")
 }
 
 /// Chance from the operating system, without a library: the standard hasher's keys.

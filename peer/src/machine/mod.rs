@@ -3,6 +3,7 @@
 //! Start at [`launch()`]; the loop is in `drive`, what is remembered beside the store in `memo`. A peer with several lanes
 //! has a node and a loop for each; `whole` sees to all of them.
 
+mod anew;
 mod clocks;
 mod drive;
 #[doc(hidden)]

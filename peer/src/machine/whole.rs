@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use node::{Event, Granted, LeaveRefusal, LeaveStatus, NodeStatus, Request, Survey, Wish};
 use overlay::{GroupId, Key, Point};
@@ -19,9 +20,13 @@ use super::memo::{Memo, SharedMemo};
 use super::show::{Showcase, leaving_of};
 use super::store_port::SharedStore;
 use crate::admin::{Admin, LeaveError};
+use crate::daemon::News;
 use crate::net::Net;
 use crate::resp::{Backend, Rejected};
 use crate::status::LeavingStatus;
+
+/// How long the threads of a store that is of no more use may take to stop. A process whose store failed ends within 10 s.
+const ABANDON_MAX: Duration = Duration::from_secs(3);
 
 /// Who asked for a leave, and is told.
 type Asker = oneshot::Sender<Result<LeavingStatus, LeaveError>>;
@@ -125,7 +130,7 @@ pub struct Common {
     /// What people see.
     pub showcase: Arc<Showcase>,
     /// What the daemon hears.
-    pub events: mpsc::UnboundedSender<Event>,
+    pub news: mpsc::UnboundedSender<News>,
 }
 
 impl Whole {
@@ -141,7 +146,7 @@ impl Whole {
     /// Runs until all lanes have ended, and does the last things: how the peer ended.
     pub fn run(mut self, common: Common) -> End {
         // The daemon may have ended already.
-        let end = self.follow(&common.memo, |event| drop(common.events.send(event)));
+        let end = self.follow(&common.memo, |event| drop(common.news.send(News::Happened(event))));
         self.end(end, common)
     }
 
@@ -158,7 +163,7 @@ impl Whole {
                 }
                 Word::Ended(lane, end, last) => {
                     let lane = usize::from(lane);
-                    if matches!(end, End::Fatal(_) | End::Quarantine(_) | End::Reincarnate(_)) {
+                    if !matches!(end, End::Stopped | End::Left | End::Halted) {
                         self.mailboxes.iter().for_each(|mailbox| mailbox.ask(Ask::Halt));
                     }
                     (self.ended[lane], self.last[lane]) = (Some(end), last);
@@ -218,8 +223,10 @@ impl Whole {
         let ends: Vec<End> = self.ended.iter_mut().filter_map(Option::take).collect();
         let find = |wanted: fn(&End) -> bool| ends.iter().find(|end| wanted(end)).cloned();
         find(|end| matches!(end, End::Fatal(_)))
+            .or_else(|| find(|end| matches!(end, End::StoreFailed(_))))
             .or_else(|| find(|end| matches!(end, End::Quarantine(_))))
-            .or_else(|| find(|end| matches!(end, End::Reincarnate(_))))
+            .or_else(|| find(|end| matches!(end, End::Damaged(_))))
+            .or_else(|| reincarnates(&ends))
             .or_else(|| find(|end| *end != End::Left))
             .unwrap_or(End::Left)
     }
@@ -233,15 +240,21 @@ impl Whole {
         let end = match (end, store) {
             (End::Stopped, Some(store)) => match store.seal() {
                 Ok(()) => End::Stopped,
-                Err(error) => End::Fatal(format!("the store could not be sealed: {error}")),
+                Err(error) => End::StoreFailed(format!("the store could not be sealed: {error}")),
             },
-            // A new life is for the next start: this process was told to end. Without a seal, that start looks again.
-            (End::Reincarnate(why) | End::Quarantine(why), store) if self.stopping.load(Ordering::Acquire) => {
-                drop(store);
-                tracing::warn!("{why}; this peer stops, as it was asked to");
-                End::Stopped
+            (end, store) => {
+                store.into_iter().for_each(|store| store.abandon(ABANDON_MAX));
+                match end {
+                    // A new life is for the next start: this process was told to end. Without a seal, that start looks again.
+                    End::Reincarnate(why, _) | End::Damaged(why) | End::Quarantine(why)
+                        if self.stopping.load(Ordering::Acquire) =>
+                    {
+                        tracing::warn!("{why}; this peer stops, as it was asked to");
+                        End::Stopped
+                    }
+                    end => end,
+                }
             }
-            (end, _) => end,
         };
         match end {
             End::Left => memo.with(Memo::set_left),
@@ -267,6 +280,16 @@ impl Whole {
             (end, Ok(())) => end,
         }
     }
+}
+
+/// The new life of a peer of which some lanes are over, if there are such.
+fn reincarnates(ends: &[End]) -> Option<End> {
+    let lives = ends.iter().filter_map(|end| match end {
+        End::Reincarnate(why, former) => Some((why, former)),
+        _ => None,
+    });
+    let (why, _) = lives.clone().next()?;
+    Some(End::Reincarnate(why.clone(), lives.flat_map(|(_, former)| former.iter().copied()).collect()))
 }
 
 /// Says so if its thread panics: a peer with a dead loop must not look like a slow one.

@@ -202,7 +202,7 @@ fn unfit_error(unfit: Unfit) -> Reply {
 }
 
 fn limit_error(limit: Limit) -> Reply {
-    Reply::error(format!("OOM nothing was done: this peer is out of {limit}"))
+    Reply::error(format!("OOM nothing was done: out of {limit}"))
 }
 
 #[cfg(test)]

@@ -6,31 +6,55 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{Disk, RealDisk};
 use super::error::{Doing, StoreError};
+use super::table_sled::dir_bytes;
 
-/// So many damaged stores are kept; the oldest goes first. A disk that fails again and again must not fill with them.
-const DAMAGED_KEPT: usize = 3;
-/// Of stores that were left behind only the last is kept: all that it is good for is to undo a mistake.
-const LEFT_KEPT: usize = 1;
-
-/// Renames the store's directory `dir` to `<dir>.damaged-<n>` and says where it is now. The next
-/// [`open_dir`](super::Engine::open_dir) makes a new, empty store: a peer must come back as a new incarnation then.
-/// Three of them are kept.
-pub fn move_aside(dir: impl AsRef<Path>) -> Result<PathBuf, StoreError> {
-    rename(dir.as_ref(), "damaged", DAMAGED_KEPT)
+/// Why a store is set aside. One of each kind is kept, so that they do not fill the disk, apart from lost ones; all count as
+/// used of [`disk_bytes_max`](super::StoreConfig::disk_bytes_max).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// It is damaged. The next [`open_dir`](super::Engine::open_dir) makes a new, empty store: a peer must come back as a
+    /// new incarnation then.
+    Damaged,
+    /// Its peer has left for good. Others hold what is in it, or should: who left by force may want to fall back on it.
+    Left,
+    /// What its peer owned was declared lost. It may be all that is left of what was acknowledged: it is never served and
+    /// never removed by itself; `scatter export` reads it.
+    Lost,
 }
 
-/// Renames the store's directory `dir` to `<dir>.left-<n>`, after its peer has left for good, and says where it is now.
-/// It is never opened again; others hold what is in it, or should: who left by force may want to fall back on it.
-/// The last one is kept.
-pub fn leave_behind(dir: impl AsRef<Path>) -> Result<PathBuf, StoreError> {
-    rename(dir.as_ref(), "left", LEFT_KEPT)
+impl Aside {
+    const ALL: [Aside; 3] = [Aside::Damaged, Aside::Left, Aside::Lost];
+
+    fn name(self) -> &'static str {
+        match self {
+            Aside::Damaged => "damaged",
+            Aside::Left => "left",
+            Aside::Lost => "lost",
+        }
+    }
+
+    fn kept(self) -> usize {
+        if self == Aside::Lost { usize::MAX } else { 1 }
+    }
 }
 
-/// Renames the store's directory `dir` to `<dir>.lost-<n>`, after what its peer owned was declared lost, and says where it is
-/// now. It may be all that is left of what was acknowledged: it is never served and never removed by itself;
-/// `scatter export` reads it.
-pub fn quarantine(dir: impl AsRef<Path>) -> Result<PathBuf, StoreError> {
-    rename(dir.as_ref(), "lost", usize::MAX)
+/// Renames the store's directory `dir` to `<dir>.<why>-<n>` and says where it is now.
+///
+/// # Errors
+/// Where another process has the store open, or the system refuses.
+pub fn set_aside(dir: impl AsRef<Path>, why: Aside) -> Result<PathBuf, StoreError> {
+    rename(dir.as_ref(), why.name(), why.kept())
+}
+
+/// Bytes of everything that was set aside of `dir`.
+pub(super) fn bytes_aside(dir: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for why in Aside::ALL {
+        for number in numbers(dir, why.name())? {
+            bytes += dir_bytes(&named(dir, why.name(), number)?)?;
+        }
+    }
+    Ok(bytes)
 }
 
 fn rename(dir: &Path, why: &str, kept: usize) -> Result<PathBuf, StoreError> {

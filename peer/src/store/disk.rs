@@ -24,6 +24,10 @@ pub trait Disk: Send + Sync {
     fn list(&self) -> io::Result<Vec<(String, u64)>>;
     /// How much room the volume has.
     fn space(&self) -> io::Result<Space>;
+    /// Bytes of older stores of the same peer, which are kept beside this one.
+    fn bytes_aside(&self) -> io::Result<u64> {
+        Ok(0)
+    }
     /// Takes the directory for this process until the guard is dropped; `None` where another holds it.
     fn lock(&self) -> io::Result<Option<DiskLock>>;
 }
@@ -126,6 +130,10 @@ impl Disk for RealDisk {
         let volume = rustix::fs::statvfs(&self.dir)?;
         let unit = volume.f_frsize;
         Ok(Space { free: volume.f_bavail.saturating_mul(unit), total: volume.f_blocks.saturating_mul(unit) })
+    }
+
+    fn bytes_aside(&self) -> io::Result<u64> {
+        super::aside::bytes_aside(&self.dir)
     }
 
     fn lock(&self) -> io::Result<Option<DiskLock>> {

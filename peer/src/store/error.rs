@@ -10,7 +10,7 @@ use std::io;
 #[non_exhaustive]
 pub enum StoreError {
     /// What was once durable is no longer there or no longer readable. Never to be taken for "empty": move the store
-    /// aside ([`move_aside`](super::move_aside)) and come back as a new incarnation.
+    /// aside ([`set_aside`](super::set_aside)) and come back as a new incarnation.
     #[error("the store is damaged: {what}")]
     Damaged {
         /// What was found.

@@ -46,14 +46,14 @@ mod table_sled;
 mod thread;
 mod turns;
 
-pub use aside::{leave_behind, move_aside, quarantine};
+pub use aside::{Aside, set_aside};
 pub use config::StoreConfig;
 pub use disk::{Disk, DiskFile, DiskLock, RealDisk, Space};
 pub use engine::{Engine, Staged};
 pub use error::StoreError;
 pub use meters::StoreStats;
 pub use pending::Batch;
-pub use room::Room;
+pub use room::{Room, Shortage};
 pub use table::{Table, TableError, Tables};
 pub use table_sled::SledTables;
 pub use thread::{StoreEvent, StoreThread, To};

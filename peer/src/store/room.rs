@@ -13,6 +13,15 @@ use super::ledger::Ledger;
 /// The ballast's file.
 pub(crate) const BALLAST: &str = "ballast";
 
+/// What limits the room of a store that has little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The volume is nearly full.
+    Volume,
+    /// The store has nearly reached [`disk_bytes_max`](StoreConfig::disk_bytes_max), the limit that a person set.
+    Given,
+}
+
 /// How much room a store has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -20,8 +29,8 @@ pub struct Room {
     pub free: u64,
     /// Taken by this store, in bytes.
     pub used: u64,
-    /// Below the low mark: new writes should be refused.
-    pub low: bool,
+    /// Below the low mark, and by which limit: new writes should go elsewhere.
+    pub low: Option<Shortage>,
 }
 
 /// Measures room.
@@ -30,7 +39,7 @@ pub(crate) struct Gauge {
     ledger: Arc<Ledger>,
     low_bytes: u64,
     used_max: Option<u64>,
-    low: bool,
+    is_low: bool,
 }
 
 impl Gauge {
@@ -38,7 +47,7 @@ impl Gauge {
     pub(crate) fn new(disk: Arc<dyn Disk>, ledger: Arc<Ledger>, config: &StoreConfig) -> Gauge {
         let low_bytes = config.low_bytes.unwrap_or(0);
         let used_max = config.disk_bytes_max.map(|max| max.saturating_sub(low_bytes));
-        Gauge { disk, ledger, low_bytes, used_max, low: false }
+        Gauge { disk, ledger, low_bytes, used_max, is_low: false }
     }
 
     /// Measures. Once low, room counts as low until there is an eighth more than the mark asks for, so that it does not
@@ -46,10 +55,16 @@ impl Gauge {
     pub(crate) fn read(&mut self) -> Result<Room, StoreError> {
         let free = self.disk.space().doing(|| "measuring the free space".into())?.free;
         let files = self.disk.list().doing(|| "listing the store's directory".into())?;
-        let used = files.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.ledger.disk_bytes()?;
-        let slack = if self.low { self.low_bytes / 8 } else { 0 };
-        self.low = free < self.low_bytes + slack || self.used_max.is_some_and(|max| used + slack > max);
-        Ok(Room { free, used, low: self.low })
+        let aside = self.disk.bytes_aside().doing(|| "measuring older stores".into())?;
+        let used = aside + files.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.ledger.disk_bytes()?;
+        let slack = if self.is_low { self.low_bytes / 8 } else { 0 };
+        let low = match self.used_max {
+            _ if free < self.low_bytes + slack => Some(Shortage::Volume),
+            Some(max) if used + slack > max => Some(Shortage::Given),
+            _ => None,
+        };
+        self.is_low = low.is_some();
+        Ok(Room { free, used, low })
     }
 }
 

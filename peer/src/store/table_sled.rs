@@ -1,12 +1,14 @@
 //! The table as a sled database.
 //!
 //! Measured traits of sled 0.34.7 that shape this file: its `flush` does not survive a power cut unless its file `db` is
-//! synced afterwards; on damaged files `open` may panic, or may open with records missing.
+//! synced afterwards; on damaged files `open` may panic, or may open with records missing; where a write failed, its
+//! destructor may wait for that write for ever.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -73,31 +75,50 @@ impl Tables for SledTables {
 
 struct SledTable {
     db: sled::Db,
+    /// A call into sled has failed: sled is not dropped any more.
+    failed: AtomicBool,
     /// sled's own file, opened once more to sync it.
     file: File,
     path: PathBuf,
 }
 
+impl Drop for SledTable {
+    fn drop(&mut self) {
+        // sled writes in its destructor what is not written yet. That is done here, where it may fail; a sled that has failed
+        // stays in memory until the process ends.
+        if self.failed.load(Ordering::Acquire) || self.call(|| self.db.flush()).is_err() {
+            // Clones share one database, which is dropped with the last of them.
+            std::mem::forget(self.db.clone());
+        }
+    }
+}
+
 impl SledTable {
     fn open(path: PathBuf, cache_bytes: u64) -> Result<SledTable, TableError> {
-        let db = contained(|| sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None).open())?;
+        let config = sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None);
+        let db = contained(|| config.open())?;
         let file = OpenOptions::new().read(true).write(true).open(path.join("db"))?;
         // The directory's own entries too: the database's name, and the snapshots' that sled writes.
         File::open(&path)?.sync_all()?;
         if let Some(parent) = path.parent() {
             File::open(parent)?.sync_all()?;
         }
-        Ok(SledTable { db, file, path })
+        Ok(SledTable { db, failed: AtomicBool::new(false), file, path })
+    }
+
+    /// A call into sled; an error is noted.
+    fn call<T>(&self, call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, TableError> {
+        contained(call).inspect_err(|_| self.failed.store(true, Ordering::Release))
     }
 }
 
 impl Table for SledTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
-        contained(|| Ok(self.db.get(key)?.map(|value| Bytes::copy_from_slice(&value))))
+        self.call(|| Ok(self.db.get(key)?.map(|value| Bytes::copy_from_slice(&value))))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
-        contained(|| {
+        self.call(|| {
             let (mut found, mut bytes) = (Vec::new(), 0);
             for entry in self.db.range(from..to) {
                 let (key, value) = entry?;
@@ -112,14 +133,14 @@ impl Table for SledTable {
     }
 
     fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
-        contained(|| {
+        self.call(|| {
             let last = self.db.range(from..=upto).next_back().transpose()?;
             Ok(last.map(|(key, value)| (Bytes::copy_from_slice(&key), Bytes::copy_from_slice(&value))))
         })
     }
 
     fn apply(&self, changes: &[(Bytes, Option<Bytes>)]) -> Result<(), TableError> {
-        contained(|| {
+        self.call(|| {
             let mut batch = sled::Batch::default();
             for (key, value) in changes {
                 match value {
@@ -132,7 +153,7 @@ impl Table for SledTable {
     }
 
     fn flush(&self) -> Result<(), TableError> {
-        contained(|| self.db.flush())?;
+        self.call(|| self.db.flush())?;
         // Of whatever kind: pages that could not be written may look written from now on.
         Ok(self.file.sync_data().map_err(io::Error::other)?)
     }
@@ -143,7 +164,7 @@ impl Table for SledTable {
 }
 
 /// Everything below a directory. Files that vanish meanwhile count nothing.
-fn dir_bytes(dir: &Path) -> io::Result<u64> {
+pub(super) fn dir_bytes(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -168,7 +189,44 @@ fn contained<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, Tabl
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
-            Err(TableError::Damaged(format!("sled panicked: {text}")))
+            Err(of_panic(text))
         }
+    }
+}
+
+/// What a panic within sled says of the table. Some of sled's writes are unwrapped: a full disk is no damage.
+fn of_panic(text: &str) -> TableError {
+    let full = ["StorageFull", "QuotaExceeded", "No space left on device", "Disk quota exceeded"];
+    match full.iter().any(|words| text.contains(words)) {
+        true => TableError::Io(io::Error::new(io::ErrorKind::StorageFull, format!("sled panicked: {text}"))),
+        false => TableError::Damaged(format!("sled panicked: {text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_for_want_of_room_is_no_damage() {
+        let error = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
+        let text = format!("called `Result::unwrap()` on an `Err` value: {error:?}");
+        assert!(
+            matches!(of_panic(&text), TableError::Io(error) if error.kind() == io::ErrorKind::StorageFull),
+            "{text}"
+        );
+        assert!(matches!(of_panic("index out of bounds"), TableError::Damaged(_)));
+    }
+
+    /// A sled that failed once is not dropped: its destructor may never return.
+    #[test]
+    fn a_table_that_failed_is_left_in_memory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let table = SledTable::open(dir.path().join("table"), 1 << 20).expect("opens");
+        let failed = table.call(|| Err::<(), _>(sled::Error::Io(io::ErrorKind::StorageFull.into())));
+        assert!(failed.is_err());
+        drop(table);
+        // sled holds its lock as long as anything of it is in memory.
+        assert!(SledTable::open(dir.path().join("table"), 1 << 20).is_err(), "it was dropped");
     }
 }

@@ -20,6 +20,7 @@ use super::error::StoreError;
 use super::meters::StoreStats;
 use super::pending::Pending;
 use super::reads::{Read, Reads};
+use super::room::Shortage;
 use super::turns::Turns;
 use crate::priority::step_back;
 
@@ -60,8 +61,8 @@ pub enum StoreEvent {
         /// There are no more behind the last one.
         done: bool,
     },
-    /// Room on the disk came to be low, or is no longer. At first it counts as not low.
-    DiskLow(bool),
+    /// Room on the disk came to be low, by this limit, or is no longer (`None`). At first it counts as not low.
+    DiskLow(Option<Shortage>),
     /// More waits to be written behind than is well, or no longer: with a third more commits wait. At first none does.
     Behind(bool),
 }
@@ -81,7 +82,7 @@ pub struct StoreThread {
     behind: Option<JoinHandle<Behind>>,
     others: Vec<JoinHandle<()>>,
     /// Last: the directory is free once no thread works on it any more.
-    _lock: DiskLock,
+    lock: Option<DiskLock>,
 }
 
 /// A batch on its way to the journal: whose, its token, and what it is.
@@ -108,7 +109,7 @@ impl StoreThread {
             writer: None,
             behind: None,
             others: Vec::new(),
-            _lock: lock,
+            lock: Some(lock),
         };
         // One that does not start: those started before are stopped as `thread` is dropped.
         let limits = config.clone();
@@ -172,6 +173,29 @@ impl StoreThread {
         let began = Instant::now();
         while began.elapsed() < SEAL_MAX && (behind.step(PORTION_BYTES)? != Progress::Done || !behind.is_level()) {}
         writer.seal()
+    }
+
+    /// Ends a store that is of no more use to this process, without a seal: gives its directory free as soon as its threads
+    /// have stopped, and after `patience` at the latest. Waits for no thread that hangs, and drops no table: what a failed disk
+    /// has not taken the table may wait for in its destructor, for ever. The process should end soon.
+    pub fn abandon(mut self, patience: Duration) {
+        self.pending.end();
+        self.commits = None;
+        self.report.stop.store(true, Ordering::Release);
+        self.reads.end();
+        let (writer, behind, others) = (self.writer.take(), self.behind.take(), std::mem::take(&mut self.others));
+        let (tell, stopped) = sync_channel(1);
+        let joins = Builder::new().name("store-abandon".into()).spawn(move || {
+            let left = (writer.map(JoinHandle::join), behind.map(JoinHandle::join));
+            others.into_iter().for_each(|thread| drop(thread.join()));
+            // Who abandoned it may have gone on.
+            let _ = tell.send(());
+            std::mem::forget(left);
+        });
+        if joins.is_err() || stopped.recv_timeout(patience).is_err() {
+            tracing::warn!("a thread of the store does not stop; it ends with the process");
+        }
+        self.lock = None;
     }
 
     /// Stops all threads; the journal's first commits all it was given.

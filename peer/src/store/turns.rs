@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::error::StoreError;
-use super::room::Gauge;
+use super::room::{Gauge, Shortage};
 use super::thread::{Report, StoreEvent};
 
 /// How often it looks round without being called, and measures the room.
@@ -44,7 +44,7 @@ pub(crate) struct Turns<'a> {
     report: &'a Report,
     load: Load,
     /// The room on the disk is low, as it was told last.
-    low: bool,
+    low: Option<Shortage>,
     /// When the room was measured last.
     measured: Option<Instant>,
     /// When the last sweep ended.
@@ -54,7 +54,7 @@ pub(crate) struct Turns<'a> {
 impl Turns<'_> {
     pub(crate) fn new(behind: Behind, gauge: Gauge, config: StoreConfig, report: &Report) -> Turns<'_> {
         let load = Load { most: config.behind_max(), is_behind: false };
-        Turns { behind, gauge, config, report, load, low: false, measured: None, swept: Instant::now() }
+        Turns { behind, gauge, config, report, load, low: None, measured: None, swept: Instant::now() }
     }
 
     /// Works until the store fails or stops.
@@ -131,10 +131,21 @@ impl Turns<'_> {
         if std::mem::replace(&mut self.low, room.low) == room.low {
             return;
         }
-        if room.low {
-            tracing::warn!(free = room.free, used = room.used, "little room on the disk: no more is taken");
-        } else {
-            tracing::info!(free = room.free, used = room.used, "there is room on the disk again");
+        let (free, used) = (room.free, room.used);
+        match room.low {
+            Some(Shortage::Volume) => tracing::warn!(
+                free,
+                used,
+                "the disk is nearly full: other members take over what this peer is primary of, and where none has room \
+                 writes get -OOM"
+            ),
+            Some(Shortage::Given) => tracing::warn!(
+                free,
+                used,
+                "the store has reached --max-disk: other members take over what this peer is primary of, and where none \
+                 has room writes get -OOM"
+            ),
+            None => tracing::info!(free, used, "there is room for the store again"),
         }
         self.report.tell_all(StoreEvent::DiskLow(room.low));
     }

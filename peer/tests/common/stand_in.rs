@@ -11,7 +11,7 @@ use node::{Event, Granted, LeaveRefusal, Survey, Wish};
 use overlay::{GroupId, Key, Point};
 use peer::admin::{Admin, LeaveError};
 use peer::config::{Config, Entry};
-use peer::daemon::{Peer, Seat};
+use peer::daemon::{Ending, News, Peer, Seat};
 use peer::status::{LeavingStatus, Readiness, Status, StatusSource};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 
 /// Leaves in steps, as slowly as a person looks; alone it would be refused, but for what is forced.
 struct Leaver {
-    events: UnboundedSender<Event>,
+    news: UnboundedSender<News>,
     leaving: Arc<Mutex<Option<LeavingStatus>>>,
 }
 
@@ -34,7 +34,7 @@ impl Admin for Leaver {
             sender.send(Err(refusal)).expect("it is waited for");
             return answer;
         }
-        let (events, leaving) = (self.events.clone(), self.leaving.clone());
+        let (news, leaving) = (self.news.clone(), self.leaving.clone());
         let step = |step: &str| LeavingStatus { step: step.into(), force, remain: 2, primaries: 1 };
         let first = step("handing over primaries");
         *leaving.lock().unwrap() = Some(first.clone());
@@ -50,7 +50,7 @@ impl Admin for Leaver {
                 }
                 *leaving.lock().unwrap() = Some(step);
             }
-            events.send(Event::Left).expect("the daemon listens");
+            news.send(News::Ended(Ending::Left)).expect("the daemon listens");
         });
         answer
     }
@@ -88,24 +88,24 @@ fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     if config.entry == Entry::Known {
         return Err(peer::daemon::NO_NETWORK.into());
     }
-    let (events, received) = tokio::sync::mpsc::unbounded_channel();
+    let (news, received) = tokio::sync::mpsc::unbounded_channel();
     // As a test of what a slow stop does.
     let stuck = std::env::var_os("STAND_IN_STUCK").is_some();
-    events.send(Event::Note("a stand-in".into())).map_err(|error| error.to_string())?;
-    events.send(Event::Ready).map_err(|error| error.to_string())?;
+    news.send(News::Happened(Event::Note("a stand-in".into()))).map_err(|error| error.to_string())?;
+    news.send(News::Happened(Event::Ready)).map_err(|error| error.to_string())?;
     let leaving = Arc::new(Mutex::new(None));
     Ok(Peer {
-        admin: Arc::new(Leaver { events: events.clone(), leaving: leaving.clone() }),
+        admin: Arc::new(Leaver { news: news.clone(), leaving: leaving.clone() }),
         peer_id: "12D3KooWAlone".into(),
         listen: config.listen.iter().map(|listen| format!("{listen}/p2p/12D3KooWAlone")).collect(),
         backend: memory::start(&seat.router, memory::Manner::Prompt),
         status: Arc::new(Leaving(leaving)),
-        events: received,
+        news: received,
         stop: Box::new(move || {
             if stuck {
-                std::mem::forget(events);
+                std::mem::forget(news);
             } else {
-                let _ = events.send(Event::Stopped);
+                let _ = news.send(News::Ended(Ending::Stopped));
             }
         }),
     })

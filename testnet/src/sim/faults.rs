@@ -189,7 +189,7 @@ impl<H: Host> World<H> {
             Kind::DiskLow(target) => {
                 let host = self.resolve(target);
                 self.marks.hit("fault: disk nearly full");
-                self.deliver(host, Input::DiskLow(true));
+                self.deliver(host, Input::DiskLow(Some(group::op::Limit::Disk)));
                 Some(Undo::DiskFree(host))
             }
             Kind::SwitchRestart { other } => {
@@ -378,7 +378,7 @@ impl<H: Host> World<H> {
             Undo::SwitchReplaced => self.replaced_switch(),
             Undo::SwitchMended(at) => self.mend_switch(at),
             Undo::Attended => self.switches().unattended -= 1,
-            Undo::DiskFree(host) => self.deliver(host, Input::DiskLow(false)),
+            Undo::DiskFree(host) => self.deliver(host, Input::DiskLow(None)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use group::time::Time;
 use node::Input;
-use overlay::{PeerKey, RingId};
+use overlay::{Incarnation, PeerKey, RingId};
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;
@@ -41,6 +41,8 @@ pub(super) struct Machine<H> {
     pub frozen: u32,
     /// When it was last frozen, thawed, started or stopped: until then it could not answer in time.
     pub disturbed: Time,
+    /// The incarnation that is over, whose records it starts with.
+    pub former: Option<Incarnation>,
     /// Whether a start with an empty store may found the network.
     pub founder: bool,
     /// When it comes back; `None` if it runs, or nothing brings it back.
@@ -57,6 +59,8 @@ pub(super) struct Machine<H> {
 pub(super) enum Return {
     WithStore,
     Empty,
+    /// As a new incarnation, with the store of one that is over.
+    Anew(Incarnation),
 }
 
 impl<H> Machine<H> {
@@ -82,6 +86,7 @@ impl<H> Machine<H> {
             busy_until: Time(0),
             frozen: 0,
             disturbed: Time(0),
+            former: None,
             founder: index == 0,
             returns: None,
             ready: false,

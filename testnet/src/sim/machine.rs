@@ -19,7 +19,8 @@ use crate::sim::world::World;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// What nodes note, and what is counted for it.
-const NOTES: [(&str, &str); 6] = [
+const NOTES: [(&str, &str); 7] = [
+    ("from what it held before", "node: entered anew with what it held before"),
     ("to take in", "group: newcomers were let in"),
     ("these members from now on", "group: members changed"),
     ("that all is there", "group: an epoch was established"),
@@ -124,8 +125,14 @@ impl<H: Host> World<H> {
                 self.end(host, Some(0));
                 self.come_back(host, Duration::from_millis(100), Return::Empty);
             }
-            NodeEvent::Reincarnate(_) => {
+            NodeEvent::Reincarnate { former, .. } => {
                 self.marks.hit("machine: began anew by itself");
+                let kept = self.kept(host);
+                self.end(host, Some(kept));
+                self.come_back(host, Duration::from_millis(100), Return::Anew(former));
+            }
+            NodeEvent::Damaged(_) => {
+                self.marks.hit("machine: began anew, its store being damaged");
                 self.end(host, Some(0));
                 self.come_back(host, Duration::from_millis(100), Return::Empty);
             }
@@ -196,8 +203,11 @@ impl<H: Host> World<H> {
             return;
         }
         let Some(how) = machine.returns.take() else { return };
+        machine.former = if let Return::Anew(former) = how { Some(former) } else { None };
         if how == Return::Empty {
             machine.store.wipe();
+        }
+        if how != Return::WithStore {
             // Whoever starts a peer anew does not ask for a new network.
             machine.founder = false;
         }

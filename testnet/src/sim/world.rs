@@ -449,6 +449,7 @@ impl<H: Host> World<H> {
         let wall_s = machine.clocks.at(self.now).wall.0 / 1000;
         let salt = u64::from(machine.life) << 8 | host as u64;
         NodeConfig {
+            former: machine.former,
             ring: machine.ring,
             found: machine.founder,
             durability: scenario.durability,

@@ -253,7 +253,7 @@ impl Stage {
                 Output::Reply { result, .. } => self.replies.push(result),
                 Output::WakeAt(at) => *wake = at,
                 Output::Event(Event::InRing(ring)) => self.ring = Some(ring),
-                Output::Event(Event::Reincarnate(_)) => self.begin_anew(index),
+                Output::Event(Event::Reincarnate { .. } | Event::Damaged(_)) => self.begin_anew(index),
                 Output::Event(Event::Quarantine(_)) => {
                     self.seen.push(Happening::Quarantined(index));
                     self.begin_anew(index);

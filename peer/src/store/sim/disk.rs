@@ -4,26 +4,26 @@ use std::io;
 
 use super::super::disk::{Disk, DiskFile, DiskLock, Space};
 use super::state::File;
-use super::{Fault, SimDisk};
+use super::{Fault, SimDisk, Site};
 
 impl Disk for SimDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let mut state = self.plain_call()?;
+        let mut state = self.plain_call_at(|site| matches!(site, Site::Create(of) if name.starts_with(of)))?;
         let id = state.next_file;
         state.next_file += 1;
         state.files.insert(id, File::default());
         state.set_name(name, id);
-        Ok(Box::new(SimFile { disk: self.clone(), id }))
+        Ok(Box::new(SimFile { disk: self.clone(), id, name: name.into() }))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let state = self.plain_call()?;
         let id = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(SimFile { disk: self.clone(), id }))
+        Ok(Box::new(SimFile { disk: self.clone(), id, name: name.into() }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        match self.plain_call()?.rename(from, to) {
+        match self.plain_call_at(|site| matches!(site, Site::Rename(of) if to.starts_with(of)))?.rename(from, to) {
             true => Ok(()),
             false => Err(io::ErrorKind::NotFound.into()),
         }
@@ -34,7 +34,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        self.plain_call()?.sync_names();
+        self.plain_call_at(|site| site == Site::SyncDir)?.sync_names();
         Ok(())
     }
 
@@ -73,12 +73,15 @@ impl Drop for Unlock {
 struct SimFile {
     disk: SimDisk,
     id: u64,
+    /// As it was when it was opened.
+    name: String,
 }
 
 impl DiskFile for SimFile {
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let at = usize::try_from(at).map_err(io::Error::other)?;
-        let (mut state, fault) = self.disk.call()?;
+        let name = &self.name;
+        let (mut state, fault) = self.disk.call_at(|site| matches!(site, Site::Write(of) if name.starts_with(of)))?;
         let free = state.capacity.saturating_sub(state.used());
         let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         let grows = (at + bytes.len()).saturating_sub(file.seen.len()) as u64;
@@ -92,7 +95,8 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let (mut state, fault) = self.disk.call()?;
+        let name = &self.name;
+        let (mut state, fault) = self.disk.call_at(|site| matches!(site, Site::Sync(of) if name.starts_with(of)))?;
         let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         match fault {
             None => file.sync(),

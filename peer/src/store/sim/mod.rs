@@ -24,6 +24,25 @@ pub enum Fault {
     Crash,
 }
 
+/// Which call meets a fault, whenever it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// A file is made whose name begins so.
+    Create(&'static str),
+    /// Such a file is written to.
+    Write(&'static str),
+    /// Such a file is synced.
+    Sync(&'static str),
+    /// A file gets such a name instead of another.
+    Rename(&'static str),
+    /// The directory is synced.
+    SyncDir,
+    /// A batch is written to the table.
+    Apply,
+    /// The table is flushed.
+    Flush,
+}
+
 /// What is left after a restart of what was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -75,9 +94,21 @@ impl SimDisk {
         state.plan = Some((nth, fault));
     }
 
+    /// Lets the next call at this site meet `fault`.
+    pub fn plan_at(&self, site: Site, fault: Fault) {
+        self.state().plan_at = Some((site, fault));
+    }
+
+    /// Lets every call to the table from now on wait for ever, its destructor included: so does a table that waits for a write
+    /// that failed.
+    pub fn hang_table(&self) {
+        self.state().table_hangs = true;
+    }
+
     /// Takes the planned fault back; whether it had happened.
     pub fn unplan(&self) -> bool {
-        self.state().plan.take().is_none()
+        let mut state = self.state();
+        state.plan.take().is_none() && state.plan_at.take().is_none()
     }
 
     /// Ends the process that uses the disk, and with [`Loss::All`], [`Loss::None`] and [`Loss::Some`] the machine too.
@@ -118,8 +149,8 @@ impl SimDisk {
         self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Counts a call and lets it meet its fault. `Ok(Some(_))` is the fault of this very call.
-    fn call(&self) -> io::Result<(MutexGuard<'_, State>, Option<Fault>)> {
+    /// Counts a call at a site and lets it meet its fault. `Ok(Some(_))` is the fault of this very call.
+    fn call_at(&self, is_here: impl Fn(Site) -> bool) -> io::Result<(MutexGuard<'_, State>, Option<Fault>)> {
         let mut state = self.state();
         if state.down || state.process != self.process {
             return Err(io::Error::other("the machine stopped"));
@@ -133,12 +164,21 @@ impl SimDisk {
             }
             _ => None,
         };
+        let fault = fault.or_else(|| {
+            let (_, fault) = state.plan_at.take_if(|(site, _)| is_here(*site))?;
+            state.down = fault == Fault::Crash;
+            Some(fault)
+        });
         Ok((state, fault))
     }
 
     /// The same, for calls that do nothing when they fail.
     fn plain_call(&self) -> io::Result<MutexGuard<'_, State>> {
-        let (state, fault) = self.call()?;
+        self.plain_call_at(|_| false)
+    }
+
+    fn plain_call_at(&self, is_here: impl Fn(Site) -> bool) -> io::Result<MutexGuard<'_, State>> {
+        let (state, fault) = self.call_at(is_here)?;
         match fault {
             None => Ok(state),
             Some(fault) => Err(fault.into_error()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Fault, Loss};
+use super::{Fault, Loss, Site};
 
 /// Writes are torn at multiples of this, or at any byte.
 const SECTOR: usize = 512;
@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) down: bool,
     pub(super) calls: u64,
     pub(super) plan: Option<(u64, Fault)>,
+    pub(super) plan_at: Option<(Site, Fault)>,
+    pub(super) table_hangs: bool,
     pub(super) capacity: u64,
 }
 
@@ -67,6 +69,8 @@ impl State {
             down: false,
             calls: 0,
             plan: None,
+            plan_at: None,
+            table_hangs: false,
             capacity: 1 << 40,
         }
     }

@@ -1,0 +1,172 @@
+//! Starting this process anew after its life as a member ended.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use overlay::Incarnation;
+
+use crate::cli::Exit;
+use crate::daemon::Ending;
+use crate::store::{Aside, set_aside};
+
+/// So many new lives may begin within [`SUCCESSION`]: a fault that comes back at once is not mended by another one.
+const RESTARTS_MAX: usize = 5;
+/// Restarts that are further apart than this are not counted: a laptop may sleep every day.
+const SUCCESSION: Duration = Duration::from_secs(600);
+/// When the latest new lives of this process began, in seconds of the machine's clock since its start, with commas between;
+/// in the environment, since the process replaces itself.
+const RESTARTS: &str = "SCATTER_RESTARTS";
+
+/// The incarnations that are over, each with its lane, where the next life begins on their store; in the environment, too.
+const FORMER: &str = "SCATTER_FORMER";
+
+/// What a new life begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Anew {
+    /// The store as it is: in these lanes these incarnations are over, and what they held is a copy to catch up from.
+    On(Vec<(u8, Incarnation)>),
+    /// An empty store; the old one is set aside.
+    Without(Aside),
+}
+
+/// Starts this process anew, under the same id and with the same settings. Returns only where that cannot be.
+pub(super) fn begin_anew(why: &str, store_dir: &Path, anew: &Anew) -> Ending {
+    let now = since_boot();
+    let restarts = recent(&std::env::var(RESTARTS).unwrap_or_default(), now);
+    if restarts.len() >= RESTARTS_MAX {
+        let (count, minutes) = (restarts.len(), SUCCESSION.as_secs() / 60);
+        let text = format!("{why}; it began anew {count} times within {minutes} minutes, so something else is wrong");
+        return Ending::Failed(Exit::No, text);
+    }
+    match anew {
+        Anew::On(_) => tracing::info!(
+            "{why}, as after a long sleep or a stop beyond --away: this peer enters it anew, as a new member, and catches up \
+             from what it holds"
+        ),
+        Anew::Without(aside) if store_dir.exists() => match set_aside(store_dir, *aside) {
+            Ok(place) => {
+                tracing::warn!("{why}; the store is kept in {}, and this peer begins anew", place.display());
+            }
+            Err(error) => {
+                let text = format!("{why}; and the store cannot be moved aside: {error}");
+                return Ending::Failed(Exit::Disk, text);
+            }
+        },
+        Anew::Without(_) => tracing::warn!("{why}; this peer begins anew"),
+    }
+    crate::log::flush();
+    let error = replace(&following(&restarts, now), anew);
+    Ending::Failed(Exit::StartAgain, format!("{why}; start this peer again: it cannot do so by itself ({error})"))
+}
+
+/// The incarnation of this lane that is over, where this process replaced another one for that reason.
+pub(super) fn former(lane: u8) -> Option<Incarnation> {
+    read_former(&std::env::var(FORMER).ok()?).find(|(of, _)| *of == lane).map(|(_, former)| former)
+}
+
+fn read_former(text: &str) -> impl Iterator<Item = (u8, Incarnation)> + '_ {
+    text.split(',').filter_map(|one| {
+        let (lane, former) = one.split_once(':')?;
+        Some((lane.parse().ok()?, Incarnation(former.parse().ok()?)))
+    })
+}
+
+fn write_former(former: &[(u8, Incarnation)]) -> String {
+    let all: Vec<String> = former.iter().map(|(lane, former)| format!("{lane}:{}", former.0)).collect();
+    all.join(",")
+}
+
+/// Replaces this process by a new run of the program. Returns only where that cannot be: why.
+fn replace(restarts: &str, anew: &Anew) -> std::io::Error {
+    let program = match program() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(program);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    match anew {
+        Anew::On(former) => command.env(FORMER, write_former(former)),
+        Anew::Without(_) => command.env_remove(FORMER),
+    };
+    command.args(arguments).env(RESTARTS, restarts).exec()
+}
+
+/// The program of this process: its file, whatever lies at its path now. An upgrade may have replaced that, and takes effect
+/// when a person restarts the peer.
+#[cfg(target_os = "linux")]
+fn program() -> std::io::Result<PathBuf> {
+    Ok("/proc/self/exe".into())
+}
+
+/// The program of this process. Where its file was replaced meanwhile, the new one is another program, perhaps.
+#[cfg(not(target_os = "linux"))]
+fn program() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// Of these starts those that count still.
+fn recent(restarts: &str, now: u64) -> Vec<u64> {
+    let times = restarts.split(',').filter_map(|time| time.parse::<u64>().ok());
+    times.filter(|time| *time <= now && now - time < SUCCESSION.as_secs()).collect()
+}
+
+/// The same with one more.
+fn following(restarts: &[u64], now: u64) -> String {
+    let all: Vec<String> = restarts.iter().chain([&now]).map(u64::to_string).collect();
+    all.join(",")
+}
+
+/// Seconds since the machine's start, those included in which it slept.
+fn since_boot() -> u64 {
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Monotonic;
+    u64::try_from(rustix::time::clock_gettime(clock).tv_sec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every start that follows within the time of the last six counts; those of other days do not.
+    #[test]
+    fn only_restarts_in_quick_succession_count() {
+        let mut restarts = String::new();
+        for day in 1..100 {
+            let now = day * 86_400;
+            let counted = recent(&restarts, now);
+            assert!(counted.is_empty(), "day {day}: {counted:?}");
+            restarts = following(&counted, now);
+        }
+        let now = 100 * 86_400;
+        for second in 0..RESTARTS_MAX as u64 {
+            let counted = recent(&restarts, now + second);
+            assert_eq!(counted.len() as u64, second);
+            restarts = following(&counted, now + second);
+        }
+        assert_eq!(recent(&restarts, now + 60).len(), RESTARTS_MAX);
+        assert!(recent(&restarts, now + 2 * SUCCESSION.as_secs()).is_empty());
+    }
+
+    #[test]
+    fn lives_that_are_over_read_back_as_written() {
+        let former = [(0, Incarnation(u64::MAX)), (3, Incarnation(7))];
+        assert!(read_former(&write_former(&former)).eq(former));
+        assert_eq!(read_former(",x:1,1,300:1,2:-1").count(), 0);
+    }
+
+    /// The environment of another program, or of an older version, which passed a count.
+    #[test]
+    fn odd_words_in_the_environment_count_nothing() {
+        assert!(recent("", 1000).is_empty());
+        assert!(recent("5", 1000).is_empty());
+        assert!(recent("x,-1,99999999999999999999,,2000", 1000).is_empty());
+        assert_eq!(recent("400,401,1000", 1000), [401, 1000]);
+    }
+}
