@@ -20,7 +20,7 @@ mod reference;
 pub use hints::{HINT_MEMBERS, HINTS_BYTES_MAX, Hints, Look, Way, next_hop};
 pub use id::{Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
 pub use interval_map::IntervalMap;
-pub use point::{KEY_BYTES_MAX, Key, KeyError, Point};
+pub use point::{KEY_BYTES_MAX, Key, KeyError, Point, TAG_BYTES_MAX};
 pub use point_map::{Placed, PointMap};
 pub use range::KeyRange;
 pub use reference::{Contact, GroupRef};

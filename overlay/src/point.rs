@@ -47,9 +47,17 @@ impl fmt::Display for Point {
 /// Names of so many bytes lie in the key itself: as many as it has room for anyway.
 const SHORT_MAX: usize = 30;
 
-/// What the user names: 0 to [`KEY_BYTES_MAX`] bytes, with its place on the ring computed once.
+/// The longest tag of a companion key, in bytes.
+pub const TAG_BYTES_MAX: usize = 256;
+/// First byte of an encoded key that is not just the user's name.
+const ESCAPE: u8 = 0xff;
+/// Second byte of an encoded companion key. A user's name that begins with [`ESCAPE`] has that byte twice.
+const COMPANION: u8 = 1;
+
+/// What the user names: 0 to [`KEY_BYTES_MAX`] bytes, with its place on the ring computed once; or a companion of such a key
+/// ([`Key::companion`]), which lies at the same point and which no user can name.
 ///
-/// Ordered by point, then by name: the order of scans.
+/// Ordered by point, then by encoded name: the order of scans.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     point: Point,
@@ -102,7 +110,7 @@ impl Ord for Name {
     }
 }
 
-/// The name is longer than [`KEY_BYTES_MAX`].
+/// The name is longer than [`KEY_BYTES_MAX`], or these bytes encode no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyError {
     /// The length that was refused, in bytes.
@@ -110,12 +118,60 @@ pub struct KeyError {
 }
 
 impl Key {
-    /// The key of this name, or an error where it is too long.
+    /// The key of this name.
+    ///
+    /// # Errors
+    /// The name is too long.
     pub fn new(name: &[u8]) -> Result<Key, KeyError> {
         if name.len() > KEY_BYTES_MAX {
             return Err(KeyError { length: name.len() });
         }
-        Ok(Key { point: Point::of(name), name: Name::new(name) })
+        let point = Point::of(name);
+        if name.first() != Some(&ESCAPE) {
+            return Ok(Key { point, name: Name::new(name) });
+        }
+        Ok(Key { point, name: Name::new(&[&[ESCAPE], name].concat()) })
+    }
+
+    /// The key that these bytes encode; see [`Key::encoded`].
+    ///
+    /// # Errors
+    /// They encode none.
+    pub fn decode(encoded: &[u8]) -> Result<Key, KeyError> {
+        let error = KeyError { length: encoded.len() };
+        match encoded {
+            [ESCAPE, ESCAPE, ..] => Key::new(&encoded[1..]),
+            [ESCAPE, COMPANION, rest @ ..] => {
+                let (owner, tag) = parts(rest).ok_or(error)?;
+                let is_sound = owner.len() <= KEY_BYTES_MAX && (1..=TAG_BYTES_MAX).contains(&tag.len());
+                if is_sound { Ok(Key { point: Point::of(owner), name: Name::new(encoded) }) } else { Err(error) }
+            }
+            [ESCAPE, ..] => Err(error),
+            name => Key::new(name),
+        }
+    }
+
+    /// A key beside this one, at the same point: for what a node remembers of the key. `tag` has 1 to [`TAG_BYTES_MAX`] bytes.
+    pub fn companion(&self, tag: &[u8]) -> Key {
+        debug_assert!(self.owner().is_none() && (1..=TAG_BYTES_MAX).contains(&tag.len()));
+        let owner = self.name();
+        let length = (owner.len() as u16).to_be_bytes();
+        Key { point: self.point, name: Name::new(&[&[ESCAPE, COMPANION], &length[..], owner, tag].concat()) }
+    }
+
+    /// Is this a companion key?
+    pub fn is_companion(&self) -> bool {
+        matches!(self.encoded(), [ESCAPE, COMPANION, ..])
+    }
+
+    /// The user's key that this one is a companion of.
+    pub fn owner(&self) -> Option<Key> {
+        if !self.is_companion() {
+            return None;
+        }
+        let owner = self.name();
+        let escape: &[u8] = if owner.first() == Some(&ESCAPE) { &[ESCAPE] } else { &[] };
+        Some(Key { point: self.point, name: Name::new(&[escape, owner].concat()) })
     }
 
     /// Sorts before or equal to every key at this point and after every key before it. For bounds only: no name has it
@@ -134,10 +190,26 @@ impl Key {
         self.point
     }
 
-    /// What the user called it.
+    /// What the user called it; for a companion key what the user called its owner.
     pub fn name(&self) -> &[u8] {
+        match self.encoded() {
+            [ESCAPE, COMPANION, rest @ ..] => parts(rest).map_or(&[], |(owner, _)| owner),
+            [ESCAPE, name @ ..] => name,
+            name => name,
+        }
+    }
+
+    /// The bytes that stand for it in messages and in the store: the user's name, but where that begins with byte 0xff, and for
+    /// companion keys.
+    pub fn encoded(&self) -> &[u8] {
         self.name.bytes()
     }
+}
+
+/// Owner and tag of a companion key, from what follows its first two bytes.
+fn parts(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = rest.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
 impl core::hash::Hash for Key {
@@ -149,13 +221,14 @@ impl core::hash::Hash for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.name().escape_ascii())
+        let beside = if self.is_companion() { "beside " } else { "" };
+        write!(f, "{beside}\"{}\"", self.name().escape_ascii())
     }
 }
 
 impl Serialize for Key {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(self.name())
+        serializer.serialize_bytes(self.encoded())
     }
 }
 
@@ -168,10 +241,42 @@ impl<'de> Deserialize<'de> for Key {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "a key of at most {KEY_BYTES_MAX} bytes")
             }
-            fn visit_bytes<E: serde::de::Error>(self, name: &[u8]) -> Result<Key, E> {
-                Key::new(name).map_err(|e| E::invalid_length(e.length, &self))
+            fn visit_bytes<E: serde::de::Error>(self, encoded: &[u8]) -> Result<Key, E> {
+                Key::decode(encoded).map_err(|e| E::invalid_length(e.length, &self))
             }
         }
         deserializer.deserialize_bytes(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn companions_lie_beside_their_owners_and_no_user_can_name_them() {
+        for name in [&b""[..], b"k", b"\xff", b"\xff\x01\x00\x01k", &[0xff; KEY_BYTES_MAX], &[7; KEY_BYTES_MAX]] {
+            let owner = Key::new(name).unwrap();
+            assert_eq!((owner.name(), owner.owner(), owner.point()), (name, None, Point::of(name)));
+            assert_eq!(Key::decode(owner.encoded()), Ok(owner.clone()));
+            for tag in [&b"a"[..], &[0xff; TAG_BYTES_MAX]] {
+                let beside = owner.companion(tag);
+                assert_eq!((beside.point(), beside.name(), beside.owner()), (owner.point(), name, Some(owner.clone())));
+                assert_eq!(Key::decode(beside.encoded()), Ok(beside.clone()));
+                assert_ne!(Key::new(beside.encoded()).as_ref(), Ok(&beside), "as a user's name");
+                let sent = postcard::to_allocvec(&beside).unwrap();
+                assert_eq!(postcard::from_bytes(&sent), Ok(beside));
+            }
+        }
+    }
+
+    #[test]
+    fn what_encodes_no_key_is_refused() {
+        let no_tag = [&b"\xff\x01\x00\x01"[..], b"k"].concat();
+        let long_tag = [&b"\xff\x01\x00\x01k"[..], &[1; TAG_BYTES_MAX + 1]].concat();
+        let long_owner = [&b"\xff\x01\x04\x01"[..], &[1; KEY_BYTES_MAX + 2]].concat();
+        for bytes in [&b"\xff"[..], b"\xff\x00", b"\xff\x01", b"\xff\x01\x00\x09k", &no_tag, &long_tag, &long_owner] {
+            assert_eq!(Key::decode(bytes), Err(KeyError { length: bytes.len() }), "{bytes:?}");
+        }
     }
 }
