@@ -53,6 +53,7 @@ pub fn records() -> Vec<Record> {
         deadline,
         horizon: 4,
         done: Vec::new(),
+        completions: Default::default(),
     };
     let answers = [
         Answer::Done,

@@ -200,6 +200,10 @@ pub enum Defect {
     PointUnchecked,
     /// What waited for a switch is proposed also after who asked for it has been told that nobody knows.
     LateWrites,
+    /// An id leaves its key's record when its completion record is due, before that is chosen.
+    MovedTooEarly,
+    /// Operations whose ids may have moved to completion records are evaluated without a look at those.
+    CompletionsUnread,
 }
 
 /// A set of [`Defect`]s.

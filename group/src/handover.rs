@@ -59,7 +59,7 @@ impl Handover {
     }
 
     fn bytes(&self) -> usize {
-        self.unsettled.iter().map(|write| write.record.bytes() + write.key.name().len()).sum()
+        self.unsettled.iter().map(|write| write.record.bytes() + write.key.encoded().len()).sum()
     }
 }
 

@@ -266,7 +266,7 @@ impl Write {
         let number = self.record.number;
         let words = [number.term.0, number.n, self.record.value.is_some().into(), self.record.done.len() as u64];
         words.into_iter().for_each(|word| hash = (hash ^ word).wrapping_mul(PRIME).rotate_left(29));
-        let bytes = self.key.name().iter().chain(self.record.value.iter().flatten());
+        let bytes = self.key.encoded().iter().chain(self.record.value.iter().flatten());
         bytes.for_each(|byte| hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
         hash
     }
@@ -546,7 +546,7 @@ pub enum Outcome {
 impl Operation {
     /// What it takes in a message, roughly, in bytes.
     pub fn bytes(&self) -> usize {
-        160 + self.key.name().len() + self.op.bytes() + 8 * self.retired_except.len()
+        160 + self.key.encoded().len() + self.op.bytes() + 8 * self.retired_except.len()
     }
 }
 

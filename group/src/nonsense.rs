@@ -208,7 +208,10 @@ impl Operation {
             OpId::Client(id) => id.len() <= CLIENT_ID_BYTES_MAX,
             OpId::Origin { .. } => true,
         };
-        let sound = (!relaxed || matches!(self.op, Op::Read(_))) && id && self.retired_except.len() <= LIVE_IDS_MAX;
+        let sound = (!relaxed || matches!(self.op, Op::Read(_)))
+            && id
+            && self.retired_except.len() <= LIVE_IDS_MAX
+            && !self.key.is_companion();
         unless(sound, Nonsense::Malformed)
     }
 }

@@ -184,6 +184,9 @@ pub enum Answer {
     },
     /// The operation does not fit the value; nothing was changed.
     Unfit(Unfit),
+    /// The operation was executed before, and its answer was too large to be kept: told to a peer that repeats it, and never to a
+    /// client.
+    NotKept,
 }
 
 impl Op {
@@ -286,4 +289,7 @@ pub enum Limit {
     /// What the volunteer gives of the disk (`--max-disk`). Said only where no other member has room.
     #[error("disk space (the store has reached --max-disk)")]
     MaxDisk,
+    /// The part of memory that ids of `SCATTER.ONCE` and their answers may take.
+    #[error("room for ids of SCATTER.ONCE, which may take a quarter of --max-memory")]
+    Ids,
 }

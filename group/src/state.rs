@@ -127,6 +127,7 @@ impl Purged {
             && self.bounds.get(key.point()).is_some_and(|purge| record.number <= purge.up_to)
             && record.horizon < self.horizon
             && record.done.iter().all(|done| done.horizon + 1 < self.horizon)
+            && record.completions.are_below(self.horizon.saturating_sub(1))
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Table {
     held: PointMap<Key, Held>,
     loading: BTreeMap<Key, Loads>,
     bytes: usize,
+    /// Those of them that completion records take.
+    completion_bytes: usize,
     bytes_max: usize,
     whole: bool,
     /// Nothing may be evicted: there is no store.
@@ -70,6 +72,7 @@ impl Table {
             held: PointMap::new(),
             loading: BTreeMap::new(),
             bytes: 0,
+            completion_bytes: 0,
             bytes_max,
             whole,
             alone,
@@ -94,6 +97,11 @@ impl Table {
     /// counts as full until then, so that its sub-ranges do not move back and forth.
     pub fn is_nearly_full(&self) -> bool {
         self.alone && self.bytes > self.bytes_max / 8 * 7
+    }
+
+    /// Do ids of operations take more than the quarter of memory that they may? Only where nothing can be evicted.
+    pub fn is_full_of_completions(&self) -> bool {
+        self.alone && self.completion_bytes > self.bytes_max / 4
     }
 
     /// How many records are in memory, tombstones included.
@@ -222,7 +230,7 @@ impl Table {
             Some(held) if held.record.as_ref().is_some_and(|known| known.number != record.number) => return false,
             Some(_) => {
                 let held = self.held.remove(key).expect("just seen");
-                self.bytes -= held.bytes as usize;
+                self.count_out(key, held.bytes);
             }
             None => {}
         }
@@ -250,15 +258,21 @@ impl Table {
         let loading = core::mem::take(&mut self.loading);
         let (loading, rest) = loading.into_iter().partition(|(key, _)| range.contains(key.point()));
         self.loading = rest;
-        let bytes = held.iter().map(|(_, held)| held.bytes as usize).sum();
+        let (mut bytes, mut completion_bytes) = (0, 0);
+        for (key, held) in held.iter() {
+            bytes += held.bytes as usize;
+            completion_bytes += if key.is_companion() { held.bytes as usize } else { 0 };
+        }
         self.bytes -= bytes;
-        Table { held, loading, bytes, hand: None, touched: None, watched: None, ..*self }
+        self.completion_bytes -= completion_bytes;
+        Table { held, loading, bytes, completion_bytes, hand: None, touched: None, watched: None, ..*self }
     }
 
     /// Puts in what was copied for a part of the range in which nothing is here: the opposite of [`Table::take`]. Its keys lie on
     /// one side of point zero.
     pub fn add(&mut self, copied: Table) {
         self.bytes += copied.bytes;
+        self.completion_bytes += copied.completion_bytes;
         self.whole &= copied.whole;
         self.deleted |= copied.deleted;
         let first = copied.held.iter().next().map(|(first, _)| first.clone());
@@ -318,7 +332,7 @@ impl Table {
                 continue;
             }
             let held = self.held.remove(&key).expect("just seen");
-            self.bytes -= held.bytes as usize;
+            self.count_out(&key, held.bytes);
             self.whole = false;
             evicted = true;
         }
@@ -335,6 +349,12 @@ impl Table {
             .filter_map(|(key, held)| held.record.as_ref().map(|record| (key, record)))
     }
 
+    /// A record leaves memory.
+    fn count_out(&mut self, key: &Key, bytes: u32) {
+        self.bytes -= bytes as usize;
+        self.completion_bytes -= if key.is_companion() { bytes as usize } else { 0 };
+    }
+
     fn insert(&mut self, key: &Key, record: Option<Arc<Record>>, pinned: bool) {
         self.deleted |= record.as_ref().is_some_and(|record| record.value.is_none());
         let bytes = size(key, record.as_deref()) as u32;
@@ -346,11 +366,16 @@ impl Table {
                     held.pinned &= pinned || known.number > new.number;
                     return;
                 }
-                self.bytes = self.bytes - held.bytes as usize + bytes as usize;
+                let before = core::mem::replace(&mut held.bytes, bytes);
+                self.bytes = self.bytes - before as usize + bytes as usize;
+                if key.is_companion() {
+                    self.completion_bytes = self.completion_bytes - before as usize + bytes as usize;
+                }
                 *held = Held { bytes, record, used: true, pinned };
             }
             None => {
                 self.bytes += bytes as usize;
+                self.completion_bytes += if key.is_companion() { bytes as usize } else { 0 };
                 self.held.insert(key.clone(), Held { bytes, record, used: false, pinned });
             }
         }
@@ -358,5 +383,5 @@ impl Table {
 }
 
 fn size(key: &Key, record: Option<&Record>) -> usize {
-    key.name().len() + 112 + record.map_or(0, Record::bytes)
+    key.encoded().len() + 112 + record.map_or(0, Record::bytes)
 }

@@ -197,8 +197,10 @@ fn a_birth_waits_for_grants() {
     };
     let group = Group::bear(&mut primary.whole.group, state, &[], Vec::new(), Inheritance::default(), now, 2);
     primary.whole.group.give_way();
-    let mut born =
-        Primary { whole: Whole { group, now, said: vec![], outcomes: vec![], stored: vec![] }, ..Primary::new() };
+    let mut born = Primary {
+        whole: Whole { group, now, said: vec![], outcomes: vec![], stored: vec![], loads: vec![] },
+        ..Primary::new()
+    };
     born.said.clear();
     born.pull();
     let ballot = born.whole.own();

@@ -131,6 +131,7 @@ fn outcome_value(outcome: &Outcome) -> Value {
         Answer::Kind(kind) => json!({ "kind": kind.map(|kind| format!("{kind:?}")) }),
         Answer::Held { holder, left_ms } => json!({ "holder": text_of(holder), "left_ms": left_ms }),
         Answer::Unfit(unfit) => json!({ "unfit": format!("{unfit:?}") }),
+        Answer::NotKept => return "uncertain".into(),
     };
     json!({ "ok": answer })
 }

@@ -106,6 +106,12 @@ fn forget_ids() {
     is_found(Defect::ForgetIds, &["I4 linearizable", "I6 at most once", "PTO2 integrity"], 20, lost_answers);
 }
 
+/// Ids that have left a record for completion records beside it.
+#[test]
+fn completions_unread() {
+    is_found(Defect::CompletionsUnread, &["I4 linearizable", "I6 at most once", "PTO2 integrity"], 20, lost_answers);
+}
+
 fn lost_answers(seed: u64) -> Scenario {
     let mix = Mix::of(&[
         (|_, _| Kind::Noise(Noise { loss: 200, duplication: 100, reordering: 100 }), 4),

@@ -194,7 +194,7 @@ impl Acceptor {
                 parts.push(Vec::new());
                 bytes = 0;
             }
-            bytes += write.record.bytes() + write.key.name().len();
+            bytes += write.record.bytes() + write.key.encoded().len();
             parts.last_mut().expect("never empty").push(write.clone());
         }
         let count = parts.len() as u32;

@@ -582,7 +582,7 @@ fn within(
 fn keys_that_fit(held: &[(Key, Number)], bytes_max: usize) -> usize {
     let mut bytes = 0;
     let fits = held.iter().take(PAGE_KEYS_MAX).take_while(|(key, _)| {
-        bytes += key.name().len();
+        bytes += key.encoded().len();
         bytes <= bytes_max
     });
     fits.count().max(1)

@@ -77,7 +77,7 @@ pub(super) fn tell_copy<'a>(
     while let Some((key, record)) =
         records.next_if(|_| bytes <= ctx.config.message_bytes_max && writes.len() < LOOKED_MAX)
     {
-        bytes += record.bytes() + key.name().len();
+        bytes += record.bytes() + key.encoded().len();
         writes.push(Write { key: key.clone(), record: record.clone() });
     }
     let rest = records.peek().is_some() || more;

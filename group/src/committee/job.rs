@@ -165,7 +165,7 @@ impl Job {
 
     /// Writes came; returns what they take, in bytes.
     pub(super) fn came(&mut self, writes: Vec<Write>, then: Then) -> u64 {
-        let bytes = writes.iter().map(|write| (write.record.bytes() + write.key.name().len()) as u64).sum();
+        let bytes = writes.iter().map(|write| (write.record.bytes() + write.key.encoded().len()) as u64).sum();
         self.records += writes.len() as u64;
         self.bytes += bytes;
         (self.deferred, self.then) = (writes, Some(then));
@@ -242,6 +242,7 @@ mod tests {
                 deadline: None,
                 horizon: 0,
                 done: Vec::new(),
+                completions: Default::default(),
             };
             let write = Write { key: Key::new(b"k").unwrap(), record: alloc::sync::Arc::new(record) };
             Compared {

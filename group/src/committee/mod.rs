@@ -36,6 +36,7 @@ mod all;
 mod bases;
 mod catch_up;
 mod chain;
+mod completions;
 mod copying;
 mod heritage;
 mod job;

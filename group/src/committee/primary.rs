@@ -94,6 +94,8 @@ pub(super) struct KeyQueue {
     pub(super) waiting: VecDeque<Pending>,
     /// It may have expired: look.
     pub(super) expire: bool,
+    /// An operation on the owner of this companion key waits for its record, until then.
+    pub(super) looked_up: Time,
 }
 
 /// What a primary does.
@@ -433,7 +435,9 @@ impl Primary {
                 out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary));
             }
         }
-        self.keys.retain(|_, queue| queue.in_flight > 0 || !queue.waiting.is_empty() || queue.expire);
+        self.keys.retain(|_, queue| {
+            queue.in_flight > 0 || !queue.waiting.is_empty() || queue.expire || queue.looked_up > now
+        });
     }
 }
 

@@ -66,7 +66,7 @@ impl Acceptor {
             let window = self.committee_of(term, piece)?;
             let behind = if term == since.term { since.n } else { 0 };
             for write in window.since(behind, last, piece)? {
-                bytes += write.record.bytes() + write.key.name().len();
+                bytes += write.record.bytes() + write.key.encoded().len();
                 writes.push(Write { key: write.key.clone(), record: told(ctx, &write.record) });
                 if bytes > ctx.config.message_bytes_max {
                     return Some((writes, write.record.number, false));
@@ -120,7 +120,7 @@ impl Acceptor {
             while held.next_if(|(known, _)| known < key).is_some() {}
             let known = held.next_if(|(known, _)| known == key).map(|(_, number)| *number);
             if known.is_none_or(|known| known < record.number) {
-                bytes += record.bytes() + key.name().len();
+                bytes += record.bytes() + key.encoded().len();
                 let write = Write { key: key.clone(), record: told(ctx, record) };
                 digest = digest.wrapping_add(write.digest());
                 writes.push(write);

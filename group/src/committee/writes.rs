@@ -7,15 +7,16 @@ use core::time::Duration;
 use bytes::Bytes;
 use overlay::{Key, NodeId};
 
+use super::completions::{completed, drop_moved, horizon_of};
 use super::primary::{Local, Pending, Phase, Primary, renumbered};
 use crate::ballot::Number;
 use crate::config::Defect;
 use crate::context::Context;
 use crate::message::{CommitteeMessage, Message, Outcome, Write};
 use crate::nonsense::NUMBERS_AHEAD_MAX;
-use crate::op::{Kind, Op, OpError, Refusal, Version};
+use crate::op::{Answer, Kind, Limit, Op, OpError, Refusal, Version};
 use crate::outbox::Attempt;
-use crate::record::{DoneOp, LIVE_IDS_MAX, OpId, Record};
+use crate::record::{DoneOp, KEPT_ANSWER_BYTES_MAX, OpId, Record};
 use crate::service::{Change, Delivery, Live, deliver};
 use crate::table::Lookup;
 use crate::time::{Time, WallMillis};
@@ -25,9 +26,7 @@ pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(5);
 /// Batches of writes that follow a base before it is chosen.
 const BATCHES_AHEAD_MAX: u32 = 6;
 /// Operations of one key that one write may carry.
-const BATCH_MAX: usize = 256;
-/// What a record may take in all, in bytes, beside its value: answers that are kept for repetition.
-const ANSWERS_BYTES_MAX: usize = 1 << 18;
+pub(super) const BATCH_MAX: usize = 256;
 /// Keys looked at for expiry in one go, and how often.
 const SWEEP_KEYS: usize = 512;
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
@@ -55,6 +54,14 @@ impl InFlight {
     }
 }
 
+/// What came of evaluating operations.
+struct Evaluated {
+    /// There was something to write.
+    wrote: bool,
+    /// Operations for whose ids the record has no room.
+    left: Vec<Pending>,
+}
+
 /// What evaluating a key's queue has come to.
 struct Draft {
     /// The state so far.
@@ -69,6 +76,9 @@ impl Primary {
     pub(super) fn run(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key) {
         if !self.takes_operations() {
             return;
+        }
+        if let Some(owner) = key.owner() {
+            return self.on_completion(ctx, local, key, &owner);
         }
         let Some(queue) = self.keys.get(key) else { return };
         if queue.in_flight > 0 && !ctx.config.defects.has(Defect::TwoInFlight) {
@@ -89,7 +99,13 @@ impl Primary {
         if !self.knows(ctx, local, key, chosen.as_ref()) {
             return;
         }
-        self.evaluate_queue(ctx, local, key, chosen);
+        if let Some(chosen) = chosen.as_deref() {
+            self.move_ids(ctx, local, key, chosen);
+        }
+        let ready = self.look_up(ctx, local, key, chosen.as_deref());
+        if ready > 0 {
+            self.evaluate_queue(ctx, local, key, chosen, ready);
+        }
     }
 
     /// Is so much in flight, or one write stuck for so long, that nothing more is proposed?
@@ -107,21 +123,36 @@ impl Primary {
         while queue.waiting.front().is_some_and(|pending| matches!(pending.op, Op::Read(_))) {
             let pending = queue.waiting.pop_front().expect("just seen");
             self.waiting -= 1;
-            draft.operate(ctx, local, &pending);
+            draft.operate(ctx, local, key, &pending);
         }
         for (attempt, outcome) in draft.waiters {
             self.reads.register(attempt, outcome);
         }
     }
 
-    /// Evaluates what waits for a key on its chosen record, in order; one write carries all changes.
-    fn evaluate_queue(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, chosen: Option<Arc<Record>>) {
+    /// Evaluates what waits for a key on its chosen record, in order, up to `ready` operations; one write carries all changes.
+    fn evaluate_queue(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        key: &Key,
+        chosen: Option<Arc<Record>>,
+        ready: usize,
+    ) {
         let queue = self.keys.get_mut(key).expect("the caller looked");
-        let rest = queue.waiting.split_off(queue.waiting.len().min(BATCH_MAX));
+        let rest = queue.waiting.split_off(queue.waiting.len().min(BATCH_MAX).min(ready));
         let waiting = core::mem::replace(&mut queue.waiting, rest);
         queue.expire = false;
         self.waiting -= waiting.len();
-        if !self.evaluate(ctx, local, key, chosen, waiting) {
+        let evaluated = self.evaluate(ctx, local, key, chosen, waiting);
+        let has_room = evaluated.left.is_empty();
+        if !has_room {
+            // The record is full of ids; those move, and whichever moves first goes on with this key.
+            let queue = self.keys.entry(key.clone()).or_default();
+            self.waiting += evaluated.left.len();
+            evaluated.left.into_iter().rev().for_each(|pending| queue.waiting.push_front(pending));
+        }
+        if !evaluated.wrote && has_room {
             self.run(ctx, local, key);
         }
     }
@@ -147,7 +178,7 @@ impl Primary {
         None
     }
 
-    /// Evaluates these, in order; was there something to write?
+    /// Evaluates these, in order.
     fn evaluate(
         &mut self,
         ctx: &mut Context<'_>,
@@ -155,17 +186,19 @@ impl Primary {
         key: &Key,
         chosen: Option<Arc<Record>>,
         waiting: impl IntoIterator<Item = Pending>,
-    ) -> bool {
+    ) -> Evaluated {
         let before = chosen.clone();
         let mut deadline = Time::NEVER;
         let mut draft = Draft { record: chosen, changed: false, waiters: core::mem::take(&mut self.spare) };
         draft.expire(local.group_time);
+        let mut left = Vec::new();
         for pending in waiting {
             if pending.deadline <= ctx.now.time {
                 ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary));
+            } else if !left.is_empty() || !draft.operate(ctx, local, key, &pending) {
+                left.push(pending);
             } else {
                 deadline = deadline.min(pending.deadline);
-                draft.operate(ctx, local, &pending);
             }
         }
         if draft.changed {
@@ -176,8 +209,9 @@ impl Primary {
             let record = Arc::new(Record { number, ..record });
             let n = number.n;
             self.put_in_flight(ctx, Write { key: key.clone(), record }, draft.waiters);
+            self.set_before(n, before);
             if let Some(in_flight) = self.in_flight.get_mut(&n) {
-                (in_flight.before, in_flight.deadline) = (before, deadline);
+                in_flight.deadline = deadline;
             }
         } else {
             for (attempt, outcome) in draft.waiters.drain(..) {
@@ -185,7 +219,14 @@ impl Primary {
             }
             self.spare = draft.waiters;
         }
-        draft.changed
+        Evaluated { wrote: draft.changed, left }
+    }
+
+    /// The chosen record that a write, which is in flight, is to replace.
+    pub(super) fn set_before(&mut self, n: u64, before: Option<Arc<Record>>) {
+        if let Some(in_flight) = self.in_flight.get_mut(&n) {
+            in_flight.before = before;
+        }
     }
 
     /// Proposes a chosen record again, as it is, so that a quorum of this epoch has it (mutating quorum read).
@@ -277,7 +318,7 @@ impl Primary {
         self.announced = (self.chosen.mark(), ctx.now.time);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for write in writes {
-            bytes += write.record.bytes() + write.key.name().len();
+            bytes += write.record.bytes() + write.key.encoded().len();
             batch.push(write);
             if bytes >= ctx.config.message_bytes_max {
                 let writes = core::mem::take(&mut batch);
@@ -371,6 +412,9 @@ impl Primary {
         if let Some(queue) = self.keys.get_mut(&write.key) {
             queue.in_flight -= 1;
         }
+        if !self.is_crowded(ctx) && !write.key.is_companion() {
+            self.move_ids(ctx, local, &write.key, &write.record);
+        }
         self.run(ctx, local, &write.key);
     }
 
@@ -448,23 +492,20 @@ impl Draft {
         }
     }
 
-    fn operate(&mut self, ctx: &mut Context<'_>, local: &Local<'_>, pending: &Pending) {
+    /// Evaluates one operation. False, and nothing else, where the record has no room for its id.
+    fn operate(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, pending: &Pending) -> bool {
         if pending.horizon > ctx.state.horizon + 1 {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::NoPrimary)); // This node is far behind.
-            return;
+            return true;
         }
-        // Its origin may have retired, by that horizon, what this node would still execute.
-        let known = ctx.state.horizon.max(pending.horizon);
-        let horizon = self.record.as_ref().map_or(0, |record| record.horizon).max(known.saturating_sub(1));
+        let horizon = horizon_of(ctx, self.record.as_deref(), pending);
         if pending.horizon < horizon {
             ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::TooOld));
-            return;
+            return true;
         }
-        if !ctx.config.defects.has(Defect::NoIds)
-            && let Some(answer) = self.record.as_ref().and_then(|record| record.answer_of(&pending.id))
-        {
-            self.waiters.push((pending.attempt, Outcome::Done(answer.clone())));
-            return;
+        if let Some(answer) = self.answer_of(ctx, local, key, pending) {
+            self.waiters.push((pending.attempt, Outcome::Done(answer)));
+            return true;
         }
         let live = self.record.as_ref().and_then(|record| {
             let value = record.value.clone()?;
@@ -472,13 +513,14 @@ impl Draft {
         });
         let at = Delivery { now: local.group_time, value_bytes_max: ctx.state.settings.value_bytes_max as usize };
         let (change, answer) = deliver(&pending.op, live.as_ref(), &at);
-        let is_owed = matches!(pending.id, OpId::Client(_)) && !matches!(pending.op, Op::Read(_));
+        let is_client = matches!(pending.id, OpId::Client(_));
+        let is_owed = is_client && !matches!(pending.op, Op::Read(_));
         let live = match change {
             // A client that gave its own id is owed the first answer, also where that was "no".
             Change::None if is_owed => live.map(|live| (live.value, live.kind, live.deadline)),
             Change::None => {
                 self.waiters.push((pending.attempt, Outcome::Unchanged(answer)));
-                return;
+                return true;
             }
             Change::Put(value, deadline) => Some((value, pending.op.kind().unwrap_or_default(), deadline)),
             Change::Delete => None,
@@ -487,7 +529,11 @@ impl Draft {
             let waits = local.is_relieved;
             let error = if waits { OpError::TryAgain(Refusal::NoPrimary) } else { OpError::Limit(limit) };
             ctx.out.refuse(pending.attempt, error);
-            return;
+            return true;
+        }
+        if live.is_some() && is_client && local.table.is_full_of_completions() {
+            ctx.out.refuse(pending.attempt, OpError::Limit(Limit::Ids));
+            return true;
         }
         let mut record = changed(self.record.as_deref(), live, ctx.state.purged.floor);
         record.horizon = horizon;
@@ -495,22 +541,35 @@ impl Draft {
             record.done.clear();
         }
         record.done.retain(|done| done.horizon >= horizon && !pending.retires(&done.id));
-        let answers: usize = record.bytes() - record.value.as_ref().map_or(0, Bytes::len);
-        if record.done.len() >= LIVE_IDS_MAX || answers >= ANSWERS_BYTES_MAX {
-            ctx.out.refuse(pending.attempt, OpError::TryAgain(Refusal::Busy));
-            return;
+        record.completions.forget_below(horizon);
+        drop_moved(ctx, local, key, &mut record);
+        if record.is_full() {
+            return false;
         }
+        let is_kept = is_client || answer.bytes() <= KEPT_ANSWER_BYTES_MAX;
+        let kept = if is_kept { answer.clone() } else { Answer::NotKept };
         record.done.reserve_exact(1);
-        record.done.push(DoneOp { id: pending.id.clone(), horizon: pending.horizon, answer: answer.clone() });
+        record.done.push(DoneOp { id: pending.id.clone(), horizon: pending.horizon, answer: kept });
         self.waiters.push((pending.attempt, Outcome::Done(answer)));
         self.record = Some(Arc::new(record));
         self.changed = true;
+        true
+    }
+
+    /// The answer to an operation that was executed before.
+    fn answer_of(&self, ctx: &Context<'_>, local: &mut Local<'_>, key: &Key, pending: &Pending) -> Option<Answer> {
+        if ctx.config.defects.has(Defect::NoIds) {
+            return None;
+        }
+        let record = self.record.as_deref();
+        let here = record.and_then(|record| record.answer_of(&pending.id)).cloned();
+        here.or_else(|| completed(ctx, local, key, record, pending))
     }
 }
 
 /// The record after one more change; its number is given when it is proposed. A key that is not there may have been there
 /// before, in generations up to `floor`.
-fn changed(before: Option<&Record>, live: Option<(Bytes, Kind, Option<WallMillis>)>, floor: u32) -> Record {
+pub(super) fn changed(before: Option<&Record>, live: Option<(Bytes, Kind, Option<WallMillis>)>, floor: u32) -> Record {
     let created = live.is_some() && before.is_none_or(|record| record.value.is_none());
     let version = match before {
         None => Version { generation: floor + 1, timestamp: 1 },
@@ -529,6 +588,7 @@ fn changed(before: Option<&Record>, live: Option<(Bytes, Kind, Option<WallMillis
         deadline,
         horizon: before.map_or(0, |record| record.horizon),
         done: before.map(|record| record.done.clone()).unwrap_or_default(),
+        completions: before.map(|record| record.completions).unwrap_or_default(),
     }
 }
 

@@ -240,6 +240,7 @@ pub fn write(ballot: TermBallot, n: u64, name: &str, value: &'static str) -> Wri
         deadline: None,
         horizon: 0,
         done: Vec::new(),
+        completions: Default::default(),
     };
     Write { key: key(name), record: Arc::new(record) }
 }
@@ -251,13 +252,22 @@ pub struct Whole {
     pub said: Vec<(Vec<NodeId>, Message)>,
     pub outcomes: Vec<(u64, group::message::Outcome)>,
     pub stored: Vec<Durable>,
+    /// Keys that it wants from the store.
+    pub loads: Vec<Key>,
 }
 
 impl Whole {
     /// A newcomer in the situation of a bench.
     pub fn new(bench: &Bench) -> Whole {
         let group = Group::join(bench.config.clone(), bench.me, bench.state.clone(), bench.now, 1);
-        let mut whole = Whole { group, now: bench.now, said: Vec::new(), outcomes: Vec::new(), stored: Vec::new() };
+        let mut whole = Whole {
+            group,
+            now: bench.now,
+            said: Vec::new(),
+            outcomes: Vec::new(),
+            stored: Vec::new(),
+            loads: Vec::new(),
+        };
         whole.pull();
         whole
     }
@@ -329,6 +339,7 @@ impl Whole {
                     self.group.on_persisted(token);
                 }
                 GroupOutput::Outcome(attempt, outcome) => self.outcomes.push((attempt, outcome)),
+                GroupOutput::Load { key, .. } => self.loads.push(key),
                 _ => {}
             }
         }

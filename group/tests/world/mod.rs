@@ -282,7 +282,7 @@ impl World {
                 GroupOutput::Complete { ballot, switch, number } => self.complete(ballot, switch, number),
                 GroupOutput::Read(tag, answer) => self.on_read(tag, answer),
                 GroupOutput::Left => over = Some("left"),
-                GroupOutput::Over(why) => over = Some(why),
+                GroupOutput::Over(why) | GroupOutput::Lost(why) => over = Some(why),
                 GroupOutput::Changed => {}
                 GroupOutput::Ended => self.notes.push(format!("{} {index}: its group has ended", self.now / 1000)),
                 GroupOutput::Letter(letter) => {

@@ -434,7 +434,7 @@ impl Node {
         part.applied = Some(part.applied.map_or(page.applied, |applied| applied.min(page.applied)));
         let (mut changes, mut bytes) = (Vec::new(), 0);
         for write in &page.writes {
-            bytes += (write.record.bytes() + write.key.name().len()) as u64;
+            bytes += (write.record.bytes() + write.key.encoded().len()) as u64;
             copying.table.put_stored(&write.key, write.record.clone());
             changes.extend(part.bay.map(|bay| {
                 Change::PutRecord(space.record_key(bay, &write.key), storage::encode_record(&write.record))

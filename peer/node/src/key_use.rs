@@ -43,7 +43,7 @@ impl KeyUse {
     /// Below which sequence number nothing is ever sent again when `sequence` is, and but for what.
     pub(crate) fn retired(&self, sequence: u64) -> (u64, Vec<u64>) {
         let below = self.live.first().unwrap_or(sequence);
-        let mut except: Vec<u64> = self.stray.range(..below).map(|(stray, _)| *stray).collect();
+        let mut except: Vec<u64> = self.stray.range(..below).map(|(stray, _)| *stray).take(LIVE_IDS_MAX + 1).collect();
         // Those that were under way when the limit was reached are strays too, and a longer list is nobody's to believe.
         // To retire less is always right.
         let Some(first) = except.get(LIVE_IDS_MAX).copied() else { return (below, except) };

@@ -16,7 +16,7 @@ use core::time::Duration;
 use group::ballot::TermBallot;
 use group::message::{Operation, Outcome};
 use group::op::{Answer, Op, OpError, ReadMode, Refusal};
-use group::record::{LIVE_IDS_MAX, OpId};
+use group::record::OpId;
 use group::time::{Now, Time};
 use header::Header;
 use overlay::{GroupId, Key, KeyRange, NodeId};
@@ -44,10 +44,9 @@ const OPERATIONS_MAX: usize = 1 << 17;
 /// Ballots under which attempts are counted, where they are not all of groups here.
 const SERIALS_MAX: usize = 1 << 11;
 
-/// Strays remembered in all, and of one key (a record holds no more ids than that): while there are so many, writes are
-/// refused. To forget one would let it be executed twice.
+/// Strays remembered in all: while there are so many, writes are refused. To forget one would let it be executed twice. One key may
+/// have all of them: ids that are not retired move out of its record.
 const STRAYS_MAX: usize = 1 << 16;
-const STRAYS_PER_KEY_MAX: usize = LIVE_IDS_MAX;
 
 /// One operation of a client of this node.
 #[derive(Debug)]
@@ -218,7 +217,9 @@ impl Sessions {
         match outcome {
             Outcome::Done(answer) => {
                 session.unresolved.remove(attempt);
-                self.finish(ctx, sequence, Ok(answer));
+                // An earlier attempt was executed, and its answer is lost.
+                let result = if answer == Answer::NotKept { Err(OpError::Uncertain) } else { Ok(answer) };
+                self.finish(ctx, sequence, result);
             }
             Outcome::Unchanged(answer) => {
                 session.unresolved.remove(attempt);
@@ -383,8 +384,7 @@ impl Sessions {
 
     /// Are there too many strays for one more write that may become one?
     fn is_strayed(&self, request: &Request) -> bool {
-        let of_key = self.keys.get(&request.key).map_or(0, |used| used.stray.len());
-        !matches!(request.op, Op::Read(_)) && (self.strays.len() >= STRAYS_MAX || of_key >= STRAYS_PER_KEY_MAX)
+        !matches!(request.op, Op::Read(_)) && self.strays.len() >= STRAYS_MAX
     }
 
     /// As [`Sessions::retry`], after a while.
@@ -642,13 +642,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use group::op::Read;
+    use group::record::LIVE_IDS_MAX;
     use overlay::{Incarnation, PeerKey};
 
     use super::*;
     use crate::api::{ConnectionId, RequestId};
 
-    /// Submits one operation at a node that is in no group; was it refused at once?
-    fn is_refused(sessions: &mut Sessions, name: &str, op: Op) -> bool {
+    /// What comes of something at a node that is in no group.
+    fn at_a_lonely_node(act: impl FnOnce(&mut SessionContext<'_>)) -> Vec<Output> {
         let mut outputs = VecDeque::new();
         let me = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
         let (mut hosts, mut whereabouts) = (Hosts::default(), Whereabouts::default());
@@ -662,6 +663,12 @@ mod tests {
             switch: None,
             me,
         };
+        act(&mut ctx);
+        outputs.into()
+    }
+
+    /// Submits one operation at a node that is in no group; was it refused at once?
+    fn is_refused(sessions: &mut Sessions, name: &str, op: Op) -> bool {
         let request = Request {
             id: RequestId(1),
             connection: ConnectionId(1),
@@ -671,8 +678,19 @@ mod tests {
             patience: PATIENCE_MAX,
             once: None,
         };
-        sessions.submit(&mut ctx, request);
-        matches!(outputs.pop_front(), Some(Output::Reply { result: Err(OpError::TryAgain(Refusal::Busy)), .. }))
+        let outputs = at_a_lonely_node(|ctx| sessions.submit(ctx, request));
+        matches!(outputs.first(), Some(Output::Reply { result: Err(OpError::TryAgain(Refusal::Busy)), .. }))
+    }
+
+    /// A primary says that an earlier attempt was executed, and that its answer was too large to be kept.
+    #[test]
+    fn an_answer_that_was_not_kept_is_uncertain() {
+        let mut sessions = Sessions::new(1);
+        assert!(!is_refused(&mut sessions, "k", Op::Add(1)));
+        let attempt = 1 << 40;
+        sessions.attempts.push(attempt, (1, None));
+        let answers = at_a_lonely_node(|ctx| sessions.on_outcome(ctx, attempt, Outcome::Done(Answer::NotKept)));
+        assert!(matches!(answers[..], [Output::Reply { result: Err(OpError::Uncertain), .. }]), "{answers:?}");
     }
 
     #[test]
@@ -680,12 +698,11 @@ mod tests {
         let mut sessions = Sessions::new(1);
         let key = Key::new(b"full").unwrap();
         let strays = &mut sessions.keys.entry(key.clone()).or_default().stray;
-        strays.extend((1..=STRAYS_PER_KEY_MAX as u64).map(|sequence| (sequence, 1)));
-        assert!(is_refused(&mut sessions, "full", Op::Add(1)));
-        assert!(!is_refused(&mut sessions, "full", Op::Read(Read::Value)), "reads leave nothing behind");
-        assert!(!is_refused(&mut sessions, "other", Op::Add(1)));
+        strays.extend((1..=2 * LIVE_IDS_MAX as u64).map(|sequence| (sequence, 1)));
+        assert!(!is_refused(&mut sessions, "full", Op::Add(1)), "no key is closed by its own");
         sessions.strays = (1..=STRAYS_MAX as u64).map(|sequence| (1, sequence, key.clone())).collect();
         assert!(is_refused(&mut sessions, "other", Op::Add(1)));
+        assert!(!is_refused(&mut sessions, "other", Op::Read(Read::Value)), "reads leave nothing behind");
         sessions.forget_strays(|_| 3);
         assert!(!is_refused(&mut sessions, "other", Op::Add(1)));
         assert!(!is_refused(&mut sessions, "full", Op::Add(1)));

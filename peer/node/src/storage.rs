@@ -114,7 +114,7 @@ impl Space {
 
     /// A record's key.
     pub fn record_key(self, bay: u8, key: &Key) -> Bytes {
-        let mut bytes = self.key(1 + 16 + key.name().len());
+        let mut bytes = self.key(1 + 16 + key.encoded().len());
         put_key(&mut bytes, bay, key);
         bytes.into()
     }
@@ -256,7 +256,7 @@ impl Drawer {
 
     fn unsettled_key(self, bays: &Bays, write: &Write) -> Bytes {
         let Number { term, n } = write.record.number;
-        let mut bytes = self.unsettled(term, n, self.space.len() + 1 + 16 + write.key.name().len());
+        let mut bytes = self.unsettled(term, n, self.space.len() + 1 + 16 + write.key.encoded().len());
         // The whole key of the record that it becomes.
         bytes.extend(self.space.0);
         put_key(&mut bytes, bays.of(write.key.point()), &write.key);
@@ -342,13 +342,13 @@ pub fn decode_record(bytes: &[u8]) -> Result<Arc<Record>, StorageError> {
 fn put_key(bytes: &mut Vec<u8>, bay: u8, key: &Key) {
     bytes.push(bay);
     bytes.extend_from_slice(&key.point().0.to_be_bytes());
-    bytes.extend_from_slice(key.name());
+    bytes.extend_from_slice(key.encoded());
 }
 
 fn key_at(bytes: &[u8]) -> Option<(u8, Key)> {
     let (bay, bytes) = bytes.split_first()?;
     let (point, name) = bytes.split_at_checked(16)?;
-    let key = Key::new(name).ok()?;
+    let key = Key::decode(name).ok()?;
     (key.point() == Point(u128::from_be_bytes(point.try_into().ok()?))).then_some((*bay, key))
 }
 
@@ -408,7 +408,16 @@ mod tests {
             let number = Number { term: Term::new(Slot(1), 0), n };
             let version = group::op::Version { generation: 0, timestamp: n };
             let kind = group::op::Kind::Value;
-            Arc::new(Record { number, version, value: None, kind, deadline: None, horizon: 0, done: Vec::new() })
+            Arc::new(Record {
+                number,
+                version,
+                value: None,
+                kind,
+                deadline: None,
+                horizon: 0,
+                done: Vec::new(),
+                completions: Default::default(),
+            })
         };
         let write = |name: &[u8], n| Write { key: Key::new(name).unwrap(), record: record(n) };
         let settings = group::state::Settings {

@@ -179,6 +179,7 @@ fn value(answer: Answer) -> Reply {
         Answer::Unfit(unfit) => unfit_error(unfit),
         Answer::Done => Reply::OK,
         Answer::Held { holder, .. } => Reply::Bulk(holder),
+        Answer::NotKept => Reply::error(errors::UNCERTAIN),
         Answer::Value(None) | Answer::Versioned(None) | Answer::Kind(_) | Answer::NotMet => Reply::Nil,
     }
 }
@@ -188,7 +189,7 @@ fn count(answer: &Answer) -> i64 {
         Answer::Integer(number) => *number,
         Answer::Done | Answer::Value(Some(_)) | Answer::Versioned(Some(_)) | Answer::Held { .. } => 1,
         Answer::Kind(kind) => i64::from(kind.is_some()),
-        Answer::NotMet | Answer::Value(None) | Answer::Versioned(None) | Answer::Unfit(_) => 0,
+        Answer::NotMet | Answer::Value(None) | Answer::Versioned(None) | Answer::Unfit(_) | Answer::NotKept => 0,
     }
 }
 

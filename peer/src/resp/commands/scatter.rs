@@ -12,7 +12,7 @@ use crate::resp::join::{ABSENT_VERSION, Join, Shape};
 use crate::resp::reply::Reply;
 use crate::resp::table;
 
-/// The longest id of `SCATTER.ONCE`: ids are kept with the key and travel with every message about it.
+/// The longest id of `SCATTER.ONCE`, in bytes: each is kept in a record of its own beside the key.
 const ONCE_BYTES_MAX: usize = 64;
 /// The longest name of a lease's holder: every answer about the lease carries it.
 const HOLDER_BYTES_MAX: usize = 1024;

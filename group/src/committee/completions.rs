@@ -1,0 +1,150 @@
+//! Operation ids that move from a key's record to completion records beside it (see [`crate::record::Completions`]).
+//!
+//! A record travels with every write of its key, so few ids stay in it. The primary copies surplus ids of a *chosen* record to
+//! companion keys, by ordinary writes; a later write of the key leaves out the ids whose completion records are *chosen*. At every
+//! moment each live id is in the chosen record, or in a chosen completion record, or in both. Both are ordinary records at one point
+//! of the ring: takeovers, catching up, copies and new groups treat them alike, and purges drop a completion record as a tombstone
+//! once operations of its horizon are refused.
+//!
+//! # Invariants
+//! - A completion record is proposed only for an id of a chosen record.
+//! - An id leaves the key's record only if this node knows its completion record to be chosen.
+//! - An operation whose id may have moved is evaluated only while no write of its completion record is in flight, and only with a
+//!   known completion record, or with certainty that there is none.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use overlay::Key;
+
+use super::primary::{Local, Pending, Primary};
+use super::writes::{BATCH_MAX, changed};
+use crate::ballot::Number;
+use crate::config::Defect;
+use crate::context::Context;
+use crate::message::Write;
+use crate::op::{Answer, Op};
+use crate::record::{DoneOp, Record};
+use crate::table::Lookup;
+use crate::time::Time;
+
+impl Primary {
+    /// Proposes completion records of a chosen record's surplus ids, where there are none yet.
+    pub(super) fn move_ids(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, key: &Key, chosen: &Record) {
+        let forgotten = ctx.state.horizon.saturating_sub(1);
+        let surplus: Vec<&DoneOp> = chosen.surplus().filter(|done| done.horizon >= forgotten).collect();
+        for done in surplus {
+            let beside = done.id.completion_of(key);
+            let Some(before) = self.completion(ctx, local, &beside, Time::NEVER) else { continue };
+            if before.as_ref().is_some_and(|before| done.is_in(before)) {
+                continue;
+            }
+            let number = Number { term: self.ballot.term, n: self.next_n };
+            self.next_n += 1;
+            let record = changed(before.as_deref(), None, ctx.state.purged.floor);
+            let record = Arc::new(Record { number, done: alloc::vec![done.clone()], ..record });
+            self.put_in_flight(ctx, Write { key: beside, record }, Vec::new());
+            self.set_before(number.n, before);
+        }
+    }
+
+    /// How many operations in front of a key's queue can be evaluated: up to the first one of which it is not known whether a
+    /// completion record has its id. What is not known is asked for.
+    pub(super) fn look_up(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        key: &Key,
+        chosen: Option<&Record>,
+    ) -> usize {
+        let (Some(queue), Some(chosen)) = (self.keys.get(key), chosen) else { return usize::MAX };
+        if ctx.config.defects.has(Defect::CompletionsUnread) {
+            return usize::MAX;
+        }
+        let looks = |pending: &Pending| {
+            !matches!(pending.op, Op::Read(_))
+                && chosen.completions.may_have(&pending.id, horizon_of(ctx, Some(chosen), pending))
+                && chosen.answer_of(&pending.id).is_none()
+        };
+        let first = queue.waiting.iter().take(BATCH_MAX).enumerate().filter(|(_, pending)| looks(pending));
+        let wanted: Vec<(usize, Key, Time)> =
+            first.map(|(place, pending)| (place, pending.id.completion_of(key), pending.deadline)).collect();
+        let mut ready = usize::MAX;
+        for (place, beside, deadline) in wanted {
+            if self.completion(ctx, local, &beside, deadline).is_none() {
+                ready = ready.min(place);
+            }
+        }
+        ready
+    }
+
+    /// The chosen record at a companion key, or certainly none; `None` where that is not known, or a write of it is in flight. Then
+    /// [`Primary::run`] of the companion key goes on with its owner, if that is before `deadline`.
+    fn completion(
+        &mut self,
+        ctx: &mut Context<'_>,
+        local: &mut Local<'_>,
+        beside: &Key,
+        deadline: Time,
+    ) -> Option<Option<Arc<Record>>> {
+        if self.keys.get(beside).is_some_and(|queue| queue.in_flight > 0) {
+            return None;
+        }
+        let known = match local.table.get(beside, true, ctx.out) {
+            Lookup::Known(record) => self.knows(ctx, local, beside, record.as_ref()).then_some(record),
+            Lookup::Loading => None,
+        };
+        if known.is_none() {
+            let queue = self.keys.entry(beside.clone()).or_default();
+            queue.looked_up = queue.looked_up.max(deadline.min(ctx.now.time + crate::operations::PATIENCE_MAX));
+        }
+        known
+    }
+
+    /// A completion record was loaded, read from a quorum, or chosen: goes on with its key.
+    pub(super) fn on_completion(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>, beside: &Key, owner: &Key) {
+        if self.keys.get(beside).is_some_and(|queue| queue.in_flight == 0) {
+            self.keys.remove(beside);
+            self.run(ctx, local, owner);
+        }
+    }
+}
+
+/// The answer that a completion record has for an operation, by what [`Primary::look_up`] made sure is known.
+pub(super) fn completed(
+    ctx: &Context<'_>,
+    local: &mut Local<'_>,
+    key: &Key,
+    before: Option<&Record>,
+    pending: &Pending,
+) -> Option<Answer> {
+    let before = before.filter(|_| !ctx.config.defects.has(Defect::CompletionsUnread))?;
+    if matches!(pending.op, Op::Read(_))
+        || !before.completions.may_have(&pending.id, horizon_of(ctx, Some(before), pending))
+    {
+        return None;
+    }
+    let record = local.table.peek(&pending.id.completion_of(key)).flatten()?;
+    record.answer_of(&pending.id).cloned()
+}
+
+/// Drops ids whose completion records are chosen from a record that is being written.
+pub(super) fn drop_moved(ctx: &Context<'_>, local: &mut Local<'_>, key: &Key, record: &mut Record) {
+    let moved = |done: &&DoneOp| {
+        let beside = local.table.peek(&done.id.completion_of(key)).flatten();
+        beside.is_some_and(|beside| done.is_in(&beside)) || ctx.config.defects.has(Defect::MovedTooEarly)
+    };
+    let moved: Vec<DoneOp> = record.surplus().filter(moved).cloned().collect();
+    if moved.is_empty() {
+        return;
+    }
+    record.done.retain(|done| !moved.contains(done));
+    moved.iter().for_each(|done| record.completions.note(done));
+}
+
+/// Operations below this horizon are refused, by what this node, the record and the operation's origin know.
+pub(super) fn horizon_of(ctx: &Context<'_>, record: Option<&Record>, pending: &Pending) -> u64 {
+    // Its origin may have retired, by that horizon, what this node would still execute.
+    let known = ctx.state.horizon.max(pending.horizon);
+    record.map_or(0, |record| record.horizon).max(known.saturating_sub(1))
+}
