@@ -531,7 +531,7 @@ impl Draft {
             ctx.out.refuse(pending.attempt, error);
             return true;
         }
-        if live.is_some() && is_client && local.table.is_full_of_completions() {
+        if is_client && local.table.is_full_of_completions() {
             ctx.out.refuse(pending.attempt, OpError::Limit(Limit::Ids));
             return true;
         }

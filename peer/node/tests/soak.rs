@@ -108,7 +108,9 @@ impl Trio {
             Output::Scan { token, .. } => own.inbox.push(Input::Scanned { token, records: Vec::new(), done: true }),
             Output::Reply { .. } => self.answered += 1,
             Output::WakeAt(at) => own.wake_at = at,
-            Output::Event(Event::Reincarnate(why) | Event::Quarantine(why) | Event::Fatal(why)) => panic!("{why}"),
+            Output::Event(
+                Event::Reincarnate { why, .. } | Event::Damaged(why) | Event::Quarantine(why) | Event::Fatal(why),
+            ) => panic!("{why}"),
             Output::Packet { .. } => panic!("there is no switch"),
             Output::Dial { .. } | Output::Event(_) | Output::Granted { .. } | Output::Surveyed { .. } => {}
         }
