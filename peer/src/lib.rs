@@ -17,3 +17,4 @@ pub mod resp;
 pub mod status;
 pub mod store;
 pub mod top;
+mod version;

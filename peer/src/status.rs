@@ -18,6 +18,9 @@ pub struct Status {
     pub network: String,
     /// Of the software.
     pub version: String,
+    /// The commit that the software is built from: 12 hex digits, or `unknown`.
+    #[serde(default)]
+    pub commit: String,
     /// Since the process started.
     pub uptime_s: u64,
     /// What an acknowledgement rests on: `sync` or `memory`.

@@ -17,6 +17,7 @@ use crate::status::{
     Budgets, Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, RangeStatus,
     Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
 };
+use crate::version::COMMIT;
 
 /// The last pictures of a peer's nodes, one for each lane, and what does not change.
 pub struct Showcase {
@@ -76,6 +77,7 @@ impl StatusSource for Showcase {
             peer_id: self.peer_id.clone(),
             network: self.network.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
+            commit: COMMIT.into(),
             uptime_s: self.started.elapsed().as_secs(),
             durability: self.durability.clone(),
             groups: groups_of(&pictures, own),

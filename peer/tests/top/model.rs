@@ -187,6 +187,7 @@ pub fn rich() -> Model {
         peer_id: peer(0),
         network: "mine".into(),
         version: "0.1.0".into(),
+        commit: "0123456789ab".into(),
         uptime_s: 93_784,
         durability: "sync".into(),
         groups: vec![own()],
@@ -236,6 +237,7 @@ pub fn hostile() -> Model {
         peer_id: HOSTILE.into(),
         network: HOSTILE.into(),
         version: HOSTILE.into(),
+        commit: HOSTILE.into(),
         uptime_s: u64::MAX,
         durability: HOSTILE.into(),
         groups: vec![GroupStatus {
