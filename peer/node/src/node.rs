@@ -176,7 +176,7 @@ impl Node {
         let is_stored = self.config.durability == Durability::Sync && restored.tail != Tail::Empty;
         if is_stored && let Err(error) = self.restore(restored) {
             self.over = true;
-            self.event(Event::Damaged(format!("{error}: the store is damaged or of a later version")));
+            self.event(Event::Damaged(format!("{error}: the store is damaged")));
         }
         if self.hosts.is_empty() && self.config.found && self.ring.is_none() && !self.over {
             self.found();

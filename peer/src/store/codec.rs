@@ -68,6 +68,11 @@ impl<'a> Reader<'a> {
         self.left.is_empty()
     }
 
+    /// What is left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.left
+    }
+
     pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, left) = self.left.split_at_checked(len)?;
         self.left = left;

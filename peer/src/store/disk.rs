@@ -1,7 +1,7 @@
 //! The few file operations that the journal and the manifest need, so that a test can stand in for the disk.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,9 @@ pub trait Disk: Send + Sync {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
     /// An existing file, to read and write.
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+    /// The beginning of a file, at most so many bytes of it; `None` where there is no such file. Changes nothing, not even
+    /// where the directory may not be written.
+    fn head(&self, name: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>>;
     /// Renames a file; an old one of the new name is gone.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
@@ -84,6 +87,11 @@ impl RealDisk {
         Ok(RealDisk { dir })
     }
 
+    /// The directory `dir`, which is not created.
+    pub(crate) fn existing(dir: impl Into<PathBuf>) -> RealDisk {
+        RealDisk { dir: dir.into() }
+    }
+
     /// Where it is.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -98,6 +106,10 @@ impl Disk for RealDisk {
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.dir.join(name))?))
+    }
+
+    fn head(&self, name: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        head(&self.dir.join(name), bytes_max)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -166,6 +178,17 @@ impl DiskFile for File {
         self.read_exact_at(&mut content, 0)?;
         Ok(content)
     }
+}
+
+/// The beginning of the file at `path`; `None` where there is none.
+fn head(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    file.take(bytes_max as u64).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 /// Writes `bytes` bytes at the start of `file`, piece by piece; `fill` makes the content of one piece.

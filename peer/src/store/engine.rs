@@ -13,6 +13,7 @@ use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock, RealDisk};
 use super::error::{Doing, StoreError};
+use super::format::Format;
 use super::frame::{FRAME_BODY_MAX, Kind};
 use super::health::Health;
 use super::journal::{Journal, Written};
@@ -47,9 +48,19 @@ impl Engine {
         dir.as_ref().join(MANIFEST).is_file()
     }
 
+    /// Refuses the store in this directory if another version of the program wrote it. Changes nothing, and is content with
+    /// a directory that is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::Version`], and [`StoreError::Io`] where the manifest is there and cannot be read.
+    pub fn check_format(dir: impl AsRef<Path>) -> Result<(), StoreError> {
+        Format::check(&RealDisk::existing(dir.as_ref()))
+    }
+
     /// Opens the store in the directory `dir`, or makes one there.
     pub fn open_dir(dir: impl AsRef<Path>, config: &StoreConfig) -> Result<(Engine, Restored), StoreError> {
         let dir = dir.as_ref();
+        Engine::check_format(dir)?;
         let disk = RealDisk::new(dir).doing(|| format!("opening {}", dir.display()))?;
         Engine::open(Arc::new(disk), &SledTables::new(dir.join(TABLE), config.cache_bytes), config)
     }

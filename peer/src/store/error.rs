@@ -2,6 +2,9 @@
 
 use std::io;
 
+use super::format::Format;
+use crate::version::PROGRAM;
+
 /// Why a store did not open, or stopped.
 ///
 /// A store that once returned an error returns errors for ever: after a failed write or sync nobody knows what the disk
@@ -29,13 +32,18 @@ pub enum StoreError {
     /// Another process has this store open.
     #[error("the store is open in another process")]
     InUse,
-    /// Written by another version of this program.
-    #[error("the store has format version {found}, this program reads {supported}: use the program that wrote it")]
+    /// Written by another version of this program. Nothing of it was touched.
+    #[error(
+        "this store was written in format {found} by {}; this program, {PROGRAM}, reads and writes format {}, and has \
+         changed nothing: run the program that wrote it, or take its data over with the `scatter export` of that program",
+        .by.as_deref().unwrap_or("an older program, which did not say which"),
+        Format::OURS
+    )]
     Version {
         /// As the manifest says.
-        found: u32,
-        /// The only one that this program reads and writes.
-        supported: u32,
+        found: Format,
+        /// The program that wrote it, where it said so.
+        by: Option<String>,
     },
 }
 

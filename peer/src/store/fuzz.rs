@@ -3,6 +3,7 @@
 use node::Change;
 
 use super::codec::{Reader, put_batch};
+use super::format::Format;
 use super::manifest::Manifest;
 
 /// The batches in the body of a journal's frame.
@@ -24,7 +25,8 @@ pub fn manifest(body: &[u8]) -> bool {
     true
 }
 
-/// The same of a file that is a manifest.
+/// The same of a file that is a manifest; empty where it is none.
 pub fn manifest_body(file: &[u8]) -> &[u8] {
-    &file[16..file.len() - 4]
+    let body = Format::skip(file).ok().and_then(|rest| rest.split_last_chunk::<4>());
+    body.map_or(&[], |(body, _)| body)
 }

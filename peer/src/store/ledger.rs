@@ -20,6 +20,7 @@ use bytes::Bytes;
 use super::blocks::{self, Entry};
 use super::codec::Reader;
 use super::error::StoreError;
+use super::format::{CONTAINER_VERSION, Format};
 use super::precedence::Precedence;
 use super::sum::Sum;
 use super::table::{Table, TableError, seal, unseal};
@@ -28,6 +29,8 @@ use crate::lock::lock;
 const TOTAL: &[u8] = b"m";
 const RANGES: u8 = b'g';
 const RECORDS: u8 = b'r';
+/// The length of a total up to container version 8, which did not name it.
+const UNVERSIONED_BYTES: usize = 3 * 8 + 32;
 /// Bytes read from the table at once.
 const PAGE: usize = 1 << 20;
 
@@ -389,6 +392,11 @@ impl Books {
         let nonsense = || StoreError::damaged("the table's books are unreadable");
         let total = unseal(TOTAL, &total)?;
         let mut reader = Reader::new(&total);
+        // Tables did not say this at first. The manifest is in our format, so this one came from elsewhere: out of a copy, say.
+        let container = if total.len() == UNVERSIONED_BYTES { 8 } else { reader.u32().ok_or_else(nonsense)? };
+        if container != CONTAINER_VERSION {
+            return Err(StoreError::Version { found: Format { container, ..Format::OURS }, by: None });
+        }
         let mut number = || reader.u64().ok_or_else(nonsense);
         let (portions, seq, count) = (number()?, number()?, number()?);
         let total = Sum::read(&mut reader).ok_or_else(nonsense)?;
@@ -427,7 +435,7 @@ impl Books {
     }
 
     fn encode_total(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = CONTAINER_VERSION.to_le_bytes().to_vec();
         out.extend_from_slice(&self.portions.to_le_bytes());
         out.extend_from_slice(&self.seq.to_le_bytes());
         out.extend_from_slice(&(self.ranges.len() as u64).to_le_bytes());

@@ -1,28 +1,26 @@
 //! The manifest: what a checkpoint leaves outside the table, replaced as a whole.
 //!
 //! ```text
-//! magic 8 | version u32 | crc32 of these 12 bytes u32
+//! the store's format, see `format`
 //! salt u64 | seq u64 | segment u64 | first seq u64 | portions u64 | blocks u64 | bytes u64 | set hash u128
 //! entries u64 | (key length u32, key, value length u32, value)...
 //! crc32 of everything before u32
 //! ```
-//! The first 16 bytes keep this form in every version, so that another version is told from damage.
+//! The format keeps its form in every version, so that another version is told from damage.
 
 use super::change::Meta;
 use super::codec::{Reader, put_bytes};
 use super::disk::Disk;
 use super::error::{Doing, StoreError};
+use super::format::Format;
 use super::replay::From;
 use super::sum::Sum;
 
-/// The only version that is written and read.
-pub(crate) const VERSION: u32 = 8;
 /// The manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";
 /// Its file while it is written.
 pub(crate) const MANIFEST_TEMPORARY: &str = "manifest.tmp";
 
-const MAGIC: &[u8; 8] = b"SCATSTOR";
 /// The small entries are kept in memory anyway; more than this is damage.
 const BYTES_MAX: u64 = 4 << 30;
 
@@ -61,9 +59,7 @@ impl Manifest {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + self.meta.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>());
-        out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+        Format::OURS.begin(&mut out);
         let From { seq, segment, first_seq } = self.from;
         for number in [self.salt, seq, segment, first_seq, self.portions] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -80,20 +76,13 @@ impl Manifest {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, StoreError> {
         let damaged = || StoreError::damaged("the manifest is unreadable");
-        let mut head = Reader::new(bytes);
-        let magic = head.take(8).ok_or_else(damaged)?;
-        let version = head.u32().ok_or_else(damaged)?;
-        if magic != MAGIC || head.u32() != Some(crc32fast::hash(&bytes[..12])) {
-            return Err(damaged());
-        }
-        if version != VERSION {
-            return Err(StoreError::Version { found: version, supported: VERSION });
-        }
+        let rest = Format::skip(bytes)?;
         let (content, crc) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
         if u32::from_le_bytes(*crc) != crc32fast::hash(content) {
             return Err(damaged());
         }
-        Manifest::decode_body(content.get(16..).ok_or_else(damaged)?).ok_or_else(damaged)
+        let body = rest.split_last_chunk::<4>().ok_or_else(damaged)?.0;
+        Manifest::decode_body(body).ok_or_else(damaged)
     }
 
     pub(super) fn decode_body(bytes: &[u8]) -> Option<Manifest> {
@@ -143,14 +132,5 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Manifest::decode(&bytes[..cut]).is_err_and(|error| error.is_damage()), "cut at {cut}");
         }
-    }
-
-    #[test]
-    fn another_version_is_refused_by_its_number() {
-        let mut bytes = example().encode();
-        bytes[8] += 1;
-        let crc = crc32fast::hash(&bytes[..12]).to_le_bytes();
-        bytes[12..16].copy_from_slice(&crc);
-        assert_eq!(Manifest::decode(&bytes), Err(StoreError::Version { found: VERSION + 1, supported: VERSION }));
     }
 }

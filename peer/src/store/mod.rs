@@ -23,6 +23,7 @@ mod config;
 mod disk;
 mod engine;
 mod error;
+mod format;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
@@ -51,6 +52,7 @@ pub use config::StoreConfig;
 pub use disk::{Disk, DiskFile, DiskLock, RealDisk, Space};
 pub use engine::{Engine, Staged};
 pub use error::StoreError;
+pub use format::{CONTAINER_VERSION, Format};
 pub use meters::StoreStats;
 pub use pending::Batch;
 pub use room::{Room, Shortage};

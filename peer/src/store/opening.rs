@@ -12,6 +12,7 @@ use super::config::StoreConfig;
 use super::disk::{Disk, DiskLock};
 use super::engine::{Engine, View, Writer, durable};
 use super::error::{Doing, StoreError};
+use super::format::Format;
 use super::health::{DAMAGED, Health};
 use super::journal::Journal;
 use super::ledger::{Ledger, Limits};
@@ -33,6 +34,8 @@ pub(crate) fn open(
     tables: &dyn Tables,
     config: &StoreConfig,
 ) -> Result<(Engine, Restored), StoreError> {
+    // Before anything is changed, and before anything is called damage.
+    Format::check(&*disk)?;
     let lock = disk.lock().doing(|| "locking the store".into())?.ok_or(StoreError::InUse)?;
     let files = disk.list().doing(|| "listing the store's directory".into())?;
     let has = |name: &str| files.iter().any(|(file, _)| file == name);

@@ -22,6 +22,13 @@ impl Disk for SimDisk {
         Ok(Box::new(SimFile { disk: self.clone(), id, name: name.into() }))
     }
 
+    fn head(&self, name: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        let state = self.plain_call()?;
+        let Some(id) = state.names.get(name) else { return Ok(None) };
+        let seen = &state.files[id].seen;
+        Ok(Some(seen[..seen.len().min(bytes_max)].to_vec()))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         match self.plain_call_at(|site| matches!(site, Site::Rename(of) if to.starts_with(of)))?.rename(from, to) {
             true => Ok(()),

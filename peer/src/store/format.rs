@@ -1,0 +1,138 @@
+//! Which format a store has, and who wrote it: the beginning of the manifest, which has one form for good.
+//!
+//! ```text
+//! magic 8 | container version u32 | crc32 of these 12 bytes u32
+//! stored version u32 | program: length u32, text | crc32 of everything before u32      (since container version 9)
+//! ```
+//! A store of another format is refused by its name before anything is touched, and never taken for a damaged one.
+
+use std::fmt;
+
+use node::storage::STORED_VERSION;
+
+use super::codec::{Reader, put_bytes};
+use super::disk::Disk;
+use super::error::{Doing, StoreError};
+use super::manifest::MANIFEST;
+use crate::version::PROGRAM;
+
+/// The version of the container: of manifest, journal and table, but not of what a node keeps in them.
+pub const CONTAINER_VERSION: u32 = 9;
+
+const MAGIC: &[u8; 8] = b"SCATSTOR";
+/// The first container version that says which stored version it holds.
+const NAMES_STORED: u32 = 9;
+/// No program has a longer name.
+const PROGRAM_BYTES_MAX: usize = 256;
+/// The beginning of a manifest, and what may follow, is not longer.
+const HEAD_BYTES: usize = 512;
+
+/// A store's format: the container's, and that of the node's entries and records in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// See [`CONTAINER_VERSION`].
+    pub container: u32,
+    /// See [`STORED_VERSION`]; 1 where the store is from a time when it was not written down.
+    pub stored: u32,
+}
+
+impl Format {
+    /// The only format that this program reads and writes.
+    pub const OURS: Format = Format { container: CONTAINER_VERSION, stored: STORED_VERSION };
+
+    /// The beginning of a manifest that this program writes.
+    pub(super) fn begin(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&self.container.to_le_bytes());
+        out.extend_from_slice(&crc32fast::hash(out).to_le_bytes());
+        out.extend_from_slice(&self.stored.to_le_bytes());
+        put_bytes(out, PROGRAM.as_bytes());
+        out.extend_from_slice(&crc32fast::hash(out).to_le_bytes());
+    }
+
+    /// What follows the beginning of a manifest in our format; an error where it is in another one, or none.
+    pub(super) fn skip(bytes: &[u8]) -> Result<&[u8], StoreError> {
+        let (found, by, rest) = read(bytes).ok_or_else(|| StoreError::damaged("the manifest is unreadable"))?;
+        if found == Format::OURS { Ok(rest) } else { Err(StoreError::Version { found, by }) }
+    }
+
+    /// Refuses a store of another format. Reads one file and changes nothing; whether it is damaged is for others to find.
+    ///
+    /// # Errors
+    /// [`StoreError::Version`], and [`StoreError::Io`] where the manifest is there and cannot be read.
+    pub(crate) fn check(disk: &dyn Disk) -> Result<(), StoreError> {
+        let head = disk.head(MANIFEST, HEAD_BYTES).doing(|| "reading the manifest".into())?;
+        let Some(bytes) = head else { return Ok(()) };
+        match Format::skip(&bytes) {
+            Err(error @ StoreError::Version { .. }) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.container, self.stored)
+    }
+}
+
+/// The format, who wrote it, and what follows; `None` for what no version wrote so.
+fn read(bytes: &[u8]) -> Option<(Format, Option<String>, &[u8])> {
+    let mut reader = Reader::new(bytes);
+    let magic = reader.take(8)?;
+    let container = reader.u32()?;
+    if magic != MAGIC || reader.u32()? != crc32fast::hash(&bytes[..12]) {
+        return None;
+    }
+    if container < NAMES_STORED {
+        return Some((Format { container, stored: 1 }, None, reader.rest()));
+    }
+    let stored = reader.u32()?;
+    let program = reader.slice().filter(|text| text.len() <= PROGRAM_BYTES_MAX)?;
+    let said = bytes.len() - reader.rest().len();
+    if reader.u32()? != crc32fast::hash(&bytes[..said]) {
+        return None;
+    }
+    // It is shown to a person.
+    let program = String::from_utf8_lossy(program).chars().filter(|char| !char.is_control()).collect();
+    Some((Format { container, stored }, Some(program), reader.rest()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_is_read_and_others_are_named() {
+        let mut ours = Vec::new();
+        Format::OURS.begin(&mut ours);
+        ours.extend_from_slice(b"rest");
+        assert_eq!(Format::skip(&ours), Ok(&b"rest"[..]));
+        for found in [
+            Format { container: CONTAINER_VERSION + 1, stored: STORED_VERSION },
+            Format { container: CONTAINER_VERSION, stored: STORED_VERSION + 1 },
+            Format { container: CONTAINER_VERSION, stored: STORED_VERSION - 1 },
+        ] {
+            let mut other = Vec::new();
+            found.begin(&mut other);
+            other.extend_from_slice(b"anything");
+            let error = Format::skip(&other).unwrap_err();
+            assert_eq!(error, StoreError::Version { found, by: Some(PROGRAM.into()) });
+            let words = error.to_string();
+            assert!(words.contains(&found.to_string()) && words.contains(&Format::OURS.to_string()), "{words}");
+            assert!(words.contains(PROGRAM) && !error.is_damage(), "{words}");
+        }
+    }
+
+    /// The manifests of programs that did not say which types they stored: 16 bytes, then another body.
+    #[test]
+    fn an_older_one_is_named_without_its_program() {
+        let mut old = MAGIC.to_vec();
+        old.extend_from_slice(&8u32.to_le_bytes());
+        old.extend_from_slice(&crc32fast::hash(&old).to_le_bytes());
+        old.extend_from_slice(&[7; 200]);
+        let error = Format::skip(&old).unwrap_err();
+        assert_eq!(error, StoreError::Version { found: Format { container: 8, stored: 1 }, by: None });
+        assert!(error.to_string().contains("format 8.1"), "{error}");
+    }
+}
