@@ -17,7 +17,7 @@ use overlay::PeerKey;
 use super::addresses::via_of_connection;
 use super::event::{NetEvent, RefusedBy, Via};
 use super::handler::{Attached, Handler, Order, Report};
-use super::hello::Refusal;
+use super::hello::{Refusal, VERSION, version_text};
 use super::identity::peer_key_of;
 use super::link::Link;
 use super::shared::Shared;
@@ -217,7 +217,9 @@ impl Streams {
         }
     }
 
-    fn refused(&mut self, peer_id: PeerId, connection: ConnectionId, reason: Refusal, by: RefusedBy) {
+    /// `why`: the reason, and the version that the other side speaks, where that is why.
+    fn refused(&mut self, peer_id: PeerId, connection: ConnectionId, why: (Refusal, Option<u16>), by: RefusedBy) {
+        let (reason, theirs) = why;
         let Some(peer) = self.peers.get_mut(&peer_id) else {
             return;
         };
@@ -235,9 +237,13 @@ impl Streams {
         }
         // Whoever keeps coming back does not fill the log.
         if self.shared.counters.refused(reason).is_power_of_two() {
+            let versions = theirs.map(|theirs| {
+                format!(" (it speaks version {}, this program {})", version_text(theirs), version_text(VERSION))
+            });
+            let versions = versions.unwrap_or_default();
             match by {
-                RefusedBy::Us => tracing::warn!(peer = %peer_id, %reason, "refused a peer"),
-                RefusedBy::Them => tracing::warn!(peer = %peer_id, %reason, "a peer refused us"),
+                RefusedBy::Us => tracing::warn!(peer = %peer_id, %reason, "refused a peer{versions}"),
+                RefusedBy::Them => tracing::warn!(peer = %peer_id, %reason, "a peer refused us{versions}"),
             }
         }
         self.shared.inbox.tell(NetEvent::Refused { peer: key, reason, by });
@@ -300,7 +306,7 @@ impl NetworkBehaviour for Streams {
     fn on_connection_handler_event(&mut self, peer_id: PeerId, id: ConnectionId, report: THandlerOutEvent<Self>) {
         match report {
             Report::Accepted => self.accepted(peer_id, id),
-            Report::Refused(reason, by) => self.refused(peer_id, id, reason, by),
+            Report::Refused(reason, by, theirs) => self.refused(peer_id, id, (reason, theirs), by),
             Report::Broken(why) => {
                 tracing::debug!(peer = %peer_id, %why, "closing a connection");
                 self.close(peer_id, id);

@@ -20,6 +20,8 @@ pub struct NetConfig {
     pub network: String,
     /// Only peers that hold the same key talk to each other; `None` is an open network.
     pub network_key: Option<NetworkKey>,
+    /// What this peer acknowledges is on disks, not only in memory: the same in the whole network.
+    pub durable: bool,
     /// The ring this peer already belongs to, from its store. `None` until it founds or joins one.
     pub ring: Option<RingId>,
     /// Find peers on the local network by mDNS.
@@ -104,6 +106,7 @@ impl NetConfig {
             join: Vec::new(),
             network: network.into(),
             network_key: None,
+            durable: true,
             ring: None,
             mdns: false,
             dial_private: true,

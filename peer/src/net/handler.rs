@@ -59,8 +59,8 @@ impl std::fmt::Debug for Attached {
 pub(super) enum Report {
     /// A hello was accepted, theirs or ours.
     Accepted,
-    /// One of us does not want the other.
-    Refused(Refusal, RefusedBy),
+    /// One of us does not want the other; which version it speaks, where that is why, and known.
+    Refused(Refusal, RefusedBy, Option<u16>),
     /// A stream did not come about for another reason. The connection is of no use.
     Broken(String),
 }
@@ -201,8 +201,9 @@ impl Handler {
 
     fn failed(&mut self, error: GreetingError) {
         self.report(match error {
-            GreetingError::RefusedByUs(reason) => Report::Refused(reason, RefusedBy::Us),
-            GreetingError::RefusedByThem(reason) => Report::Refused(reason, RefusedBy::Them),
+            GreetingError::RefusedByUs(reason) => Report::Refused(reason, RefusedBy::Us, None),
+            GreetingError::RefusedByThem(reason) => Report::Refused(reason, RefusedBy::Them, None),
+            GreetingError::Version(by, theirs) => Report::Refused(Refusal::Version, by, Some(theirs)),
             GreetingError::Garbage => {
                 count(&self.shared.counters.violations);
                 Report::Broken("not a greeting".into())
@@ -309,7 +310,7 @@ impl InboundUpgrade<Stream> for Greeting {
             match hello::accept(&mut stream, &mine, &self.shared.me, &self.peer).await {
                 Ok(agreed) => Ok((agreed, stream)),
                 Err(error) => {
-                    if let GreetingError::RefusedByUs(_) = error {
+                    if let GreetingError::RefusedByUs(_) | GreetingError::Version(..) = error {
                         // Elsewhere: within the greeting's time the refusal might be taken for silence.
                         tokio::spawn(hello::linger(stream));
                     }

@@ -1,7 +1,7 @@
 //! The first words on a stream: who is asking for what, and the answer.
 //!
 //! ```text
-//! opener   u16 length | u16 version | body: network, ring, instance, purpose, proof   (postcard)
+//! opener   u16 length | u16 version | body: network, ring, lanes, durability, instance, purpose, proof   (postcard)
 //! acceptor u16 length | u16 version | body: accepted, or refused and why              (postcard)
 //! ```
 //! The length, the version and [`Answer::Refused`] with its reasons keep their shape in all versions, so a peer of any
@@ -13,15 +13,19 @@ use std::time::Duration;
 
 use libp2p::futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use node::Class;
+use node::wire::FRAME_VERSION;
 use overlay::{PeerKey, RingId};
 use serde::{Deserialize, Serialize};
 
+use super::event::RefusedBy;
 use super::network_key::{Half, NetworkKey};
 
-/// What libp2p negotiates; its number changes when hello and answer themselves do.
+/// What libp2p negotiates; its number changes when the shape of greetings does, so that their versions can be read no more.
 pub(super) const PROTOCOL: &str = "/scatter/1";
-/// The version of what is said on a stream.
-pub(super) const VERSION: u16 = 1;
+/// The version of hello and answer. Raise it with every change of their bytes; the golden files find one that was not meant.
+const HELLO_VERSION: u8 = 2;
+/// The version of all that is said on a stream: of hello and answer, and of the frames behind them.
+pub(super) const VERSION: u16 = u16::from_be_bytes([HELLO_VERSION, FRAME_VERSION]);
 /// A network's name has so many bytes at most.
 pub(super) const NETWORK_BYTES_MAX: usize = 64;
 /// No hello or answer is longer; checked before anything is read.
@@ -52,16 +56,30 @@ pub enum Refusal {
     Ring,
     /// It divides its keys among another number of lanes.
     Lanes,
+    /// What it acknowledges rests on something else: on disks, or on memory.
+    Durability,
+}
+
+/// A version of what is said on a stream, for a person.
+pub(super) fn version_text(version: u16) -> String {
+    match version.to_be_bytes() {
+        // Up to the first release the two were not told apart.
+        [0, old] => format!("{old}"),
+        [hello, frames] => format!("{hello}.{frames}"),
+    }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Version => "another protocol version",
+            Refusal::Version => "another protocol version: all peers of a network need programs that speak the same",
             Refusal::Network => "another network name",
             Refusal::Key => "the network key is not the same",
             Refusal::Ring => "another ring under the same network name",
             Refusal::Lanes => "another number of lanes: all peers of a network need the same --lanes",
+            Refusal::Durability => {
+                "another durability, sync on one side and memory on the other: all peers of a network need the same --durability"
+            }
         })
     }
 }
@@ -75,6 +93,9 @@ pub(super) enum GreetingError {
     /// The other side refused us.
     #[error("we were refused: {0}")]
     RefusedByThem(Refusal),
+    /// One of us refused the other for its version: who, and the other side's.
+    #[error("another protocol version, {}", version_text(*.1))]
+    Version(RefusedBy, u16),
     /// What came is not a greeting.
     #[error("not a greeting")]
     Garbage,
@@ -90,6 +111,8 @@ pub(super) struct Membership {
     pub(super) key: Option<NetworkKey>,
     pub(super) ring: Option<RingId>,
     pub(super) lanes: u8,
+    /// What is acknowledged is on disks.
+    pub(super) durable: bool,
     /// Not compared but told: see [`Instance`].
     pub(super) instance: Instance,
 }
@@ -112,6 +135,7 @@ pub(super) struct Hello {
     network: String,
     ring: Option<RingId>,
     lanes: u8,
+    durable: bool,
     instance: Instance,
     purpose: Purpose,
     proof: Option<[u8; 32]>,
@@ -150,7 +174,10 @@ impl Membership {
         }
         self.check_proof(Half::Hello, from, to, hello.proof)?;
         self.check_ring(hello.ring)?;
-        if hello.lanes == self.lanes { Ok(()) } else { Err(Refusal::Lanes) }
+        if hello.lanes != self.lanes {
+            return Err(Refusal::Lanes);
+        }
+        if hello.durable == self.durable { Ok(()) } else { Err(Refusal::Durability) }
     }
 }
 
@@ -166,12 +193,20 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let proof = mine.proof(Half::Hello, me, peer);
-    let Membership { network, ring, lanes, instance, .. } = mine.clone();
-    write(stream, &Hello { network, ring, lanes, instance, purpose, proof }).await?;
+    let Membership { network, ring, lanes, durable, instance, .. } = mine.clone();
+    write(stream, &Hello { network, ring, lanes, durable, instance, purpose, proof }).await?;
     let (version, body) = read(stream).await?;
-    match parse(&body)? {
+    // Of another version only a refusal can be read, and that only as far as we know its reasons.
+    let answer = match parse(&body) {
+        Err(GreetingError::Garbage) if version != VERSION => {
+            return Err(GreetingError::Version(RefusedBy::Them, version));
+        }
+        answer => answer?,
+    };
+    match answer {
+        Answer::Refused(Refusal::Version) => Err(GreetingError::Version(RefusedBy::Them, version)),
         Answer::Refused(reason) => Err(GreetingError::RefusedByThem(reason)),
-        Answer::Accepted { .. } if version != VERSION => Err(GreetingError::RefusedByUs(Refusal::Version)),
+        Answer::Accepted { .. } if version != VERSION => Err(GreetingError::Version(RefusedBy::Us, version)),
         Answer::Accepted { ring, instance, proof } => mine
             .check_proof(Half::Answer, peer, me, proof)
             .and_then(|()| mine.check_ring(ring))
@@ -192,7 +227,8 @@ where
 {
     let (version, body) = read(stream).await?;
     if version != VERSION {
-        return refuse(stream, Refusal::Version).await;
+        let _ = refuse(stream, Refusal::Version).await;
+        return Err(GreetingError::Version(RefusedBy::Us, version));
     }
     let hello: Hello = parse(&body)?;
     match mine.check(&hello, peer, me) {
@@ -263,6 +299,7 @@ pub(super) fn examples() -> Vec<Hello> {
         network: "scatter".into(),
         ring,
         lanes: 1,
+        durable: true,
         instance: Instance(7),
         purpose,
         proof,
@@ -277,7 +314,8 @@ pub(super) fn examples() -> Vec<Hello> {
 /// Answers of every kind, for the same.
 pub(super) fn example_answers() -> Vec<Answer> {
     let refusals =
-        [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring, Refusal::Lanes].map(Answer::Refused);
+        [Refusal::Version, Refusal::Network, Refusal::Key, Refusal::Ring, Refusal::Lanes, Refusal::Durability];
+    let refusals = refusals.map(Answer::Refused);
     let accepted = Answer::Accepted { ring: Some(RingId(9)), instance: Instance(u64::MAX), proof: Some([5; 32]) };
     refusals.into_iter().chain([accepted]).collect()
 }
@@ -300,6 +338,7 @@ mod tests {
     fn member(network: &str, key: Option<u8>, ring: Option<u128>) -> Membership {
         Membership {
             lanes: 1,
+            durable: true,
             network: network.into(),
             key: key.map(|byte| NetworkKey::from_bytes([byte; 32])),
             ring: ring.map(RingId),
@@ -347,6 +386,8 @@ mod tests {
         both_refuse(&greet(&us, &member("net", None, Some(2))), Refusal::Ring);
         both_refuse(&greet(&us, &member("net", Some(1), Some(1))), Refusal::Key);
         both_refuse(&greet(&us, &Membership { lanes: 2, ..us.clone() }), Refusal::Lanes);
+        both_refuse(&greet(&us, &Membership { durable: false, ..us.clone() }), Refusal::Durability);
+        both_refuse(&greet(&Membership { durable: false, ..us.clone() }, &us), Refusal::Durability);
         both_refuse(&greet(&member("net", Some(2), None), &member("net", Some(1), None)), Refusal::Key);
     }
 
@@ -372,8 +413,27 @@ mod tests {
             let ((version, body), accepted) = join!(opener, accept(&mut two, &mine, &B, &A));
             assert_eq!(version, VERSION);
             assert_eq!(parse::<Answer>(&body).unwrap(), Answer::Refused(Refusal::Version));
-            assert!(matches!(accepted, Err(GreetingError::RefusedByUs(Refusal::Version))));
+            assert!(matches!(accepted, Err(GreetingError::Version(RefusedBy::Us, theirs)) if theirs == 0x0909));
         });
+    }
+
+    #[test]
+    fn another_version_is_named_to_who_asked() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        // As a peer of another version refuses: for that reason, or for one that nobody here knows.
+        for reason in [0, 99] {
+            let (mut one, mut two) = pipe(4096, None);
+            let refused = runtime.block_on(async {
+                let mine = member("net", None, None);
+                let acceptor = async {
+                    read(&mut two).await.unwrap();
+                    two.write_all(&[4, 0, 1, 0, 1, reason]).await.unwrap();
+                };
+                join!(open(&mut one, &mine, &A, &B, Purpose::Check), acceptor).0
+            });
+            assert!(matches!(refused, Err(GreetingError::Version(RefusedBy::Them, 1))), "{refused:?}");
+        }
+        assert_eq!([1, VERSION].map(version_text), ["1".to_owned(), format!("{HELLO_VERSION}.{FRAME_VERSION}")]);
     }
 
     /// Bytes to read, a sink to write to.

@@ -70,6 +70,7 @@ impl Shared {
             key: self.config.network_key.clone(),
             ring: *lock(&self.ring),
             lanes: self.inbox.lanes() as u8,
+            durable: self.config.durable,
             instance: self.instance,
         }
     }

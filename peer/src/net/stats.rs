@@ -20,8 +20,8 @@ pub struct NetStats {
     pub queued_bytes: usize,
     /// Frames dropped because their receiver is neither connected nor asked for.
     pub dropped_unknown_peer: u64,
-    /// Times that a peer refused us or we refused one: of another version, network, key or ring.
-    pub refused: [u64; 5],
+    /// Times that a peer refused us or we refused one: by [`Refusal`], in its order.
+    pub refused: [u64; 6],
     /// Times that a peer sent what nobody may send: a frame or greeting too long, or one that cannot be read.
     pub violations: u64,
     /// Connections ended because the other side took nothing for too long.
@@ -80,7 +80,7 @@ impl PeerStats {
 pub(super) struct Counters {
     pub(super) connections: AtomicU64,
     pub(super) unknown_peer: AtomicU64,
-    pub(super) refused: [AtomicU64; 5],
+    pub(super) refused: [AtomicU64; 6],
     pub(super) violations: AtomicU64,
     pub(super) stalled: AtomicU64,
     pub(super) over_limit: AtomicU64,
