@@ -15,7 +15,8 @@ pub fn memos() -> Vec<Vec<u8>> {
     vec![
         b"{\"ring\": null, \"incarnation\": 0, \"peers\": {}}".to_vec(),
         format!(
-            "{{\"ring\": \"{:032x}\", \"incarnation\": 18446744073709551614, \
+            "{{\"ring\": \"{:032x}\", \"network\": {{\"name\": \"mine\", \"durability\": \"sync\", \"lanes\": 1, \
+             \"policies\": [\"join=random\"]}}, \"incarnation\": 18446744073709551614, \
              \"peers\": {{\"{key}\": [\"/ip4/127.0.0.1/tcp/1\"]}}}}",
             9
         )

@@ -100,6 +100,12 @@ pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIAD
 pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     start_log(config.log_format);
     warn_of_idle(&config);
+    if !config.overruled.is_empty() {
+        tracing::warn!(
+            "the network has agreed on other settings, and its word counts: {}",
+            config.overruled.join(", ")
+        );
+    }
     raise_file_limit();
     let exit = match serve(&config, stop_with_stdin, launch) {
         Ok(exit) => exit,

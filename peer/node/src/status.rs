@@ -8,7 +8,7 @@ use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
 use group::committee::{CatchUpStatus, Primary};
 use group::nonsense::Dropped;
-use group::state::{Loss, Member};
+use group::state::{Loss, Member, Settings};
 use group::switch::{Switch, Unfit};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
@@ -154,6 +154,8 @@ pub struct GroupStatus {
     pub transactions: Vec<TransactionStatus>,
     /// The switch that spreads its reads.
     pub switch: SwitchStatus,
+    /// What all groups of the network agree on.
+    pub settings: Settings,
     /// A quorum of this epoch holds everything.
     pub established: bool,
     /// Records in memory, tombstones included; all of them if `whole`.
@@ -240,6 +242,7 @@ impl GroupStatus {
             load: group.log().leads().then(|| group.load()).flatten(),
             transactions: transactions(group),
             switch: SwitchStatus::of(group),
+            settings: state.settings.clone(),
             established: state.recovery.is_empty(),
             records: group.table().len(),
             bytes: group.table().bytes(),

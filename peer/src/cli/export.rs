@@ -18,7 +18,7 @@ use serde_json::Map;
 
 use super::exit::{Exit, fail, note};
 use super::json;
-use crate::machine::unix_ms;
+use crate::machine::{DirectoryLock, keep_to_owner, store_dir, unix_ms};
 use crate::store::{Engine, StoreConfig};
 
 /// Bytes of records that are read at a time.
@@ -66,6 +66,9 @@ fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, String> {
     if !Engine::is_in(dir) {
         return Err(format!("there is no store in {}", dir.display()));
     }
+    Engine::check_format(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    keep_to_owner();
+    let _lock = lock_data_dir(dir)?;
     let config = StoreConfig { ballast_bytes: 0, ..StoreConfig::default() };
     let (engine, restored) = Engine::open_dir(dir, &config).map_err(|error| error.to_string())?;
     let lanes = (0..=u8::MAX).map(|lane| Space(Some(lane)));
@@ -78,6 +81,14 @@ fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, String> {
     }
     out.flush().map_err(|error| error.to_string())?;
     Ok(told)
+}
+
+/// Takes the data directory of the peer whose own store this is: it must not run meanwhile. A store that was put aside is
+/// free to be read while its peer runs.
+fn lock_data_dir(dir: &Path) -> Result<Option<DirectoryLock>, String> {
+    let dir = dir.canonicalize().map_err(|error| format!("{}: {error}", dir.display()))?;
+    let data_dir = dir.parent().filter(|parent| store_dir(parent) == dir && parent.join("identity").is_file());
+    data_dir.map(DirectoryLock::take).transpose()
 }
 
 /// Of each key the last write that this peer accepted and does not know the end of.

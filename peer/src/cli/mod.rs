@@ -10,6 +10,7 @@ mod group;
 mod groups;
 mod json;
 mod leave;
+mod network;
 mod run;
 mod status;
 mod suggestion;
@@ -30,7 +31,7 @@ pub use exit::Exit;
 
 /// A peer-to-peer key-value store that is linearizable and keeps itself running.
 #[derive(Debug, Parser)]
-#[command(name = "scatter", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "scatter", version = crate::version::VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 done; 1 the answer is no (key absent, condition not met, not ready); 2 usage; \
     3 cannot reach a peer; 4 refused (authorisation, limits); 5 outcome unknown; 6 nothing was done, try again; 74 the answer could not be \
     printed.")]
@@ -112,6 +113,8 @@ enum Command {
     /// its own, as STORE.lost-1, and has begun anew. Nobody else may hold what is in it.
     #[command(after_help = "Exit codes: 0 done; 2 usage; 4 it is no store, or cannot be read.")]
     Export(export::ExportArgs),
+    /// Change what a stopped peer remembers of its network
+    Network(network::NetworkArgs),
     /// Put load on peers, and print what became of it
     ///
     /// Speaks the Redis protocol, so any server that does can be measured. Keys called key:000000000000 and so on are
@@ -205,6 +208,7 @@ fn dispatch(command: Command, matches: &clap::ArgMatches, launch: Launch) -> Exi
         Command::Group(args) => group::group(args),
         Command::Leave(args) => leave::leave(&args),
         Command::Export(args) => export::export(&args),
+        Command::Network(args) => network::network(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -10,6 +10,7 @@ use super::exit::{Exit, fail};
 use super::{RunArgs, print};
 use crate::config::{Config, Format, Sources, resolve};
 use crate::daemon::{self, Launch};
+use crate::machine::{Memo, check_formats, recall};
 
 /// `scatter run`
 pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) -> ExitCode {
@@ -28,14 +29,24 @@ pub fn run(args: RunArgs, matches: Option<&clap::ArgMatches>, launch: Launch) ->
         xdg_data_home: directory("XDG_DATA_HOME"),
         home: directory("HOME"),
     };
-    let config = match resolve(sources) {
+    let settled = resolve(sources).map_err(|error| error.to_string()).and_then(remembered);
+    let config = match settled {
         Ok(config) => config,
-        Err(error) => return fail(Exit::Usage, &error.to_string()),
+        Err(why) => return fail(Exit::Usage, &why),
     };
     if args.print_config {
         return print(show(&config).as_bytes(), Exit::Done);
     }
     daemon::run(config, args.stop_with_stdin, launch)
+}
+
+/// The settings, with what the peer in this data directory remembers of its network. Nothing is changed there: who
+/// starts reads it again, under a lock.
+fn remembered(mut config: Config) -> Result<Config, String> {
+    check_formats(&config.data_dir)?;
+    let memo = Memo::load(&config.data_dir)?;
+    recall(&mut config, &memo)?;
+    Ok(config)
 }
 
 /// All settings, each with where it is from.

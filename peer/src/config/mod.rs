@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use layer::{Durability, Format, Layer, Profile};
-pub use resolve::{Sources, parse, resolve};
+pub use resolve::{Sources, network_key_is_long, parse, resolve};
 pub use units::{Bytes, Endpoint, Multiaddr, Policy, Switch};
 
 /// Settings that do not fit; the text is for the person who wrote them.
@@ -41,6 +41,8 @@ pub enum Origin {
     File(PathBuf),
     /// A profile.
     Profile(Profile),
+    /// What this peer remembers of its network.
+    Network,
     /// Built in.
     Default,
 }
@@ -52,6 +54,7 @@ impl std::fmt::Display for Origin {
             Origin::Environment(name) => write!(f, "environment {name}"),
             Origin::File(path) => write!(f, "file {}", path.display()),
             Origin::Profile(profile) => write!(f, "profile {profile}"),
+            Origin::Network => f.write_str("network"),
             Origin::Default => f.write_str("default"),
         }
     }
@@ -129,6 +132,8 @@ pub struct Config {
     pub output: Format,
     /// Of the log.
     pub log_format: Format,
+    /// What somebody said and the network had agreed on otherwise, in words; the network's word counts.
+    pub overruled: Vec<String>,
     /// Everything above with its origin, in the order of the names.
     pub shown: Vec<Shown>,
 }

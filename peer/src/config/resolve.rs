@@ -130,6 +130,10 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         return Err(ConfigError("a network's name has 1 to 64 characters, all of them printable".into()));
     }
     let network_key = pick_secret(p, "network-key", |l| l.network_key.clone())?;
+    if let Some(key) = &network_key {
+        network_key_is_long(key)
+            .map_err(|why| ConfigError(format!("--network-key ({}): {why}", p.origin("network-key"))))?;
+    }
 
     let resp = pick_endpoint(p, "resp", |l| l.resp, 6479);
     let http = pick_endpoint(p, "http", |l| l.http, 6480);
@@ -216,6 +220,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
         max_connections,
         output,
         log_format,
+        overruled: Vec::new(),
         shown,
     })
 }
@@ -263,6 +268,24 @@ fn pick_secret(
         return Err(ConfigError(format!("--{name} {}: the file is empty", path.display())));
     }
     Ok(Some(secret.to_vec()))
+}
+
+/// A network's key has so many bytes at least.
+const NETWORK_KEY_BYTES_MIN: usize = 16;
+
+/// Whether a network's key is long enough; whoever connects can test guesses against it.
+///
+/// # Errors
+/// Why not, and how to make one. The key itself is not in the words.
+pub fn network_key_is_long(key: &[u8]) -> Result<(), String> {
+    if key.len() >= NETWORK_KEY_BYTES_MIN {
+        return Ok(());
+    }
+    Err(format!(
+        "the key has {} bytes and needs at least {NETWORK_KEY_BYTES_MIN}: a short one can be guessed. Make one with \
+         `head -c 32 /dev/urandom | base64`",
+        key.len()
+    ))
 }
 
 fn needs_secret(

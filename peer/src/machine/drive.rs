@@ -19,9 +19,11 @@ use super::clocks::Clocks;
 use super::mailbox::{Ask, Mailbox};
 use super::memo::{Memo, SharedMemo};
 use super::packets::PacketPort;
+use super::remembered::{Agreed, contradictions};
 use super::show::Showcase;
 use super::store_port::StorePort;
 use super::whole::Word;
+use crate::config::Config;
 use crate::net::{NetEvent, NetPort, Outgoing, Transport};
 use crate::priority::step_back;
 use crate::resp::Replies;
@@ -105,6 +107,8 @@ pub struct Drive {
     pub memo: Arc<SharedMemo>,
     /// What people see.
     pub showcase: Arc<Showcase>,
+    /// The peer's settings, as they were given.
+    pub config: Arc<Config>,
     /// Where it tells what happens.
     pub words: Sender<Word>,
     /// Network events that came before the loop began.
@@ -236,7 +240,22 @@ impl Drive {
     }
 
     fn picture(&self) {
-        self.showcase.set(self.lane, self.node.status(), self.clocks.now().wall.0 / 1000);
+        let status = self.node.status();
+        if let Some(group) = &status.group {
+            self.agree(Agreed::from(&group.settings));
+        }
+        self.showcase.set(self.lane, status, self.clocks.now().wall.0 / 1000);
+    }
+
+    /// Remembers what the network agreed on; where somebody said otherwise, that is told once.
+    fn agree(&self, agreed: Agreed) {
+        if self.lane != 0 || !self.memo.agree(agreed) {
+            return;
+        }
+        let overruled = contradictions(&self.config, agreed);
+        if !overruled.is_empty() {
+            tracing::warn!("the network has agreed on other settings, and its word counts: {}", overruled.join(", "));
+        }
     }
 
     fn on_net_event(&mut self, now: Now, event: NetEvent) -> usize {

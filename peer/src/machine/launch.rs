@@ -10,12 +10,15 @@ use tokio::sync::mpsc;
 
 use super::anew::{self, Anew};
 use super::clocks::Clocks;
+use super::data_dir::{DirectoryLock, check_formats, keep_to_owner, tighten};
 use super::drive::{Askers, Drive, End};
+use super::key_hash::Cost;
 use super::mailbox::Mailbox;
 use super::memo::{Memo, SharedMemo};
 use super::memory::Shares;
 use super::metrics::{NetMetrics, PacketMetrics, StoreMetrics};
 use super::packets::PacketPort;
+use super::remembered::{Network, recall};
 use super::show::Showcase;
 use super::store_port::StorePort;
 use super::surroundings::Surroundings;
@@ -31,12 +34,22 @@ const LISTEN_MAX: Duration = Duration::from_secs(5);
 /// Starts the node's loop, the store and the network.
 pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let clocks = Clocks::from_env();
+    // Before anything is made or changed here.
+    check_formats(&config.data_dir)?;
+    keep_to_owner();
     std::fs::create_dir_all(&config.data_dir)
         .map_err(|error| format!("cannot make the data directory {}: {error}", config.data_dir.display()))?;
-    let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| error.to_string())?;
+    let lock = DirectoryLock::take(&config.data_dir)?;
+    tighten(&config.data_dir)?;
     let mut memo = Memo::load(&config.data_dir)?;
     may_enter(config, &memo)?;
+    // As when the settings were settled: this time nobody else can change what is remembered.
+    let config = &mut config.clone();
+    recall(config, &memo)?;
+    let network = network(config, &mut memo)?;
+    let config = &*config;
     fits_lanes(config, &memo)?;
+    let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| error.to_string())?;
     if memo.left().is_some() && store_dir(&config.data_dir).exists() {
         // Its process died between two steps of leaving.
         set_aside(store_dir(&config.data_dir), Aside::Left).map_err(|error| error.to_string())?;
@@ -64,8 +77,9 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability, config.lanes, surroundings);
     let (news_in, news) = mpsc::unbounded_channel();
     let rings = memo.rings();
-    let memo = Arc::new(SharedMemo::new(memo, config.lanes));
+    let memo = Arc::new(SharedMemo::new(memo, network));
     let (whole, lanes, words) = Whole::new(mailboxes.clone());
+    let settings = Arc::new(config.clone());
     let mut packet_counts = Vec::new();
     for (lane, mailbox) in (0..config.lanes).zip(&mailboxes) {
         let ring = rings.get(usize::from(lane)).copied();
@@ -89,6 +103,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
             memo: memo.clone(),
             showcase: showcase.clone(),
             words: words.clone(),
+            config: settings.clone(),
             early: std::mem::take(&mut early),
             askers: Askers::default(),
         };
@@ -101,7 +116,11 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
         .name("scatter-whole".into())
-        .spawn(move || finish(whole.run(common), store_dir, &news_in))
+        .spawn(move || {
+            finish(whole.run(common), store_dir, &news_in);
+            // Nothing works on the directory any more.
+            drop(lock);
+        })
         .map_err(|error| format!("cannot start the peer: {error}"))?;
     let listen = listen.into_iter().map(|address| format!("{address}/p2p/{peer_id}")).collect();
     let stopper = lanes.clone();
@@ -114,6 +133,16 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
         news,
         stop: Box::new(move || stopper.stop()),
     })
+}
+
+/// What is to be remembered of the network that this peer is in, or enters; and whether it holds the network's key.
+fn network(config: &Config, memo: &mut Memo) -> Result<Network, String> {
+    let policies = config.policies.names().map(|(decision, name)| format!("{decision}={name}")).to_vec();
+    memo.change_network(|network| network.policies = policies);
+    match memo.network() {
+        Some(known) => known.check_key(config).map(|()| known.clone()),
+        None => Ok(Network { founded: config.entry == Entry::New, ..Network::of(config, Cost::USUAL)? }),
+    }
 }
 
 /// The way to the switch, where one is named.
@@ -262,6 +291,7 @@ fn start_net(
         join,
         network_key: config.network_key.as_deref().map(NetworkKey::from_passphrase),
         ring: memo.ring(),
+        durable: config.durability == Durability::Sync,
         mdns: config.mdns,
         dial_private: config.dial_private,
         connections_max: config.max_connections as usize,
@@ -338,7 +368,7 @@ fn retire(store_dir: &Path) {
 }
 
 /// Chance from the operating system, without a library: the standard hasher's keys.
-fn draw() -> u64 {
+pub(super) fn draw() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

@@ -1,19 +1,26 @@
-//! What a peer remembers beside its store: which ring it belongs to, its last incarnation, and whom it knew there; and
-//! whether it is leaving, or has left.
+//! What a peer remembers beside its store: which ring it belongs to, that network's name, key and settings, its last
+//! incarnation, and whom it knew there; and whether it is leaving, or has left.
 //!
 //! Kept apart from the store, so that a peer whose store is lost, or that never had one, still enters its own network
 //! again and never founds a second one (PITFALLS 41), and never uses an incarnation twice. One that was leaving when its
 //! process died goes on leaving; one that has left enters nothing by itself.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use overlay::{Incarnation, PeerKey, RingId};
 use serde::{Deserialize, Serialize};
 
+use super::remembered::{Agreed, Network};
+use crate::version::PROGRAM;
+
+/// The version of this file. Raise it with every change of what stands in it; the golden file finds a change that was not
+/// meant. 1 was never written down.
+pub(super) const MEMO_VERSION: u32 = 2;
 /// Peers remembered at most.
 const PEERS_MAX: usize = 64;
 
@@ -25,7 +32,10 @@ struct Content {
     lanes: Vec<String>,
     incarnation: u64,
     peers: BTreeMap<String, Vec<String>>,
-    /// It leaves the ring, and perhaps insists. What is not so is not written: so the checksums of older files hold.
+    /// The network that it belongs to, with its ring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    network: Option<Network>,
+    /// It leaves the ring, and perhaps insists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     leaving: Option<bool>,
     /// The ring that it has left, while it belongs to no other.
@@ -36,9 +46,18 @@ struct Content {
 /// What stands in the file: a changed digit would still be a ring, or an incarnation that was used before.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sealed<C> {
+    format: u32,
+    program: String,
     #[serde(flatten)]
     content: C,
     crc32: u32,
+}
+
+/// Which version of the program wrote a file. These two fields keep their form in every version.
+#[derive(Debug, Deserialize)]
+struct Written {
+    format: Option<u32>,
+    program: Option<String>,
 }
 
 fn ring(text: &str) -> Option<RingId> {
@@ -46,9 +65,10 @@ fn ring(text: &str) -> Option<RingId> {
 }
 
 impl Content {
-    fn crc32(&self) -> u32 {
+    fn crc32(&self, program: &str) -> u32 {
         // Maps are in order: equal contents have equal bytes.
-        crc32fast::hash(&serde_json::to_vec(self).expect("texts and numbers can always be written"))
+        let all = (MEMO_VERSION, program, self);
+        crc32fast::hash(&serde_json::to_vec(&all).expect("texts and numbers can always be written"))
     }
 }
 
@@ -61,6 +81,19 @@ pub struct Memo {
 }
 
 impl Memo {
+    /// Refuses the file of another version of the program. Changes nothing; a file that is broken is for others to find.
+    ///
+    /// # Errors
+    /// The words for the person who started this process: both versions, and what to do.
+    pub fn check_format(data_dir: &Path) -> Result<(), String> {
+        let path = data_dir.join("peer.json");
+        match fs::read(&path) {
+            Ok(text) => check_written(&path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(broken(&path, &error)),
+        }
+    }
+
     /// Reads it; a missing one is empty, a broken one is an error: it says which network this is.
     pub fn load(data_dir: &Path) -> Result<Memo, String> {
         let path = data_dir.join("peer.json");
@@ -75,9 +108,10 @@ impl Memo {
 
     /// Understands what was read from `path`.
     pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
-        let Sealed { content, crc32 } =
+        check_written(&path, text)?;
+        let Sealed { program, content, crc32, .. } =
             serde_json::from_slice::<Sealed<Content>>(text).map_err(|e| broken(&path, &e))?;
-        if content.crc32() != crc32 {
+        if content.crc32(&program) != crc32 {
             return Err(broken(&path, &"its checksum is wrong"));
         }
         Memo::of(path, content)
@@ -93,6 +127,12 @@ impl Memo {
         if content.ring.iter().chain(&content.left).chain(&content.lanes).any(|text| ring(text).is_none()) {
             return Err(broken(&path, &"it names no ring"));
         }
+        if content.network.as_ref().is_some_and(|network| !matches!(&*network.durability, "sync" | "memory")) {
+            return Err(broken(&path, &"it names no durability"));
+        }
+        if content.ring.is_some() != content.network.is_some() {
+            return Err(broken(&path, &"it names a ring without its network, or a network without its ring"));
+        }
         Ok(Memo { path, content, changed: false })
     }
 
@@ -106,15 +146,31 @@ impl Memo {
         self.content.ring.as_deref().and_then(ring)
     }
 
-    /// It belongs to these rings from now on, with one lane or several.
-    pub fn set_rings(&mut self, first: RingId, others: impl IntoIterator<Item = RingId>) {
+    /// It belongs to these rings from now on, with one lane or several, in this network. What it remembers of a network
+    /// that it is in already stays.
+    pub fn set_rings(&mut self, network: &Network, first: RingId, others: impl IntoIterator<Item = RingId>) {
         let text = first.to_string();
         let lanes: Vec<String> = others.into_iter().map(|ring| ring.to_string()).collect();
         if self.content.ring.as_ref() != Some(&text) || self.content.lanes != lanes {
             self.content.ring = Some(text);
             self.content.lanes = lanes;
+            self.content.network = Some(network.clone());
             self.content.left = None;
             self.changed = true;
+        }
+    }
+
+    /// The network that it belongs to.
+    pub fn network(&self) -> Option<&Network> {
+        self.content.network.as_ref()
+    }
+
+    /// Remembers something else of the network that it belongs to.
+    pub fn change_network(&mut self, change: impl FnOnce(&mut Network)) {
+        if let Some(network) = &mut self.content.network {
+            let before = network.clone();
+            change(network);
+            self.changed |= *network != before;
         }
     }
 
@@ -137,6 +193,7 @@ impl Memo {
     /// It has left its ring: it belongs to none from now on, and knows nobody there.
     pub fn set_left(&mut self) {
         self.content.left = self.content.ring.take();
+        self.content.network = None;
         self.content.lanes.clear();
         self.content.leaving = None;
         self.content.peers.clear();
@@ -177,7 +234,8 @@ impl Memo {
 
     /// What is written.
     pub(super) fn text(&self) -> Vec<u8> {
-        let sealed = Sealed { content: &self.content, crc32: self.content.crc32() };
+        let crc32 = self.content.crc32(PROGRAM);
+        let sealed = Sealed { format: MEMO_VERSION, program: PROGRAM.into(), content: &self.content, crc32 };
         serde_json::to_vec_pretty(&sealed).expect("texts and numbers can always be written")
     }
 
@@ -189,7 +247,7 @@ impl Memo {
         let text = self.text();
         let new = self.path.with_extension("json.new");
         let write = || -> io::Result<()> {
-            let mut file = File::create(&new)?;
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&new, &self.path)?;
@@ -204,32 +262,66 @@ impl Memo {
 
 /// What the lanes of a peer remember together.
 #[derive(Debug)]
-pub struct SharedMemo(Mutex<(Memo, Vec<Option<RingId>>)>);
+pub struct SharedMemo(Mutex<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    memo: Memo,
+    /// What is to be remembered of a network once this peer is in one.
+    network: Network,
+    entered: Vec<Option<RingId>>,
+}
 
 impl SharedMemo {
-    /// For so many lanes.
-    pub fn new(memo: Memo, lanes: u8) -> SharedMemo {
-        SharedMemo(Mutex::new((memo, vec![None; usize::from(lanes)])))
+    /// For as many lanes as the network has that this peer is in, or enters.
+    pub fn new(memo: Memo, network: Network) -> SharedMemo {
+        let entered = vec![None; usize::from(network.lanes)];
+        SharedMemo(Mutex::new(Shared { memo, network, entered }))
     }
 
     /// Looks at it, or changes it.
     pub fn with<T>(&self, act: impl FnOnce(&mut Memo) -> T) -> T {
-        act(&mut self.lock().0)
+        act(&mut self.lock().memo)
+    }
+
+    /// The network agreed on these settings. Whether that is news; they are written with the next [`Memo::save`].
+    pub fn agree(&self, agreed: Agreed) -> bool {
+        let mut is_news = false;
+        self.with(|memo| {
+            memo.change_network(|network| is_news = network.agreed.replace(agreed) != Some(agreed));
+        });
+        is_news
     }
 
     /// A lane belongs to this ring from now on. Remembered once all lanes are in one: then the network's name, which is
     /// the first lane's ring.
     pub fn enter(&self, lane: u8, ring: RingId) -> Result<Option<RingId>, String> {
-        let (memo, entered) = &mut *self.lock();
+        let Shared { memo, network, entered } = &mut *self.lock();
         entered[usize::from(lane)] = Some(ring);
         let Some(rings) = entered.iter().copied().collect::<Option<Vec<RingId>>>() else { return Ok(None) };
-        memo.set_rings(rings[0], rings[1..].iter().copied());
+        memo.set_rings(network, rings[0], rings[1..].iter().copied());
         memo.save().map(|()| Some(rings[0]))
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Memo, Vec<Option<RingId>>)> {
+    fn lock(&self) -> MutexGuard<'_, Shared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Refuses what another version of the program wrote. What cannot be understood at all is not its business.
+fn check_written(path: &Path, text: &[u8]) -> Result<(), String> {
+    let Ok(Written { format, program }) = serde_json::from_slice(text) else { return Ok(()) };
+    let found = format.unwrap_or(1);
+    if found == MEMO_VERSION {
+        return Ok(());
+    }
+    let by = program.map(|program| program.chars().filter(|char| !char.is_control()).take(256).collect::<String>());
+    let by = by.unwrap_or_else(|| "an older program, which did not say which".into());
+    Err(format!(
+        "{} was written in format {found} by {by}; this program, {PROGRAM}, reads and writes format {MEMO_VERSION}, and has \
+         changed nothing: run the program that wrote it",
+        path.display()
+    ))
 }
 
 fn broken(path: &Path, error: &dyn std::fmt::Display) -> String {
@@ -259,13 +351,25 @@ fn peer(name: &str) -> Option<PeerKey> {
 mod tests {
     use super::*;
 
+    fn network() -> Network {
+        Network {
+            name: "mine".into(),
+            key: None,
+            founded: true,
+            durability: "sync".into(),
+            lanes: 1,
+            agreed: None,
+            policies: vec!["join=random".into()],
+        }
+    }
+
     #[test]
     fn what_is_remembered_is_found_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut memo = Memo::load(dir.path()).unwrap();
         assert_eq!(memo.ring(), None);
         let first = memo.fresh_incarnation(1000).unwrap();
-        memo.set_rings(RingId(7), []);
+        memo.set_rings(&network(), RingId(7), []);
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         memo.save().unwrap();
         let mut again = Memo::load(dir.path()).unwrap();
@@ -282,7 +386,7 @@ mod tests {
     fn a_leave_is_remembered_until_it_is_in_a_ring_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut memo = Memo::load(dir.path()).unwrap();
-        memo.set_rings(RingId(7), []);
+        memo.set_rings(&network(), RingId(7), []);
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         let first = memo.fresh_incarnation(1000).unwrap();
         memo.set_leaving(Some(true));
@@ -295,31 +399,70 @@ mod tests {
         assert_eq!((left.ring(), left.leaving(), left.left()), (None, None, Some(RingId(7))));
         assert_eq!(left.peers().count(), 0, "it dials nobody there any more");
         assert!(left.fresh_incarnation(10).unwrap() > first, "a life that has left is not lived again");
-        left.set_rings(RingId(7), []);
+        left.set_rings(&network(), RingId(7), []);
         left.save().unwrap();
         let again = Memo::load(dir.path()).unwrap();
         assert_eq!((again.ring(), again.left()), (Some(RingId(7)), None));
     }
 
-    /// Its checksum is that of a peer that knew nothing of leaving.
     #[test]
-    fn an_older_file_can_be_read() {
-        let content = Content { ring: Some(RingId(7).to_string()), incarnation: 5, ..Content::default() };
-        let written = String::from_utf8(serde_json::to_vec(&content).unwrap()).unwrap();
-        assert_eq!(written, format!(r#"{{"ring":"{}","incarnation":5,"peers":{{}}}}"#, RingId(7)));
+    fn another_version_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("peer.json");
+        let later = MEMO_VERSION + 1;
+        for (text, names) in [
+            (r#"{"ring":"7","incarnation":5,"peers":{},"crc32":7}"#.to_owned(), "format 1"),
+            (format!(r#"{{"format":{later},"program":"scatter 9","new":[1]}}"#), "scatter 9"),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let ours = format!("format {MEMO_VERSION}");
+            for refused in [Memo::load(dir.path()).unwrap_err(), Memo::check_format(dir.path()).unwrap_err()] {
+                assert!(refused.contains(names) && refused.contains(&ours) && refused.contains(PROGRAM), "{refused}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        // What is broken is not of another version.
+        fs::write(&path, "{").unwrap();
+        assert_eq!(Memo::check_format(dir.path()), Ok(()));
+        assert!(Memo::load(dir.path()).unwrap_err().contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_network_is_remembered_with_its_ring_and_forgotten_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let memo = SharedMemo::new(Memo::load(dir.path()).unwrap(), network());
+        assert!(memo.with(|memo| memo.network().is_none()), "it has entered none yet");
+        memo.enter(0, RingId(7)).unwrap();
+        let agreed = Agreed { leases: true, coarse: false, min_group: 1, max_group: 9, max_value: 4096 };
+        assert!(memo.agree(agreed));
+        assert!(!memo.agree(agreed), "told once");
+        memo.with(Memo::save).unwrap();
+        // Another start was told other things: what is remembered stays.
+        let other = Network { name: "other".into(), ..network() };
+        let again = SharedMemo::new(Memo::load(dir.path()).unwrap(), other);
+        again.enter(0, RingId(7)).unwrap();
+        let expected = Network { agreed: Some(agreed), ..network() };
+        assert_eq!(again.with(|memo| memo.network().cloned()), Some(expected));
+        again.with(Memo::set_left);
+        again.with(Memo::save).unwrap();
+        assert_eq!(Memo::load(dir.path()).unwrap().network(), None);
     }
 
     #[test]
     fn any_damage_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let mut memo = Memo::load(dir.path()).unwrap();
-        memo.set_rings(RingId(0x1234_5678), [RingId(0xfeed)]);
+        memo.set_rings(&network(), RingId(0x1234_5678), [RingId(0xfeed)]);
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         memo.set_leaving(Some(false));
         memo.content.left = Some(RingId(0x9abc).to_string());
+        let key = super::super::key_hash::KeyHash::new(b"a key", super::super::key_hash::CHEAP).unwrap();
+        memo.change_network(|network| network.key = Some(key));
         memo.fresh_incarnation(1000).unwrap();
         let path = dir.path().join("peer.json");
         let whole = fs::read(&path).unwrap();
+        let understood = |bytes: &[u8]| Memo::parse(path.clone(), bytes).is_ok();
+        assert!(understood(&whole));
         let content = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
         for place in 0..whole.len() {
             for bit in 0..8 {
@@ -327,12 +470,10 @@ mod tests {
                 damaged[place] ^= 1 << bit;
                 // But for space between words, which says nothing.
                 if content(&damaged) != content(&whole) {
-                    fs::write(&path, &damaged).unwrap();
-                    assert!(Memo::load(dir.path()).is_err(), "bit {bit} of byte {place}");
+                    assert!(!understood(&damaged), "bit {bit} of byte {place}");
                 }
             }
-            fs::write(&path, &whole[..place]).unwrap();
-            assert!(Memo::load(dir.path()).is_err(), "cut at {place}");
+            assert!(!understood(&whole[..place]), "cut at {place}");
         }
     }
 }

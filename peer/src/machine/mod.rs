@@ -5,20 +5,27 @@
 
 mod anew;
 mod clocks;
+mod data_dir;
 mod drive;
 #[doc(hidden)]
 pub mod fuzz;
+mod key_hash;
 mod launch;
 mod mailbox;
 mod memo;
 mod memory;
 mod metrics;
 mod packets;
+mod remembered;
 mod show;
 mod store_port;
 mod surroundings;
 mod whole;
 
 pub(crate) use clocks::unix_ms;
+pub(crate) use data_dir::{DirectoryLock, check_formats, keep_to_owner};
+pub(crate) use key_hash::{Cost, KeyHash};
 pub use launch::launch;
 pub(crate) use launch::store_dir;
+pub(crate) use memo::Memo;
+pub(crate) use remembered::recall;

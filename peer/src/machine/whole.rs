@@ -316,6 +316,7 @@ impl Drop for Watch {
 mod tests {
     use std::thread;
 
+    use super::super::remembered::Network;
     use super::*;
 
     fn whole() -> (Whole, Arc<Lanes>, Sender<Word>, Vec<Arc<Mailbox>>) {
@@ -326,7 +327,16 @@ mod tests {
 
     fn memo() -> SharedMemo {
         let dir = tempfile::tempdir().unwrap();
-        SharedMemo::new(Memo::load(dir.path()).unwrap(), 2)
+        let network = Network {
+            name: "mine".into(),
+            key: None,
+            founded: false,
+            durability: "sync".into(),
+            lanes: 2,
+            agreed: None,
+            policies: Vec::new(),
+        };
+        SharedMemo::new(Memo::load(dir.path()).unwrap(), network)
     }
 
     fn halted(mailbox: &Mailbox) -> bool {

@@ -1,0 +1,116 @@
+//! `scatter network`: what a stopped peer remembers of its network.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args, Subcommand};
+
+use super::exit::{Exit, fail};
+use crate::config::network_key_is_long;
+use crate::machine::{Cost, DirectoryLock, KeyHash, Memo, check_formats, keep_to_owner};
+
+/// Arguments of `scatter network`.
+#[derive(Debug, Args)]
+pub struct NetworkArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Have a stopped peer take another key of its network for the right one
+    ///
+    /// Peers of one network need the same key. To change it: stop all of its peers, say this for the data directory of each,
+    /// and start them with --network-key and that file. A peer that was forgotten is refused by the others until it is
+    /// told, and loses nothing.
+    #[command(
+        after_help = "Exit codes: 0 done; 2 usage; 4 refused: another process has the directory, another version of the \
+        program wrote it, or its peer is in no network."
+    )]
+    Key(KeyArgs),
+}
+
+/// Arguments of `scatter network key`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("key").required(true).args(["network_key", "no_key"]))]
+struct KeyArgs {
+    /// The peer's data directory
+    #[arg(long, value_name = "DIR", env = "SCATTER_DATA_DIR")]
+    data_dir: PathBuf,
+    /// A file with the new key; make one with `head -c 32 /dev/urandom | base64`
+    #[arg(long, value_name = "FILE")]
+    network_key: Option<PathBuf>,
+    /// The network has no key from now on: whoever reaches a peer can enter
+    #[arg(long)]
+    no_key: bool,
+}
+
+/// `scatter network`
+pub fn network(args: &NetworkArgs) -> ExitCode {
+    let Action::Key(key) = &args.action;
+    let new = match key.network_key.as_deref().map(read_key).transpose() {
+        Ok(new) => new,
+        Err(why) => return fail(Exit::Usage, &why),
+    };
+    match change_key(&key.data_dir, new.as_deref(), Cost::USUAL) {
+        Ok(name) => super::print(said(&name, new.is_some()).as_bytes()),
+        Err(why) => fail(Exit::Refused, &why),
+    }
+}
+
+fn said(name: &str, has_key: bool) -> String {
+    let (what, how) = if has_key { ("another key", "with") } else { ("no key", "without") };
+    format!("this peer's network `{name}` has {what} from now on: start it {how} --network-key, and all others, too\n")
+}
+
+fn read_key(path: &Path) -> Result<Vec<u8>, String> {
+    let at = |why: String| format!("--network-key {}: {why}", path.display());
+    let text = std::fs::read(path).map_err(|error| at(error.to_string()))?;
+    let key = text.trim_ascii();
+    network_key_is_long(key).map_err(at)?;
+    Ok(key.to_vec())
+}
+
+/// Remembers another key in this data directory; the network's name.
+fn change_key(dir: &Path, key: Option<&[u8]>, cost: Cost) -> Result<String, String> {
+    if !dir.is_dir() {
+        return Err(format!("there is no data directory {}", dir.display()));
+    }
+    check_formats(dir)?;
+    keep_to_owner();
+    let _lock = DirectoryLock::take(dir)?;
+    let mut memo = Memo::load(dir)?;
+    let hash = key.map(|key| KeyHash::new(key, cost)).transpose()?;
+    let Some(name) = memo.network().map(|network| network.name.clone()) else {
+        return Err(format!(
+            "the peer in {} is in no network: it takes the key that --network-key names when it enters one",
+            dir.display()
+        ));
+    };
+    memo.change_network(|network| network.key = hash);
+    memo.save()?;
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_not_changed_where_there_is_no_network() {
+        let dir = tempfile::tempdir().unwrap();
+        let cheap = Cost { memory_kib: 8, passes: 1 };
+        let refused = change_key(dir.path(), Some(b"sixteen bytes!!!"), cheap).unwrap_err();
+        assert!(refused.contains("in no network"), "{refused}");
+        assert!(!dir.path().join("peer.json").exists());
+        let held = DirectoryLock::take(dir.path()).unwrap();
+        assert!(change_key(dir.path(), None, cheap).unwrap_err().contains("in use"));
+        drop(held);
+        let nowhere = dir.path().join("nowhere");
+        assert!(change_key(&nowhere, None, cheap).is_err() && !nowhere.exists());
+        let short = dir.path().join("key");
+        std::fs::write(&short, "abc\n").unwrap();
+        let refused = read_key(&short).unwrap_err();
+        assert!(refused.contains("/dev/urandom") && !refused.contains("abc"), "{refused}");
+    }
+}

@@ -1,0 +1,159 @@
+//! The data directory as a whole: whose format it has, which process has it, and that nobody else can read it.
+//!
+//! The lock is on the directory, not on the store in it: a peer whose network lives in memory has no store, and two of
+//! them under one identity harm all others.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use super::launch::store_dir;
+use super::memo::Memo;
+use crate::store::Engine;
+
+/// The file that is locked; it holds the process id of whoever has the lock.
+const LOCK: &str = "lock";
+/// A process id has fewer digits.
+const PID_BYTES_MAX: u64 = 20;
+/// What belongs to the owner alone. Others' files in the same directory are none of a peer's business.
+const OURS: [&str; 5] = ["identity", "identity.new", "peer.json", "peer.json.new", LOCK];
+/// Stores: this name, and whatever begins with it and a dot.
+const STORE: &str = "store";
+
+/// Holds a data directory for this process until dropped. A process that starts another program in its place lets go.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Takes the directory, which has to exist.
+    ///
+    /// # Errors
+    /// The words for the person who started this process, with the id of the one that has the directory.
+    pub fn take(dir: &Path) -> Result<DirectoryLock, String> {
+        let path = dir.join(LOCK);
+        let failed = |error: io::Error| format!("cannot lock the data directory {}: {error}", dir.display());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(in_use(dir, &mut file)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let note = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        note.map_err(failed)?;
+        Ok(DirectoryLock { _file: file })
+    }
+}
+
+/// What to say where another process has the directory.
+fn in_use(dir: &Path, file: &mut File) -> String {
+    let mut text = String::new();
+    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(PID_BYTES_MAX).read_to_string(&mut text));
+    let holder = read.ok().and_then(|_| text.trim().parse::<u32>().ok());
+    let holder = holder.map_or("another process".into(), |pid| format!("the process with id {pid}"));
+    format!(
+        "the data directory {} is in use by {holder}: stop that one first, or choose another directory with --data-dir",
+        dir.display()
+    )
+}
+
+/// Refuses a data directory that another version of the program wrote. Changes nothing, whatever it finds.
+///
+/// # Errors
+/// The words for the person who started this process: both versions, and what to do.
+pub fn check_formats(dir: &Path) -> Result<(), String> {
+    Memo::check_format(dir)?;
+    Engine::check_format(store_dir(dir)).map_err(|error| format!("{}: {error}", store_dir(dir).display()))
+}
+
+/// From now on this process makes files and directories that only their owner can read: the store holds everybody's data,
+/// the identity is a secret.
+pub fn keep_to_owner() {
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+}
+
+/// Takes away what others may do with a peer's files: older programs left that to the umask.
+///
+/// # Errors
+/// The words for the person who started this process, where that cannot be done.
+pub fn tighten(dir: &Path) -> Result<(), String> {
+    if tighten_one(dir)? {
+        tracing::info!("others could read {}: from now on only its owner can", dir.display());
+    }
+    let failed = |error: io::Error| format!("cannot read the data directory {}: {error}", dir.display());
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if OURS.contains(&&*name) {
+            tighten_one(&entry.path())?;
+        } else if name.strip_prefix(STORE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
+            // Whoever cannot enter it cannot reach what is in it.
+            tighten_one(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether there was anything to take away.
+fn tighten_one(path: &Path) -> Result<bool, String> {
+    let failed = |error: io::Error| {
+        format!(
+            "others can read {}, and that cannot be changed: {error}. Give the data directory to the user that runs this \
+             peer, with mode 0700 and files 0600",
+            path.display()
+        )
+    };
+    // Not of what a link points to: that is somebody's own arrangement.
+    let found = fs::symlink_metadata(path).map_err(failed)?;
+    let mode = found.permissions().mode();
+    if found.is_symlink() || mode & 0o077 == 0 {
+        return Ok(false);
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).map_err(failed)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_belongs_to_one_and_the_other_is_told_to_whom() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = DirectoryLock::take(dir.path()).unwrap();
+        let refused = DirectoryLock::take(dir.path()).unwrap_err();
+        assert!(refused.contains(&format!("process with id {}", std::process::id())), "{refused}");
+        assert!(refused.contains("--data-dir"), "{refused}");
+        drop(lock);
+        DirectoryLock::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn what_others_could_read_they_cannot_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
+        let set = |name: &str, mode| {
+            fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for name in ["identity", "peer.json", "notes"] {
+            fs::write(dir.path().join(name), "x").unwrap();
+            set(name, 0o644);
+        }
+        for name in ["store", "store.lost-1"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            set(name, 0o755);
+        }
+        set("", 0o755);
+        tighten(dir.path()).unwrap();
+        assert_eq!(
+            ["", "identity", "peer.json", "store", "store.lost-1"].map(mode),
+            [0o700, 0o600, 0o600, 0o700, 0o700]
+        );
+        assert_eq!(mode("notes"), 0o644, "it is not a peer's");
+    }
+}

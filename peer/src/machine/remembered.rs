@@ -1,0 +1,222 @@
+//! What a peer remembers of its network, and what becomes of settings that say something else.
+//!
+//! Name, key, durability and lanes are the network's: a peer with others is refused by all, or breaks what they promise.
+//! So a contradiction is an error that names both sides. What the network agreed on when it was founded, and may agree on
+//! later, wins over flags, with a warning. A peer's own policies are remembered until it is told others.
+
+use serde::{Deserialize, Serialize};
+
+use super::key_hash::{Cost, KeyHash};
+use super::memo::Memo;
+use crate::config::{Bytes, Config, Durability, Origin, Policy, Switch};
+
+/// A network, as one of its peers remembers it beside its identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Its name.
+    pub name: String,
+    /// Of its key, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyHash>,
+    /// This peer founded it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub founded: bool,
+    /// What an acknowledgement rests on: `sync` or `memory`.
+    pub durability: String,
+    /// Into how many lanes its keys are divided.
+    pub lanes: u8,
+    /// What its groups agree on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreed: Option<Agreed>,
+    /// How this peer decides, DECISION=NAME each.
+    pub policies: Vec<String>,
+}
+
+/// Settings that all groups of a network have in their states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreed {
+    /// `--leases`
+    pub leases: bool,
+    /// `--coarse`
+    pub coarse: bool,
+    /// `--min-group`
+    pub min_group: u32,
+    /// `--max-group`
+    pub max_group: u32,
+    /// `--max-value`, in bytes.
+    pub max_value: u32,
+}
+
+impl From<&group::state::Settings> for Agreed {
+    fn from(settings: &group::state::Settings) -> Agreed {
+        Agreed {
+            leases: settings.leases,
+            coarse: settings.coarse,
+            min_group: settings.members_min,
+            max_group: settings.members_max,
+            max_value: settings.value_bytes_max,
+        }
+    }
+}
+
+impl Network {
+    /// What is to be remembered of the network that a peer with these settings enters.
+    ///
+    /// # Errors
+    /// Where the key cannot be hashed.
+    pub fn of(config: &Config, cost: Cost) -> Result<Network, String> {
+        Ok(Network {
+            name: config.network.clone(),
+            key: config.network_key.as_deref().map(|key| KeyHash::new(key, cost)).transpose()?,
+            founded: false,
+            durability: config.durability.to_string(),
+            lanes: config.lanes,
+            agreed: None,
+            policies: policies(config),
+        })
+    }
+
+    /// Whether the key that was given is this network's.
+    ///
+    /// # Errors
+    /// The words for the person who gave it, or did not. They never show a key.
+    pub fn check_key(&self, config: &Config) -> Result<(), String> {
+        let name = &self.name;
+        match (&self.key, &config.network_key) {
+            (None, None) => Ok(()),
+            (Some(_), None) => Err(format!(
+                "the network `{name}` has a key, and this start names none: say --network-key FILE (or SCATTER_NETWORK_KEY, or \
+                 network-key in the configuration) with the file that has it. {CHANGE}"
+            )),
+            (None, Some(_)) => Err(format!(
+                "the network `{name}` has no key, and --network-key ({}) gives one: leave --network-key out. {CHANGE}",
+                origin(config, "network-key")
+            )),
+            (Some(known), Some(given)) if known.is_of(given)? => Ok(()),
+            (Some(_), Some(_)) => Err(format!(
+                "the key in --network-key ({}) is not the key of the network `{name}`, which this peer remembers: give \
+                 the file with that one. {CHANGE}",
+                origin(config, "network-key")
+            )),
+        }
+    }
+}
+
+/// How a key is changed.
+const CHANGE: &str = "To change a network's key, stop all of its peers, say `scatter network key --data-dir DIR \
+                      --network-key FILE` for each, and start them with that file";
+
+fn policies(config: &Config) -> Vec<String> {
+    config.policies.names().map(|(decision, name)| Policy(decision.into(), name.into()).to_string()).to_vec()
+}
+
+fn origin(config: &Config, name: &str) -> String {
+    config.origin(name).map(ToString::to_string).unwrap_or_default()
+}
+
+/// Somebody said so, for this peer: not a profile, nor nobody.
+fn is_said(config: &Config, name: &str) -> bool {
+    !matches!(config.origin(name), None | Some(Origin::Default | Origin::Profile(_) | Origin::Network))
+}
+
+/// Puts into the settings what this peer remembers of its network.
+///
+/// # Errors
+/// A contradiction; the words are for the person who wrote the settings.
+pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
+    let Some(network) = memo.network().filter(|_| memo.ring().is_some()) else { return Ok(()) };
+    let Network { name, durability, lanes, .. } = network;
+    let dir = config.data_dir.display().to_string();
+    let elsewhere = "to enter another network, take another --data-dir, or leave this one first (`scatter leave`)";
+    if is_said(config, "network") && config.network != *name {
+        return Err(format!(
+            "the data directory {dir} belongs to the network `{name}`, and --network ({}) says `{}`: leave --network out, or \
+             say --network {name}; {elsewhere}",
+            origin(config, "network"),
+            config.network
+        ));
+    }
+    put(config, "network", name.clone(), |config| config.network.clone_from(name));
+    if is_said(config, "durability") && config.durability.to_string() != *durability {
+        return Err(format!(
+            "the network `{name}` has --durability {durability}, for good, and --durability ({}) says {}: leave \
+             --durability out; {elsewhere}",
+            origin(config, "durability"),
+            config.durability
+        ));
+    }
+    let kept = if *durability == Durability::Memory.to_string() { Durability::Memory } else { Durability::Sync };
+    put(config, "durability", durability.clone(), |config| config.durability = kept);
+    if is_said(config, "lanes") && config.lanes != *lanes {
+        return Err(format!(
+            "the network `{name}` has --lanes {lanes}, for good, and --lanes ({}) says {}: leave --lanes out; {elsewhere}",
+            origin(config, "lanes"),
+            config.lanes
+        ));
+    }
+    put(config, "lanes", lanes.to_string(), |config| config.lanes = *lanes);
+    if let Some(agreed) = network.agreed {
+        config.overruled = overrule(config, agreed);
+    }
+    if !is_said(config, "policy") {
+        // One that this program does not know any more is as if nobody had chosen.
+        for policy in network.policies.iter().filter_map(|policy| policy.parse::<Policy>().ok()) {
+            let _ = config.policies.choose(&policy.0, &policy.1);
+        }
+        put(config, "policy", policies(config).join(","), |_| {});
+    }
+    only_stays_apart(config, memo, network)
+}
+
+/// A founder that nobody has joined is told to enter the network of others: it would stay in its own for ever.
+fn only_stays_apart(config: &Config, memo: &Memo, network: &Network) -> Result<(), String> {
+    let crate::config::Entry::Join(_) = config.entry else { return Ok(()) };
+    if !network.founded || memo.peers().next().is_some() {
+        return Ok(());
+    }
+    Err(format!(
+        "this peer has founded a network of its own with --new (`{}`), which nobody has joined, and --join ({}) names another: a \
+         peer stays in its network. To keep its data, start it without --join; to enter the other network as a new \
+         peer, move the data directory {} away first, or take another with --data-dir",
+        network.name,
+        origin(config, "join"),
+        config.data_dir.display()
+    ))
+}
+
+/// Puts what a network agreed on into the settings; of what was said otherwise, a line each.
+fn overrule(config: &mut Config, agreed: Agreed) -> Vec<String> {
+    let said = contradictions(config, agreed);
+    put(config, "leases", Switch(agreed.leases).to_string(), |config| config.leases = agreed.leases);
+    put(config, "coarse", Switch(agreed.coarse).to_string(), |config| config.coarse = agreed.coarse);
+    put(config, "min-group", agreed.min_group.to_string(), |config| config.min_group = agreed.min_group);
+    put(config, "max-group", agreed.max_group.to_string(), |config| config.max_group = agreed.max_group);
+    let max_value = Bytes(agreed.max_value.into()).to_string();
+    put(config, "max-value", max_value, |config| config.max_value = agreed.max_value as usize);
+    said
+}
+
+/// What somebody said and the network agreed on otherwise, in words.
+pub fn contradictions(config: &Config, agreed: Agreed) -> Vec<String> {
+    let size = |bytes: u64| Bytes(bytes).to_string();
+    let all = [
+        ("leases", Switch(config.leases).to_string(), Switch(agreed.leases).to_string()),
+        ("coarse", Switch(config.coarse).to_string(), Switch(agreed.coarse).to_string()),
+        ("min-group", config.min_group.to_string(), agreed.min_group.to_string()),
+        ("max-group", config.max_group.to_string(), agreed.max_group.to_string()),
+        ("max-value", size(config.max_value as u64), size(agreed.max_value.into())),
+    ];
+    let others = all.into_iter().filter(|(name, said, agreed)| said != agreed && is_said(config, name));
+    others.map(|(name, said, agreed)| format!("--{name} {agreed} (not {said}, {})", origin(config, name))).collect()
+}
+
+/// Takes a remembered value, and shows where it is from. One that was said already, and is the same, stays as it was said.
+fn put(config: &mut Config, name: &str, value: String, set: impl FnOnce(&mut Config)) {
+    set(config);
+    if let Some(shown) = config.shown.iter_mut().find(|shown| shown.name == name)
+        && shown.value != value
+    {
+        shown.value = value;
+        shown.origin = Origin::Network;
+    }
+}
