@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::launch::store_dir;
 use super::memo::Memo;
+use crate::net::Identity;
 use crate::store::Engine;
 
 /// The file that is locked; it holds the process id of whoever has the lock.
@@ -67,6 +68,7 @@ fn in_use(dir: &Path, file: &mut File) -> String {
 /// The words for the person who started this process: both versions, and what to do.
 pub fn check_formats(dir: &Path) -> Result<(), String> {
     Memo::check_format(dir)?;
+    Identity::check_format(&dir.join("identity")).map_err(|error| error.to_string())?;
     Engine::check_format(store_dir(dir)).map_err(|error| format!("{}: {error}", store_dir(dir).display()))
 }
 

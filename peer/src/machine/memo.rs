@@ -25,22 +25,22 @@ pub(super) const MEMO_VERSION: u32 = 2;
 const PEERS_MAX: usize = 64;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Content {
-    ring: Option<String>,
+pub(super) struct Content {
+    pub(super) ring: Option<String>,
     /// The rings of its other lanes, if it has more than one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    lanes: Vec<String>,
-    incarnation: u64,
-    peers: BTreeMap<String, Vec<String>>,
+    pub(super) lanes: Vec<String>,
+    pub(super) incarnation: u64,
+    pub(super) peers: BTreeMap<String, Vec<String>>,
     /// The network that it belongs to, with its ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    network: Option<Network>,
+    pub(super) network: Option<Network>,
     /// It leaves the ring, and perhaps insists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    leaving: Option<bool>,
+    pub(super) leaving: Option<bool>,
     /// The ring that it has left, while it belongs to no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    left: Option<String>,
+    pub(super) left: Option<String>,
 }
 
 /// What stands in the file: a changed digit would still be a ring, or an incarnation that was used before.
@@ -234,8 +234,13 @@ impl Memo {
 
     /// What is written.
     pub(super) fn text(&self) -> Vec<u8> {
-        let crc32 = self.content.crc32(PROGRAM);
-        let sealed = Sealed { format: MEMO_VERSION, program: PROGRAM.into(), content: &self.content, crc32 };
+        self.text_by(PROGRAM)
+    }
+
+    /// The same as this program writes it.
+    pub(super) fn text_by(&self, program: &str) -> Vec<u8> {
+        let crc32 = self.content.crc32(program);
+        let sealed = Sealed { format: MEMO_VERSION, program: program.into(), content: &self.content, crc32 };
         serde_json::to_vec_pretty(&sealed).expect("texts and numbers can always be written")
     }
 

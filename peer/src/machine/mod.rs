@@ -9,6 +9,8 @@ mod data_dir;
 mod drive;
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(test)]
+mod golden_test;
 mod key_hash;
 mod launch;
 mod mailbox;

@@ -76,14 +76,27 @@ impl Network {
         })
     }
 
-    /// Whether the key that was given is this network's.
+    /// Whether the key that was given is this network's, as far as [`recall`] has not said so already. Takes a while.
     ///
     /// # Errors
-    /// The words for the person who gave it, or did not. They never show a key.
+    /// The words for the person who gave it. They never show a key.
     pub fn check_key(&self, config: &Config) -> Result<(), String> {
+        let (Some(known), Some(given)) = (&self.key, &config.network_key) else { return Ok(()) };
+        if known.is_of(given)? {
+            return Ok(());
+        }
+        Err(format!(
+            "the key in --network-key ({}) is not the key of the network `{}`, which this peer remembers: give the file \
+             with that one. {CHANGE}",
+            origin(config, "network-key"),
+            self.name
+        ))
+    }
+
+    /// Whether a key was given where there is one, and none where there is none.
+    fn has_key(&self, config: &Config) -> Result<(), String> {
         let name = &self.name;
         match (&self.key, &config.network_key) {
-            (None, None) => Ok(()),
             (Some(_), None) => Err(format!(
                 "the network `{name}` has a key, and this start names none: say --network-key FILE (or SCATTER_NETWORK_KEY, or \
                  network-key in the configuration) with the file that has it. {CHANGE}"
@@ -92,12 +105,7 @@ impl Network {
                 "the network `{name}` has no key, and --network-key ({}) gives one: leave --network-key out. {CHANGE}",
                 origin(config, "network-key")
             )),
-            (Some(known), Some(given)) if known.is_of(given)? => Ok(()),
-            (Some(_), Some(_)) => Err(format!(
-                "the key in --network-key ({}) is not the key of the network `{name}`, which this peer remembers: give \
-                 the file with that one. {CHANGE}",
-                origin(config, "network-key")
-            )),
+            _ => Ok(()),
         }
     }
 }
@@ -137,6 +145,7 @@ pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
         ));
     }
     put(config, "network", name.clone(), |config| config.network.clone_from(name));
+    network.has_key(config)?;
     if is_said(config, "durability") && config.durability.to_string() != *durability {
         return Err(format!(
             "the network `{name}` has --durability {durability}, for good, and --durability ({}) says {}: leave \

@@ -23,7 +23,7 @@ use super::network_key::{Half, NetworkKey};
 /// What libp2p negotiates; its number changes when the shape of greetings does, so that their versions can be read no more.
 pub(super) const PROTOCOL: &str = "/scatter/1";
 /// The version of hello and answer. Raise it with every change of their bytes; the golden files find one that was not meant.
-const HELLO_VERSION: u8 = 2;
+pub(super) const HELLO_VERSION: u8 = 2;
 /// The version of all that is said on a stream: of hello and answer, and of the frames behind them.
 pub(super) const VERSION: u16 = u16::from_be_bytes([HELLO_VERSION, FRAME_VERSION]);
 /// A network's name has so many bytes at most.

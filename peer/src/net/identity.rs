@@ -11,6 +11,14 @@ use libp2p::PeerId;
 use libp2p::identity::Keypair;
 use overlay::PeerKey;
 
+use crate::version::PROGRAM;
+
+/// The version of the file. This first one does not name it: it holds a libp2p key and nothing else. A later one begins
+/// with [`VERSIONED`] and its number, in decimal digits.
+pub(super) const IDENTITY_VERSION: u32 = 1;
+/// What stands before the version of a file that names it.
+const VERSIONED: &[u8] = b"scatter identity ";
+
 /// Before the 32 bytes of an ed25519 key: identity multihash of 36 bytes, of a protobuf with key type 1 and 32 bytes of data.
 const PEER_ID_PREFIX: [u8; 6] = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
 
@@ -38,12 +46,36 @@ pub enum IdentityError {
     /// The file is there but holds no ed25519 key. It is left alone: a new key would make this another peer.
     #[error("identity file {0} is damaged; restore it, or move it away to become a new peer")]
     Damaged(PathBuf),
+    /// Another version of the program wrote the file. It is left alone.
+    #[error(
+        "identity file {path} was written in format {found}; this program, {PROGRAM}, reads and writes format \
+         {IDENTITY_VERSION}, and has changed nothing: run the program that wrote it"
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// As it says.
+        found: String,
+    },
 }
 
 impl Identity {
     /// A new key, kept nowhere.
     pub fn random() -> Identity {
         Identity::of(Keypair::generate_ed25519()).expect("a key just made is an ed25519 key")
+    }
+
+    /// Refuses the file of another version of the program. Changes nothing; whether the file is damaged is for others to find.
+    ///
+    /// # Errors
+    /// [`IdentityError::Version`], and [`IdentityError::Io`] where the file is there and cannot be read.
+    pub fn check_format(path: &Path) -> Result<(), IdentityError> {
+        let mut bytes = Vec::new();
+        match File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)) {
+            Ok(_) => check_version(path, &bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(IdentityError::Io { path: path.to_owned(), source }),
+        }
     }
 
     /// Reads the key in this file; makes one, readable by its owner only, where there is no file.
@@ -54,6 +86,7 @@ impl Identity {
                 warn_if_readable_by_others(&file, path);
                 let mut bytes = Vec::new();
                 file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+                check_version(path, &bytes)?;
                 let keypair = Keypair::from_protobuf_encoding(&bytes);
                 keypair.ok().and_then(Identity::of).ok_or_else(|| IdentityError::Damaged(path.to_owned()))
             }
@@ -114,6 +147,14 @@ impl std::fmt::Debug for Identity {
     }
 }
 
+/// Refuses what names a version: this program writes none.
+fn check_version(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
+    let Some(version) = bytes.strip_prefix(VERSIONED) else { return Ok(()) };
+    let digits = version.iter().take(10).take_while(|byte| byte.is_ascii_digit());
+    let found = digits.map(|digit| char::from(*digit)).collect();
+    Err(IdentityError::Version { path: path.to_owned(), found })
+}
+
 /// libp2p's name of a peer.
 pub fn peer_id_of(peer: &PeerKey) -> PeerId {
     let mut bytes = [0; 38];
@@ -167,6 +208,20 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             assert!(matches!(Identity::load_or_create(&path), Err(IdentityError::Damaged(_))));
             assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("identity");
+        assert!(Identity::check_format(&path).is_ok(), "there is none");
+        Identity::load_or_create(&path).unwrap();
+        assert!(Identity::check_format(&path).is_ok());
+        fs::write(&path, b"scatter identity 12\n\x08\x01").unwrap();
+        for refused in [Identity::check_format(&path).unwrap_err(), Identity::load_or_create(&path).unwrap_err()] {
+            let words = refused.to_string();
+            assert!(words.contains("format 12") && words.contains("format 1,") && words.contains(PROGRAM), "{words}");
         }
     }
 

@@ -57,6 +57,8 @@ mod event;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(test)]
+mod golden_test;
 mod handler;
 mod hello;
 mod identity;

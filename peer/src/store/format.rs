@@ -41,12 +41,12 @@ impl Format {
     pub const OURS: Format = Format { container: CONTAINER_VERSION, stored: STORED_VERSION };
 
     /// The beginning of a manifest that this program writes.
-    pub(super) fn begin(self, out: &mut Vec<u8>) {
+    pub(super) fn begin(self, out: &mut Vec<u8>, program: &str) {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.container.to_le_bytes());
         out.extend_from_slice(&crc32fast::hash(out).to_le_bytes());
         out.extend_from_slice(&self.stored.to_le_bytes());
-        put_bytes(out, PROGRAM.as_bytes());
+        put_bytes(out, program.as_bytes());
         out.extend_from_slice(&crc32fast::hash(out).to_le_bytes());
     }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn ours_is_read_and_others_are_named() {
         let mut ours = Vec::new();
-        Format::OURS.begin(&mut ours);
+        Format::OURS.begin(&mut ours, PROGRAM);
         ours.extend_from_slice(b"rest");
         assert_eq!(Format::skip(&ours), Ok(&b"rest"[..]));
         for found in [
@@ -114,7 +114,7 @@ mod tests {
             Format { container: CONTAINER_VERSION, stored: STORED_VERSION - 1 },
         ] {
             let mut other = Vec::new();
-            found.begin(&mut other);
+            found.begin(&mut other, PROGRAM);
             other.extend_from_slice(b"anything");
             let error = Format::skip(&other).unwrap_err();
             assert_eq!(error, StoreError::Version { found, by: Some(PROGRAM.into()) });

@@ -15,6 +15,7 @@ use super::error::{Doing, StoreError};
 use super::format::Format;
 use super::replay::From;
 use super::sum::Sum;
+use crate::version::PROGRAM;
 
 /// The manifest's file.
 pub(crate) const MANIFEST: &str = "manifest";
@@ -59,7 +60,7 @@ impl Manifest {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + self.meta.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>());
-        Format::OURS.begin(&mut out);
+        Format::OURS.begin(&mut out, PROGRAM);
         let From { seq, segment, first_seq } = self.from;
         for number in [self.salt, seq, segment, first_seq, self.portions] {
             out.extend_from_slice(&number.to_le_bytes());

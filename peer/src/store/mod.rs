@@ -27,6 +27,8 @@ mod format;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(test)]
+mod golden_test;
 mod health;
 mod index;
 mod journal;

@@ -1,0 +1,165 @@
+//! The bytes of all that nodes send each other and store, as `tests/golden` has them: none changes without its version.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use golden::{Format, Golden, examples};
+use group::ballot::{Ballot, TermBallot};
+use group::number_set::NumberSet;
+use group::outbox::{CommitteeHead, Durable};
+use group::record::Record;
+use group::state::{Entry, GroupState};
+use node::Change;
+use node::bays::Bays;
+use node::storage::{Drawer, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
+use node::wire::{FRAME_VERSION, Frame, decode, encode};
+use overlay::{Epoch, IntervalMap, KeyRange};
+use serde::de::DeserializeOwned;
+
+const FRAMES: Format = Format {
+    version: FRAME_VERSION as u64,
+    constant: "FRAME_VERSION in peer/node/src/wire.rs",
+    package: "node",
+};
+const STORED: Format = Format {
+    version: STORED_VERSION as u64,
+    constant: "STORED_VERSION in peer/node/src/storage.rs",
+    package: "node",
+};
+
+fn golden(name: &str, format: Format) -> Golden {
+    Golden::new(env!("CARGO_MANIFEST_DIR"), name, format)
+}
+
+/// Each variant of each frame, of each message in it, and of all that is in those.
+#[test]
+fn golden_frames() {
+    let mut golden = golden("frames", FRAMES);
+    golden.add_all(|frame: &Frame| encode(frame, None).to_vec());
+    let in_lane = Frame::NotUnderstood { version: 200 };
+    golden.add("in lane 3: NotUnderstood", &encode(&in_lane, Some(3)));
+    golden.check();
+    for (name, frame) in examples::<Frame>().values {
+        assert_eq!(decode(golden.bytes(&name), None), Ok(frame), "{name}");
+    }
+    assert_eq!(decode(golden.bytes("in lane 3: NotUnderstood"), Some(3)), Ok(in_lane));
+}
+
+/// Records apart from their keys, as the table and the journal hold them.
+#[test]
+fn golden_records() {
+    let mut golden = golden("records", STORED);
+    golden.add_all(|record: &Record| encode_record(record).to_vec());
+    golden.check();
+    for (name, record) in examples::<Record>().values {
+        assert_eq!(decode_record(golden.bytes(&name)).as_deref(), Ok(&record), "{name}");
+    }
+}
+
+/// Records lie in another bay than the first, so that their keys show it.
+fn bays() -> Bays {
+    let mut bays = Bays::default();
+    bays.leave(KeyRange::FULL);
+    assert!(bays.enter(KeyRange::FULL));
+    bays
+}
+
+/// Keys and values, apart from each other: those of a change that has none are empty.
+fn parts(change: &Change) -> Vec<(&'static str, Bytes)> {
+    match change.clone() {
+        Change::PutMeta(key, value) => vec![("entry", key), ("value", value)],
+        Change::DropMeta(from, to) => vec![("drop from", from), ("drop to", to)],
+        Change::PutRecord(key, value) => vec![("record", key), ("value", value)],
+        Change::DropRecord(key) => vec![("drop record", key)],
+        Change::Promote { from, to, strip } => {
+            vec![("promote from", from), ("promote to", to), ("strip", Bytes::from(vec![strip as u8]))]
+        }
+    }
+}
+
+/// The value that a change writes is read back as what it was made of.
+fn reads_back<T: DeserializeOwned + PartialEq + Debug>(golden: &Golden, name: &str, written: &T) {
+    let stored = golden.bytes(&format!("{name}: 0 value"));
+    assert_eq!(postcard::from_bytes::<T>(stored).as_ref(), Ok(written), "{name}");
+}
+
+/// Everything that a group has remembered, of every kind, as entries and records with their keys.
+#[test]
+fn golden_entries() {
+    let mut golden = golden("entries", STORED);
+    let bays = bays();
+    let places = [(Space(None), 3), (Space(Some(2)), 31)];
+    let named = |space, name: &str| format!("{name} in {space:?}");
+    for (space, number) in places {
+        for (name, durable) in examples::<Durable>().values {
+            add(&mut golden, &named(space, &name), space.drawer(number), &bays, durable);
+        }
+    }
+    golden.check();
+    for (space, _) in places {
+        for (name, durable) in examples::<Durable>().values {
+            let name = named(space, &name);
+            match durable {
+                Durable::State(state) => reads_back::<GroupState>(&golden, &name, &state),
+                Durable::LogPromised(epoch, ballot) => {
+                    reads_back::<(Epoch, Option<Ballot>)>(&golden, &name, &(epoch, ballot));
+                }
+                Durable::LogAccepted(_, ballot, entry) => {
+                    reads_back::<(Ballot, Entry)>(&golden, &name, &(ballot, entry));
+                }
+                Durable::Promises(map) => reads_back::<IntervalMap<Option<TermBallot>>>(&golden, &name, &map),
+                Durable::Committee(head) => reads_back::<CommitteeHead>(&golden, &name, &head),
+                Durable::CommitteeProgress(_, received, chosen) => {
+                    reads_back::<(NumberSet, Option<u64>)>(&golden, &name, &(received, chosen));
+                }
+                Durable::Accepted(write) | Durable::Record(write) => {
+                    reads_back::<Record>(&golden, &name, &write.record);
+                }
+                // Nothing is written.
+                Durable::LogForget(_)
+                | Durable::CommitteeForget(_)
+                | Durable::Settle(..)
+                | Durable::Void(_)
+                | Durable::Purge(_) => {}
+            }
+        }
+    }
+}
+
+fn add(golden: &mut Golden, name: &str, drawer: Drawer, bays: &Bays, durable: Durable) {
+    let mut changes = Vec::new();
+    drawer.changes(bays, durable, &mut changes);
+    for (place, change) in changes.iter().enumerate() {
+        for (part, bytes) in parts(change) {
+            golden.add(&format!("{name}: {place} {part}"), &bytes);
+        }
+    }
+}
+
+/// What a node remembers beside its groups.
+#[test]
+fn golden_own_entries() {
+    let mut golden = golden("own_entries", STORED);
+    let (space, mut names) = (Space(Some(1)), Vec::new());
+    let mut put = |golden: &mut Golden, name: &str, change: Change| {
+        let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
+        golden.add(&format!("{name}: key"), &key);
+        golden.add(&format!("{name}: value"), &value);
+        names.push(name.to_owned());
+    };
+    let lives = examples::<Life>().values;
+    let (name, life) = lives.last().expect("there is one");
+    put(&mut golden, &format!("life {name}"), space.life(life));
+    put(&mut golden, "bays", space.bays(&bays()));
+    let over: Vec<Over> = examples::<Over>().values.into_iter().map(|(_, over)| over).collect();
+    put(&mut golden, "over", space.over(&over));
+    let finals: Vec<GroupState> = examples::<GroupState>().values.into_iter().map(|(_, state)| state).take(3).collect();
+    put(&mut golden, "finals", space.finals(&finals));
+    golden.check();
+    let part = |name: &str, part: &str| Bytes::copy_from_slice(golden.bytes(&format!("{name}: {part}")));
+    let meta: BTreeMap<_, _> = names.iter().map(|name| (part(name, "key"), part(name, "value"))).collect();
+    assert_eq!(space.restore_life(&meta), Ok(Some((*life, bays()))));
+    assert_eq!(space.restore_over(&meta), Ok(over));
+    assert_eq!(space.restore_finals(&meta), Ok(finals));
+}

@@ -1,0 +1,51 @@
+//! The bytes of the file that a peer keeps beside its store.
+
+use std::path::PathBuf;
+
+use golden::{Format, Golden};
+
+use super::memo::{Content, MEMO_VERSION, Memo};
+use super::remembered::{Agreed, Network};
+
+const MEMOS: Format = Format {
+    version: MEMO_VERSION as u64,
+    constant: "MEMO_VERSION in peer/src/machine/memo.rs",
+    package: "peer --lib",
+};
+/// The program's own name changes with every commit.
+const PROGRAM: &str = "scatter 0.1.0 (commit 0123456789ab)";
+
+#[test]
+fn golden_memo() {
+    let ring = "00000000000000000000000000001234".to_owned();
+    let key = r#"{"memory_kib":8,"passes":1,"salt":"0a0b","hash":"0c0d"}"#;
+    // Each with all of its fields: one that is new has to come in here.
+    let whole = Content {
+        ring: Some(ring.clone()),
+        lanes: vec!["00000000000000000000000000005678".into()],
+        incarnation: 1 << 52 | 7,
+        peers: [("07".repeat(32), vec!["/ip4/127.0.0.1/tcp/1".to_owned()])].into(),
+        network: Some(Network {
+            name: "mine".into(),
+            key: Some(serde_json::from_str(key).unwrap()),
+            founded: true,
+            durability: "sync".into(),
+            lanes: 2,
+            agreed: Some(Agreed { leases: true, coarse: false, min_group: 5, max_group: 12, max_value: 65536 }),
+            policies: vec!["join=random".into()],
+        }),
+        leaving: Some(true),
+        left: Some(ring.clone()),
+    };
+    let left = Content { left: Some(ring), incarnation: 5, ..Content::default() };
+    let mut golden = Golden::new(env!("CARGO_MANIFEST_DIR"), "memo", MEMOS);
+    let all = [("nothing", Content::default()), ("all", whole), ("left", left)];
+    let memo = |content: &Content| Memo::parse_unsealed(PathBuf::new(), &serde_json::to_vec(content).unwrap()).unwrap();
+    for (name, content) in &all {
+        golden.add(name, &memo(content).text_by(PROGRAM));
+    }
+    golden.check();
+    for (name, content) in &all {
+        assert_eq!(Memo::parse(PathBuf::new(), golden.bytes(name)), Ok(memo(content)), "{name}");
+    }
+}
