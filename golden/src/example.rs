@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess};
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess,
+};
 use serde::de::{Visitor, value::U32Deserializer};
 
 /// Elements of a list, unless it is nested deeply.
@@ -107,7 +109,11 @@ impl Maker {
         if let Some(variant) = unseen {
             known.insert(variant, Seen::default());
             let case = variants[variant];
-            self.news.push(if is_option { (false, format!("{}={case}", place())) } else { (true, format!("{name}::{case}")) });
+            self.news.push(if is_option {
+                (false, format!("{}={case}", place()))
+            } else {
+                (true, format!("{name}::{case}"))
+            });
             return variant;
         }
         let open = |variant: &usize| {
@@ -128,7 +134,12 @@ impl Maker {
     }
 
     /// Makes something that has a choice in it.
-    fn within<T>(&mut self, name: &str, variants: &'static [&'static str], make: impl FnOnce(&mut Self, usize) -> T) -> T {
+    fn within<T>(
+        &mut self,
+        name: &str,
+        variants: &'static [&'static str],
+        make: impl FnOnce(&mut Self, usize) -> T,
+    ) -> T {
         let variant = self.choose(name, variants);
         let place = self.path.last().cloned().unwrap_or_default();
         let is_placed = variants == OPTION || name == "Result";
@@ -259,11 +270,7 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         visitor.visit_seq(Parts::new(self.maker, &self.name, len))
     }
 
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Refused> {
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Refused> {
         visitor.visit_seq(Parts::fields(self.maker, &self.name, fields))
     }
 }

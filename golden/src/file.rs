@@ -101,18 +101,20 @@ impl Golden {
         if stored.version > version {
             panic!("{path} is of version {}, {constant} is {version}: versions only rise", stored.version);
         }
-        match change {
+        match &change {
             Some(Change::Bytes(names)) if stored.version == version => panic!(
                 "the bytes of {} changed, and {constant} is still {version}: programs that are out there would take them for \
                  damage. Raise it by one, then `{command}`. ({path})",
-                names.join(", ")
+                few(names)
             ),
             None if stored.version == version => {}
             _ if is_blessed() => self.write(),
             Some(Change::Names) if stored.version == version => {
                 panic!("names changed, bytes did not: write {path} anew with `{command}`")
             }
-            _ => panic!("{constant} is {version}, {path} of version {}: write it anew with `{command}`", stored.version),
+            _ => {
+                panic!("{constant} is {version}, {path} of version {}: write it anew with `{command}`", stored.version)
+            }
         }
     }
 
@@ -152,7 +154,8 @@ impl Content {
             if let Some(version) = line.strip_prefix("version ") {
                 content.version = version.parse().map_err(|_| wrong())?;
             } else if let Some(fields) = line.strip_prefix("fields ") {
-                let (name, fields) = fields.rsplit_once(": ").or(fields.strip_suffix(':').map(|name| (name, ""))).ok_or_else(wrong)?;
+                let (name, fields) =
+                    fields.rsplit_once(": ").or(fields.strip_suffix(':').map(|name| (name, ""))).ok_or_else(wrong)?;
                 let fields = fields.split_whitespace().map(str::to_owned).collect();
                 content.fields.insert(name.to_owned(), fields);
             } else {
@@ -194,6 +197,13 @@ impl Content {
         }
         (self.entries != new.entries || self.fields != new.fields).then_some(Change::Names)
     }
+}
+
+/// The first of these names.
+fn few(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
 }
 
 /// Files are to be written anew, where that may be.
@@ -272,7 +282,9 @@ mod tests {
         golden(&dir, 3, &[1]).write();
         assert_eq!(words(golden(&dir, 3, &[1])), None);
         let said = words(golden(&dir, 3, &[2])).unwrap();
-        assert!(said.contains("X_VERSION in x.rs is still 3") && said.contains("SCATTER_BLESS=1 cargo test -p x golden"));
+        assert!(
+            said.contains("X_VERSION in x.rs is still 3") && said.contains("SCATTER_BLESS=1 cargo test -p x golden")
+        );
         let said = words(golden(&dir, 4, &[2])).unwrap();
         assert!(said.contains("write it anew"), "{said}");
         assert!(words(golden(&dir, 2, &[1])).unwrap().contains("versions only rise"));

@@ -1,6 +1,8 @@
 //! The program as a person and a script run it: exit codes, the ready line, signals, HTTP pages.
 
 mod common;
+#[path = "command_line/data_dir.rs"]
+mod data_dir;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -357,9 +359,22 @@ fn for_packagers() {
         assert!(text(&page.stdout).contains(word), "{word}");
     }
     assert!(command(&["--version"]).output().unwrap().status.success());
-    for subcommand in
-        ["run", "demo", "get", "set", "del", "cas", "incr", "append", "status", "top", "leave", "completions", "man"]
-    {
+    for subcommand in [
+        "run",
+        "demo",
+        "get",
+        "set",
+        "del",
+        "cas",
+        "incr",
+        "append",
+        "status",
+        "top",
+        "leave",
+        "network",
+        "completions",
+        "man",
+    ] {
         assert!(command(&[subcommand, "--help"]).output().unwrap().status.success(), "{subcommand}");
     }
 }

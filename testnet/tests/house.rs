@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may know whom; what is not here may not be.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
@@ -21,10 +21,13 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("switch", &["header"]),
     ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app", "header", "switch"]),
     ("fuzz", &["overlay", "group", "header", "node", "peer"]),
+    ("golden", &[]),
 ];
 
-/// What their tests may know beside that: groups and nodes are tried with the real pipeline between them.
-const TESTS: [(&str, &[&str]); 2] = [("group", &["header", "switch"]), ("node", &["switch"])];
+/// What their tests may know beside that: groups and nodes are tried with the real pipeline between them, and bytes are compared with
+/// golden files.
+const TESTS: [(&str, &[&str]); 4] =
+    [("group", &["header", "switch"]), ("node", &["switch", "golden"]), ("header", &["golden"]), ("peer", &["golden"])];
 
 /// The crates that know no sockets, clocks or threads.
 const CORES: [&str; 5] = ["overlay", "policy", "group", "node", "header"];

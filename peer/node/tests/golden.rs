@@ -17,16 +17,10 @@ use node::wire::{FRAME_VERSION, Frame, decode, encode};
 use overlay::{Epoch, IntervalMap, KeyRange};
 use serde::de::DeserializeOwned;
 
-const FRAMES: Format = Format {
-    version: FRAME_VERSION as u64,
-    constant: "FRAME_VERSION in peer/node/src/wire.rs",
-    package: "node",
-};
-const STORED: Format = Format {
-    version: STORED_VERSION as u64,
-    constant: "STORED_VERSION in peer/node/src/storage.rs",
-    package: "node",
-};
+const FRAMES: Format =
+    Format { version: FRAME_VERSION as u64, constant: "FRAME_VERSION in peer/node/src/wire.rs", package: "node" };
+const STORED: Format =
+    Format { version: STORED_VERSION as u64, constant: "STORED_VERSION in peer/node/src/storage.rs", package: "node" };
 
 fn golden(name: &str, format: Format) -> Golden {
     Golden::new(env!("CARGO_MANIFEST_DIR"), name, format)

@@ -241,14 +241,13 @@ impl Drive {
 
     fn picture(&self) {
         let status = self.node.status();
-        if let Some(group) = &status.group {
-            self.agree(Agreed::from(&group.settings));
-        }
+        self.agree(&status);
         self.showcase.set(self.lane, status, self.clocks.now().wall.0 / 1000);
     }
 
     /// Remembers what the network agreed on; where somebody said otherwise, that is told once.
-    fn agree(&self, agreed: Agreed) {
+    fn agree(&self, status: &NodeStatus) {
+        let Some(agreed) = status.group.as_ref().map(|group| Agreed::from(&group.settings)) else { return };
         if self.lane != 0 || !self.memo.agree(agreed) {
             return;
         }
@@ -347,7 +346,9 @@ impl Drive {
     fn end(mut self, end: End) -> (End, NodeStatus) {
         self.mailbox.end();
         self.replies.flush();
-        (end, self.node.status())
+        let status = self.node.status();
+        self.agree(&status);
+        (end, status)
     }
 }
 

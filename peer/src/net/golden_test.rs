@@ -8,11 +8,8 @@ use super::hello::{Answer, HELLO_VERSION, Hello, PROTOCOL, VERSION, parse, read,
 use super::identity::{IDENTITY_VERSION, Identity};
 use super::pipe::pipe;
 
-const HELLOS: Format = Format {
-    version: HELLO_VERSION as u64,
-    constant: "HELLO_VERSION in peer/src/net/hello.rs",
-    package: "peer --lib",
-};
+const HELLOS: Format =
+    Format { version: HELLO_VERSION as u64, constant: "HELLO_VERSION in peer/src/net/hello.rs", package: "peer --lib" };
 const IDENTITIES: Format = Format {
     version: IDENTITY_VERSION as u64,
     constant: "IDENTITY_VERSION in peer/src/net/identity.rs",

@@ -14,7 +14,6 @@ use super::codec::{Reader, put_bytes};
 use super::disk::Disk;
 use super::error::{Doing, StoreError};
 use super::manifest::MANIFEST;
-use crate::version::PROGRAM;
 
 /// The version of the container: of manifest, journal and table, but not of what a node keeps in them.
 pub const CONTAINER_VERSION: u32 = 9;
@@ -101,6 +100,7 @@ fn read(bytes: &[u8]) -> Option<(Format, Option<String>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::version::PROGRAM;
 
     #[test]
     fn ours_is_read_and_others_are_named() {

@@ -49,7 +49,10 @@ fn golden_manifest() {
     let body = golden.bytes("behind the beginning, without its checksum");
     assert_eq!(Manifest::decode_body(body), Some(manifest));
     let refused = Format::skip(golden.bytes("beginning, stored version 7")).unwrap_err().to_string();
-    assert!(refused.contains(&format!("format {CONTAINER_VERSION}.7 by scatter 0.1.0 (commit 0123456789ab)")), "{refused}");
+    assert!(
+        refused.contains(&format!("format {CONTAINER_VERSION}.7 by scatter 0.1.0 (commit 0123456789ab)")),
+        "{refused}"
+    );
 }
 
 /// The kinds of a frame; one that is new has to come in here.
