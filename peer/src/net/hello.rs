@@ -75,7 +75,9 @@ impl fmt::Display for Refusal {
             Refusal::Version => "another protocol version: all peers of a network need programs that speak the same",
             Refusal::Network => "another network name",
             Refusal::Key => "the network key is not the same",
-            Refusal::Ring => "another ring under the same network name",
+            Refusal::Ring => {
+                "another ring under the same network name: two networks were founded with --new, and a peer stays in its own"
+            }
             Refusal::Lanes => "another number of lanes: all peers of a network need the same --lanes",
             Refusal::Durability => {
                 "another durability, sync on one side and memory on the other: all peers of a network need the same --durability"

@@ -12,6 +12,7 @@ use libp2p::core::{Endpoint, upgrade};
 use libp2p::futures::{AsyncReadExt, AsyncWriteExt};
 use libp2p::{noise, tcp, yamux};
 use node::Class;
+use node::wire::FRAME_VERSION;
 use overlay::PeerKey;
 use peer::net::{FRAME_BYTES_MAX, NetConfig, NetEvent, Refusal, RefusedBy, Via, peer_key_of, quic};
 use tokio::runtime::Runtime;
@@ -256,12 +257,15 @@ impl Drop for Raw {
     }
 }
 
-/// A hello of the tests' network, for this class: an open network, no ring yet, one lane, instance 0.
+/// The version of hellos, behind that of frames.
+const VERSION: [u8; 2] = [FRAME_VERSION, 2];
+
+/// A hello of the tests' network, for this class: an open network, no ring yet, one lane, on disk, instance 0.
 fn hello(class: Class) -> Vec<u8> {
-    let mut body = b"\x04test\0\x01\0\0".to_vec();
+    let mut body = b"\x04test\0\x01\x01\0\0".to_vec();
     body.extend([class as u8, 0]);
     let mut hello = (body.len() as u16 + 2).to_le_bytes().to_vec();
-    hello.extend([1, 0]);
+    hello.extend(VERSION);
     hello.extend(body);
     hello
 }
@@ -270,9 +274,9 @@ fn a_hello_by_hand_is_accepted_and_frames_follow(via: Via) {
     let mut victim = start(impatient(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&hello(Class::Data));
-    // Version 1, accepted, no ring, whatever instance, no proof.
+    // The version, accepted, no ring, whatever instance, no proof.
     let answer = raw.hear(&mut stream);
-    assert_eq!((&answer[..4], answer.last()), (&[1, 0, 0, 0][..], Some(&0)));
+    assert_eq!((&answer[..2], &answer[2..4], answer.last()), (&VERSION[..], &[0, 0][..], Some(&0)));
     raw.say_on(&mut stream, b"\x02\0\0\0hi\0\0\0\0");
     victim.wait("frames", |victim| victim.texts(raw.key, Class::Data) == ["hi", ""]);
     assert_eq!(victim.ups(raw.key), 1);
@@ -286,7 +290,7 @@ fn a_hello_of_another_version_is_answered_with_a_refusal(via: Via) {
     let mut victim = start(impatient(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&[6, 0, 77, 0, 1, 2, 3, 4]);
-    assert_eq!(raw.hear(&mut stream), [1, 0, 1, Refusal::Version as u8]);
+    assert_eq!(raw.hear(&mut stream), [VERSION[0], VERSION[1], 1, Refusal::Version as u8]);
     victim.wait("a refusal", |victim| victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Us)]);
     nobody_is_left(&victim);
     assert_eq!(victim.ups(raw.key), 0);
@@ -294,12 +298,12 @@ fn a_hello_of_another_version_is_answered_with_a_refusal(via: Via) {
 
 fn hellos_that_are_none_are_counted_and_hung_up_on(via: Via) {
     let mut victim = start(impatient(via));
-    for (i, bytes) in [&b"\xff\xff\x01\0"[..], b"\0\0\x01\0", b"\x06\0\x01\0\xff\xff\xff\xff", &noise_bytes(1, 1000)]
-        .into_iter()
-        .enumerate()
-    {
+    let greeting = |length: [u8; 2], body: &[u8]| [&length[..], &VERSION, body].concat();
+    let wrong =
+        [greeting([0xff, 0xff], &[]), greeting([0, 0], &[]), greeting([6, 0], &[0xff; 4]), noise_bytes(1, 1000)];
+    for (i, bytes) in wrong.into_iter().enumerate() {
         let raw = Raw::connect(&victim);
-        let _stream = raw.say(bytes);
+        let _stream = raw.say(&bytes);
         // The last one happens to be of another version, or of a length that is too long.
         eventually("it is counted", || {
             let stats = victim.handle().stats();
