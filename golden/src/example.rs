@@ -309,7 +309,7 @@ impl<'de> Deserializer<'de> for &mut Maker {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
         self.counter += 1;
-        visitor.visit_bool(self.counter % 2 == 0)
+        visitor.visit_bool(self.counter.is_multiple_of(2))
     }
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {

@@ -239,7 +239,7 @@ impl Raw {
                 stream.read_exact(&mut len).await.unwrap();
                 let mut heard = vec![0; usize::from(u16::from_le_bytes(len))];
                 stream.read_exact(&mut heard).await.unwrap();
-                stream.write_all(&[6, 0, 1, 0, 0, 0, 0, 0]).await.unwrap();
+                stream.write_all(&[6, 0, VERSION[0], VERSION[1], 0, 0, 0, 0]).await.unwrap();
                 stream.flush().await.unwrap();
                 if heard.ends_with(&[0, Class::Control as u8, 0]) {
                     return stream;

@@ -65,6 +65,10 @@ fn another_ring_is_refused(via: Via) {
     refuse_each_other(ringed(via, Some(1)), ringed(via, Some(2)), Refusal::Ring);
 }
 
+fn another_durability_is_refused(via: Via) {
+    refuse_each_other(config(via), NetConfig { durable: false, ..config(via) }, Refusal::Durability);
+}
+
 fn the_same_key_and_ring_meet(via: Via) {
     let config = NetConfig { ring: Some(RingId(7)), ..keyed(via, Some(1)) };
     let newcomer = keyed(via, Some(1));
@@ -106,6 +110,7 @@ over_both! {
     another_key_is_refused,
     no_key_is_refused_and_refuses,
     another_ring_is_refused,
+    another_durability_is_refused,
     the_same_key_and_ring_meet,
     two_rings_that_met_before_they_were_founded_part,
 }

@@ -1,0 +1,42 @@
+//! What the golden files may see of the books.
+
+use super::*;
+
+const SUM: Sum = Sum { entries: 0x0102, bytes: 0x0304_0506, hash: 1 << 120 | 9 };
+
+fn books() -> Books {
+    let ranges = BTreeMap::from([(Bytes::new(), SUM), (Bytes::from("m"), Sum::default())]);
+    Books { stored: true, portions: 0x1112_1314, seq: 0x2122_2324, total: SUM, ranges }
+}
+
+/// Entries of each kind: a name, the key, and the value under its seal.
+pub(in super::super) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
+    let books = books();
+    let sealed = |name, key: Bytes, value: &[u8]| (name, key.clone(), seal(&key, value));
+    vec![
+        sealed("total", Bytes::from_static(TOTAL), &books.encode_total()),
+        sealed("first range", range_key(b""), &SUM.encode()),
+        sealed("second range", range_key(b"m"), &Sum::default().encode()),
+        sealed("block", record_key(b"a key"), b"a block"),
+    ]
+}
+
+/// The books of a table with these entries, by their names.
+pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
+    let disk = super::super::sim::SimDisk::new();
+    let table = super::super::table::Tables::open(&disk.tables()).unwrap();
+    let changes: Vec<_> =
+        ["total", "first range", "second range"].map(&stored).map(|(key, value)| (key, Some(value))).into();
+    table.apply(&changes).unwrap();
+    let (read, _) = Books::read(&*table).unwrap();
+    let books = books();
+    assert_eq!((read.portions, read.seq, read.total), (books.portions, books.seq, books.total));
+    assert_eq!(read.ranges, books.ranges);
+    // A table from before its total named a version.
+    let (_, total) = stored("total");
+    let older = unseal(TOTAL, &total).unwrap().slice(4..);
+    table.apply(&[(Bytes::from_static(TOTAL), Some(seal(TOTAL, &older)))]).unwrap();
+    let refused = Books::read(&*table).err();
+    let found = Format { container: 8, ..Format::OURS };
+    assert_eq!(refused, Some(StoreError::Version { found, by: None }));
+}
