@@ -44,8 +44,8 @@ impl DirectoryLock {
             Err(TryLockError::WouldBlock) => return Err(in_use(dir, &mut file)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let note = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        note.map_err(failed)?;
+        // Only for the words that a second process gets: on a full disk the lock holds without it.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(DirectoryLock { _file: file })
     }
 }
