@@ -53,7 +53,7 @@ pub fn network(args: &NetworkArgs) -> ExitCode {
         Err(why) => return fail(Exit::Usage, &why),
     };
     match change_key(&key.data_dir, new.as_deref(), Cost::USUAL) {
-        Ok(name) => super::print(said(&name, new.is_some()).as_bytes()),
+        Ok(name) => super::print(said(&name, new.is_some()).as_bytes(), Exit::Done),
         Err(why) => fail(Exit::Refused, &why),
     }
 }
