@@ -98,6 +98,9 @@ pub struct GroupConfig {
     pub message_bytes_max: usize,
     /// Decides who is primary of what.
     pub divide: DividePolicy,
+    /// A peer that contradicts what this member accepted stops the program. For simulation and tests, whose peers are
+    /// honest; a daemon ignores that peer's ballot, or stops serving the group.
+    pub fatal_contradictions: bool,
     /// Rules left out on purpose, to see that the checkers notice. Empty in earnest.
     pub defects: Defects,
 }

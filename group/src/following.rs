@@ -12,6 +12,7 @@ use crate::message::{Message, Parting, Sender};
 use crate::outbox::{Durable, GroupOutput};
 use crate::state::{Entry, GroupState};
 use crate::time::Time;
+use crate::violation::{Contradicts, contradiction};
 use crate::watched::Applied;
 
 impl Group {
@@ -98,13 +99,22 @@ impl Group {
     }
 
     /// A newer state of this very group replaces this node's.
-    pub(crate) fn adopt(&mut self, state: GroupState) {
+    pub(crate) fn adopt(&mut self, from: NodeId, state: GroupState) {
         if !state.is_sound()
             || state.id != self.state.id
             || state.ring != self.state.ring
             || state.born != self.state.born
-            || state.applied <= self.state.applied
+            || state.applied < self.state.applied
         {
+            return;
+        }
+        if state.applied == self.state.applied {
+            // Only who has a part in the group is believed to know of a fork.
+            if state != self.state && self.state.is_in_audience(from) {
+                let slot = state.applied;
+                let what = format_args!("has applied another log up to slot {slot:?}");
+                contradiction(&mut context!(self), Contradicts::Chosen, from, what);
+            }
             return;
         }
         let before = core::mem::replace(&mut self.state, state);

@@ -243,6 +243,9 @@ impl Group {
         if from.node.peer == self.me.peer && from.node != self.me {
             return; // Another life of this very peer: a ghost.
         }
+        if self.out.halted().is_some() {
+            return; // What it would say rests on what is in doubt.
+        }
         if let Err(nonsense) = message.check(from.node) {
             self.dropped.note(nonsense);
             return;
@@ -250,7 +253,7 @@ impl Group {
         self.pulse.on_message(from.node, self.now.time);
         match message {
             Message::AskState => return self.send_state(from.node),
-            Message::State(state) => return self.adopt(*state),
+            Message::State(state) => return self.adopt(from.node, *state),
             Message::Join(joiner) => return self.on_join(joiner),
             Message::AskVouch => return self.on_ask_vouch(from.node),
             Message::Vouch(vouch) => return self.on_vouch(from.node, &vouch),
@@ -304,6 +307,19 @@ impl Group {
         }
         self.apply_chosen();
         self.look_behind();
+        self.heed_halt();
+    }
+
+    /// Why this member serves the group no more, where a peer contradicted what is chosen.
+    pub fn halted(&self) -> Option<&str> {
+        self.out.halted()
+    }
+
+    /// Ends what this member does for the group, once a peer has contradicted what is chosen.
+    fn heed_halt(&mut self) {
+        if self.out.halted().is_some() && !self.failed {
+            self.give_way();
+        }
     }
 
     fn on_heartbeat(&mut self, from: Sender, heartbeat: crate::message::Heartbeat) {
@@ -331,7 +347,7 @@ impl Group {
         let message = match message {
             LogMessage::Promise { ballot, state: Some(state), accepted } => {
                 let epoch = self.state.epoch;
-                self.adopt(*state);
+                self.adopt(from, *state);
                 if self.state.epoch != epoch {
                     return;
                 }
@@ -560,6 +576,7 @@ impl Group {
     /// The next thing to do. Call until `None` after everything that waits was handed in.
     pub fn poll_output(&mut self) -> Option<GroupOutput> {
         loop {
+            self.heed_halt();
             if let Some(output) = self.out.poll_ready() {
                 return Some(output);
             }

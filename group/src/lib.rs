@@ -39,6 +39,7 @@ pub mod table;
 pub mod throttle;
 pub mod time;
 pub mod transaction;
+mod violation;
 mod vouching;
 mod waiting;
 pub mod watched;

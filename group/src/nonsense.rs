@@ -51,12 +51,20 @@ pub enum Nonsense {
     Far,
     /// Sound, as far as one can see; but there is no room for more of it.
     NoRoom,
+    /// It cannot be true together with what this member accepted before.
+    Contradiction,
 }
 
 impl Nonsense {
     /// Every reason, in order.
-    pub const ALL: [Nonsense; 5] =
-        [Nonsense::NotItsBallot, Nonsense::Malformed, Nonsense::Misplaced, Nonsense::Far, Nonsense::NoRoom];
+    pub const ALL: [Nonsense; 6] = [
+        Nonsense::NotItsBallot,
+        Nonsense::Malformed,
+        Nonsense::Misplaced,
+        Nonsense::Far,
+        Nonsense::NoRoom,
+        Nonsense::Contradiction,
+    ];
 
     /// Its name in metrics.
     pub fn name(self) -> &'static str {
@@ -66,6 +74,7 @@ impl Nonsense {
             Nonsense::Misplaced => "misplaced",
             Nonsense::Far => "far",
             Nonsense::NoRoom => "no_room",
+            Nonsense::Contradiction => "contradiction",
         }
     }
 }
@@ -234,7 +243,9 @@ impl LogMessage {
             LogMessage::Accept { ballot, entries, chosen } => {
                 unless(ballot.node == from, Nonsense::NotItsBallot)?;
                 let sound = |(slot, entry): &(Slot, Entry)| is_slot(slot) && entry.is_sound();
-                is_round(ballot) && is_slot(chosen) && entries.iter().all(sound)
+                // A slot that comes twice could come with two values.
+                let ordered = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
+                ordered && is_round(ballot) && is_slot(chosen) && entries.iter().all(sound)
             }
             LogMessage::Accepted { ballot, slots } => is_round(ballot) && slots.iter().all(is_slot),
             LogMessage::Lead => true,
@@ -378,7 +389,7 @@ impl CommitteeMessage {
     }
 
     /// Does only the owner of the ballot say this?
-    fn is_of_primary(&self) -> bool {
+    pub(crate) fn is_of_primary(&self) -> bool {
         matches!(
             self,
             CommitteeMessage::Prepare { .. }

@@ -62,6 +62,9 @@ impl Group {
     /// An operation of this node's clients, or of another's. It comes to one [`Outcome`], or is as good as lost.
     pub fn operate(&mut self, origin: NodeId, operation: Operation) {
         let attempt = Attempt { origin, attempt: operation.attempt };
+        if self.halted().is_some() {
+            return self.out.outcome(attempt, Outcome::NotPrimary);
+        }
         if operation.mode == ReadMode::Relaxed && operation.ballot.is_none() {
             return self.read_relaxed(attempt, operation);
         }

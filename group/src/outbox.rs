@@ -118,6 +118,9 @@ pub enum GroupOutput {
     Over(&'static str),
     /// This incarnation is over: its store lost something; says what.
     Lost(&'static str),
+    /// This member serves its group no more, and takes no part in it, until its process starts again: a peer
+    /// contradicted what is chosen. The text says which peer, and how.
+    Halted(Box<str>),
     /// A line for the log.
     Note(Box<str>),
 }
@@ -160,6 +163,8 @@ pub struct Outbox {
     watched: Option<Vec<Write>>,
     /// Nothing is remembered any more.
     closed: bool,
+    /// A peer contradicted what is chosen.
+    halted: Option<Box<str>>,
 }
 
 impl Outbox {
@@ -180,6 +185,7 @@ impl Outbox {
             persisted: 0,
             watched: None,
             closed: false,
+            halted: None,
         }
     }
 
@@ -225,6 +231,21 @@ impl Outbox {
         self.changes.clear();
         self.after.clear();
         self.behind.clear();
+    }
+
+    /// A peer contradicted what is chosen: nothing more is remembered, or said that rests on what is. The first reason
+    /// stays.
+    pub(crate) fn halt(&mut self, why: Box<str>) {
+        if self.halted.is_none() {
+            self.halted = Some(why.clone());
+            self.close();
+            self.push(GroupOutput::Halted(why));
+        }
+    }
+
+    /// Why this member serves its group no more, if it does not.
+    pub(crate) fn halted(&self) -> Option<&str> {
+        self.halted.as_deref()
     }
 
     /// A write is accepted: remembered.

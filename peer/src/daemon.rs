@@ -412,6 +412,7 @@ fn tell(event: Event) {
         Event::Fatal(why) | Event::Damaged(why) => tracing::error!("{why}"),
         Event::NotReady => tracing::warn!("does not serve"),
         Event::Reincarnate { why, .. } | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
+        Event::Alarm(why) => tracing::error!("{why}"),
         Event::Note(line) => tracing::info!("{line}"),
         Event::InRing(ring) => tracing::info!("this peer belongs to the network with the ring {ring}"),
         other => tracing::info!(?other),

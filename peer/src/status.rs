@@ -125,6 +125,9 @@ pub struct GroupStatus {
     /// Messages of members that were dropped since the start, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
+    /// Why this peer does not serve the group any more: a member contradicted what is chosen there. `None` as a rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted: Option<String>,
 }
 
 /// A range that somebody declared lost (`scatter group repair`).

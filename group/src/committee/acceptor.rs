@@ -25,6 +25,7 @@ use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable};
 use crate::table::{Lookup, Table};
 use crate::time::Time;
+use crate::violation::{Contradicts, Disowned, contradiction, is_same_value};
 
 /// Questions for records that wait for the store. A primary asks for a key at a time of each client that waits.
 pub(super) const ASKED_MAX: usize = 1 << 12;
@@ -51,6 +52,8 @@ pub struct Acceptor {
     pub(super) asked_bases: AskedBases,
     /// Keys whose record was asked for by a primary and is being loaded.
     pub(super) asked: BTreeSet<(Key, Asker)>,
+    /// Ballots under which something was proposed twice.
+    pub(super) disowned: Disowned<TermBallot>,
 }
 
 impl Acceptor {
@@ -66,6 +69,7 @@ impl Acceptor {
             catch_up: CatchUp::default(),
             asked_bases: AskedBases::default(),
             asked: BTreeSet::new(),
+            disowned: Disowned::default(),
         }
     }
 
@@ -138,6 +142,9 @@ impl Acceptor {
 
     /// One message of a committee; the caller has checked the sender. Messages for primaries are not handled here.
     pub fn on_message(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, message: CommitteeMessage) {
+        if message.is_of_primary() && self.disowned.has(&message.ballot()) {
+            return ctx.dropped.note(Nonsense::Contradiction);
+        }
         match message {
             CommitteeMessage::Prepare { ballot, range } => self.on_prepare(ctx, from, ballot, range),
             CommitteeMessage::Accept { ballot, chosen, writes } => {
@@ -307,6 +314,10 @@ impl Acceptor {
             }
             return;
         }
+        if let Some((n, of)) = writes.iter().find_map(|w| Some((w.record.number.n, committee.contradicted(w)?))) {
+            self.disowned.add(ballot);
+            return contradiction(ctx, of, from, format_args!("gives number {n} under {ballot:?} to another write"));
+        }
         let mut accepted = NumberSet::default();
         // Where something of a term is chosen, its base was before.
         let lacks_base = committee.base().is_none() && chosen.is_some();
@@ -386,10 +397,23 @@ impl Acceptor {
 
     /// A record that is known to be chosen came another way than by a write's settling. False: it has to be loaded first,
     /// `urgent` if an operation waits for that.
-    pub(super) fn install(&mut self, ctx: &mut Context<'_>, table: &mut Table, write: &Write, urgent: bool) -> bool {
+    pub(super) fn install(
+        &mut self,
+        ctx: &mut Context<'_>,
+        table: &mut Table,
+        from: NodeId,
+        write: &Write,
+        urgent: bool,
+    ) -> bool {
         match table.get(&write.key, urgent, ctx.out) {
             Lookup::Loading => return false,
-            Lookup::Known(Some(known)) if known.number >= write.record.number => return true,
+            Lookup::Known(Some(known)) if known.number >= write.record.number => {
+                if known.number == write.record.number && !is_same_value(&known, &write.record) {
+                    let (of, key, number) = (Contradicts::Chosen, &write.key, known.number);
+                    contradiction(ctx, of, from, format_args!("holds another record of {key:?} at {number:?}"));
+                }
+                return true;
+            }
             Lookup::Known(None) if self.is_gone(ctx, write) => return true,
             Lookup::Known(_) => {}
         }

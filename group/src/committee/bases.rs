@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::message::{Base, Chain, CommitteeMessage, Message};
 use crate::outbox::{Durable, GroupOutput};
 use crate::table::Table;
+use crate::violation::contradiction;
 
 /// Committees that nobody needs any more are kept for members that lag, up to so many.
 const CLOSED_MAX: usize = 16;
@@ -38,6 +39,10 @@ impl Acceptor {
         if let Err(why) = self.admit(ctx, ballot, range) {
             return ctx.dropped.note(why);
         }
+        if let Some(of) = self.committees.get(&ballot).and_then(|known| known.contradicted_base(&base)) {
+            self.disowned.add(ballot);
+            return contradiction(ctx, of, from, format_args!("lays another base under {ballot:?}"));
+        }
         if let Some(promised) = self.highest_promise(range).filter(|promised| *promised > ballot) {
             ctx.out.send(&[from], refused(ballot, promised));
             return;
@@ -47,9 +52,7 @@ impl Acceptor {
         }
         self.promise(ctx, ballot, range);
         let committee = self.committees.get(&ballot).expect("just promised");
-        if let Some(known) = committee.base() {
-            assert_eq!(*known, base, "two bases under ballot {ballot:?}");
-        } else {
+        if committee.base().is_none() {
             if chosen.is_none() && committee.received().mark() < base.reproposed {
                 return; // What it re-proposes comes first, or again.
             }

@@ -447,10 +447,10 @@ impl Acceptor {
         for ballot in ballots {
             // One that ended, or began anew, when another before it was done.
             let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { continue };
-            let writes = core::mem::take(&mut job.deferred);
+            let (writes, source) = (core::mem::take(&mut job.deferred), job.source);
             let mut waiting = Vec::new();
             for write in writes {
-                if !self.install(ctx, table, &write, false) {
+                if !self.install(ctx, table, source, &write, false) {
                     waiting.push(write);
                 }
             }

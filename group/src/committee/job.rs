@@ -51,7 +51,7 @@ pub(super) enum Found {
 
 impl Pass {
     pub(super) fn page(&mut self, page: &Compared, listed: u64) {
-        self.looked += page.looked;
+        self.looked = self.looked.saturating_add(page.looked);
         self.came += page.writes.len() as u64;
         self.listed += listed;
     }

@@ -297,7 +297,7 @@ impl Primary {
         let newest = read.answers.values().flatten().chain(&mine).max_by_key(|record| record.number).cloned();
         if let Some(newest) = newest {
             let write = Write { key: key.clone(), record: newest.clone() };
-            if !local.acceptor.install(ctx, local.table, &write, true) {
+            if !local.acceptor.install(ctx, local.table, from, &write, true) {
                 return; // Its own record left memory meanwhile: asked again once that is loaded.
             }
             let holds = |record: &Option<Arc<Record>>| record.as_ref().is_some_and(|r| r.number == newest.number);

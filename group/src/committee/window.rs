@@ -11,6 +11,7 @@ use crate::message::{Base, Write};
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, Outbox};
 use crate::table::Table;
+use crate::violation::Contradicts;
 
 /// The most recent writes kept for others, whatever their size.
 const WINDOW_LENGTH_MAX: usize = 1 << 16;
@@ -154,20 +155,29 @@ impl Committee {
         self.ahead.len() >= AHEAD_KEYS_MAX
     }
 
+    /// Was the number of this write used for something else (PITFALLS 5)? Says whether that is chosen.
+    pub(super) fn contradicted(&self, write: &Write) -> Option<Contradicts> {
+        let kept = self.kept.get(write.record.number.n).filter(|kept| kept.write != *write)?;
+        Some(if kept.settled { Contradicts::Chosen } else { Contradicts::Accepted })
+    }
+
+    /// Is this another base than the one accepted? Says whether that is chosen.
+    pub(super) fn contradicted_base(&self, base: &Base) -> Option<Contradicts> {
+        self.base().filter(|known| *known != base)?;
+        Some(if self.chosen.is_some() { Contradicts::Chosen } else { Contradicts::Accepted })
+    }
+
     /// A write of this committee: kept if it is new and not known to be chosen already.
     ///
     /// A late one that is known to be chosen is left to catching up, which can tell whether it was overtaken. True if the
-    /// write is held now, or was before.
+    /// write is held now, or was before. The caller has asked [`Committee::contradicted`].
     ///
     /// # Panics
-    /// If the number was used for something else: two values under one ballot (PITFALLS 5).
+    /// If it is a write of another term, which no message brings here.
     pub fn accept(&mut self, write: Write, out: &mut Outbox) -> bool {
         let number = write.record.number;
         assert_eq!(number.term, self.head.ballot.term, "a write of another term");
         if self.received.contains(number.n) {
-            if let Some(kept) = self.kept.get(number.n) {
-                assert_eq!(kept.write, write, "two values under ballot {:?}", self.head.ballot);
-            }
             return true;
         }
         if self.chosen.is_some_and(|chosen| number.n <= chosen) {

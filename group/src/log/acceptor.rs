@@ -46,7 +46,18 @@ impl LogAcceptor {
         self.raise(ballot, ctx)
     }
 
+    /// The first of these slots in which something else was accepted under the same ballot.
+    pub fn contradicted(&self, ballot: Ballot, entries: &[(Slot, Entry)]) -> Option<Slot> {
+        let differs = |(slot, entry): &&(Slot, Entry)| {
+            self.accepted.get(slot).is_some_and(|(under, known)| *under == ballot && known != entry)
+        };
+        entries.iter().find(differs).map(|(slot, _)| *slot)
+    }
+
     /// Phase 2b: accepts, or says what stands against it. Returns the slots accepted, without those already applied.
+    ///
+    /// # Panics
+    /// If the entries contradict what was accepted; see [`LogAcceptor::contradicted`].
     pub fn accept(
         &mut self,
         ballot: Ballot,

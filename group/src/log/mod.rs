@@ -30,6 +30,7 @@ use crate::outbox::Durable;
 use crate::pulse::Pulse;
 use crate::state::Entry;
 use crate::time::Time;
+use crate::violation::{Contradicts, Disowned, contradiction};
 
 /// How far ahead of the applied state an entry, or a term, may lie. A leader has one decision on its way, and a few from
 /// before: whoever is further behind than this is given the state, and stores and fills no slots up to there.
@@ -65,6 +66,8 @@ pub struct Log {
     next_attempt: u64,
     /// The end of the epoch was promised or accepted: its data plane is to be sealed. Said once.
     seals: bool,
+    /// Ballots under which something was proposed twice.
+    disowned: Disowned<Ballot>,
 }
 
 impl Log {
@@ -81,6 +84,7 @@ impl Log {
             election_due: Time(0),
             next_attempt: 1,
             seals: false,
+            disowned: Disowned::default(),
         }
     }
 
@@ -213,6 +217,9 @@ impl Log {
     /// A sign of life from whoever leads.
     pub fn on_leader_heartbeat(&mut self, ctx: &mut Context<'_>, ballot: Ballot, chosen: Slot) {
         self.round_seen = self.round_seen.max(ballot.round);
+        if self.disowned.has(&ballot) {
+            return ctx.dropped.note(Nonsense::Contradiction); // Its silence makes others stand.
+        }
         if self.acceptor.promised().is_some_and(|promised| ballot < promised) {
             return; // Outrun already.
         }
@@ -366,12 +373,19 @@ impl Log {
         chosen: Slot,
     ) {
         let proposed = entries.len();
+        if self.disowned.has(&ballot) {
+            return ctx.dropped.note(Nonsense::Contradiction);
+        }
         let last = ctx.state.applied.0 + AHEAD_MAX;
         entries.retain(|(slot, _)| slot.0 <= last);
         if entries.len() < proposed {
             ctx.dropped.note(Nonsense::Far);
         }
         self.round_seen = self.round_seen.max(ballot.round);
+        entries.retain(|(slot, _)| *slot > ctx.state.applied); // The rest is chosen, and in the state.
+        if self.contradicts(ctx, from, ballot, &entries) {
+            return;
+        }
         let ends = entries.iter().any(|(slot, entry)| *slot > ctx.state.applied && entry.ends_epoch());
         match self.acceptor.accept(ballot, entries, ctx) {
             Err(promised) => ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised })),
@@ -384,6 +398,23 @@ impl Log {
                 self.learn(ctx, ballot, chosen);
             }
         }
+    }
+
+    /// Do these entries contradict what was accepted under their ballot, or what is chosen in their slots?
+    fn contradicts(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, entries: &[(Slot, Entry)]) -> bool {
+        // A leader that is outrun proposes what others decided otherwise: that is refused.
+        if self.acceptor.promised().is_some_and(|promised| promised > ballot) {
+            return false;
+        }
+        let fork = entries.iter().find(|(slot, entry)| self.chosen.get(slot).is_some_and(|chosen| chosen != entry));
+        let (of, slot) = match (fork, self.acceptor.contradicted(ballot, entries)) {
+            (Some((slot, _)), _) => (Contradicts::Chosen, *slot),
+            (None, Some(slot)) => (Contradicts::Accepted, slot),
+            (None, None) => return false,
+        };
+        self.disowned.add(ballot);
+        contradiction(ctx, of, from, format_args!("proposes another entry for slot {slot:?} under {ballot:?}"));
+        true
     }
 
     fn on_accepted(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, slots: &[Slot]) {

@@ -38,6 +38,8 @@ pub struct Bench {
     pub table: Table,
     pub said: Vec<(Vec<NodeId>, CommitteeMessage)>,
     pub stored: Vec<Durable>,
+    /// Why it stopped serving.
+    pub halted: Vec<String>,
 }
 
 impl Bench {
@@ -71,6 +73,7 @@ impl Bench {
             transfer_bytes_per_s: 1 << 30,
             message_bytes_max: 1 << 10,
             divide: |_| None,
+            fatal_contradictions: true,
             defects: Defects::NONE,
         };
         Bench {
@@ -85,6 +88,7 @@ impl Bench {
             table: Table::new(1 << 20, true, false),
             said: Vec::new(),
             stored: Vec::new(),
+            halted: Vec::new(),
         }
     }
 
@@ -116,6 +120,7 @@ impl Bench {
                     self.stored.extend(changes);
                     self.out.persisted(token);
                 }
+                GroupOutput::Halted(why) => self.halted.push(why.into()),
                 _ => {}
             }
         }
@@ -254,6 +259,8 @@ pub struct Whole {
     pub stored: Vec<Durable>,
     /// Keys that it wants from the store.
     pub loads: Vec<Key>,
+    /// Why it stopped serving.
+    pub halted: Vec<String>,
 }
 
 impl Whole {
@@ -267,6 +274,7 @@ impl Whole {
             outcomes: Vec::new(),
             stored: Vec::new(),
             loads: Vec::new(),
+            halted: Vec::new(),
         };
         whole.pull();
         whole
@@ -338,6 +346,7 @@ impl Whole {
                     self.stored.extend(changes);
                     self.group.on_persisted(token);
                 }
+                GroupOutput::Halted(why) => self.halted.push(why.into()),
                 GroupOutput::Outcome(attempt, outcome) => self.outcomes.push((attempt, outcome)),
                 GroupOutput::Load { key, .. } => self.loads.push(key),
                 _ => {}

@@ -203,6 +203,7 @@ impl World {
             transfer_bytes_per_s: 1 << 30,
             message_bytes_max: self.rules.message_bytes_max,
             divide,
+            fatal_contradictions: true,
             defects: self.rules.defects,
         }
     }
@@ -284,6 +285,7 @@ impl World {
                 GroupOutput::Left => over = Some("left"),
                 GroupOutput::Over(why) | GroupOutput::Lost(why) => over = Some(why),
                 GroupOutput::Changed => {}
+                GroupOutput::Halted(why) => self.notes.push(format!("{} {index}: halted: {why}", self.now / 1000)),
                 GroupOutput::Ended => self.notes.push(format!("{} {index}: its group has ended", self.now / 1000)),
                 GroupOutput::Letter(letter) => {
                     self.wrong.get_or_insert(format!("a letter, and there is no other group: {letter:?}"));

@@ -270,6 +270,8 @@ pub enum Event {
     /// This peer belongs to this ring from now on: to be remembered apart from the store, so that it never founds a
     /// second network (PITFALLS 41).
     InRing(RingId),
+    /// This node stopped serving a group, and only a person can find out why: a line for the log.
+    Alarm(String),
     /// Anything else: a line for the log.
     Note(String),
 }

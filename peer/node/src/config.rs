@@ -123,6 +123,9 @@ pub struct NodeConfig {
     pub away: Duration,
     /// How long things take.
     pub timing: Timing,
+    /// A peer that contradicts what this node accepted stops the program. For simulation and tests, whose peers are
+    /// honest. Default: off.
+    pub fatal_contradictions: bool,
     /// Rules left out on purpose, for tests of the checkers. None in earnest.
     pub defects: Defects,
 }
@@ -156,6 +159,7 @@ impl NodeConfig {
             message_bytes_max: 256 << 10,
             away: Duration::from_secs(60),
             timing: Timing::default(),
+            fatal_contradictions: false,
             defects: Defects::NONE,
         }
     }

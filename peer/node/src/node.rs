@@ -346,6 +346,7 @@ impl Node {
             transfer_bytes_per_s: self.config.transfer_bytes_per_s,
             message_bytes_max: self.config.message_bytes_max,
             divide: self.config.policies.divide.1,
+            fatal_contradictions: self.config.fatal_contradictions,
             defects: self.config.defects,
         }
     }
@@ -576,6 +577,14 @@ impl Node {
             GroupOutput::Left => self.departed.push((serial, None)),
             GroupOutput::Over(why) => self.departed.push((serial, Some(self.reincarnates(why)))),
             GroupOutput::Lost(why) => self.departed.push((serial, Some(Event::Damaged(why.into())))),
+            GroupOutput::Halted(why) => {
+                let id = state.id;
+                self.event(Event::Alarm(format!("serves {id:?} no more: {why}")));
+                if self.ready && self.hosts.home().is_some_and(|home| home.state().id == id) {
+                    self.ready = false;
+                    self.event(Event::NotReady);
+                }
+            }
             GroupOutput::Letter(letter) => self.send_letter(*letter),
             GroupOutput::Ended => {
                 self.birth_wanted = true;

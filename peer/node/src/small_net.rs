@@ -94,6 +94,7 @@ impl Net {
         let index = self.nodes.len();
         let mut config = settle(NodeConfig::new(key(index), Incarnation(1)));
         config.durability = Durability::Memory;
+        config.fatal_contradictions = true;
         config.found = index == 0;
         self.nodes.push(Node::new(config, index as u64, self.now, Restored::empty()));
         self.events.push(Vec::new());

@@ -174,6 +174,8 @@ pub struct GroupStatus {
     pub purged: u64,
     /// What members said and was dropped as nonsense, or for want of room.
     pub dropped: Dropped,
+    /// Why this node does not serve the group any more, where a peer contradicted what is chosen there.
+    pub halted: Option<String>,
 }
 
 /// What a node knows.
@@ -252,6 +254,7 @@ impl GroupStatus {
             waiting_to_join: group.waiting_to_join(),
             purged: group.purged(),
             dropped: group.dropped(),
+            halted: group.halted().map(String::from),
         }
     }
 }

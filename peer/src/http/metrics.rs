@@ -48,6 +48,11 @@ impl Collector for StatusMetrics {
             ("group_has_leader", "1 if a leader of the group is known", |group| {
                 f64::from(u8::from(group.leader.is_some()))
             }),
+            (
+                "group_halted",
+                "1 if this peer serves the group no more: a member contradicted what is chosen",
+                |group| f64::from(u8::from(group.halted.is_some())),
+            ),
             ("group_operations_per_second", "Client operations, lately", |group| group.ops_per_s),
         ];
         for (name, help, value) in by_group {

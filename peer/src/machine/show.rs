@@ -313,5 +313,6 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         ops_per_s,
         load_ops_per_s: group.load.as_ref().map(|cells| cells.iter().map(|cell| f64::from(*cell)).sum::<f64>() / 60.0),
         dropped: Nonsense::ALL.iter().map(|why| (why.name().to_owned(), group.dropped.of(*why))).collect(),
+        halted: group.halted.clone(),
     }
 }

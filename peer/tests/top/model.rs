@@ -90,6 +90,7 @@ fn own() -> GroupStatus {
         ops_per_s: 812.4,
         load_ops_per_s: Some(3_456.7),
         dropped: [("far".to_owned(), 3)].into(),
+        halted: None,
         ..GroupStatus::default()
     }
 }

@@ -73,6 +73,7 @@ pub fn config(durable: bool, defects: Defects) -> GroupConfig {
         transfer_bytes_per_s: 1 << 30,
         message_bytes_max: 1 << 18,
         divide: |_| None,
+        fatal_contradictions: true,
         defects,
     }
 }

@@ -465,6 +465,7 @@ impl<H: Host> World<H> {
             defects: scenario.defects,
             cluster: if scenario.switch.is_some() { "hall".into() } else { String::new() },
             switch: scenario.switch.as_ref().map(|_| SwitchConfig { at: SWITCH, here: address_of(host) }),
+            fatal_contradictions: true,
             ..NodeConfig::new(machine.key, Incarnation(wall_s << 24 | salt))
         }
     }

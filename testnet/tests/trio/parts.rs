@@ -74,6 +74,7 @@ pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
         transfer_bytes_per_s: 1 << 30,
         message_bytes_max: 1 << 18,
         divide: |_| None,
+        fatal_contradictions: true,
         defects,
     }
 }

@@ -72,6 +72,9 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
         );
         lines.push(vec![(text, palette.bad())]);
     }
+    if let Some(why) = &group.halted {
+        lines.push(vec![(format!("this peer serves the group no more: {why}"), palette.bad())]);
+    }
     let dropped = group.dropped.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
     if dropped > 0 {
         lines.push(vec![(
