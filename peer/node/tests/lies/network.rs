@@ -1,0 +1,426 @@
+//! Six real nodes in two groups of three, one of which lies, and clients.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::Group;
+use group::ballot::Number;
+use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode};
+use group::record::Record;
+use group::rng::Rng;
+use group::time::{Now, Time, WallMillis};
+use node::wire::{self, Frame};
+use node::{
+    ConnectionId, Durability, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored, Timing, Wish,
+};
+use overlay::{GroupId, Incarnation, Key, PeerKey, Point};
+
+use crate::change::{Fields, changed, kind};
+
+const NODES: usize = 6;
+/// Frames that are kept to be said again.
+const POOL_MAX: usize = 600;
+const KEYS: u64 = 24;
+
+/// What the liar lies about: one lie about everything may leave a node with nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Theme {
+    /// Replication: bases, writes, promises, catching up.
+    Committees,
+    /// The group's log, heartbeats and what goes with them.
+    Log,
+    /// Whole states, and what comes of them.
+    States,
+    /// What groups say to each other, copies, handovers.
+    Groups,
+    /// What is said outside of groups, and clients' operations.
+    Outside,
+    /// Everything.
+    All,
+    /// Everything, word for word, at another time, to another node, or in another's name.
+    Replays,
+}
+
+impl Theme {
+    pub const ALL: [Theme; 7] = [
+        Theme::Committees,
+        Theme::Log,
+        Theme::States,
+        Theme::Groups,
+        Theme::Outside,
+        Theme::All,
+        Theme::Replays,
+    ];
+
+    /// The theme of a seed.
+    pub fn of(seed: u64) -> Theme {
+        Theme::ALL[(seed % Theme::ALL.len() as u64) as usize]
+    }
+
+    fn is_about(self, kind: &str) -> bool {
+        match self {
+            Theme::Committees => kind.starts_with("Committee"),
+            Theme::Log => {
+                let log = ["AskPromise", "WouldPromise", "Prepare", "Promised", "Accept", "Accepted", "Refused", "Lead"];
+                log.contains(&kind) || ["Heartbeat", "Progress", "Vouch", "AskVouch", "Join", "Wait"].contains(&kind)
+            }
+            Theme::States => ["State", "Promised", "Addresses"].contains(&kind),
+            Theme::Groups => {
+                kind.starts_with("Letter") || ["Copied", "AskCopy", "Handover", "CopyOrder", "CopyTold"].contains(&kind)
+            }
+            Theme::Outside => {
+                let words = ["Locate", "Located", "Astray", "Sample", "Sampled", "Wished", "Granted", "Probe", "Probed"];
+                words.contains(&kind) || ["Join", "Client", "Declined", "Patience"].contains(&kind)
+            }
+            Theme::All | Theme::Replays => true,
+        }
+    }
+}
+
+struct Kept {
+    from: usize,
+    kind: String,
+    fields: Fields,
+}
+
+pub struct Network {
+    pub theme: Theme,
+    pub lies: usize,
+    seed: u64,
+    rng: Rng,
+    nodes: Vec<Node>,
+    liar: usize,
+    now: Now,
+    frames: VecDeque<(usize, usize, Bytes)>,
+    pool: VecDeque<Kept>,
+    /// Who hears nobody, until then.
+    away: Option<(usize, Time)>,
+    /// What each node knew to be chosen.
+    chosen: BTreeMap<(usize, GroupId, Key), (Number, Record)>,
+    last_lie: Option<(usize, Fields)>,
+    asked: u64,
+    stores: Vec<Store>,
+}
+
+/// A node's store: as quick as one in memory can be.
+#[derive(Default)]
+struct Store {
+    meta: BTreeMap<Bytes, Bytes>,
+    records: BTreeMap<Bytes, Bytes>,
+}
+
+impl Store {
+    fn change(&mut self, change: node::Change) {
+        use node::Change;
+        match change {
+            Change::PutMeta(key, value) => drop(self.meta.insert(key, value)),
+            Change::DropMeta(from, to) => self.meta.retain(|key, _| *key < from || *key >= to),
+            Change::Promote { from, to, strip } => {
+                for (key, value) in self.meta.iter_mut().filter(|(key, _)| **key >= from && **key < to) {
+                    if !value.is_empty() && key.len() >= strip {
+                        self.records.insert(key.slice(strip..), std::mem::take(value));
+                    }
+                }
+            }
+            Change::PutRecord(key, value) => drop(self.records.insert(key, value)),
+            Change::DropRecord(key) => drop(self.records.remove(&key)),
+        }
+    }
+}
+
+fn key(index: usize) -> PeerKey {
+    PeerKey([index as u8 + 1; 32])
+}
+
+fn keys() -> Vec<PeerKey> {
+    (0..NODES + 1).map(key).collect()
+}
+
+fn name(n: u64) -> Key {
+    Key::new(format!("key {n}").as_bytes()).unwrap()
+}
+
+impl Network {
+    pub fn new(seed: u64) -> Network {
+        let mut rng = Rng::new(seed ^ 0x11e5);
+        let time = Time(1_000_000_000);
+        Network {
+            theme: Theme::of(seed),
+            lies: 0,
+            seed,
+            liar: rng.below(NODES as u64) as usize,
+            rng,
+            nodes: Vec::new(),
+            now: Now { time, awake: time, wall: WallMillis(1_000) },
+            frames: VecDeque::new(),
+            pool: VecDeque::new(),
+            away: None,
+            chosen: BTreeMap::new(),
+            last_lie: None,
+            asked: 0,
+            stores: (0..NODES).map(|_| Store::default()).collect(),
+        }
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.now.time.0 / 1_000_000
+    }
+
+    pub fn last_lie(&self) -> String {
+        match &self.last_lie {
+            Some((to, fields)) => format!("to {to}: {:?}", fields.frame()),
+            None => "none".into(),
+        }
+    }
+
+    fn config(&self, index: usize, incarnation: u64) -> NodeConfig {
+        let second = Duration::from_secs(1);
+        let timing =
+            Timing { purge_every: 2 * second, horizon: second, exclude_after: 3 * second, ..Timing::default() };
+        let mut config = NodeConfig::new(key(index), Incarnation(incarnation));
+        config.durability = if self.seed & 8 == 0 { Durability::Memory } else { Durability::Sync };
+        (config.coarse, config.leases) = (self.seed & 16 != 0, self.seed & 32 != 0);
+        (config.members_min, config.timing) = (1, timing);
+        config.found = index == 0 && incarnation == 1;
+        config.memory_bytes_max = 8 << 20;
+        config
+    }
+
+    fn begin(&mut self, index: usize, incarnation: u64) {
+        let node = Node::new(self.config(index, incarnation), self.seed ^ index as u64, self.now, Restored::empty());
+        if index < self.nodes.len() {
+            self.nodes[index] = node;
+        } else {
+            self.nodes.push(node);
+        }
+        self.stores[index] = Store::default();
+        self.chosen.retain(|(of, _, _), _| *of != index);
+        for other in (0..self.nodes.len()).filter(|other| *other != index) {
+            self.nodes[index].handle(self.now, Input::PeerUp(key(other)));
+            self.nodes[other].handle(self.now, Input::PeerUp(key(index)));
+        }
+    }
+
+    /// Two groups of three. Nobody lies yet.
+    pub fn settle_in(&mut self) {
+        for index in 0..NODES {
+            self.begin(index, 1);
+            self.until(|network| {
+                let is_in = |node: &Node| {
+                    let state = node.group().map(Group::state);
+                    state.is_some_and(|state| state.members.len() == index + 1 && state.is_settled())
+                };
+                network.nodes.iter().all(is_in)
+            });
+        }
+        self.pool.clear();
+        let group = self.nodes[0].group().unwrap().state().id;
+        let wish = Wish::Split { at: Some(Point(1 << 127)), first: (0..NODES / 2).map(key).collect() };
+        self.nodes[0].handle(self.now, Input::Wish { number: 0, group, wish });
+        self.until(|network| network.nodes.iter().all(|node| node.is_settled() && node.groups().count() == 1));
+    }
+
+    fn until(&mut self, done: impl Fn(&Network) -> bool) {
+        for _ in 0..4_000 {
+            if done(self) {
+                return;
+            }
+            self.tick();
+            self.carry(false);
+        }
+        panic!("it does not come to that");
+    }
+
+    fn tick(&mut self) {
+        let time = self.now.time + Duration::from_millis(10);
+        self.now = Now { time, awake: time, wall: WallMillis(self.now.wall.0 + 10) };
+        for node in &mut self.nodes {
+            node.handle(self.now, Input::Tick);
+        }
+    }
+
+    /// Ten milliseconds: clients ask, groups become others, somebody is away, and the liar lies.
+    pub fn step(&mut self) {
+        if self.rng.below(3) == 0 {
+            self.ask();
+        }
+        if self.rng.below(60) == 0 {
+            self.wish();
+        }
+        match self.away {
+            None if self.rng.below(150) == 0 => {
+                let until = self.now.time + Duration::from_millis(200 + self.rng.below(5_000));
+                self.away = Some((self.rng.below(NODES as u64) as usize, until));
+            }
+            Some((_, until)) if self.now.time >= until => self.away = None,
+            _ => {}
+        }
+        self.tick();
+        self.carry(true);
+        for _ in 0..4 {
+            self.lie(None);
+        }
+        self.carry(true);
+        self.check();
+    }
+
+    fn ask(&mut self) {
+        let value = Bytes::from(format!("{}", self.asked));
+        let (condition, expiry) = (Condition::Always, Expiry::Clear);
+        let op = match self.rng.below(6) {
+            0 => Op::Read(Read::Value),
+            1 => Op::Delete { condition, get: false },
+            2 => Op::Add(1),
+            3 => Op::Lease(LeaseOp::Acquire { holder: value, term: Duration::from_secs(1) }),
+            _ => Op::Set { value, condition, expiry, get: self.rng.below(2) == 0 },
+        };
+        self.asked += 1;
+        let (id, connection) = (RequestId(self.asked), ConnectionId(self.asked % 5));
+        let (key, patience) = (name(self.rng.below(KEYS)), Duration::from_secs(1));
+        let request = Request { id, connection, key, op, mode: ReadMode::Linearizable, patience, once: None };
+        let index = self.rng.below(NODES as u64) as usize;
+        self.nodes[index].handle(self.now, Input::Routecast(request));
+    }
+
+    fn wish(&mut self) {
+        let index = self.rng.below(NODES as u64) as usize;
+        let Some(state) = self.nodes[index].group().map(|group| group.state().clone()) else { return };
+        let half = state.range.cut_at(1, 2);
+        let wish = match self.rng.below(5) {
+            0 => Wish::Merge,
+            1 => Wish::Split { at: None, first: Vec::new() },
+            2 => Wish::Migrate { to: vec![key(index)], from: Vec::new() },
+            3 => Wish::UseSwitch { on: true },
+            _ => Wish::Repartition { at: half },
+        };
+        self.asked += 1;
+        self.nodes[index].handle(self.now, Input::Wish { number: self.asked, group: state.id, wish });
+    }
+
+    /// Carries what is under way; with lies, the liar says something about some of it.
+    fn carry(&mut self, lies: bool) {
+        // A lie may have nodes talk without end.
+        for _ in 0..3_000 {
+            for index in 0..self.nodes.len() {
+                self.poll(index);
+            }
+            let Some((from, to, frame)) = self.frames.pop_front() else { return };
+            if self.away.is_some_and(|(index, _)| index == from || index == to) {
+                continue;
+            }
+            if lies && self.rng.below(12) == 0 {
+                self.note(from, &frame);
+            }
+            self.nodes[to].handle(self.now, Input::Frame { from: key(from), frame: frame.clone() });
+            if lies && from == self.liar && self.rng.below(3) == 0 {
+                self.note(from, &frame);
+                self.lie(self.pool.len().checked_sub(1));
+            }
+        }
+        self.frames.clear();
+    }
+
+    fn poll(&mut self, index: usize) {
+        let mut over = false;
+        while let Some(output) = self.nodes[index].poll_output() {
+            match output {
+                Output::Send { to, frame, .. } => {
+                    let to = (0..self.nodes.len()).find(|other| key(*other) == to);
+                    self.frames.extend(to.map(|to| (index, to, frame)));
+                }
+                Output::Persist { token, changes } => {
+                    changes.into_iter().for_each(|change| self.stores[index].change(change));
+                    self.nodes[index].handle(self.now, Input::Persisted(token));
+                }
+                Output::Load { record_key, .. } => {
+                    let record = self.stores[index].records.get(&record_key).cloned();
+                    self.nodes[index].handle(self.now, Input::Loaded { record_key, record });
+                }
+                Output::Scan { token, from, .. } => {
+                    let mut rest = self.stores[index].records.range(from..);
+                    let page = rest.by_ref().take(5).map(|(key, value)| (key.clone(), value.clone())).collect();
+                    let done = rest.next().is_none();
+                    self.nodes[index].handle(self.now, Input::Scanned { token, records: page, done });
+                }
+                Output::Event(
+                    Event::Reincarnate(_) | Event::Quarantine(_) | Event::Left | Event::Stopped | Event::Fatal(_),
+                ) => over = true,
+                _ => {}
+            }
+        }
+        if over {
+            let incarnation = self.nodes[index].id().incarnation.0.saturating_add(1);
+            self.begin(index, incarnation);
+        }
+    }
+
+    /// Keeps a frame, to lie about it.
+    fn note(&mut self, from: usize, frame: &[u8]) {
+        let Ok(frame) = wire::decode(frame, None) else { return };
+        let kind = kind(&frame);
+        if self.theme.is_about(&kind) {
+            self.pool.push_back(Kept { from, kind, fields: Fields::of(&frame, &keys()) });
+            if self.pool.len() > POOL_MAX {
+                let gone = self.rng.below(POOL_MAX as u64) as usize;
+                self.pool.remove(gone);
+            }
+        }
+    }
+
+    /// The liar says something about this frame, or any, to somebody.
+    fn lie(&mut self, about: Option<usize>) {
+        if self.pool.is_empty() {
+            return;
+        }
+        let about = about.unwrap_or_else(|| self.rng.below(self.pool.len() as u64) as usize);
+        let kept = &self.pool[about];
+        let mut fields = kept.fields.clone();
+        if kept.from != self.liar {
+            fields.rename(key(kept.from), key(self.liar));
+        }
+        if self.theme != Theme::Replays {
+            let like = self.pool.iter().filter(|other| other.kind == kept.kind).map(|other| &other.fields);
+            let like: Vec<&Fields> = like.collect();
+            let Some(lie) = changed(&fields, &like, &keys(), &mut self.rng) else { return };
+            fields = lie;
+        }
+        let to = (self.liar + 1 + self.rng.below(NODES as u64 - 1) as usize) % NODES;
+        let Some(mut frame) = fields.frame() else { return };
+        if let Frame::Group { sender, group, .. } = &mut frame {
+            // Else it is dropped at the door.
+            sender.node.peer = key(self.liar);
+            if self.rng.below(4) > 0 {
+                sender.node = self.nodes[self.liar].id();
+                if let Some(known) = self.nodes[to].groups().next().map(Group::state).filter(|_| self.rng.below(4) > 0) {
+                    (sender.epoch, *group) = (known.epoch, known.id);
+                }
+            }
+        }
+        self.last_lie = Some((to, Fields::of(&frame, &keys())));
+        self.lies += 1;
+        self.nodes[to].handle(self.now, Input::Frame { from: key(self.liar), frame: wire::encode(&frame, None) });
+    }
+
+    /// What an honest node knows to be chosen goes on, and never becomes another value.
+    fn check(&mut self) {
+        for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| *index != self.liar) {
+            let mut here = BTreeSet::new();
+            for group in node.groups() {
+                let id = group.state().id;
+                here.insert(id);
+                for (key, record) in group.table().iter() {
+                    let known = self.chosen.entry((index, id, key.clone()));
+                    let (number, value) = known.or_insert_with(|| (record.number, (**record).clone()));
+                    if *number == record.number {
+                        let same = (&value.value, value.version) == (&record.value, record.version);
+                        assert!(same, "{index} had {value:?} and has {record:?} of {key:?}");
+                    }
+                    assert!(*number <= record.number, "{index} had {value:?} and has {record:?} of {key:?}");
+                    (*number, *value) = (record.number, (**record).clone());
+                }
+            }
+            self.chosen.retain(|(of, group, _), _| *of != index || here.contains(group));
+        }
+    }
+}
