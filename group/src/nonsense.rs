@@ -121,8 +121,16 @@ fn is_round(ballot: &Ballot) -> bool {
     fits(ballot.round)
 }
 
+/// Has a key come to this? What follows it counts on from there.
 fn is_numbered(record: &Record) -> bool {
-    record.number.n > 0 && fits(record.number.n)
+    let Record { number, version, horizon, done, .. } = record;
+    let is_horizon = |horizon: u64| horizon < u64::MAX / 2;
+    number.n > 0
+        && fits(number.n)
+        && version.generation < u32::MAX
+        && version.timestamp < u64::MAX
+        && is_horizon(*horizon)
+        && done.iter().all(|done| is_horizon(done.horizon))
 }
 
 fn is_written(write: &Write) -> bool {

@@ -13,7 +13,7 @@ use overlay::{Epoch, GroupId, GroupRef, IntervalMap, Key, KeyRange, NodeId, Peer
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Number, Slot, Term, TermBallot};
-use crate::config::Defects;
+use crate::config::{Defects, VALUE_BYTES_MAX};
 use crate::record::Record;
 use crate::switch::Switch;
 use crate::time::WallMillis;
@@ -325,7 +325,7 @@ impl GroupState {
             && division
             && self.division.iter().all(|part| self.range.contains(part.start) && part.term.slot() <= self.applied)
             && self.recovery.len() <= RECOVERY_INHERITED_MAX
-            && self.recovery.iter().all(|config| config.open.len() <= 4 * Term::PARTS_MAX)
+            && self.recovery.iter().all(|config| config.open.len() <= 4 * Term::PARTS_MAX && !config.members.is_empty())
             && self.epoch.0 < u64::MAX
             && self.born <= self.epoch
             && self.born_at <= self.applied
@@ -337,6 +337,8 @@ impl GroupState {
             && self.losses.iter().all(|loss| loss.epoch <= self.epoch && loss.groups.len() <= LOST_MAX)
             && settings.drift_per_mille <= 900
             && settings.lease_ms <= 86_400_000
+            && settings.value_bytes_max as usize <= VALUE_BYTES_MAX
+            && self.members.iter().chain(&self.learners).all(Member::is_sound)
             && self.dealings.is_sound()
     }
 

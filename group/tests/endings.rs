@@ -64,7 +64,7 @@ fn check_end(world: &World, among: &[usize]) -> Vec<GroupState> {
         assert_eq!(group.primaries().count(), 0, "nobody serves any more");
         assert!(group.acceptor().has_sealed(last.epoch) && !group.log().leads());
     }
-    let born = births(id, plan, &[&last], Defects::NONE);
+    let born = births(id, plan, &[&last], Defects::NONE).expect("a group ended so");
     assert!(born.iter().all(GroupState::is_sound), "{born:?}");
     assert_eq!(born.iter().map(|state| state.members.len()).sum::<usize>(), last.members.len());
     born

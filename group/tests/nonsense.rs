@@ -191,3 +191,42 @@ fn nobody_waits_for_weeks() {
     }
     assert_eq!(whole.group.primaries().next().unwrap().counts().waiting, 0);
 }
+
+/// A plan without parties has no coordinator: before, looking for it panicked.
+#[test]
+fn a_plan_has_parties() {
+    use group::transaction::TransactionId;
+    use group::transaction::dealer::{Letter, Word};
+    use group::transaction::plan::{Operation, Plan, Rank};
+    use overlay::{Contact, GroupId, GroupRef};
+
+    let members = vec![Contact { node: node(2), addresses: vec![] }];
+    let group = GroupRef { id: GroupId(7), epoch: Epoch(1), range: KeyRange::FULL, members };
+    let operation = Operation::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)] };
+    let plan = Plan { operation, parties: vec![], births: vec![], rank: Rank::new(0, WallMillis(0)) };
+    let id = TransactionId { group: GroupId(7), epoch: Epoch(1), slot: Slot(2) };
+    let word = Word::Prepare(id, Box::new(plan));
+    let letter = Letter { from: group.id, by: group.clone(), to: group, word };
+    expect(Nonsense::Malformed, Message::Letter(Box::new(letter)));
+}
+
+/// What is written next counts on from there: before, that overflowed.
+#[test]
+fn versions_and_horizons_of_records_are_some_that_a_key_comes_to() {
+    use std::sync::Arc;
+
+    let theirs = ballot(5, 2);
+    let good = write(theirs, 1, "k", "v");
+    let with = |change: &dyn Fn(&mut group::record::Record)| {
+        let mut record = (*good.record).clone();
+        change(&mut record);
+        let writes = vec![group::message::Write { key: key("k"), record: Arc::new(record) }];
+        expect(Nonsense::Malformed, committee(CommitteeMessage::Accept { ballot: theirs, chosen: None, writes }));
+    };
+    with(&|record| record.version.generation = u32::MAX);
+    with(&|record| record.version.timestamp = u64::MAX);
+    with(&|record| record.horizon = u64::MAX);
+    let id = group::record::OpId::Client("id".into());
+    let done = group::record::DoneOp { id, horizon: u64::MAX, answer: group::op::Answer::Done };
+    with(&|record| record.done.push(done.clone()));
+}

@@ -20,13 +20,14 @@ const LOSS_GENERATIONS: u32 = 1 << 22;
 /// Slots, the same way.
 const LOSS_SLOTS: u64 = 1 << 32;
 
-/// The first states of all that are born of a transaction, in the order of the plan.
+/// The first states of all that are born of a transaction, in the order of the plan. `None` where no groups can have ended
+/// like this: a final state of another group comes from one of its members, which may have made it up.
 ///
 /// `finals`: the last states of all that it touched, in any order.
 ///
 /// # Panics
-/// If they are not: who calls this has them from the groups' logs.
-pub fn births(id: TransactionId, plan: &Plan, finals: &[&GroupState], defects: Defects) -> Vec<GroupState> {
+/// If they are of other groups, or not of all: the caller has looked for them by their names.
+pub fn births(id: TransactionId, plan: &Plan, finals: &[&GroupState], defects: Defects) -> Option<Vec<GroupState>> {
     let mut finals: Vec<&GroupState> = finals.to_vec();
     finals.sort_by_key(|last| last.id);
     assert_eq!(finals.len(), plan.touched().count(), "the final states of all that {id:?} touched");
@@ -34,18 +35,22 @@ pub fn births(id: TransactionId, plan: &Plan, finals: &[&GroupState], defects: D
     (0..plan.births.len()).map(|index| born(id, plan, index, &finals, defects)).collect()
 }
 
-fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], defects: Defects) -> GroupState {
+fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], defects: Defects) -> Option<GroupState> {
     let birth = &plan.births[index];
     let range = birth.range;
     let epoch = plan.epoch_after(finals.iter().map(|last| last.epoch));
     let last = finals.iter().map(|last| last.applied).max().unwrap_or_default();
     // Terms are made of slots, and records are ordered by terms: a lost group's must be the lower ones, too.
     let applied = if lost_range(plan).is_some() { Slot(last.0.saturating_add(LOSS_SLOTS)) } else { last.next() };
+    if applied >= Slot::MAX {
+        return None;
+    }
     let name = plan.id_of(id, birth);
     let (mut members, mut learners): (Vec<Member>, Vec<Member>) = (Vec::new(), Vec::new());
     for last in finals {
-        let belongs = last.members.iter().filter(|member| goes_to(id, plan, last, member.node) == index);
-        let belongs = belongs.map(|member| Member { since: applied, ..member.clone() });
+        let places: Option<Vec<usize>> = last.members.iter().map(|member| goes_to(plan, last, member.node)).collect();
+        let belongs = last.members.iter().zip(places?).filter(|(_, place)| *place == index);
+        let belongs = belongs.map(|(member, _)| Member { since: applied, ..member.clone() });
         match birth.name {
             // Who comes from elsewhere holds nothing of what this group owns, and may have died just now: it votes as soon as
             // it has caught up, like all who come.
@@ -62,8 +67,11 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
     learners.retain(|learner| {
         !members.iter().any(|member| member.node.peer == learner.node.peer && member.node > learner.node)
     });
+    if members.is_empty() {
+        return None;
+    }
     let last: Vec<_> = finals.iter().map(|last| (last.id, last.epoch, &last.dealings)).collect();
-    GroupState {
+    let born = GroupState {
         ring: finals[0].ring,
         id: name,
         applied,
@@ -82,28 +90,27 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         switch: Switch::inherited(finals.iter().map(|last| last.switch)),
         dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
         ended: None,
-    }
+    };
+    born.is_sound().then_some(born)
 }
 
 /// Which of those that are born a member of a group belongs to: as was planned; who came after that belongs to what goes on
-/// under the group's name, or has its start.
-fn goes_to(id: TransactionId, plan: &Plan, last: &GroupState, node: NodeId) -> usize {
+/// under the group's name, or has its start. `None` where it belongs to nothing that is born.
+fn goes_to(plan: &Plan, last: &GroupState, node: NodeId) -> Option<usize> {
     let group = last.id;
     let lists = |birth: &Birth, node: NodeId| birth.members.iter().any(|contact| contact.node == node);
     let kept = plan.births.iter().position(|birth| birth.name == BirthName::Kept(group));
     let stays =
         |node: NodeId| plan.births.iter().position(|birth| lists(birth, node)).is_none_or(|at| Some(at) == kept);
     if let Some(kept) = kept.filter(|_| !last.members.iter().any(|member| stays(member.node))) {
-        return kept; // Whoever was to stay has gone: nobody leaves what goes on.
+        return Some(kept); // Whoever was to stay has gone: nobody leaves what goes on.
     }
     let planned = |birth: &Birth| lists(birth, node);
     let named = |birth: &Birth| birth.name == BirthName::Kept(group);
     let start = plan.party(group).map(|party| party.group.range.start());
     let at_start = |birth: &Birth| start.is_some_and(|start| birth.range.contains(start));
     let place = |of: &dyn Fn(&Birth) -> bool| plan.births.iter().position(of);
-    place(&planned).or_else(|| place(&named)).or_else(|| place(&at_start)).unwrap_or_else(|| {
-        panic!("{node:?} of {group:?} belongs to nothing that is born of {id:?}");
-    })
+    place(&planned).or_else(|| place(&named)).or_else(|| place(&at_start))
 }
 
 /// Who was primary stays it where it is still a member; elsewhere members take turns.

@@ -72,11 +72,11 @@ fn commit_after(
         groups.iter().all(|state| state.ended == Some(id) && state.ending() == Some((id, &plan)) && state.is_sound())
     );
     let finals: Vec<&GroupState> = groups.iter().collect();
-    let born = births(id, &plan, &finals, Defects::NONE);
+    let born = births(id, &plan, &finals, Defects::NONE).expect("groups ended so");
     let turned: Vec<&GroupState> = finals.iter().rev().copied().collect();
     assert_eq!(
         born,
-        births(id, &plan, &turned, Defects::NONE),
+        births(id, &plan, &turned, Defects::NONE).expect("groups ended so"),
         "the order in which final states are learned says nothing"
     );
     born.iter().for_each(|state| check(state, id, groups));

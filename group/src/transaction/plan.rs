@@ -279,6 +279,9 @@ impl Plan {
 
     /// Does it fit together? What others send is asked before it is believed.
     pub fn is_sound(&self) -> bool {
+        if self.parties.is_empty() {
+            return false; // It has no coordinator.
+        }
         if let Operation::Repair { from, lost, .. } = &self.operation {
             return self.is_sound_repair(*from, lost);
         }

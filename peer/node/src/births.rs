@@ -69,7 +69,9 @@ impl Node {
             if finals.len() < plan.touched().count() {
                 continue;
             }
-            let born = births(id, plan, &finals, self.config.defects);
+            let Some(born) = births(id, plan, &finals, self.config.defects) else {
+                return self.doubt_finals(id);
+            };
             let mut inheritance = Inheritance::of(&finals);
             let own =
                 self.hosts.all.iter().flat_map(|hosted| {
@@ -96,6 +98,19 @@ impl Node {
             touched.iter().for_each(|group| drop(self.finals.remove(group)));
             self.handed.retain(|(group, _)| !touched.contains(group));
             return true;
+        }
+        false
+    }
+
+    /// No groups can have ended like this: what others told of theirs is forgotten, and asked for again.
+    fn doubt_finals(&mut self, id: TransactionId) -> bool {
+        let before = self.finals.len();
+        self.finals.retain(|_, last| last.ended != Some(id));
+        let doubted = before - self.finals.len();
+        self.frames_dropped += doubted as u64;
+        if doubted > 0 {
+            let note = "was told how groups ended that became others, and none can have ended like that: asks again";
+            self.event(Event::Note(note.into()));
         }
         false
     }
@@ -133,7 +148,7 @@ impl Node {
 
     /// Somebody told of a group that this node has no part in. Is that its affair?
     pub(crate) fn on_foreign_state(&mut self, state: GroupState) {
-        if !state.is_sound() {
+        if !state.is_sound() || self.ring != Some(state.ring) {
             self.frames_dropped += 1;
             return;
         }

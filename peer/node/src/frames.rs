@@ -137,7 +137,7 @@ impl Node {
 
     /// A group's state came to a node outside: it is in, or learns which incarnation would be.
     fn on_invitation(&mut self, state: GroupState) {
-        if !state.is_sound() {
+        if !state.is_sound() || self.ring.is_some_and(|mine| mine != state.ring) {
             self.frames_dropped += 1;
             return;
         }

@@ -8,6 +8,8 @@
 mod allocations;
 #[path = "lies/change.rs"]
 mod change;
+#[path = "lies/made.rs"]
+mod made;
 #[path = "lies/network.rs"]
 mod network;
 
@@ -38,6 +40,11 @@ fn play(seed: u64) -> usize {
         eprintln!("SCATTER_LIES_SEED={seed}, {:?}, lie {}: {}", network.theme, network.lies, network.last_lie());
         resume_unwind(panic);
     }
+    let (answered, [dropped, contradictions, halted]) = (network.answered, network.noticed());
+    println!(
+        "{seed} {:?}: {} lies, {answered} answers, {dropped} dropped, {contradictions} contradictions, {halted} halted",
+        network.theme, network.lies
+    );
     network.lies
 }
 
@@ -52,7 +59,9 @@ fn no_lie_stops_a_node() {
         return;
     }
     let (first, count) = match number("SCATTER_LIES") {
-        Some(count) => (SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64), count),
+        Some(count) => {
+            (SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64), count)
+        }
         None => (0, SEEDS),
     };
     let mut lies = 0;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use group::Group;
 use group::ballot::Number;
+use group::nonsense::Nonsense;
 use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode};
 use group::record::Record;
 use group::rng::Rng;
@@ -17,6 +18,7 @@ use node::{
 use overlay::{GroupId, Incarnation, Key, PeerKey, Point};
 
 use crate::change::{Fields, changed, kind};
+use crate::made::made;
 
 const NODES: usize = 6;
 /// Frames that are kept to be said again.
@@ -43,15 +45,8 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 7] = [
-        Theme::Committees,
-        Theme::Log,
-        Theme::States,
-        Theme::Groups,
-        Theme::Outside,
-        Theme::All,
-        Theme::Replays,
-    ];
+    pub const ALL: [Theme; 7] =
+        [Theme::Committees, Theme::Log, Theme::States, Theme::Groups, Theme::Outside, Theme::All, Theme::Replays];
 
     /// The theme of a seed.
     pub fn of(seed: u64) -> Theme {
@@ -62,15 +57,18 @@ impl Theme {
         match self {
             Theme::Committees => kind.starts_with("Committee"),
             Theme::Log => {
-                let log = ["AskPromise", "WouldPromise", "Prepare", "Promised", "Accept", "Accepted", "Refused", "Lead"];
+                let log =
+                    ["AskPromise", "WouldPromise", "Prepare", "Promised", "Accept", "Accepted", "Refused", "Lead"];
                 log.contains(&kind) || ["Heartbeat", "Progress", "Vouch", "AskVouch", "Join", "Wait"].contains(&kind)
             }
             Theme::States => ["State", "Promised", "Addresses"].contains(&kind),
             Theme::Groups => {
-                kind.starts_with("Letter") || ["Copied", "AskCopy", "Handover", "CopyOrder", "CopyTold"].contains(&kind)
+                kind.starts_with("Letter")
+                    || ["Copied", "AskCopy", "Handover", "CopyOrder", "CopyTold", "State"].contains(&kind)
             }
             Theme::Outside => {
-                let words = ["Locate", "Located", "Astray", "Sample", "Sampled", "Wished", "Granted", "Probe", "Probed"];
+                let words =
+                    ["Locate", "Located", "Astray", "Sample", "Sampled", "Wished", "Granted", "Probe", "Probed"];
                 words.contains(&kind) || ["Join", "Client", "Declined", "Patience"].contains(&kind)
             }
             Theme::All | Theme::Replays => true,
@@ -101,6 +99,7 @@ pub struct Network {
     last_lie: Option<(usize, Fields)>,
     asked: u64,
     stores: Vec<Store>,
+    pub answered: u64,
 }
 
 /// A node's store: as quick as one in memory can be.
@@ -159,6 +158,7 @@ impl Network {
             chosen: BTreeMap::new(),
             last_lie: None,
             asked: 0,
+            answered: 0,
             stores: (0..NODES).map(|_| Store::default()).collect(),
         }
     }
@@ -343,6 +343,7 @@ impl Network {
                     let done = rest.next().is_none();
                     self.nodes[index].handle(self.now, Input::Scanned { token, records: page, done });
                 }
+                Output::Reply { result: Ok(_), .. } => self.answered += 1,
                 Output::Event(
                     Event::Reincarnate(_) | Event::Quarantine(_) | Event::Left | Event::Stopped | Event::Fatal(_),
                 ) => over = true,
@@ -368,8 +369,38 @@ impl Network {
         }
     }
 
+    /// What the nodes dropped, which contradictions they noticed, and how many of them serve a group no more.
+    pub fn noticed(&self) -> [u64; 3] {
+        let groups = || self.nodes.iter().flat_map(Node::groups);
+        let contradictions = groups().map(|group| group.dropped().of(Nonsense::Contradiction)).sum();
+        let halted = groups().filter(|group| group.halted().is_some()).count() as u64;
+        [groups().map(|group| group.dropped().total()).sum(), contradictions, halted]
+    }
+
+    /// The liar makes something up.
+    fn make_up(&mut self) {
+        let to = (self.liar + 1 + self.rng.below(NODES as u64 - 1) as usize) % NODES;
+        let other = self.rng.below(NODES as u64) as usize;
+        let liar = self.nodes[self.liar].id();
+        for _ in 0..8 {
+            let lie = made(&mut self.rng, liar, &self.nodes[to], Some(&self.nodes[other]));
+            if let Some(frame) = lie.filter(|frame| self.theme.is_about(&kind(frame))) {
+                return self.tell(to, &frame);
+            }
+        }
+    }
+
+    fn tell(&mut self, to: usize, frame: &Frame) {
+        self.last_lie = Some((to, Fields::of(frame, &keys())));
+        self.lies += 1;
+        self.nodes[to].handle(self.now, Input::Frame { from: key(self.liar), frame: wire::encode(frame, None) });
+    }
+
     /// The liar says something about this frame, or any, to somebody.
     fn lie(&mut self, about: Option<usize>) {
+        if self.theme != Theme::Replays && self.rng.below(2) == 0 {
+            return self.make_up();
+        }
         if self.pool.is_empty() {
             return;
         }
@@ -392,14 +423,13 @@ impl Network {
             sender.node.peer = key(self.liar);
             if self.rng.below(4) > 0 {
                 sender.node = self.nodes[self.liar].id();
-                if let Some(known) = self.nodes[to].groups().next().map(Group::state).filter(|_| self.rng.below(4) > 0) {
+                if let Some(known) = self.nodes[to].groups().next().map(Group::state).filter(|_| self.rng.below(4) > 0)
+                {
                     (sender.epoch, *group) = (known.epoch, known.id);
                 }
             }
         }
-        self.last_lie = Some((to, Fields::of(&frame, &keys())));
-        self.lies += 1;
-        self.nodes[to].handle(self.now, Input::Frame { from: key(self.liar), frame: wire::encode(&frame, None) });
+        self.tell(to, &frame);
     }
 
     /// What an honest node knows to be chosen goes on, and never becomes another value.
