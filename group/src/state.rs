@@ -326,7 +326,7 @@ impl GroupState {
             && self.division.iter().all(|part| self.range.contains(part.start) && part.term.slot() <= self.applied)
             && self.recovery.len() <= RECOVERY_INHERITED_MAX
             && self.recovery.iter().all(|config| config.open.len() <= 4 * Term::PARTS_MAX && !config.members.is_empty())
-            && self.epoch.0 < u64::MAX
+            && self.epoch.0 < u64::MAX / 2
             && self.born <= self.epoch
             && self.born_at <= self.applied
             && self.horizon < u64::MAX / 2

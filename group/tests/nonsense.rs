@@ -230,3 +230,23 @@ fn versions_and_horizons_of_records_are_some_that_a_key_comes_to() {
     let done = group::record::DoneOp { id, horizon: u64::MAX, answer: group::op::Answer::Done };
     with(&|record| record.done.push(done.clone()));
 }
+
+/// States to which no group comes: before, they were adopted, and what was counted on from there overflowed.
+#[test]
+fn a_state_leaves_room_for_what_follows() {
+    use group::state::GroupState;
+
+    let state = Bench::new(node(1), 3).state;
+    let adopted = |change: &dyn Fn(&mut GroupState)| {
+        let mut state = GroupState { applied: Slot(9), ..state.clone() };
+        change(&mut state);
+        expect(Nonsense::Malformed, Message::State(Box::new(state)));
+    };
+    adopted(&|state| state.epoch = Epoch(u64::MAX - 1));
+    adopted(&|state| state.members.clear());
+    adopted(&|state| state.settings.value_bytes_max = u32::MAX);
+    adopted(&|state| state.members[0].addresses = vec!["far away".repeat(1 << 10)]);
+    let (epoch, members, open) = (Epoch(1), Vec::new(), vec![KeyRange::FULL]);
+    let nobody = group::state::Config { epoch, members, open };
+    adopted(&|state| state.recovery.push(nobody.clone()));
+}

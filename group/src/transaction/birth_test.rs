@@ -246,3 +246,23 @@ fn what_cannot_be_is_refused() {
     let old = View { own: GroupRef { epoch: Epoch(1), ..second.own.clone() }, ..second.clone() };
     assert_eq!(Plan::new(Operation::Merge, &first, Some(&old), rank), Err(Stale));
 }
+
+/// Of final states that somebody made up nothing is born. Before: a division by zero, and terms that there are not.
+#[test]
+fn of_made_up_final_states_nothing_is_born() {
+    let operation = Operation::Split { at: Point(1 << 127), first: (1..=3).map(node).collect() };
+    let view = founded().view();
+    let plan = Plan::new(operation, &view, None, Rank::new(0, WallMillis(0))).expect("it can be done");
+    let mut last = founded();
+    last.apply(last.applied.next(), &Entry::Deal(Deal::Begin(plan.clone().into())));
+    let (id, _) = last.dealings.coordinates().expect("it has begun");
+    last.apply(last.applied.next(), &Entry::Deal(Deal::Outcome(id, true)));
+    let of = |last: &GroupState| births(id, &plan, &[last], Defects::NONE);
+    assert_eq!(of(&last).expect("it ended so").len(), 2);
+    // Nobody is left who was to be in the second.
+    let members = last.members[..1].to_vec();
+    assert_eq!(of(&GroupState { members, ..last.clone() }), None);
+    assert_eq!(of(&GroupState { members: Vec::new(), ..last.clone() }), None);
+    // The slots are used up.
+    assert_eq!(of(&GroupState { applied: Slot(Slot::MAX.0 - 1), ..last.clone() }), None);
+}

@@ -149,7 +149,8 @@ impl Node {
             }
             Some(node) if node > self.me => {
                 // It has lived there before, with a later incarnation than its clock gave it now.
-                self.me.incarnation = Incarnation(node.incarnation.0 + 1 + self.rng.below(1 << 16));
+                let later = node.incarnation.0.saturating_add(1 + self.rng.below(1 << 16));
+                self.me.incarnation = Incarnation(later);
                 self.join_due = self.now.time;
             }
             _ => {}

@@ -16,7 +16,12 @@ mod network;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use group::message::{Message, Sender};
+use group::state::{Assignment, GroupState, Member};
 use network::{Network, Theme};
+use node::wire::{self, Frame};
+use node::{Input, Node, NodeConfig, Restored};
+use overlay::{Epoch, Incarnation, NodeId, PeerKey, RingId};
 
 /// Seeds that run with all tests.
 const SEEDS: u64 = 24;
@@ -78,4 +83,44 @@ fn every_theme_is_played() {
     for theme in Theme::ALL {
         assert!((0..SEEDS).any(|seed| Theme::of(seed) == theme), "{theme:?}");
     }
+}
+
+/// Before: "no group moves to another ring".
+#[test]
+fn a_state_of_another_ring_is_not_entered() {
+    let mut network = Network::new(0);
+    network.settle_in();
+    let told = network.nodes[3].group().unwrap().state().clone();
+    let next = Epoch(network.nodes[0].group().unwrap().state().epoch.0 + 100);
+    let range = network.nodes[0].group().unwrap().state().range;
+    let (ring, sender) = (told.ring, Sender { node: network.nodes[3].id(), epoch: next });
+    let mut members = told.members.clone();
+    members.extend(network.nodes[0].group().unwrap().state().members.clone());
+    members.sort_by_key(|member| member.node);
+    let division = vec![Assignment { start: range.start(), ..told.division[0] }];
+    let state = GroupState { ring: RingId(ring.0 ^ 1), epoch: next, born: next, range, members, division, ..told };
+    assert!(state.is_sound());
+    let (group, dropped) = (state.id, network.nodes[0].status().frames_dropped);
+    let lie = Frame::Group { ring, group, sender, message: Message::State(Box::new(state)) };
+    network.tell(0, &lie);
+    assert_eq!(network.nodes[0].status().frames_dropped, dropped + 1);
+    assert!(network.nodes[0].groups().all(|group| group.state().ring == ring));
+}
+
+/// Before: the incarnation behind the last one overflowed.
+#[test]
+fn a_newcomer_is_told_of_a_life_that_no_other_follows() {
+    let mut network = Network::new(0);
+    network.settle_in();
+    let mut told = network.nodes[3].group().unwrap().state().clone();
+    let (newcomer, last) = (PeerKey([99; 32]), Incarnation(u64::MAX));
+    let node = NodeId { peer: newcomer, incarnation: last };
+    told.learners = vec![Member { node, ..told.members[0].clone() }];
+    let config = NodeConfig::new(newcomer, Incarnation(1));
+    let mut outside = Node::new(config, 1, network.now, Restored::empty());
+    let sender = Sender { node: network.nodes[3].id(), epoch: told.epoch };
+    let (ring, group, message) = (told.ring, told.id, Message::State(Box::new(told)));
+    let frame = wire::encode(&Frame::Group { ring, group, sender, message }, None);
+    outside.handle(network.now, Input::Frame { from: sender.node.peer, frame });
+    assert_eq!(outside.id().incarnation, last);
 }

@@ -242,7 +242,8 @@ fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
             14 => (state.horizon, state.purged.floor) = (odd(rng, of.horizon), odd(rng, 1) as u32),
             _ => {
                 // What would take the place of all that is there.
-                (state.epoch, state.born) = (Epoch(of.epoch.0 + 1), Epoch(of.epoch.0 + 1));
+                let next = Epoch(of.epoch.0.wrapping_add(1));
+                (state.epoch, state.born) = (next, next);
                 state.born_at = state.applied;
             }
         }

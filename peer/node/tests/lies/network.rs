@@ -87,9 +87,9 @@ pub struct Network {
     pub lies: usize,
     seed: u64,
     rng: Rng,
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
     liar: usize,
-    now: Now,
+    pub now: Now,
     frames: VecDeque<(usize, usize, Bytes)>,
     pool: VecDeque<Kept>,
     /// Who hears nobody, until then.
@@ -390,10 +390,15 @@ impl Network {
         }
     }
 
-    fn tell(&mut self, to: usize, frame: &Frame) {
+    /// Somebody says this: in a group the sender that it names, else the liar.
+    pub fn tell(&mut self, to: usize, frame: &Frame) {
         self.last_lie = Some((to, Fields::of(frame, &keys())));
         self.lies += 1;
-        self.nodes[to].handle(self.now, Input::Frame { from: key(self.liar), frame: wire::encode(frame, None) });
+        let from = match frame {
+            Frame::Group { sender, .. } => sender.node.peer,
+            _ => key(self.liar),
+        };
+        self.nodes[to].handle(self.now, Input::Frame { from, frame: wire::encode(frame, None) });
     }
 
     /// The liar says something about this frame, or any, to somebody.
