@@ -198,7 +198,7 @@ fn a_birth_waits_for_grants() {
     let group = Group::bear(&mut primary.whole.group, state, &[], Vec::new(), Inheritance::default(), now, 2);
     primary.whole.group.give_way();
     let mut born = Primary {
-        whole: Whole { group, now, said: vec![], outcomes: vec![], stored: vec![], loads: vec![] },
+        whole: Whole { group, now, said: vec![], outcomes: vec![], stored: vec![], loads: vec![], halted: vec![] },
         ..Primary::new()
     };
     born.said.clear();
@@ -644,4 +644,15 @@ fn how_long_a_way_takes_is_learnt() {
     assert_eq!(figures.iter().find(few), None, "too few writes: {figures:?}");
     let much = |(_, passes, _): &&(u64, f64, u64)| *passes > 1.2;
     assert_eq!(figures.iter().find(much), None, "too many passes: {figures:?}");
+}
+
+/// A switch that numbers as high as numbers go: before, the number behind that overflowed.
+#[test]
+fn a_switch_may_use_up_its_numbers() {
+    let mut primary = Primary::new();
+    primary.on();
+    primary.passed(u64::MAX, TRIAL);
+    primary.passed(u64::MAX, TRIAL);
+    primary.passed(0, TRIAL);
+    assert_eq!(primary.whole.group.primaries().next().unwrap().switch(), Some(3));
 }

@@ -273,7 +273,7 @@ impl Primary {
             self.offload.standing = Standing::Ending(id);
             return;
         }
-        if tag == TRIAL && number == self.offload.idle.max(self.offload.point) + 1 {
+        if tag == TRIAL && self.offload.idle.max(self.offload.point).checked_add(1) == Some(number) {
             // Nothing else was numbered since: so nothing is dirty that should not be, unless the switch was not told.
             self.offload.idle = number;
             self.offload.passing.note(number);
