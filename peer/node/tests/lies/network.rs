@@ -218,7 +218,11 @@ impl Network {
         let group = self.nodes[0].group().unwrap().state().id;
         let wish = Wish::Split { at: Some(Point(1 << 127)), first: (0..NODES / 2).map(key).collect() };
         self.nodes[0].handle(self.now, Input::Wish { number: 0, group, wish });
-        self.until(|network| network.nodes.iter().all(|node| node.is_settled() && node.groups().count() == 1));
+        self.until(|network| {
+            let id = |index: usize| network.nodes[index].group().map(|group| group.state().id);
+            let is_calm = |node: &Node| node.is_settled() && node.groups().count() == 1;
+            id(0) != id(NODES / 2) && network.nodes.iter().all(is_calm)
+        });
     }
 
     fn until(&mut self, done: impl Fn(&Network) -> bool) {
