@@ -31,7 +31,7 @@ impl Collector for StatusMetrics {
         let sum = |of: fn(&GroupStatus) -> u64| status.groups.iter().map(of).fold(0, u64::saturating_add);
         gauge(&mut encoder, "keys", "Keys held, about", whole(sum(|group| group.keys)))?;
         gauge(&mut encoder, "stored_bytes", "Bytes of keys and values held, about", whole(sum(|group| group.bytes)))?;
-        let by_group: [ByGroup; 9] = [
+        let by_group: [ByGroup; 10] = [
             ("group_established", "1 if a majority of this epoch's members holds everything", |group| {
                 f64::from(u8::from(group.established))
             }),
