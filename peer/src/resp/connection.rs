@@ -8,10 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BufMut as _;
 use node::Request;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
@@ -26,6 +24,7 @@ use super::pending::Pending;
 use super::reply::{Protocol, Reply};
 use super::session::Session;
 use super::shared::Shared;
+use super::socket::Socket;
 
 /// Commands without an answer, and requests of such commands: at either, no more is read.
 const UNANSWERED_MAX: usize = 1024;
@@ -44,8 +43,8 @@ const PATIENCE_MIN: Duration = Duration::from_millis(20);
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The connection's task.
-pub struct Connection {
-    stream: TcpStream,
+pub struct Connection<S> {
+    socket: S,
     shared: Arc<Shared>,
     line: Line,
     session: Session,
@@ -71,12 +70,12 @@ enum Flow {
     End,
 }
 
-impl Connection {
+impl<S: Socket> Connection<S> {
     /// A connection that was just accepted.
-    pub fn new(stream: TcpStream, shared: Arc<Shared>) -> Connection {
+    pub fn new(socket: S, shared: Arc<Shared>) -> Connection<S> {
         let line = shared.router.connect();
         let now = Instant::now();
-        let address = |address: io::Result<std::net::SocketAddr>| address.map(|a| a.to_string()).unwrap_or_default();
+        let [peer, local] = socket.addresses();
         let session = Session {
             id: line.connection().0,
             protocol: Protocol::Resp2,
@@ -84,8 +83,8 @@ impl Connection {
             name: Vec::new(),
             library: Vec::new(),
             library_version: Vec::new(),
-            peer: address(stream.peer_addr()),
-            local: address(stream.local_addr()),
+            peer,
+            local,
             since: now,
         };
         let limits = Limits {
@@ -94,7 +93,7 @@ impl Connection {
             arguments_max: ARGUMENTS_MAX,
         };
         Connection {
-            stream,
+            socket,
             line,
             session,
             decoder: Decoder::new(limits),
@@ -113,8 +112,6 @@ impl Connection {
 
     /// Serves the client until it leaves, or until `stop`: then what it asked so far is still answered.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        // The latency of small answers matters, and answers are written in batches anyway.
-        let _ = self.stream.set_nodelay(true);
         let mut alarm: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(Duration::ZERO));
         let mut alarm_at = Instant::now();
         loop {
@@ -127,7 +124,7 @@ impl Connection {
             let reads = !self.closing && self.has_room();
             let writes = self.unsent() > 0;
             let now = Instant::now();
-            self.arrival.reading(reads, now, || rustix::io::ioctl_fionread(&self.stream).unwrap_or(0));
+            self.arrival.reading(reads, now, || self.socket.unread());
             let interest = match (reads, writes) {
                 (true, true) => Some(Interest::READABLE.add(Interest::WRITABLE)),
                 (true, false) => Some(Interest::READABLE),
@@ -146,7 +143,7 @@ impl Connection {
             tokio::select! {
                 ready = async {
                     match interest {
-                        Some(interest) => self.stream.ready(interest).await,
+                        Some(interest) => self.socket.ready(interest).await,
                         None => std::future::pending().await,
                     }
                 } => match ready {
@@ -167,10 +164,13 @@ impl Connection {
                 }
             }
         }
-        self.linger().await;
+        self.socket.close(LINGER).await;
     }
 
-    /// Does all that can be done without waiting.
+    /// Does all that can be done without waiting: ends only when no request can be taken, no answer made and no byte sent.
+    ///
+    /// What is left then has a wake-up: unsent bytes wait for the socket to take them, commands for the node's answers or
+    /// their deadline, and a connection without either reads.
     fn turn(&mut self) -> Flow {
         let now = Instant::now();
         self.line.take(&mut self.outcomes);
@@ -192,7 +192,8 @@ impl Connection {
             if was_full && self.unsent() < UNSENT_BYTES_MAX {
                 self.arrival.caught_up(now);
             }
-            if !more || self.closing || !self.has_room() {
+            let takes_more = more && !self.closing && self.has_room();
+            if !takes_more && !self.can_answer() {
                 break;
             }
         }
@@ -200,6 +201,11 @@ impl Connection {
         let finished = self.closing && self.pending.is_empty() && self.unsent() == 0;
         let unknown = self.stranger_until().is_some_and(|until| now >= until);
         if stuck || finished || unknown { Flow::End } else { Flow::On }
+    }
+
+    /// Whether there is an answer and room for its bytes.
+    fn can_answer(&self) -> bool {
+        self.pending.is_next_ready() && self.unsent() < UNSENT_BYTES_MAX
     }
 
     fn has_room(&self) -> bool {
@@ -219,9 +225,7 @@ impl Connection {
 
     /// Takes what is in the socket, once.
     fn read(&mut self) -> io::Result<()> {
-        let buffer = self.decoder.buffer();
-        buffer.reserve(READ_BYTES);
-        match self.stream.try_read_buf(&mut buffer.limit(READ_BYTES)) {
+        match self.socket.try_read(self.decoder.buffer(), READ_BYTES) {
             // The client sends no more, but it may still be waiting for answers.
             Ok(0) => self.closing = true,
             Ok(bytes) => self.arrival.arrived(bytes, Instant::now()),
@@ -324,7 +328,7 @@ impl Connection {
     /// Writes as much as the socket takes.
     fn send(&mut self, now: Instant) -> io::Result<()> {
         while self.unsent() > 0 {
-            match self.stream.try_write(&self.out[self.sent..]) {
+            match self.socket.try_write(&self.out[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => {
                     self.sent += bytes;
@@ -341,22 +345,8 @@ impl Connection {
         self.out.shrink_to(UNSENT_BYTES_MAX / 4);
         Ok(())
     }
-
-    /// Ends the connection so that the last answer arrives: closing a socket with unread input makes the kernel throw
-    /// away what the other side has not read yet.
-    async fn linger(self) {
-        discard(self.stream, LINGER).await;
-    }
 }
 
-/// Says that no more will be sent, and reads past what still comes, for a while.
-pub async fn discard(mut stream: TcpStream, at_most: Duration) {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let _ = tokio::time::timeout(at_most, async {
-        stream.shutdown().await?;
-        let mut scratch = [0; 4096];
-        while stream.read(&mut scratch).await? > 0 {}
-        io::Result::Ok(())
-    })
-    .await;
-}
+#[cfg(test)]
+#[path = "connection_test.rs"]
+mod tests;

@@ -21,6 +21,7 @@ pub mod pending;
 pub mod reply;
 pub mod session;
 pub mod shared;
+mod socket;
 pub mod table;
 
 use std::sync::Arc;
@@ -30,9 +31,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use backend::{Backend, Outcome, Rejected, Replies, Router};
-use connection::{Connection, discard};
+use connection::Connection;
 pub use metrics::Metrics;
 pub use shared::{Password, Settings, Shared};
+use socket::Socket as _;
 
 /// Takes clients until `stop` becomes true, then returns once all that were asked are answered.
 pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
@@ -61,6 +63,8 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::
         shared.metrics.clients_total.inc();
         match places.clone().try_acquire_owned() {
             Ok(place) => {
+                // The latency of small answers matters, and answers are written in batches anyway.
+                let _ = stream.set_nodelay(true);
                 let (shared, stop, alive) = (shared.clone(), stop.clone(), alive.clone());
                 tokio::spawn(async move {
                     shared.metrics.clients.inc();
@@ -85,6 +89,6 @@ fn refuse(stream: TcpStream) {
     tokio::spawn(async move {
         let _ = stream.writable().await;
         let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-        discard(stream, Duration::from_millis(200)).await;
+        stream.close(Duration::from_millis(200)).await;
     });
 }

@@ -65,6 +65,11 @@ impl Pending {
         self.slots.front().filter(|slot| !matches!(slot.state, State::Ready(_))).map(|slot| slot.due)
     }
 
+    /// Whether [`Pending::pop`] has an answer.
+    pub fn is_next_ready(&self) -> bool {
+        self.slots.front().is_some_and(|slot| matches!(slot.state, State::Ready(_)))
+    }
+
     /// Adds a command whose answer is known.
     pub fn push_ready(&mut self, reply: Reply, protocol: Protocol, due: Instant) {
         let first = self.slots.back().map_or(0, Slot::end);

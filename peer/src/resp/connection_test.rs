@@ -1,0 +1,343 @@
+//! A connection over a bounded pipe, polled by hand: it runs only when something woke it. A connection that waits for
+//! something that cannot come is seen at once, without a clock.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::{Bytes, BytesMut};
+use group::op::Answer;
+use prometheus_client::registry::Registry;
+use proptest::prelude::*;
+use tokio::io::Ready;
+
+use super::*;
+use crate::lock::lock;
+use crate::resp::{Backend, Metrics, Rejected, Replies, Router, Settings};
+use crate::status::{Readiness, Status, StatusSource};
+
+/// Both directions of a stream with bounded buffers.
+struct Pipe {
+    state: Mutex<PipeState>,
+}
+
+struct PipeState {
+    to_server: VecDeque<u8>,
+    to_client: VecDeque<u8>,
+    bytes_max: usize,
+    client_finished: bool,
+    server_closed: bool,
+    waiting: Option<Waker>,
+}
+
+impl Pipe {
+    fn new(bytes_max: usize) -> Arc<Pipe> {
+        let (to_server, to_client) = (VecDeque::new(), VecDeque::new());
+        let (client_finished, server_closed, waiting) = (false, false, None);
+        let state = PipeState { to_server, to_client, bytes_max, client_finished, server_closed, waiting };
+        Arc::new(Pipe { state: Mutex::new(state) })
+    }
+
+    /// Changes the client's side and wakes the server's.
+    fn client<T>(&self, change: impl FnOnce(&mut PipeState) -> T) -> T {
+        let mut state = lock(&self.state);
+        let changed = change(&mut state);
+        state.waiting.take().into_iter().for_each(Waker::wake);
+        changed
+    }
+
+    fn room(&self) -> usize {
+        let state = lock(&self.state);
+        state.bytes_max - state.to_server.len()
+    }
+}
+
+impl Socket for Arc<Pipe> {
+    async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        std::future::poll_fn(|context| {
+            let mut state = lock(&self.state);
+            let mut ready = Ready::EMPTY;
+            if interest.is_readable() && (!state.to_server.is_empty() || state.client_finished) {
+                ready |= Ready::READABLE;
+            }
+            if interest.is_writable() && state.to_client.len() < state.bytes_max {
+                ready |= Ready::WRITABLE;
+            }
+            if ready.is_empty() {
+                state.waiting = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(ready))
+        })
+        .await
+    }
+
+    fn try_read(&self, into: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        let count = bytes_max.min(state.to_server.len());
+        if count == 0 && !state.client_finished {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        into.extend(state.to_server.drain(..count));
+        Ok(count)
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        let count = bytes.len().min(state.bytes_max - state.to_client.len());
+        if count == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        state.to_client.extend(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn unread(&self) -> u64 {
+        lock(&self.state).to_server.len() as u64
+    }
+
+    fn addresses(&self) -> [String; 2] {
+        Default::default()
+    }
+
+    async fn close(self, _: Duration) {
+        lock(&self.state).server_closed = true;
+    }
+}
+
+/// Keeps requests until the test answers them.
+#[derive(Default)]
+struct Kept(Mutex<VecDeque<Request>>);
+
+impl Backend for Kept {
+    fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected> {
+        lock(&self.0).extend(batch);
+        Ok(())
+    }
+}
+
+struct NoStatus;
+
+impl StatusSource for NoStatus {
+    fn status(&self) -> Status {
+        Status::default()
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::default()
+    }
+}
+
+/// Whether the connection was woken since it was polled last.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// It sends and reads so many bytes at once.
+    sends: usize,
+    reads: usize,
+    /// It reads only when it cannot send.
+    sends_first: bool,
+    /// It ends its side after the last command.
+    half_closes: bool,
+    /// The node answers so many requests at once.
+    answers: usize,
+    /// The buffer of either direction.
+    pipe_bytes: usize,
+}
+
+/// A connection with its client and its node.
+struct Scene {
+    pipe: Arc<Pipe>,
+    kept: Arc<Kept>,
+    replies: Replies,
+    woken: Arc<Woken>,
+    received: Vec<u8>,
+}
+
+impl Scene {
+    fn new(pipe_bytes: usize, settings: Settings) -> (Scene, Connection<Arc<Pipe>>) {
+        let (pipe, kept, router) = (Pipe::new(pipe_bytes), Arc::new(Kept::default()), Router::new());
+        let shared = Arc::new(Shared {
+            backend: kept.clone(),
+            router: router.clone(),
+            status: Arc::new(NoStatus),
+            settings,
+            metrics: Metrics::new(&mut Registry::default()),
+            started: Instant::now(),
+        });
+        let connection = Connection::new(pipe.clone(), shared);
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        (Scene { pipe, kept, replies: router.replies(), woken, received: Vec::new() }, connection)
+    }
+
+    /// Polls as long as something wakes the connection: whether it has ended.
+    fn poll(&self, connection: Pin<&mut impl Future<Output = ()>>) -> bool {
+        let (waker, mut connection) = (Waker::from(self.woken.clone()), connection);
+        while self.woken.0.swap(false, Ordering::SeqCst) {
+            if connection.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Answers the next `count` requests, each with as many bytes as its key says: how many there were.
+    fn answer(&mut self, count: usize) -> usize {
+        let ripe: Vec<Request> = {
+            let mut kept = lock(&self.kept.0);
+            let count = count.min(kept.len());
+            kept.drain(..count).collect()
+        };
+        for request in &ripe {
+            let bytes: usize = std::str::from_utf8(request.key.name()).unwrap().parse().unwrap();
+            self.replies.push(request.id, Ok(Answer::Value(Some(Bytes::from(vec![b'v'; bytes])))));
+        }
+        self.replies.flush();
+        ripe.len()
+    }
+
+    /// Reads at most `count` bytes: how many there were.
+    fn read(&mut self, count: usize) -> usize {
+        let received = &mut self.received;
+        if lock(&self.pipe.state).to_client.is_empty() {
+            return 0;
+        }
+        self.pipe.client(|state| {
+            let count = count.min(state.to_client.len());
+            received.extend(state.to_client.drain(..count));
+            count
+        })
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        self.pipe.client(|state| state.to_server.extend(bytes));
+    }
+
+    /// Lets the client send all of `input`, and goes on until nothing moves any more: whether the connection has ended.
+    fn play(&mut self, mut connection: Pin<&mut impl Future<Output = ()>>, input: &[u8], manner: Manner) -> bool {
+        let mut sent = 0;
+        let mut finished = !manner.half_closes;
+        loop {
+            let ended = self.poll(connection.as_mut());
+            let chunk = manner.sends.min(input.len() - sent).min(self.pipe.room());
+            if ended {
+                while self.read(usize::MAX) > 0 {}
+                return true;
+            }
+            if chunk > 0 {
+                self.send(&input[sent..sent + chunk]);
+                sent += chunk;
+            }
+            if sent == input.len() && !finished {
+                finished = true;
+                self.pipe.client(|state| state.client_finished = true);
+                continue;
+            }
+            if manner.sends_first && chunk > 0 {
+                continue;
+            }
+            if chunk + self.answer(manner.answers) + self.read(manner.reads) == 0
+                && !self.woken.0.load(Ordering::SeqCst)
+            {
+                return false;
+            }
+        }
+    }
+}
+
+/// A command and its answer, for each size.
+fn commands(sizes: &[usize]) -> (Vec<u8>, Vec<u8>) {
+    let (mut input, mut expected) = (Vec::new(), Vec::new());
+    for size in sizes {
+        let key = size.to_string();
+        input.extend(format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes());
+        expected.extend(format!("${size}\r\n{}\r\n", "v".repeat(*size)).into_bytes());
+    }
+    (input, expected)
+}
+
+fn patient() -> Settings {
+    let hour = Duration::from_secs(3600);
+    Settings { patience: hour, guard: hour, ..Settings::default() }
+}
+
+/// Timers need a runtime to be made; none of them comes due here.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn check(sizes: &[usize], manner: Manner) {
+    let runtime = runtime();
+    let _entered = runtime.enter();
+    let (mut scene, connection) = Scene::new(manner.pipe_bytes, patient());
+    let (input, expected) = commands(sizes);
+    let (_stop, stopped) = watch::channel(false);
+    let mut connection = pin!(connection.run(stopped));
+    let ended = scene.play(connection.as_mut(), &input, manner);
+    assert!(
+        scene.received == expected,
+        "{} of {} bytes of answers arrived, then nothing moved any more",
+        scene.received.len(),
+        expected.len()
+    );
+    assert_eq!(
+        ended, manner.half_closes,
+        "a client that sends no more is dropped once it has its answers, others stay"
+    );
+    assert_eq!(ended, lock(&scene.pipe.state).server_closed);
+}
+
+#[test]
+fn three_hundred_answers_of_a_thousand_bytes_in_one_write() {
+    let manner = Manner {
+        sends: usize::MAX,
+        reads: usize::MAX,
+        sends_first: true,
+        half_closes: false,
+        answers: usize::MAX,
+        pipe_bytes: 1 << 22,
+    };
+    check(&[1000; 300], manner);
+    check(&[65536; 8], manner);
+    check(&[1000; 300], Manner { half_closes: true, ..manner });
+}
+
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    let size = prop_oneof![8 => 0..200_usize, 6 => 900..5000_usize, 1 => 60_000..=65_536_usize];
+    proptest::collection::vec(size, 1..300)
+}
+
+fn manners() -> impl Strategy<Value = Manner> {
+    let amounts = || prop_oneof![1..50_usize, 1000..100_000_usize, Just(usize::MAX)];
+    let pipe_bytes = prop_oneof![64..5000_usize, 60_000..70_000_usize, Just(1_usize << 18), Just(1_usize << 24)];
+    (amounts(), 500..1_000_000_usize, any::<bool>(), any::<bool>(), amounts(), pipe_bytes).prop_map(
+        |(sends, reads, sends_first, half_closes, answers, pipe_bytes)| Manner {
+            sends,
+            reads,
+            sends_first,
+            half_closes,
+            answers,
+            pipe_bytes,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// Slow, half-closed and bursty clients get every answer, whatever its size.
+    #[test]
+    fn every_client_gets_every_answer(sizes in sizes(), manner in manners()) {
+        check(&sizes, manner);
+    }
+}

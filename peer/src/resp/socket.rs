@@ -1,0 +1,78 @@
+//! The byte stream of a client connection: a TCP socket, or a bounded pipe in tests.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use bytes::{BufMut as _, BytesMut};
+use tokio::io::{Interest, Ready};
+use tokio::net::TcpStream;
+
+/// A stream that is read and written without blocking, and tells when either may go on.
+///
+/// The contract is that of [`TcpStream`]: after `WouldBlock` the next [`Socket::ready`] with that interest waits until the
+/// operation may succeed. A spurious return of `ready` is allowed.
+pub trait Socket: Send + Sync + 'static {
+    /// Waits until the stream may be ready for `interest`.
+    ///
+    /// # Errors
+    /// Where the stream can never be ready again.
+    fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<Ready>> + Send;
+
+    /// Appends at most `bytes_max` bytes to `into`; 0 says that the other side sends no more.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing has arrived; others end the connection.
+    fn try_read(&self, into: &mut BytesMut, bytes_max: usize) -> io::Result<usize>;
+
+    /// Takes the first of `bytes`: how many.
+    ///
+    /// # Errors
+    /// `WouldBlock` where there is no room; others end the connection.
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Bytes that have arrived and were not read.
+    fn unread(&self) -> u64;
+
+    /// The addresses of the other side and of this side, for `CLIENT INFO`; empty where there is none.
+    fn addresses(&self) -> [String; 2];
+
+    /// Closes the stream so that the last bytes arrive; waits at most so long for the other side to close.
+    fn close(self, at_most: Duration) -> impl Future<Output = ()> + Send;
+}
+
+impl Socket for TcpStream {
+    async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        TcpStream::ready(self, interest).await
+    }
+
+    fn try_read(&self, into: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
+        into.reserve(bytes_max);
+        self.try_read_buf(&mut into.limit(bytes_max))
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        TcpStream::try_write(self, bytes)
+    }
+
+    fn unread(&self) -> u64 {
+        rustix::io::ioctl_fionread(self).unwrap_or(0)
+    }
+
+    fn addresses(&self) -> [String; 2] {
+        [self.peer_addr(), self.local_addr()].map(|address| address.map(|a| a.to_string()).unwrap_or_default())
+    }
+
+    /// Closing a socket with unread input makes the kernel throw away what the other side has not read yet: so this says
+    /// that no more is sent, and reads past what still comes, for a while.
+    async fn close(mut self, at_most: Duration) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let _ = tokio::time::timeout(at_most, async {
+            self.shutdown().await?;
+            let mut scratch = [0; 4096];
+            while self.read(&mut scratch).await? > 0 {}
+            io::Result::Ok(())
+        })
+        .await;
+    }
+}
