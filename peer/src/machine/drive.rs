@@ -8,9 +8,9 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use group::op::Limit;
+use group::op::{Limit, OpError, Refusal};
 use group::time::{Now, Time};
-use node::{Event, Granted, Input, Node, NodeStatus, Output, Survey};
+use node::{Event, Granted, Input, Node, NodeStatus, Output, Request, Survey};
 use overlay::Incarnation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -171,7 +171,7 @@ impl Drive {
                 if let StoreEvent::Failed(error) = &event
                     && error.is_damage()
                 {
-                    return self.end(End::Damaged(error.to_string()));
+                    return self.end(End::Damaged(error.to_string()), requests);
                 }
                 self.node.handle(now, store_input(event));
             }
@@ -180,7 +180,7 @@ impl Drive {
                 if count >= BATCH_MAX {
                     // Pulled more often, the outputs are still batches.
                     if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
-                        return self.end(end);
+                        return self.end(end, requests);
                     }
                     count = 0;
                 }
@@ -214,7 +214,7 @@ impl Drive {
                         self.askers.surveys.insert(number, asker);
                         self.node.handle(now, Input::Survey { number, from, count });
                     }
-                    Ask::Halt => return self.end(End::Halted),
+                    Ask::Halt => return self.end(End::Halted, requests),
                 }
             }
             if stop {
@@ -227,7 +227,7 @@ impl Drive {
                 slowness.sleep(self.node.operations_taken());
             }
             if let Some(end) = self.pull(&mut wake_at, &mut outgoing) {
-                return self.end(end);
+                return self.end(end, requests);
             }
             if now.time.since(pictured) >= PICTURE_EVERY {
                 pictured = now.time;
@@ -342,9 +342,13 @@ impl Drive {
         end
     }
 
-    /// The last things of this lane; those of the whole peer are for who hears of its end.
-    fn end(mut self, end: End) -> (End, NodeStatus) {
-        self.mailbox.end();
+    /// The last things of this lane; those of the whole peer are for who hears of its end. Requests that the node was never
+    /// given had no effect.
+    fn end(mut self, end: End, mut requests: Vec<Request>) -> (End, NodeStatus) {
+        requests.append(&mut self.mailbox.end());
+        for request in requests {
+            self.replies.push(request.id, Err(OpError::TryAgain(Refusal::Stopping)));
+        }
         self.replies.flush();
         let status = self.node.status();
         self.agree(&status);

@@ -40,6 +40,8 @@ pub struct Mailbox {
     store: Mutex<Vec<StoreEvent>>,
     asks: Mutex<Vec<Ask>>,
     stop: AtomicBool,
+    /// The peer stops: no more requests are taken. Changed under the lock of the requests.
+    closed: AtomicBool,
     ended: AtomicBool,
     /// Who is woken. Before there is a loop, the thread that prepares it.
     thread: Mutex<Option<Thread>>,
@@ -65,8 +67,9 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Asks the loop to hand over and stop.
+    /// Asks the loop to hand over and stop. Requests that come from now on are refused; those taken before are settled.
     pub fn stop(&self) {
+        drop(self.close());
         self.stop.store(true, Ordering::Release);
         self.wake();
     }
@@ -76,11 +79,19 @@ impl Mailbox {
         self.stop.swap(false, Ordering::AcqRel)
     }
 
-    /// Nobody empties it any more.
-    pub fn end(&self) {
+    fn close(&self) -> MutexGuard<'_, Vec<Request>> {
+        let requests = lock(&self.requests);
+        self.closed.store(true, Ordering::Release);
+        requests
+    }
+
+    /// Nobody empties it any more: the requests that nobody took.
+    pub fn end(&self) -> Vec<Request> {
+        let left = std::mem::take(&mut *self.close());
         self.ended.store(true, Ordering::Release);
         // Who waits is told by the sender's end.
         lock(&self.asks).clear();
+        left
     }
 
     /// Asks the loop. After its end nobody answers.
@@ -105,15 +116,20 @@ impl Mailbox {
     }
 
     fn refuses_in_all(&self, count: usize) -> Option<Refusal> {
-        if self.ended.load(Ordering::Acquire) {
+        if self.closed.load(Ordering::Acquire) {
             return Some(Refusal::Stopping);
         }
         (count > REQUESTS_MAX).then_some(Refusal::Busy)
     }
 
-    /// Takes them in all the same.
-    pub fn put(&self, batch: Vec<Request>) {
-        self.add(lock(&self.requests), batch);
+    /// Takes them in, also where too many wait; gives them back where the peer stops.
+    pub fn put(&self, batch: Vec<Request>) -> Result<(), Vec<Request>> {
+        let requests = lock(&self.requests);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(batch);
+        }
+        self.add(requests, batch);
+        Ok(())
     }
 
     fn add(&self, mut requests: MutexGuard<'_, Vec<Request>>, mut batch: Vec<Request>) {
@@ -140,5 +156,46 @@ impl Backend for Mailbox {
         }
         self.add(requests, batch);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use group::op::{Op, Read, ReadMode};
+    use node::{ConnectionId, RequestId};
+    use overlay::Key;
+
+    use super::*;
+
+    fn request(id: u64) -> Request {
+        Request {
+            id: RequestId(id),
+            connection: ConnectionId(1),
+            key: Key::new(b"k").unwrap(),
+            op: Op::Read(Read::Exists),
+            mode: ReadMode::Linearizable,
+            patience: Duration::from_secs(1),
+            once: None,
+        }
+    }
+
+    fn ids(requests: &[Request]) -> Vec<u64> {
+        requests.iter().map(|request| request.id.0).collect()
+    }
+
+    #[test]
+    fn every_request_is_taken_given_back_or_left() {
+        let mailbox = Mailbox::default();
+        assert!(mailbox.submit(vec![request(1)]).is_ok());
+        mailbox.stop();
+        let rejected = mailbox.submit(vec![request(2)]).unwrap_err();
+        assert_eq!((ids(&rejected.batch), rejected.why), (vec![2], Refusal::Stopping));
+        assert_eq!(ids(&mailbox.put(vec![request(3)]).unwrap_err()), [3]);
+        // What came before the stop is the loop's to settle, or is left over at its end.
+        assert_eq!(ids(&mailbox.end()), [1]);
+        assert_eq!(ids(&mailbox.put(vec![request(4)]).unwrap_err()), [4]);
+        assert!(mailbox.end().is_empty());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use group::op::Refusal;
 use node::{Event, Granted, LeaveRefusal, LeaveStatus, NodeStatus, Request, Survey, Wish};
 use overlay::{GroupId, Key, Point};
 use tokio::sync::{mpsc, oneshot};
@@ -70,11 +71,10 @@ impl Backend for Lanes {
         if let Some(why) = each().find_map(|(mailbox, part)| mailbox.refuses(part.len())) {
             return Err(Rejected { batch: parts.concat(), why });
         }
-        // A lane that ends in this moment leaves its requests unanswered, as the peer's end does.
-        for (mailbox, part) in self.mailboxes.iter().zip(parts).filter(|(_, part)| !part.is_empty()) {
-            mailbox.put(part);
-        }
-        Ok(())
+        // A lane that is told to stop in this moment gives its requests back.
+        let parts = self.mailboxes.iter().zip(parts).filter(|(_, part)| !part.is_empty());
+        let batch: Vec<Request> = parts.filter_map(|(mailbox, part)| mailbox.put(part).err()).flatten().collect();
+        if batch.is_empty() { Ok(()) } else { Err(Rejected { batch, why: Refusal::Stopping }) }
     }
 }
 

@@ -21,14 +21,17 @@ use tokio::sync::Notify;
 pub trait Backend: Send + Sync + 'static {
     /// Hands over requests, in order. Each is answered by exactly one [`Replies::push`] with its id.
     ///
-    /// Must not block. An error means that none of them was taken: they had no effect.
+    /// Must not block.
+    ///
+    /// # Errors
+    /// Those that were not taken: they had no effect, and nobody answers them.
     fn submit(&self, batch: Vec<Request>) -> Result<(), Rejected>;
 }
 
 /// Requests that were not taken.
 #[derive(Debug)]
 pub struct Rejected {
-    /// All that were handed over.
+    /// All that were handed over, or those of a lane that was just told to stop.
     pub batch: Vec<Request>,
     /// What to tell those who asked.
     pub why: Refusal,
