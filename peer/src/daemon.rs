@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use crate::admin::Admin;
 use crate::cli::Exit;
 use crate::config::{Config, Format, Origin};
+use crate::descriptors::{self, Shares};
 use crate::diary::{Diary, Happening};
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
@@ -97,7 +98,7 @@ pub const NO_NETWORK: &str = "this peer is in no network yet: say --join MULTIAD
                               or --profile home to look for one on the local network";
 
 /// Runs a peer until it is told to stop.
-pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
+pub fn run(mut config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
     start_log(config.log_format);
     warn_of_idle(&config);
     if !config.overruled.is_empty() {
@@ -106,8 +107,8 @@ pub fn run(config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCode {
             config.overruled.join(", ")
         );
     }
-    raise_file_limit();
-    let exit = match serve(&config, stop_with_stdin, launch) {
+    let shares = divide_descriptors(&mut config);
+    let exit = match serve(&config, shares, stop_with_stdin, launch) {
         Ok(exit) => exit,
         Err(why) => {
             tracing::error!("{why}");
@@ -167,16 +168,31 @@ impl Collector for LogMetrics {
     }
 }
 
-/// Takes as many open files as this process may have: each client and each peer is one, and shells give 1024.
-fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        limit.current = limit.maximum;
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::debug!(%error, "the limit of open files stays as it is");
-        }
+/// Connections that the endpoints may hold, at most; fewer where there are fewer descriptors.
+const CLIENTS_MAX: usize = 4096;
+const STRANGERS_MAX: usize = 128;
+const HTTP_MAX: usize = 128;
+
+/// Divides the limit of open files, and lowers what does not fit. Says so once.
+fn divide_descriptors(config: &mut Config) -> Shares {
+    let limit = descriptors::raise_limit();
+    let peers = config.max_connections as usize;
+    let wanted = Shares { clients: CLIENTS_MAX, strangers: STRANGERS_MAX, http: HTTP_MAX, peers };
+    let shares = wanted.within(limit);
+    if let Some(limit) = limit.filter(|_| shares != wanted) {
+        tracing::warn!(
+            "the limit of {limit} open files leaves room for {} clients, {} HTTP connections and {} connections with peers \
+             (instead of {}, {} and {}): raise it with ulimit -n or LimitNOFILE",
+            shares.clients,
+            shares.http,
+            shares.peers,
+            wanted.clients,
+            wanted.http,
+            wanted.peers,
+        );
     }
+    config.max_connections = u32::try_from(shares.peers).unwrap_or(config.max_connections);
+    shares
 }
 
 /// How many threads carry bytes to and from sockets: one for every three cores, as the loop and the journal want theirs.
@@ -185,7 +201,7 @@ fn io_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() / 3).max(1)
 }
 
-fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, String> {
+fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(io_threads())
@@ -215,6 +231,8 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
         let settings = Settings {
             value_bytes_max: config.max_value,
             password: config.resp_password.as_deref().map(Password::new),
+            clients_max: shares.clients,
+            strangers_max: shares.strangers,
             ..Settings::default()
         };
         let (backend, status) = (peer.backend.clone(), peer.status.clone());
@@ -230,6 +248,7 @@ fn serve(config: &Config, stop_with_stdin: bool, launch: Launch) -> Result<ExitC
             token: config.admin_token.as_deref().map(Password::new),
             followed: followed.clone(),
             diary: diary.clone(),
+            connections_max: shares.http,
         };
         runtime.spawn(diary.clone().keep(peer.status.clone(), latencies, stopped.clone()));
         endpoints.push(runtime.spawn(async move {
@@ -423,6 +442,8 @@ fn tell(event: Event) {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// None where it is ignored, as `nohup` has it.
+    hangup: Option<tokio::signal::unix::Signal>,
     parent: Option<mpsc::Receiver<()>>,
 }
 
@@ -431,6 +452,7 @@ impl Signals {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
             parent: stop_with_stdin.then(watch_stdin),
         })
     }
@@ -443,7 +465,14 @@ impl Signals {
             }),
             None => Box::pin(std::future::pending()),
         };
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         let number = tokio::select! {
+            _ = hangup => 1,
             _ = self.interrupt.recv() => 2,
             _ = self.terminate.recv() => 15,
             () = parent => {
@@ -459,6 +488,17 @@ impl Signals {
     }
 }
 
+/// Whether the process was started with SIGHUP ignored. Where the system does not tell, it was not.
+fn is_hangup_ignored() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
+}
+
+/// Reads the ignored signals in `/proc/PID/status`: a mask in hexadecimal digits, SIGHUP its lowest bit.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
+}
+
 /// Tells when stdin ends: the parent holds its other end, and lets go of it however it dies.
 fn watch_stdin() -> mpsc::Receiver<()> {
     let (gone, parent) = mpsc::channel(1);
@@ -467,4 +507,16 @@ fn watch_stdin() -> mpsc::Receiver<()> {
         drop(gone);
     });
     parent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nohup_is_heard() {
+        assert!(ignores_hangup("Name:\tscatter\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hangup("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
+        assert!(!ignores_hangup(""));
+    }
 }

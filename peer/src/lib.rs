@@ -1,10 +1,12 @@
 //! The real world around a node: network, store, clients, command line.
 
+mod accept;
 pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod daemon;
 mod demo;
+mod descriptors;
 pub mod diary;
 pub mod http;
 mod lock;
@@ -12,6 +14,7 @@ mod log;
 pub mod machine;
 pub mod net;
 pub mod offload;
+mod places;
 mod priority;
 pub mod resp;
 pub mod status;

@@ -215,6 +215,43 @@ fn a_stranger_makes_room_after_a_while() {
 }
 
 #[test]
+fn strangers_keep_nobody_out() {
+    let password = Some(Password::new(b"hush"));
+    let settings = Settings { password, strangers_max: 8, clients_max: 2, ..Settings::default() };
+    let server = Server::with(Manner::Prompt, settings);
+    let mut strangers: Vec<_> = (0..50).map(|_| server.client()).collect();
+    strangers.iter_mut().for_each(|stranger| {
+        // One that had to go already need not take it.
+        let _ = stranger.stream.write_all(b"*2\r\n$4\r\nAU");
+    });
+    let (mut a, mut b, mut c) = (server.client(), server.client(), server.client());
+    assert_eq!(a.line("AUTH hush"), r"+OK\r\n");
+    assert_eq!(b.line("AUTH hush"), r"+OK\r\n");
+    // There are as many clients as there may be.
+    assert_eq!(c.line("AUTH hush"), r"-ERR max number of clients reached\r\n");
+    assert_eq!(c.answer(), None);
+    drop((strangers, server.client()));
+    assert_eq!(a.line("PING"), r"+PONG\r\n", "a client is no stranger any more");
+    assert_eq!(b.line("PING"), r"+PONG\r\n");
+}
+
+#[test]
+fn a_stop_answers_clients_that_nobody_has_accepted_yet() {
+    let server = Server::start(Manner::Prompt);
+    let address = server.address;
+    let mut waiting: Vec<_> = (0..20).map(|_| server.client()).collect();
+    waiting.iter_mut().for_each(|client| client.send(&command(&[b"INCR", b"k"])));
+    let stopper = std::thread::spawn(move || server.stop());
+    for client in &mut waiting {
+        let answer = client.answer().expect("a command that was sent before the stop is answered");
+        assert!(answer.starts_with(b":") || answer.starts_with(b"-TRYAGAIN "), "{}", answer.escape_ascii());
+        assert_eq!(client.answer(), None);
+    }
+    stopper.join().unwrap();
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
 fn too_many_clients_are_told_so() {
     let server = Server::with(Manner::Prompt, Settings { clients_max: 2, ..Settings::default() });
     let (mut a, mut b) = (server.client(), server.client());

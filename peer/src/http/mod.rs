@@ -5,6 +5,7 @@
 //! What changes something is asked with `POST`, and needs the administrators' token where there is one.
 
 mod authority;
+mod exchange;
 mod groups;
 mod leave;
 mod listener;
@@ -44,6 +45,8 @@ pub struct Served {
     pub followed: Arc<Notify>,
     /// What happened of late.
     pub diary: Arc<Diary>,
+    /// Connections at once, at most.
+    pub connections_max: usize,
 }
 
 /// Serves until `stop` becomes true.
@@ -52,6 +55,7 @@ pub async fn serve(
     served: Served,
     mut stop: tokio::sync::watch::Receiver<bool>,
 ) -> std::io::Result<()> {
+    let listener = Bounded::new(listener, served.connections_max);
     let router = axum::Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
@@ -74,7 +78,7 @@ pub async fn serve(
         // An error means that nobody can say it any more.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stopped).await
+    axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 
 /// The process runs and answers.

@@ -23,7 +23,7 @@ use super::identity::peer_key_of;
 use super::shared::Shared;
 use super::stats::count;
 
-/// Inbound connections whose handshake is not finished, at most.
+/// Inbound connections whose handshake is not finished, at most; never more than connections there may be.
 const PENDING_IN_MAX: usize = 256;
 /// The same from one address: somebody who opens connections and says nothing does not keep others out.
 const PENDING_IN_PER_IP_MAX: usize = 64;
@@ -93,7 +93,7 @@ impl NetworkBehaviour for Limits {
         from: &Multiaddr,
     ) -> Result<(), ConnectionDenied> {
         let ip = ip_of(from);
-        if self.pending_in.len() >= PENDING_IN_MAX {
+        if self.pending_in.len() >= PENDING_IN_MAX.min(self.shared.config.connections_max) {
             return self.deny("handshakes");
         }
         if self.pending_in.values().filter(|other| **other == ip).count() >= PENDING_IN_PER_IP_MAX {

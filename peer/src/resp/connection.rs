@@ -13,6 +13,7 @@ use tokio::io::Interest;
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
+use super::admission::Admission;
 use super::arrival::Arrival;
 use super::backend::{Line, Outcome, Rejected};
 use super::call::{Asked, Reaction};
@@ -45,6 +46,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The connection's task.
 pub struct Connection<S> {
     socket: S,
+    admission: Admission,
     shared: Arc<Shared>,
     line: Line,
     session: Session,
@@ -56,6 +58,8 @@ pub struct Connection<S> {
     sent: usize,
     /// When the client last took a byte, or there was none for it.
     moved: Instant,
+    /// The peer stops: new commands are refused, and the connection ends once all that arrived is answered, or then.
+    last_call: Option<Instant>,
     /// No more requests are taken: what waits is answered, then it ends.
     closing: bool,
     /// What one round asks of the node.
@@ -72,7 +76,7 @@ enum Flow {
 
 impl<S: Socket> Connection<S> {
     /// A connection that was just accepted.
-    pub fn new(socket: S, shared: Arc<Shared>) -> Connection<S> {
+    pub fn new(socket: S, shared: Arc<Shared>, admission: Admission) -> Connection<S> {
         let line = shared.router.connect();
         let now = Instant::now();
         let [peer, local] = socket.addresses();
@@ -94,6 +98,7 @@ impl<S: Socket> Connection<S> {
         };
         Connection {
             socket,
+            admission,
             line,
             session,
             decoder: Decoder::new(limits),
@@ -102,6 +107,7 @@ impl<S: Socket> Connection<S> {
             out: Vec::new(),
             sent: 0,
             moved: now,
+            last_call: None,
             closing: false,
             batch: Vec::new(),
             asked: Vec::new(),
@@ -110,13 +116,14 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Serves the client until it leaves, or until `stop`: then what it asked so far is still answered.
+    /// Serves the client until it leaves, or until `stop`: then what it asked so far is still answered, and what arrives
+    /// meanwhile is refused.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut alarm: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(Duration::ZERO));
         let mut alarm_at = Instant::now();
         loop {
-            if *stop.borrow() {
-                self.closing = true;
+            if self.last_call.is_none() && *stop.borrow() {
+                self.last_call = Some(Instant::now() + self.shared.settings.last_call);
             }
             if matches!(self.turn(), Flow::End) {
                 break;
@@ -132,7 +139,8 @@ impl<S: Socket> Connection<S> {
                 (false, false) => None,
             };
             let stalled = writes.then(|| self.moved + STALLED_MAX);
-            let due = [self.pending.due(), stalled, self.stranger_until()].into_iter().flatten().min();
+            let last_call = self.last_call.filter(|_| !self.closing);
+            let due = [self.pending.due(), stalled, last_call, self.stranger_until()].into_iter().flatten().min();
             // An alarm that is too early costs one look around; setting it anew for each command would cost more.
             if let Some(due) = due
                 && (alarm_at > due || alarm_at <= now)
@@ -156,10 +164,11 @@ impl<S: Socket> Connection<S> {
                     Err(_) => break,
                 },
                 () = self.line.arrived(), if self.pending.requests() > 0 => {}
+                () = self.admission.lost() => break,
                 () = alarm.as_mut(), if due.is_some() => {}
-                changed = stop.changed(), if !self.closing => {
+                changed = stop.changed(), if self.last_call.is_none() => {
                     if changed.is_err() {
-                        self.closing = true;
+                        self.last_call = Some(Instant::now() + self.shared.settings.last_call);
                     }
                 }
             }
@@ -177,10 +186,12 @@ impl<S: Socket> Connection<S> {
         for (id, result) in self.outcomes.drain(..) {
             self.pending.complete(id, result);
         }
-        let expired = self.pending.expire(now);
+        let is_over = self.last_call.is_some_and(|until| now >= until);
+        let expired = if is_over { self.pending.give_up() } else { self.pending.expire(now) };
         if expired > 0 {
             self.shared.metrics.guarded.inc_by(expired as u64);
         }
+        self.closing |= is_over;
         loop {
             let more = self.take_requests(now);
             self.submit();
@@ -197,10 +208,17 @@ impl<S: Socket> Connection<S> {
                 break;
             }
         }
+        // A stop waits for no command, but answers each one that has arrived.
+        self.closing |= self.last_call.is_some() && self.is_answered() && self.socket.unread() == 0;
         let stuck = self.unsent() > 0 && now.duration_since(self.moved) >= STALLED_MAX;
-        let finished = self.closing && self.pending.is_empty() && self.unsent() == 0;
+        let finished = self.closing && self.is_answered();
         let unknown = self.stranger_until().is_some_and(|until| now >= until);
         if stuck || finished || unknown { Flow::End } else { Flow::On }
+    }
+
+    /// Whether the client has all its answers.
+    fn is_answered(&self) -> bool {
+        self.pending.is_empty() && self.unsent() == 0
     }
 
     /// Whether there is an answer and room for its bytes.
@@ -253,6 +271,12 @@ impl<S: Socket> Connection<S> {
                 }
                 Err(error) => Executed { reaction: Reaction::Close(Reply::error(format!("ERR {error}"))), once: None },
             };
+            if stranger && self.session.authenticated && !self.admission.admit() {
+                self.asked.clear();
+                let reply = Reply::error(errors::TOO_MANY_CLIENTS);
+                self.react(Executed { reaction: Reaction::Close(reply), once: None }, now);
+                continue;
+            }
             self.react(reaction, now);
         }
         true
@@ -278,9 +302,14 @@ impl<S: Socket> Connection<S> {
         let (protocol, due) = (self.session.protocol, arrived + settings.guard);
         let patience = (arrived + settings.patience).saturating_duration_since(now);
         let count = self.asked.len();
-        if patience < PATIENCE_MIN || count == 0 {
+        let refusal = match patience < PATIENCE_MIN || count == 0 {
+            _ if self.last_call.is_some() => Some(errors::STOPPING),
+            true => Some(errors::WAITED),
+            false => None,
+        };
+        if let Some(refusal) = refusal {
             self.asked.clear();
-            self.pending.push_ready(Reply::error(errors::WAITED), protocol, due);
+            self.pending.push_ready(Reply::error(refusal), protocol, due);
             return;
         }
         let first = self.line.ids(count as u64);

@@ -175,7 +175,9 @@ impl Scene {
             metrics: Metrics::new(&mut Registry::default()),
             started: Instant::now(),
         });
-        let connection = Connection::new(pipe.clone(), shared);
+        let place = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
+        let admission = Admission::Client { _place: place };
+        let connection = Connection::new(pipe.clone(), shared, admission);
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         (Scene { pipe, kept, replies: router.replies(), woken, received: Vec::new() }, connection)
     }
@@ -268,7 +270,7 @@ fn commands(sizes: &[usize]) -> (Vec<u8>, Vec<u8>) {
 
 fn patient() -> Settings {
     let hour = Duration::from_secs(3600);
-    Settings { patience: hour, guard: hour, ..Settings::default() }
+    Settings { patience: hour, guard: hour, last_call: hour, ..Settings::default() }
 }
 
 /// Timers need a runtime to be made; none of them comes due here.
@@ -340,4 +342,54 @@ proptest! {
     fn every_client_gets_every_answer(sizes in sizes(), manner in manners()) {
         check(&sizes, manner);
     }
+}
+
+fn get(key: &str) -> Vec<u8> {
+    format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes()
+}
+
+/// A stop answers every command that has arrived, whatever the connection was at, then closes.
+#[test]
+fn a_stop_leaves_no_command_without_an_answer() {
+    let runtime = runtime();
+    let _entered = runtime.enter();
+    let (mut scene, connection) = Scene::new(1 << 20, patient());
+    let (stop, stopped) = watch::channel(false);
+    let mut connection = pin!(connection.run(stopped));
+    scene.send(&get("3"));
+    assert!(!scene.poll(connection.as_mut()), "it waits for the node");
+    // Arrives before the stop, and is read after it.
+    scene.send(&get("4"));
+    stop.send(true).unwrap();
+    assert!(!scene.poll(connection.as_mut()), "what was accepted is waited for");
+    scene.send(&get("5"));
+    assert!(!scene.poll(connection.as_mut()));
+    // Half a command is no command.
+    scene.send(b"*2\r\n$3\r\nGET");
+    assert_eq!(scene.answer(usize::MAX), 1, "what comes after the stop is not handed on");
+    assert!(scene.poll(connection.as_mut()), "it ends once all is answered");
+    scene.read(usize::MAX);
+    let expected = format!("$3\r\nvvv\r\n-{0}\r\n-{0}\r\n", errors::STOPPING);
+    assert_eq!(scene.received.escape_ascii().to_string(), expected.into_bytes().escape_ascii().to_string());
+    assert!(lock(&scene.pipe.state).server_closed);
+}
+
+/// A stop flushes what a slow client has not read yet.
+#[test]
+fn a_stop_flushes_every_answer() {
+    let runtime = runtime();
+    let _entered = runtime.enter();
+    let (mut scene, connection) = Scene::new(5000, patient());
+    let (stop, stopped) = watch::channel(false);
+    let mut connection = pin!(connection.run(stopped));
+    let (input, expected) = commands(&[3000; 50]);
+    scene.send(&input);
+    assert!(!scene.poll(connection.as_mut()));
+    assert_eq!(scene.answer(usize::MAX), 50);
+    stop.send(true).unwrap();
+    while !scene.poll(connection.as_mut()) {
+        assert!(scene.read(700) > 0, "it waits for the client to read");
+    }
+    while scene.read(usize::MAX) > 0 {}
+    assert!(scene.received == expected);
 }

@@ -11,8 +11,12 @@ pub const UNCERTAIN: &str =
 pub const NO_ANSWER: &str = "TRYAGAIN no answer in time: nothing was done";
 /// A command waited too long before it could even be handed on.
 pub const WAITED: &str = "TRYAGAIN nothing was done: it waited too long behind earlier commands of this connection";
+/// A command came after the peer was told to stop: as [`group::op::Refusal::Stopping`] reads.
+pub const STOPPING: &str = "TRYAGAIN nothing was done: this peer is stopping";
 /// Some keys of a command were changed and others were not.
 pub const PARTLY: &str = "UNCERTAIN it took effect on some of the keys, but not on all of them";
+/// As Redis has it.
+pub const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";
 /// As Redis has it.
 pub const SYNTAX: &str = "ERR syntax error";
 /// As Redis has it.

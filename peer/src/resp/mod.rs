@@ -4,6 +4,7 @@
 //! keys goes to the node through [`backend`], comes back in any order, waits for its turn in [`pending`], is put together
 //! by [`join`] and written as [`reply`]. `connection` is the one place that waits.
 
+mod admission;
 pub mod arguments;
 mod arrival;
 pub mod backend;
@@ -24,71 +25,102 @@ pub mod shared;
 mod socket;
 pub mod table;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use admission::Admission;
 pub use backend::{Backend, Outcome, Rejected, Replies, Router};
 use connection::Connection;
 pub use metrics::Metrics;
 pub use shared::{Password, Settings, Shared};
+
+use crate::accept::Accept;
+use crate::places::Places;
 use socket::Socket as _;
 
-/// Takes clients until `stop` becomes true, then returns once all that were asked are answered.
+/// Refused clients that are still being told so, at most; others are closed without a word.
+const REFUSALS_MAX: usize = 16;
+/// Places of clients that owe the password which are for clients on this machine, in parts of all of them.
+const STRANGERS_KEPT: usize = 4;
+
+/// Takes clients until `stop` becomes true, then returns once all that was asked is answered and all connections are
+/// closed. Commands that arrive meanwhile are refused with `-TRYAGAIN`, also those of clients that nobody has accepted yet.
 pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(shared.settings.clients_max));
     // Never sent on: it closes when the last connection has dropped its end.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
+    let settings = &shared.settings;
+    let door = Door {
+        clients: Arc::new(Semaphore::new(settings.clients_max)),
+        strangers: Places::new(settings.strangers_max, settings.strangers_max / STRANGERS_KEPT),
+        refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+        stop: stop.clone(),
+        alive,
+        shared,
+    };
+    let mut accept = Accept::new(listener, "--resp");
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        tokio::select! {
+            (stream, address) = accept.next() => door.let_in(stream, address),
             changed = stop.changed() => {
                 if changed.is_err() || *stop.borrow() {
                     break;
                 }
-                continue;
-            }
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, mostly: others will be closed.
-                tracing::warn!(%error, "cannot accept a client");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        shared.metrics.clients_total.inc();
-        match places.clone().try_acquire_owned() {
-            Ok(place) => {
-                // The latency of small answers matters, and answers are written in batches anyway.
-                let _ = stream.set_nodelay(true);
-                let (shared, stop, alive) = (shared.clone(), stop.clone(), alive.clone());
-                tokio::spawn(async move {
-                    shared.metrics.clients.inc();
-                    let gauge = shared.metrics.clients.clone();
-                    Connection::new(stream, shared).run(stop).await;
-                    gauge.dec();
-                    drop((place, alive));
-                });
-            }
-            Err(_) => {
-                shared.metrics.clients_refused.inc();
-                refuse(stream);
             }
         }
     }
-    drop((listener, alive));
+    while let Some((stream, address)) = accept.at_once().await {
+        door.let_in(stream, address);
+    }
+    drop((accept, door));
     let _ = all_gone.recv().await;
 }
 
-/// Tells a client that there is no place for it.
-fn refuse(stream: TcpStream) {
-    tokio::spawn(async move {
-        let _ = stream.writable().await;
-        let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-        stream.close(Duration::from_millis(200)).await;
-    });
+/// Where clients come in.
+struct Door {
+    clients: Arc<Semaphore>,
+    strangers: Arc<Places>,
+    refusals: Arc<Semaphore>,
+    shared: Arc<Shared>,
+    stop: watch::Receiver<bool>,
+    alive: mpsc::Sender<()>,
+}
+
+impl Door {
+    /// Serves a client, or refuses it.
+    fn let_in(&self, stream: TcpStream, address: SocketAddr) {
+        self.shared.metrics.clients_total.inc();
+        let place = if self.shared.settings.password.is_some() {
+            let place = self.strangers.take(address.ip().to_canonical().is_loopback());
+            Admission::Stranger { place, clients: self.clients.clone() }
+        } else if let Ok(place) = self.clients.clone().try_acquire_owned() {
+            Admission::Client { _place: place }
+        } else {
+            self.refuse(stream);
+            return;
+        };
+        let (shared, stop, alive) = (self.shared.clone(), self.stop.clone(), self.alive.clone());
+        tokio::spawn(async move {
+            shared.metrics.clients.inc();
+            let gauge = shared.metrics.clients.clone();
+            Connection::new(stream, shared, place).run(stop).await;
+            gauge.dec();
+            drop(alive);
+        });
+    }
+
+    /// Tells a client that there is no place for it.
+    fn refuse(&self, stream: TcpStream) {
+        self.shared.metrics.clients_refused.inc();
+        let Ok(told) = self.refusals.clone().try_acquire_owned() else { return };
+        tokio::spawn(async move {
+            let _ = stream.writable().await;
+            let _ = stream.try_write(format!("-{}\r\n", errors::TOO_MANY_CLIENTS).as_bytes());
+            stream.close(Duration::from_millis(200)).await;
+            drop(told);
+        });
+    }
 }

@@ -117,13 +117,19 @@ impl Pending {
         }
     }
 
-    /// Gives up commands that are due: a request without an answer counts as one whose outcome is unknown.
+    /// Gives up commands that are due: a request without an answer counts as one whose outcome is unknown. Returns how many.
     pub fn expire(&mut self, now: Instant) -> usize {
-        let mut expired = 0;
-        for slot in &mut self.slots {
-            if slot.due > now {
-                break;
-            }
+        self.give_up_while(|slot| slot.due <= now)
+    }
+
+    /// Gives up all commands, as [`Pending::expire`] does.
+    pub fn give_up(&mut self) -> usize {
+        self.give_up_while(|_| true)
+    }
+
+    fn give_up_while(&mut self, is_over: impl Fn(&Slot) -> bool) -> usize {
+        let mut count = 0;
+        for slot in self.slots.iter_mut().take_while(|slot| is_over(slot)) {
             match &mut slot.state {
                 State::Ready(_) => continue,
                 State::One(join) => {
@@ -136,9 +142,9 @@ impl Pending {
                     slot.state = State::Ready(join.several(results));
                 }
             }
-            expired += 1;
+            count += 1;
         }
-        expired
+        count
     }
 
     /// The next answer, if the first command has one: what it is, how to write it, when it had been due, and whether the

@@ -32,6 +32,8 @@ pub struct Settings {
     pub password: Option<Password>,
     /// More connections than this are refused with an error.
     pub clients_max: usize,
+    /// Clients that owe the password, at most; the next one takes the place of the one that has owed it for longest.
+    pub strangers_max: usize,
     /// A client that owes the password for so long makes room for others.
     pub stranger_max: Duration,
     /// How long the node has for a command, counted from its arrival.
@@ -39,6 +41,8 @@ pub struct Settings {
     /// After so long a command is answered here if the node has not: must leave time to write the answer within the 3 s
     /// that clients are promised.
     pub guard: Duration,
+    /// After a stop, commands that the node still has are given up after so long: it has settled what it could before.
+    pub last_call: Duration,
 }
 
 impl Default for Settings {
@@ -47,9 +51,11 @@ impl Default for Settings {
             value_bytes_max: 64 * 1024,
             password: None,
             clients_max: 4096,
+            strangers_max: 128,
             stranger_max: Duration::from_secs(30),
             patience: Duration::from_millis(2800),
             guard: Duration::from_millis(2900),
+            last_call: Duration::from_millis(700),
         }
     }
 }

@@ -1,0 +1,128 @@
+//! Taking clients of an endpoint from the kernel.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpStream};
+
+/// Where no client can be taken, for want of descriptors mostly, it is tried again after so long.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Between two lines of the log about that.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// After so long without a byte the kernel asks a client whether it is there, so often, this far apart. A client whose
+/// machine or network is gone holds its place for four minutes.
+const PROBE_AFTER: Duration = Duration::from_secs(120);
+const PROBES: u32 = 4;
+const PROBE_EVERY: Duration = Duration::from_secs(30);
+
+/// A listener of an endpoint.
+#[derive(Debug)]
+pub struct Accept {
+    listener: TcpListener,
+    endpoint: &'static str,
+    told: Option<Instant>,
+    failures: u64,
+}
+
+impl Accept {
+    /// Takes clients of a listener; `endpoint` is its name in the log.
+    pub fn new(listener: TcpListener, endpoint: &'static str) -> Accept {
+        Accept { listener, endpoint, told: None, failures: 0 }
+    }
+
+    /// Waits for the next client. Where the system refuses, it is told to the log now and then, and tried again.
+    pub async fn next(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    prepare(&stream);
+                    return (stream, address);
+                }
+                Err(error) => {
+                    self.tell(&error, Instant::now());
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// The next client that the kernel has, without waiting.
+    pub async fn at_once(&mut self) -> Option<(TcpStream, SocketAddr)> {
+        let accepted = std::future::poll_fn(|context| match self.listener.poll_accept(context) {
+            std::task::Poll::Ready(accepted) => std::task::Poll::Ready(accepted.ok()),
+            std::task::Poll::Pending => std::task::Poll::Ready(None),
+        });
+        let (stream, address) = accepted.await?;
+        prepare(&stream);
+        Some((stream, address))
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Where the system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    fn tell(&mut self, error: &io::Error, now: Instant) {
+        self.failures += 1;
+        if self.told.is_some_and(|told| now.duration_since(told) < TOLD_EVERY) {
+            return;
+        }
+        let (endpoint, failures) = (self.endpoint, std::mem::take(&mut self.failures));
+        let advice = if is_exhausted(error) { ": raise the limit of open files (ulimit -n, LimitNOFILE)" } else { "" };
+        tracing::warn!("cannot accept clients of {endpoint}: {error}{advice}; {failures} attempts failed");
+        self.told = Some(now);
+    }
+}
+
+/// Whether the process or the system has no more descriptors.
+fn is_exhausted(error: &io::Error) -> bool {
+    let exhausted = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    exhausted.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Small answers go out at once, and a client that is gone without a word is found out. A socket without these works all the
+/// same.
+fn prepare(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(stream, PROBE_AFTER))
+        .and_then(|()| sockopt::set_tcp_keepintvl(stream, PROBE_EVERY))
+        .and_then(|()| sockopt::set_tcp_keepcnt(stream, PROBES));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_are_probed_when_they_are_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut accept = Accept::new(listener, "test");
+        assert!(accept.at_once().await.is_none());
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = accept.next().await;
+        assert!(rustix::net::sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(rustix::net::sockopt::tcp_keepidle(&stream).unwrap(), PROBE_AFTER);
+        assert_eq!(rustix::net::sockopt::tcp_keepintvl(&stream).unwrap(), PROBE_EVERY);
+        assert_eq!(rustix::net::sockopt::tcp_keepcnt(&stream).unwrap(), PROBES);
+    }
+
+    #[tokio::test]
+    async fn a_want_of_descriptors_is_told_once_a_minute() {
+        let mut accept = Accept::new(TcpListener::bind("127.0.0.1:0").await.unwrap(), "test");
+        let (start, error) = (Instant::now(), io::Error::from(rustix::io::Errno::MFILE));
+        assert!(is_exhausted(&error));
+        for n in 0..100 {
+            accept.tell(&error, start + n * TOLD_EVERY / 100);
+        }
+        assert_eq!((accept.told, accept.failures), (Some(start), 99));
+        accept.tell(&error, start + TOLD_EVERY);
+        assert_eq!((accept.told, accept.failures), (Some(start + TOLD_EVERY), 0));
+    }
+}

@@ -1,0 +1,96 @@
+//! The limit of open files, divided: the store and the loop come first, then monitoring and peers, and clients get the rest.
+//!
+//! A store that finds no descriptor fails, and the peer with it; a client that finds none only tries again.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// For the store's files, also those of a checkpoint or a new start, and for standard streams, listeners, timers, switches
+/// and looks into `/proc`.
+const OWN: u64 = 96;
+/// For connections that are being refused or closed, beyond all places.
+const CLOSING: u64 = 24;
+/// Tried where the system says that there is no limit, and then refuses to go so far.
+const MODEST: u64 = 10_240;
+
+/// What an endpoint or the network may hold at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Clients of `--resp` that have given the password, where there is one.
+    pub clients: usize,
+    /// Clients that owe it.
+    pub strangers: usize,
+    /// Connections of `--http`.
+    pub http: usize,
+    /// Connections with peers. As many more may be shaking hands.
+    pub peers: usize,
+}
+
+impl Shares {
+    /// The descriptors that these take.
+    fn descriptors(&self) -> u64 {
+        (self.clients + self.strangers + self.http + 2 * self.peers) as u64
+    }
+
+    /// What there is of these within `limit` open files: all, or clients are cut down first, and peers and monitoring only
+    /// where that leaves clients less than a third.
+    pub fn within(self, limit: Option<u64>) -> Shares {
+        let Some(limit) = limit else { return self };
+        let rest = limit.saturating_sub(OWN + CLOSING);
+        if self.descriptors() <= rest {
+            return self;
+        }
+        let rest = usize::try_from(rest).unwrap_or(usize::MAX);
+        let http = self.http.min(rest / 6).max(4);
+        let peers = self.peers.min(rest / 5).max(8);
+        let strangers = self.strangers.min(rest / 12).max(4);
+        let clients = self.clients.min(rest.saturating_sub(http + 2 * peers + strangers)).max(4);
+        Shares { clients, strangers, http, peers }
+    }
+}
+
+/// Raises the limit of open files as far as this process may: each client and each peer is one, and shells give 1024.
+/// Returns the limit in force; `None` where there is none.
+pub fn raise_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return limit.current;
+    }
+    let wanted = [limit.maximum, Some(limit.maximum.unwrap_or(MODEST).min(MODEST))];
+    for current in wanted {
+        let is_higher = limit.current.is_some_and(|now| current.is_none_or(|wanted| wanted > now));
+        if is_higher && setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum }).is_ok() {
+            break;
+        }
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Shares = Shares { clients: 4096, strangers: 128, http: 128, peers: 256 };
+
+    #[test]
+    fn what_is_wanted_is_given_where_it_fits() {
+        let enough = OWN + CLOSING + WANTED.descriptors();
+        for limit in [None, Some(enough), Some(1 << 20)] {
+            assert_eq!(WANTED.within(limit), WANTED);
+        }
+        let shares = WANTED.within(Some(enough - 1));
+        assert_eq!(shares, Shares { clients: 4095, ..WANTED });
+    }
+
+    #[test]
+    fn every_limit_that_a_peer_can_run_with_holds_all_shares() {
+        for limit in 200..6000 {
+            for wanted in [WANTED, Shares { peers: 8, ..WANTED }, Shares { peers: 1024, http: 4, ..WANTED }] {
+                let shares = wanted.within(Some(limit));
+                assert!(shares.descriptors() + OWN + CLOSING <= limit, "{shares:?} within {limit}");
+                let least = wanted.descriptors().min(limit - OWN - CLOSING) as usize / 4;
+                assert!(shares.clients >= least.min(wanted.clients), "{shares:?} within {limit}");
+                assert!(shares.peers <= wanted.peers && shares.http <= wanted.http);
+            }
+        }
+    }
+}
