@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -14,11 +13,15 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// So many are answered at one time; others wait.
-const CONNECTIONS_MAX: usize = 4;
+use crate::p4rt::places::Places;
+
+/// So many connections there are at one time. One too many takes the place of the oldest one.
+const CONNECTIONS_MAX: usize = 32;
+/// Of those, so many are for clients on this machine.
+const KEPT: usize = 8;
 /// Whoever has not asked and heard all by then is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -105,17 +108,17 @@ impl Tally {
 
 /// Answers for ever.
 pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(CONNECTIONS_MAX, KEPT);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
             // No handles left, say: it passes.
             Err(_) => {
                 sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
+        let mut place = places.take(address.ip().to_canonical().is_loopback());
         let tally = tally.clone();
         tokio::spawn(async move {
             let answering = service_fn(|request| {
@@ -124,8 +127,10 @@ pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
             });
             let connection = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), answering);
             // Whoever is gone before the answer is no trouble.
-            let _ = timeout(PATIENCE, connection).await;
-            drop(place);
+            tokio::select! {
+                _ = timeout(PATIENCE, connection) => {}
+                () = place.lost() => {}
+            }
         });
     }
 }
@@ -175,9 +180,9 @@ mod tests {
         let (tallies, tally) = watch::channel(Tally::default());
         tokio::spawn(serve(listener, tally));
         tallies.send_replace(Tally { groups: 7, connected: true, ..Tally::default() });
-        // As many as there are places say nothing: they are let go.
+        // More than there are places say nothing: they make room.
         let mut silent = Vec::new();
-        for _ in 0..CONNECTIONS_MAX {
+        for _ in 0..2 * CONNECTIONS_MAX {
             silent.push(TcpStream::connect(at).await.unwrap());
         }
         let text = ask(&mut TcpStream::connect(at).await.unwrap(), "GET /metrics").await;

@@ -1,6 +1,7 @@
-//! Connections of controllers: so many at once, and none of somebody who says nothing.
+//! Connections of controllers: bounded in number, and none of a client that says nothing.
 //!
-//! Each costs memory and a descriptor, and whoever reaches the address may open as many as there can be.
+//! Each costs memory and a descriptor, and whoever reaches the address may open as many as there can be. So the oldest
+//! connection without a stream makes room for the next one.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,24 +12,27 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
+
+use super::places::{Handle, Place, Places};
 
 /// So many there may be at once: as many controllers as there may be have one each, and as many others may ask something.
 pub const CONNECTIONS_MAX: usize = 2 * super::service::STREAMS_MAX;
 
 /// What every connection begins with (RFC 9113 §3.4). From then on the server sees by itself whether somebody is there.
 const PREFACE_BYTES: usize = 24;
+/// Of all connections, this part is for clients on this machine.
+const KEPT: usize = 4;
 /// Where none can be taken, for want of descriptors say, it is tried again after this.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Those that come. One too many is closed at once.
+/// Those that come. One too many takes the place of the oldest one without a stream.
 #[derive(Debug)]
 pub struct Incoming {
     listener: TcpListener,
-    room: Arc<Semaphore>,
+    places: Arc<Places>,
     hello: Duration,
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -36,7 +40,7 @@ pub struct Incoming {
 impl Incoming {
     /// Of this listener, `max` at once; each is to begin within `hello`.
     pub fn new(listener: TcpListener, max: usize, hello: Duration) -> Incoming {
-        Incoming { listener, room: Arc::new(Semaphore::new(max)), hello, pause: None }
+        Incoming { listener, places: Places::new(max, max / KEPT), hello, pause: None }
     }
 }
 
@@ -49,15 +53,15 @@ impl Stream for Incoming {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
-            let Ok((stream, _)) = ready!(self.listener.poll_accept(cx)) else {
+            let Ok((stream, address)) = ready!(self.listener.poll_accept(cx)) else {
                 self.pause = Some(Box::pin(sleep(PAUSE)));
                 continue;
             };
-            let Ok(place) = self.room.clone().try_acquire_owned() else { continue };
+            let place = self.places.take(address.ip().to_canonical().is_loopback());
             // Messages are few and small: none is to wait for another. Without it they are slower, and no worse.
             let _ = stream.set_nodelay(true);
             let deadline = Some(Box::pin(sleep(self.hello)));
-            return Poll::Ready(Some(Ok(Connection { stream, deadline, missing: PREFACE_BYTES, _place: place })));
+            return Poll::Ready(Some(Ok(Connection { stream, deadline, missing: PREFACE_BYTES, place })));
         }
     }
 }
@@ -69,17 +73,22 @@ pub struct Connection {
     /// As long as something is missing of its beginning.
     deadline: Option<Pin<Box<Sleep>>>,
     missing: usize,
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = Handle;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> Handle {
+        self.place.handle()
+    }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.place.poll_lost(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let before = bytes.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, bytes);
         let Some(deadline) = &mut self.deadline else { return read };
@@ -97,6 +106,9 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.place.poll_lost(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 

@@ -9,6 +9,7 @@ pub mod device;
 pub mod entry;
 pub mod ids;
 pub mod p4info;
+pub mod places;
 pub mod problem;
 pub mod reconcile;
 pub mod server;

@@ -20,6 +20,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::connections::{CONNECTIONS_MAX, Incoming};
+use super::places::Handle;
 use super::problem::Problem;
 use super::proto::p4::v1;
 use super::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
@@ -191,7 +192,10 @@ impl P4Runtime for Server {
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
         let Opened { id, responses, gone } = self.service.open()?;
         let service = self.service.clone();
+        // A connection with a stream is not the first to make room.
+        let open = request.extensions().get::<Handle>().map(Handle::open);
         tokio::spawn(async move {
+            let _open = open;
             let heard = hear(&service, id, request.into_inner());
             let why = tokio::select! {
                 why = heard => why,

@@ -1,18 +1,23 @@
 //! The endpoint for monitoring: `GET` and `HEAD` of `/metrics` and `/healthz`.
 //!
-//! A small answerer of its own, since a library for HTTP would bring more code than the rest of the switch has. Some threads, each
-//! with one connection at a time, one question each: who says nothing, or takes nothing, is let go.
+//! A small answerer of its own, since a library for HTTP would bring more code than the rest of the switch has. Each connection has
+//! a thread and one question: a client that says nothing, or takes nothing, is let go, and before that makes room for others.
 
+use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::metrics::Metrics;
 
-/// So many are answered at one time; others wait.
-const THREADS: usize = 4;
+/// So many are answered at one time. One too many takes the place of the oldest one.
+const CONNECTIONS_MAX: usize = 32;
+/// Of those, so many are for clients on this machine.
+const KEPT: usize = 8;
+/// A thread answers one question, and needs little.
+const STACK_BYTES: usize = 128 << 10;
 /// From its first byte to its last a question takes no longer than this, and an answer neither.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A question is no longer.
@@ -23,21 +28,67 @@ const QUESTION_BYTES_MAX: usize = 8 << 10;
 /// # Errors
 /// Where there are no threads to be had.
 pub fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<()> {
-    let listener = Arc::new(listener);
-    for _ in 0..THREADS {
-        let (listener, metrics) = (listener.clone(), metrics.clone());
-        thread::Builder::new().name("http".into()).spawn(move || {
-            loop {
-                match listener.accept() {
-                    // Whoever is gone before the answer is no trouble.
-                    Ok((stream, _)) => drop(answer(stream, &metrics)),
-                    // No handles left, say: it passes.
-                    Err(_) => thread::sleep(Duration::from_millis(50)),
-                }
+    let open = Arc::new(Open::default());
+    thread::Builder::new().name("http".into()).spawn(move || {
+        loop {
+            let begun = listener.accept().and_then(|(stream, address)| begin(stream, address.ip(), &open, &metrics));
+            // No handles or threads left, say: it passes.
+            if begun.is_err() {
+                thread::sleep(Duration::from_millis(50));
             }
-        })?;
-    }
+        }
+    })?;
     Ok(())
+}
+
+/// Answers a connection in a thread of its own.
+fn begin(stream: TcpStream, from: IpAddr, open: &Arc<Open>, metrics: &Arc<Metrics>) -> io::Result<()> {
+    let number = open.enter(stream.try_clone()?, from.to_canonical().is_loopback());
+    let (held, metrics) = (open.clone(), metrics.clone());
+    let begun = thread::Builder::new().name("http".into()).stack_size(STACK_BYTES).spawn(move || {
+        // Whoever is gone before the answer is no trouble.
+        let _ = answer(stream, &metrics);
+        held.leave(number);
+    });
+    begun.map(drop).inspect_err(|_| open.leave(number))
+}
+
+/// The connections that are being answered, the oldest first.
+#[derive(Debug, Default)]
+struct Open(Mutex<(u64, VecDeque<Client>)>);
+
+#[derive(Debug)]
+struct Client {
+    number: u64,
+    is_local: bool,
+    stream: TcpStream,
+}
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, (u64, VecDeque<Client>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a connection, and ends another one where there is no room: the number of the new one.
+    fn enter(&self, stream: TcpStream, is_local: bool) -> u64 {
+        let mut open = self.lock();
+        let (last, clients) = &mut *open;
+        let remote = clients.iter().filter(|client| !client.is_local).count();
+        let local = clients.len() - remote;
+        if clients.len() >= CONNECTIONS_MAX || (!is_local && remote >= CONNECTIONS_MAX - KEPT) {
+            let goes = clients.iter().position(|client| !client.is_local);
+            let goes = goes.or((is_local || local > KEPT).then_some(0));
+            // Its thread reads or writes, and finds that it cannot any more.
+            goes.and_then(|place| clients.remove(place)).map(|client| client.stream.shutdown(Shutdown::Both));
+        }
+        *last += 1;
+        clients.push_back(Client { number: *last, is_local, stream });
+        *last
+    }
+
+    fn leave(&self, number: u64) {
+        self.lock().1.retain(|client| client.number != number);
+    }
 }
 
 fn answer(mut stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
@@ -68,7 +119,7 @@ fn answer(mut stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
         let bytes = stream.write(rest)?;
         rest = &rest[bytes..];
     }
-    stream.shutdown(std::net::Shutdown::Write)
+    stream.shutdown(Shutdown::Write)
 }
 
 /// How long it is until then; an error where that is past.
@@ -111,5 +162,28 @@ mod tests {
         assert_eq!(first_line(b"GET /metrics HTTP/1.1\r\nHost: x\r\n"), None);
         assert_eq!(first_line(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Some(&b"GET /metrics HTTP/1.1"[..]));
         assert_eq!(first_line(b"\r\n\r\n"), Some(&b""[..]));
+    }
+
+    #[test]
+    fn the_oldest_remote_one_makes_room() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (open, mut others) = (Open::default(), Vec::new());
+        let mut enter = |is_local| {
+            others.push(connect());
+            open.enter(listener.accept().unwrap().0, is_local)
+        };
+        let held = |open: &Open| open.lock().1.iter().map(|client| client.number).collect::<Vec<_>>();
+        let local = enter(true);
+        let remote: Vec<u64> = (0..2 * CONNECTIONS_MAX).map(|_| enter(false)).collect();
+        let stay = &remote[remote.len() - (CONNECTIONS_MAX - KEPT)..];
+        assert_eq!(held(&open), [&[local], stay].concat());
+        let locals: Vec<u64> = (0..CONNECTIONS_MAX).map(|_| enter(true)).collect();
+        assert_eq!(held(&open), locals);
+        // Those that hold more than is kept for them make room for a remote one.
+        let last = enter(false);
+        assert_eq!(held(&open), [&locals[1..], &[last]].concat());
+        open.leave(last);
+        assert_eq!(held(&open), locals[1..]);
     }
 }

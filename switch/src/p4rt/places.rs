@@ -1,0 +1,195 @@
+//! Places for connections of one endpoint, which slow ones cannot hold against others.
+//!
+//! A newcomer that finds no room takes the place of another connection: of a remote one rather than of one from this
+//! machine, of an idle one rather than of a controller with a stream, and of the one that has been so for longest. Some
+//! places are kept for clients on this machine.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+/// The places of one endpoint.
+#[derive(Debug)]
+pub struct Places {
+    max: usize,
+    /// Of those, so many are for clients on this machine.
+    kept: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// By the time since when they are as they are: lower is longer.
+    by_age: BTreeMap<u64, Holder>,
+    next: u64,
+    remote: usize,
+}
+
+#[derive(Debug)]
+struct Holder {
+    is_local: bool,
+    /// Streams of controllers.
+    streams: usize,
+    /// Dropped when another takes the place.
+    _stay: oneshot::Sender<()>,
+}
+
+/// A connection's place, until it is dropped or another connection takes it.
+#[derive(Debug)]
+pub struct Place {
+    handle: Handle,
+    stay: oneshot::Receiver<()>,
+    is_lost: bool,
+}
+
+/// What calls know of their connection's place.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    places: Arc<Places>,
+    age: Arc<Mutex<u64>>,
+}
+
+/// A stream that is open in a connection, until this is dropped.
+#[derive(Debug)]
+pub struct OpenStream(Handle);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these holds between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Places {
+    /// `max` places, at least one; `kept` of them, fewer than all, are for clients on this machine.
+    pub fn new(max: usize, kept: usize) -> Arc<Places> {
+        let max = max.max(1);
+        Arc::new(Places { max, kept: kept.min(max - 1), held: Mutex::default() })
+    }
+
+    /// A place for a newcomer, which may be another's.
+    pub fn take(self: &Arc<Places>, is_local: bool) -> Place {
+        let mut held = lock(&self.held);
+        let has_room = held.by_age.len() < self.max && (is_local || held.remote < self.max - self.kept);
+        if !has_room {
+            held.evict(is_local, self.kept);
+        }
+        let (sender, stay) = oneshot::channel();
+        held.remote += usize::from(!is_local);
+        let age = held.add(Holder { is_local, streams: 0, _stay: sender });
+        drop(held);
+        let handle = Handle { places: self.clone(), age: Arc::new(Mutex::new(age)) };
+        Place { handle, stay, is_lost: false }
+    }
+}
+
+impl Held {
+    fn add(&mut self, holder: Holder) -> u64 {
+        self.next += 1;
+        self.by_age.insert(self.next, holder);
+        self.next
+    }
+
+    fn remove(&mut self, age: u64) {
+        if let Some(holder) = self.by_age.remove(&age) {
+            self.remote -= usize::from(!holder.is_local);
+        }
+    }
+
+    /// Frees a place for a newcomer. A remote one takes the place of a local one only where those hold more than is kept
+    /// for them.
+    fn evict(&mut self, for_local: bool, kept: usize) {
+        let takes_local = for_local || self.by_age.len() - self.remote > kept;
+        let candidates = self.by_age.iter().filter(|(_, holder)| takes_local || !holder.is_local);
+        let first = candidates.min_by_key(|(age, holder)| (holder.streams > 0, holder.is_local, **age));
+        if let Some(age) = first.map(|(age, _)| *age) {
+            self.remove(age);
+        }
+    }
+}
+
+impl Place {
+    /// For the calls of this connection.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ready once another connection has this place; wakes the task then.
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A receiver that was told is not asked again.
+        if !self.is_lost {
+            self.is_lost = Pin::new(&mut self.stay).poll(context).is_ready();
+        }
+        if self.is_lost { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Returns once another connection has this place.
+    pub async fn lost(&mut self) {
+        std::future::poll_fn(|context| self.poll_lost(context)).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let age = lock(&self.handle.age);
+        lock(&self.handle.places.held).remove(*age);
+    }
+}
+
+impl Handle {
+    /// Notes a stream of a controller.
+    pub fn open(&self) -> OpenStream {
+        self.change(|streams| streams + 1);
+        OpenStream(self.clone())
+    }
+
+    fn change(&self, change: impl FnOnce(usize) -> usize) {
+        let mut age = lock(&self.age);
+        let mut held = lock(&self.places.held);
+        if let Some(holder) = held.by_age.remove(&age) {
+            *age = held.add(Holder { streams: change(holder.streams), ..holder });
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.change(|streams| streams.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn lost<const N: usize>(places: [&mut Place; N]) -> [bool; N] {
+        places.map(|place| place.poll_lost(&mut Context::from_waker(Waker::noop())).is_ready())
+    }
+
+    #[test]
+    fn a_controller_with_a_stream_stays() {
+        let places = Places::new(3, 0);
+        let [mut a, mut b, mut c] = [(); 3].map(|()| places.take(false));
+        let stream = a.handle().open();
+        let mut d = places.take(false);
+        assert_eq!(lost([&mut a, &mut b, &mut c, &mut d]), [false, true, false, false]);
+        drop((b, stream));
+        let _e = places.take(false);
+        assert_eq!(lost([&mut a, &mut c, &mut d]), [false, true, false]);
+        drop((a, c, d));
+        assert_eq!(lock(&places.held).by_age.len(), 1);
+    }
+
+    #[test]
+    fn some_places_are_for_this_machine() {
+        let places = Places::new(4, 1);
+        let mut remote: Vec<Place> = (0..9).map(|_| places.take(false)).collect();
+        let mut local = places.take(true);
+        remote.push(places.take(false));
+        assert_eq!(lost([&mut local]), [false]);
+        assert_eq!(remote.iter_mut().filter_map(|place| (!lost([place])[0]).then_some(())).count(), 3);
+    }
+}
