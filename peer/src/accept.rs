@@ -47,15 +47,18 @@ impl Accept {
         }
     }
 
-    /// The next client that the kernel has, without waiting.
-    pub async fn at_once(&mut self) -> Option<(TcpStream, SocketAddr)> {
-        let accepted = std::future::poll_fn(|context| match self.listener.poll_accept(context) {
-            std::task::Poll::Ready(accepted) => std::task::Poll::Ready(accepted.ok()),
-            std::task::Poll::Pending => std::task::Poll::Ready(None),
-        });
-        let (stream, address) = accepted.await?;
-        prepare(&stream);
-        Some((stream, address))
+    /// Ends the listener: the clients that the kernel has for it, at most so many. Others are reset by the kernel.
+    pub fn rest(self, count_max: usize) -> Vec<(TcpStream, SocketAddr)> {
+        // The kernel itself is asked: the runtime may not know of them yet.
+        let Ok(listener) = self.listener.into_std() else { return Vec::new() };
+        let next = || {
+            let (stream, address) = listener.accept().ok()?;
+            stream.set_nonblocking(true).ok()?;
+            let stream = TcpStream::from_std(stream).ok()?;
+            prepare(&stream);
+            Some((stream, address))
+        };
+        std::iter::from_fn(next).take(count_max).collect()
     }
 
     /// Where it listens.
@@ -104,13 +107,24 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut accept = Accept::new(listener, "test");
-        assert!(accept.at_once().await.is_none());
         let _client = TcpStream::connect(address).await.unwrap();
         let (stream, _) = accept.next().await;
         assert!(rustix::net::sockopt::socket_keepalive(&stream).unwrap());
         assert_eq!(rustix::net::sockopt::tcp_keepidle(&stream).unwrap(), PROBE_AFTER);
         assert_eq!(rustix::net::sockopt::tcp_keepintvl(&stream).unwrap(), PROBE_EVERY);
         assert_eq!(rustix::net::sockopt::tcp_keepcnt(&stream).unwrap(), PROBES);
+    }
+
+    /// On one thread that does not wait, so that the runtime cannot have heard of them.
+    #[tokio::test]
+    async fn clients_that_wait_are_taken_at_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || std::net::TcpStream::connect(address);
+        let clients: Vec<_> = (0..5).map(|_| connect().unwrap()).collect();
+        let rest = Accept::new(listener, "test").rest(9);
+        assert_eq!(rest.len(), clients.len());
+        assert!(connect().is_err());
     }
 
     #[tokio::test]

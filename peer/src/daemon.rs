@@ -397,7 +397,7 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
     };
     tokio::select! {
         end = finished => end,
-        number = signals.next() => {
+        number = signals.second() => {
             tracing::warn!("stopping at once");
             // What the endpoints still hold is dropped: nobody waits for it any longer.
             log::flush();
@@ -485,6 +485,17 @@ impl Signals {
             return 15;
         }
         number
+    }
+
+    /// Waits for one that ends a stop at once. A SIGHUP does not: where a terminal closes, both the kernel and the shell
+    /// send one.
+    async fn second(&mut self) -> i32 {
+        loop {
+            let number = self.next().await;
+            if number != 1 {
+                return number;
+            }
+        }
     }
 }
 

@@ -189,7 +189,11 @@ mod tests {
     proptest::proptest! {
         /// However connections come and go: never more than there are places, and newcomers always have one.
         #[test]
-        fn places_are_bounded(max in 1..9_usize, kept in 0..9_usize, steps in proptest::collection::vec((0..4_u8, 0..9_usize), 0..80)) {
+        fn places_are_bounded(
+            max in 1..9_usize,
+            kept in 0..9_usize,
+            steps in proptest::collection::vec((0..4_u8, 0..9_usize), 0..80),
+        ) {
             let (places, mut all) = (Places::new(max, kept), Vec::<Place>::new());
             for (step, index) in steps {
                 match step {

@@ -312,6 +312,8 @@ fn three_hundred_answers_of_a_thousand_bytes_in_one_write() {
     check(&[1000; 300], manner);
     check(&[65536; 8], manner);
     check(&[1000; 300], Manner { half_closes: true, ..manner });
+    // More commands than a connection takes at once, and its client sends no more.
+    check(&[5; 3000], Manner { half_closes: true, ..manner });
 }
 
 fn sizes() -> impl Strategy<Value = Vec<usize>> {

@@ -44,6 +44,8 @@ use socket::Socket as _;
 
 /// Refused clients that are still being told so, at most; others are closed without a word.
 const REFUSALS_MAX: usize = 16;
+/// Clients that the kernel holds until they are accepted, at most: as tokio sets it.
+const BACKLOG_MAX: usize = 1024;
 /// Places of clients that owe the password which are for clients on this machine, in parts of all of them.
 const STRANGERS_KEPT: usize = 4;
 
@@ -72,10 +74,10 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::
             }
         }
     }
-    while let Some((stream, address)) = accept.at_once().await {
+    for (stream, address) in accept.rest(BACKLOG_MAX) {
         door.let_in(stream, address);
     }
-    drop((accept, door));
+    drop(door);
     let _ = all_gone.recv().await;
 }
 
