@@ -6,7 +6,7 @@ use group::Group;
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage, LogMessage, Message, Sender, Since, Write};
 use group::op::{Kind, Version};
-use group::record::{DoneOp, OpId, Record};
+use group::record::{Completions, DoneOp, OpId, Record};
 use group::rng::Rng;
 use group::state::{Entry, GroupState};
 use group::time::WallMillis;
@@ -68,6 +68,7 @@ fn record(rng: &mut Rng, number: Number) -> Record {
         deadline: is(rng, 4).then(|| WallMillis(odd(rng, 5_000))),
         horizon: if is(rng, 3) { odd(rng, 3) } else { 0 },
         done: if is(rng, 4) { vec![done] } else { Vec::new() },
+        completions: Completions { client: is(rng, 4).then(|| odd(rng, 3)), origin: is(rng, 4).then(|| odd(rng, 3)) },
     }
 }
 

@@ -349,7 +349,12 @@ impl Network {
                 }
                 Output::Reply { result: Ok(_), .. } => self.answered += 1,
                 Output::Event(
-                    Event::Reincarnate(_) | Event::Quarantine(_) | Event::Left | Event::Stopped | Event::Fatal(_),
+                    Event::Reincarnate { .. }
+                    | Event::Damaged(_)
+                    | Event::Quarantine(_)
+                    | Event::Left
+                    | Event::Stopped
+                    | Event::Fatal(_),
                 ) => over = true,
                 _ => {}
             }
