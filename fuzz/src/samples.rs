@@ -330,8 +330,15 @@ pub fn frames() -> Vec<Frame> {
         taken_for: Some((GroupId(5), Epoch(7))),
     };
     let astray = Astray { ring: RingId(9), taken_for: (GroupId(6), Epoch(2)), group: Some(group.clone()) };
-    let located =
-        Located { ring: RingId(9), point: Point(4), part: group.range, group, ballot: TERM_BALLOT, horizon: 3 };
+    let located = Located {
+        ring: RingId(9),
+        point: Point(4),
+        part: group.range,
+        unheard: group.nodes().take(1).collect(),
+        group,
+        ballot: TERM_BALLOT,
+        horizon: 3,
+    };
     let outside = [
         Frame::Join { ring: Some(RingId(9)), member: member() },
         Frame::NotUnderstood { version: 2 },

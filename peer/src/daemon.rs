@@ -25,7 +25,7 @@ use crate::admin::Admin;
 use crate::cli::Exit;
 use crate::config::{Config, Format, Origin};
 use crate::descriptors::{self, Shares};
-use crate::diary::{Diary, Happening};
+use crate::diary::{Diary, Happening, Neighbours};
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
@@ -220,7 +220,9 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
     let latencies = metrics.latencies.clone();
     let seat = Seat { router: router.clone(), registry: &mut registry, runtime: &runtime };
     let peer = launch(config, seat)?;
-    registry.register_collector(Box::new(StatusMetrics(peer.status.clone())));
+    let neighbours = Arc::new(Neighbours::new(peer.status.clone()));
+    let status: Arc<dyn StatusSource> = neighbours.clone();
+    registry.register_collector(Box::new(StatusMetrics(status.clone())));
     registry.register_collector(Box::new(LogMetrics));
 
     let (stop, stopped) = watch::channel(false);
@@ -235,14 +237,14 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
             strangers_max: shares.strangers,
             ..Settings::default()
         };
-        let (backend, status) = (peer.backend.clone(), peer.status.clone());
+        let (backend, status) = (peer.backend.clone(), status.clone());
         let shared = Arc::new(Shared { backend, router, status, settings, metrics, started });
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
     }
     let (followed, diary) = (Arc::new(Notify::new()), Arc::new(Diary::default()));
     if let Some(listener) = http_listener {
         let served = Served {
-            status: peer.status.clone(),
+            status: status.clone(),
             registry: Arc::new(registry),
             admin: peer.admin.clone(),
             token: config.admin_token.as_deref().map(Password::new),
@@ -250,7 +252,8 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
             diary: diary.clone(),
             connections_max: shares.http,
         };
-        runtime.spawn(diary.clone().keep(peer.status.clone(), latencies, stopped.clone()));
+        runtime.spawn(diary.clone().keep(status, latencies, stopped.clone()));
+        runtime.spawn(neighbours.keep(peer.admin.clone(), stopped.clone()));
         endpoints.push(runtime.spawn(async move {
             if let Err(error) = http::serve(listener, served, stopped).await {
                 tracing::error!(%error, "the HTTP endpoint ended");

@@ -72,7 +72,7 @@ pub struct GroupStatus {
     pub range: RangeStatus,
     /// Who belongs to it.
     pub members: Vec<MemberStatus>,
-    /// A quorum of this epoch's members holds everything: any minority of them may be lost.
+    /// A quorum of this epoch's members holds everything, and this peer hears a quorum: any minority of them may be lost.
     #[serde(default)]
     pub established: bool,
     /// Of so many parts of the range this peer holds everything; of all of them where that is the number of `primaries`.
@@ -87,8 +87,11 @@ pub struct GroupStatus {
     /// Deleted keys that this peer has forgotten altogether since it started.
     #[serde(default)]
     pub purged: u64,
-    /// Who leads it, where that is known.
+    /// The leader; `null` where it was not heard within the failure detection interval, or where no majority is heard.
     pub leader: Option<String>,
+    /// Whether this peer hears a majority of the members; `null` where it is none of them, and from earlier versions.
+    #[serde(default)]
+    pub quorum: Option<QuorumStatus>,
     /// Who is primary for which part of the range.
     pub primaries: Vec<PrimaryStatus>,
     /// What this peer is to it: `member`, `learner`, or `former` where it only holds what others still need.
@@ -105,11 +108,17 @@ pub struct GroupStatus {
     /// What that owned when it was heard of last.
     #[serde(default)]
     pub predecessor_range: Option<RangeStatus>,
+    /// Its quorum, as a member of it said in the last seconds; `null` before anybody was asked.
+    #[serde(default)]
+    pub predecessor_quorum: Option<QuorumStatus>,
     /// The group behind it on the ring, by id.
     pub successor: Option<String>,
     /// What that owned when it was heard of last.
     #[serde(default)]
     pub successor_range: Option<RangeStatus>,
+    /// As `predecessor_quorum`.
+    #[serde(default)]
+    pub successor_quorum: Option<QuorumStatus>,
     /// What was declared lost, here or in groups that this one came of.
     #[serde(default)]
     pub losses: Vec<LossStatus>,
@@ -128,6 +137,29 @@ pub struct GroupStatus {
     /// Why this peer does not serve the group any more: a member contradicted what is chosen there. `None` as a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
+}
+
+/// Whether enough members of a group are heard for it to decide anything, as one of them sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuorumStatus {
+    /// `heard` is at least `needed`: without, no client operation on the group's range is answered.
+    pub held: bool,
+    /// Members heard within the failure detection interval, the one that tells it included; 0 where none of them answers.
+    pub heard: u64,
+    /// Members that make a majority.
+    pub needed: u64,
+    /// Members in all.
+    pub members: u64,
+}
+
+impl QuorumStatus {
+    /// For a person: `1 of 3 members heard`, or that none answers.
+    pub fn words(&self) -> String {
+        match self.heard {
+            0 => "no member of it answers".into(),
+            heard => format!("{heard} of {} members heard", self.members),
+        }
+    }
 }
 
 /// A range that somebody declared lost (`scatter group repair`).
@@ -175,6 +207,35 @@ pub struct Ring {
     pub whole: bool,
     /// In ring order.
     pub groups: Vec<Located>,
+    /// Ranges whose owners did not answer, in ring order.
+    #[serde(default)]
+    pub silent: Vec<SilentRange>,
+}
+
+/// A range of the ring of which no member of its group answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilentRange {
+    /// The range.
+    pub range: RangeStatus,
+    /// The group that owned it when it was last heard of, by id; `null` where that is not known.
+    pub group: Option<String>,
+    /// Its members then.
+    pub members: Vec<String>,
+}
+
+impl Ring {
+    /// Groups that hear no majority of their members, as their own members say.
+    pub fn without_majority(&self) -> impl Iterator<Item = (&Located, &QuorumStatus)> {
+        self.groups.iter().filter_map(|located| {
+            let quorum = located.quorum.as_ref().filter(|quorum| !quorum.held)?;
+            Some((located, quorum))
+        })
+    }
+
+    /// All of the ring is there, and each group hears a majority of its members.
+    pub fn is_well(&self) -> bool {
+        self.whole && self.without_majority().next().is_none()
+    }
 }
 
 /// Who owns a place.
@@ -192,6 +253,12 @@ pub struct Located {
     pub members: Vec<String>,
     /// Who is primary of the place.
     pub primary: String,
+    /// Whether the member that answered hears a majority; `null` from earlier versions.
+    #[serde(default)]
+    pub quorum: Option<QuorumStatus>,
+    /// Members that it did not hear within the failure detection interval.
+    #[serde(default)]
+    pub unheard: Vec<String>,
 }
 
 impl From<KeyRange> for RangeStatus {
@@ -364,7 +431,7 @@ pub struct Told {
     /// How often.
     pub count: u64,
     /// `joined`, `learning`, `left`, `excluded`, `suspected`, `heard_again`, `led`, `split`, `merged`, `repartitioned`,
-    /// `migrated`, `repaired`, `moved`, `ready`, `not_ready`, `leaving`; there may come to be others.
+    /// `migrated`, `repaired`, `moved`, `quorum_lost`, `quorum_back`, `ready`, `not_ready`, `leaving`; there may come to be others.
     pub kind: String,
     /// The group that it happened to, by id.
     pub group: Option<String>,

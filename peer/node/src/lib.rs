@@ -51,6 +51,6 @@ pub use policy::size::can_flap;
 pub use status::{
     GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,
 };
-pub use survey::Survey;
+pub use survey::{Silent, Survey};
 pub use switched::SpreadCounts;
 pub use wishes::{Granted, Wish};

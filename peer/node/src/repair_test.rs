@@ -86,6 +86,36 @@ fn a_lost_range_is_taken_over_and_whoever_had_it_is_quarantined() {
     assert!(![0, 1, 4, 5].iter().any(|index| is_quarantined(&net, *index)));
 }
 
+#[test]
+fn a_range_without_a_majority_or_an_answer_is_told() {
+    let (mut net, [first, second, third]) = three_groups();
+    cut(&mut net, &[3], true);
+    net.run_for(Duration::from_secs(3));
+    let survey = net.survey(0, None, 100);
+    assert!(survey.whole && survey.silent.is_empty());
+    for located in &survey.groups {
+        assert_eq!(located.heard().is_quorum(), located.group.id != second, "{located:?}");
+    }
+    let status = net.nodes[2].status().group.expect("it is a member");
+    let heard = status.heard.expect("it listens");
+    assert_eq!((heard.members, heard.needed), (1, 2));
+    assert_eq!((status.leader, status.established), (None, false));
+
+    let range = net.nodes[2].group().unwrap().state().range;
+    cut(&mut net, &[2], true);
+    for index in [0, 4] {
+        let survey = net.survey(index, None, 100);
+        assert!(!survey.whole);
+        let [silent] = &survey.silent[..] else { panic!("{survey:?}") };
+        assert_eq!((silent.range, silent.group.as_ref().map(|group| group.id)), (range, Some(second)));
+        let mut groups: Vec<GroupId> = survey.groups.iter().map(|located| located.group.id).collect();
+        groups.sort_unstable();
+        let mut others = vec![first, third];
+        others.sort_unstable();
+        assert_eq!(groups, others, "it goes on behind what is silent");
+    }
+}
+
 /// One of those who are left behind is enough to learn it, though it can ask nobody of its own.
 #[test]
 fn who_comes_back_alone_learns_it_too() {

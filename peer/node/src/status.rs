@@ -18,6 +18,7 @@ use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, Point, RingId};
 use crate::config::SwitchConfig;
 use crate::leaving::LeaveStatus;
 use crate::switched::{self, SpreadCounts};
+use crate::whereabouts::Heard;
 
 /// One member or learner of the node's group.
 #[derive(Clone, Debug)]
@@ -134,8 +135,11 @@ pub struct GroupStatus {
     pub range: KeyRange,
     /// Members, then learners.
     pub members: Vec<MemberStatus>,
-    /// Who leads, as far as is known.
+    /// Who leads: `None` where the last known leader was not heard within the failure detection interval, or where this node
+    /// hears no quorum, under which nobody can lead.
     pub leader: Option<NodeId>,
+    /// Members that this node hears; `None` where it is neither member nor learner, and listens to none.
+    pub heard: Option<Heard>,
     /// Who is primary of what.
     pub primaries: Vec<PrimaryStatus>,
     /// This node is a member or learner; otherwise it only holds what others still need.
@@ -156,7 +160,7 @@ pub struct GroupStatus {
     pub switch: SwitchStatus,
     /// What all groups of the network agree on.
     pub settings: Settings,
-    /// A quorum of this epoch holds everything.
+    /// A quorum of this epoch holds everything, and a quorum is heard.
     pub established: bool,
     /// Records in memory, tombstones included; all of them if `whole`.
     pub records: usize,
@@ -227,6 +231,10 @@ impl GroupStatus {
             serving: group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()),
         });
         let view = state.view();
+        let belongs = state.is_member(group.me()) || state.is_learner(group.me());
+        let heard = belongs.then(|| Heard::of(group));
+        let has_quorum = heard.is_none_or(|heard| heard.is_quorum());
+        let is_heard = |leader: &NodeId| *leader == group.me() || hears.contains(leader);
         GroupStatus {
             ring: state.ring,
             id: state.id,
@@ -234,9 +242,10 @@ impl GroupStatus {
             applied: state.applied,
             range: state.range,
             members,
-            leader: group.leader(),
+            leader: group.leader().filter(|leader| belongs && has_quorum && is_heard(leader)),
+            heard,
             primaries: primaries.collect(),
-            belongs: state.is_member(group.me()) || state.is_learner(group.me()),
+            belongs,
             predecessor: view.predecessor,
             successor: view.successor,
             losses: state.losses.clone(),
@@ -245,7 +254,7 @@ impl GroupStatus {
             transactions: transactions(group),
             switch: SwitchStatus::of(group),
             settings: state.settings.clone(),
-            established: state.recovery.is_empty(),
+            established: state.recovery.is_empty() && has_quorum,
             records: group.table().len(),
             bytes: group.table().bytes(),
             whole: group.table().is_whole(),

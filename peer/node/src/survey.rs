@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::time::Time;
-use overlay::{Contact, KeyRange, Point};
+use overlay::{Contact, GroupRef, KeyRange, Point};
 
 use crate::api::Output;
 use crate::node::Node;
@@ -16,6 +16,10 @@ const SURVEYS_MAX: usize = 16;
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// Without an answer for so long a walk ends where it is.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// And for so long behind a range whose owners did not answer: several may be gone.
+const PATIENCE_BEHIND: Duration = Duration::from_millis(700);
+/// Ranges without an answer that a walk goes past at most: whoever asked waits for it.
+const SILENT_MAX: usize = 3;
 /// The ring changes while somebody walks along it; then the walk begins anew, so often at most.
 const BEGUN_MAX: u8 = 8;
 
@@ -26,6 +30,18 @@ pub struct Survey {
     pub groups: Vec<Located>,
     /// It came as far as it should: each group begins where the one before it ends.
     pub whole: bool,
+    /// Ranges whose owners did not answer, in ring order; the last one reaches to where the walk began, where nothing is known
+    /// of what lies behind.
+    pub silent: Vec<Silent>,
+}
+
+/// A range of which no member of its group answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silent {
+    /// The range.
+    pub range: KeyRange,
+    /// The group that owned it when it was last heard of, as neighbours and hints have it.
+    pub group: Option<GroupRef>,
 }
 
 /// A walk under way.
@@ -37,6 +53,9 @@ pub(crate) struct Walking {
     count: usize,
     at: Point,
     found: Vec<Located>,
+    silent: Vec<Silent>,
+    /// The group that was known to own the next place when it was asked for first.
+    known: Option<GroupRef>,
     begun: u8,
     asked: Option<Time>,
     moved: Time,
@@ -48,16 +67,46 @@ impl Walking {
     /// Somebody says who owns the next place.
     fn go_on(&mut self, located: Located, now: Time) {
         let range = located.group.range;
+        self.trim_silent(range);
         let begins = self.found.is_empty() || range.start() == self.at;
         if !begins || self.overtakes(range) {
             // It is not what it was any more.
             (self.at, self.begun, self.rests_until) = (self.from, self.begun + 1, now + ASK_AGAIN);
             self.found.clear();
+            self.silent.clear();
         } else {
             self.at = range.end();
             self.found.push(located);
         }
-        (self.asked, self.moved) = (None, now);
+        (self.asked, self.moved, self.known) = (None, now, None);
+    }
+
+    /// Nobody has answered for the next place: goes on behind the group that was known to own it. False where the walk ends here.
+    fn go_past(&mut self, now: Time) -> bool {
+        let Some(first) = self.found.first().map(|first| first.group.range.start()) else { return false };
+        let rest = KeyRange::new(self.at, first);
+        let is_ahead = |group: &GroupRef| rest.contains_range(KeyRange::new(self.at, group.range.end()));
+        let has_room = self.silent.len() + 1 < SILENT_MAX;
+        let known = self.known.take().filter(|group| has_room && is_ahead(group));
+        let end = known.as_ref().map_or(first, |group| group.range.end());
+        self.silent.push(Silent { range: KeyRange::new(self.at, end), group: known });
+        (self.at, self.asked, self.moved) = (end, None, now);
+        end != first
+    }
+
+    /// The group behind a silent one begins earlier than it was known to.
+    fn trim_silent(&mut self, range: KeyRange) {
+        let Some(last) = self.silent.last_mut().filter(|last| last.range.end() == self.at) else { return };
+        let (start, end) = (last.range.start(), range.start());
+        if !last.range.contains(end) {
+            return;
+        }
+        self.at = end;
+        if start == end {
+            self.silent.pop();
+        } else {
+            last.range = KeyRange::new(start, end);
+        }
     }
 
     /// Does it reach into the first one?
@@ -70,8 +119,13 @@ impl Walking {
         around || (self.found.len() >= self.count && !self.found.is_empty())
     }
 
-    fn is_over(&self, now: Time) -> bool {
-        self.is_whole() || self.begun >= BEGUN_MAX || now.since(self.moved) >= PATIENCE
+    fn is_over(&self) -> bool {
+        self.is_whole() || self.begun >= BEGUN_MAX
+    }
+
+    /// Nobody has answered for the next place.
+    fn is_stuck(&self, now: Time) -> bool {
+        now.since(self.moved) >= if self.silent.is_empty() { PATIENCE } else { PATIENCE_BEHIND }
     }
 }
 
@@ -87,6 +141,8 @@ impl Node {
             count: count.max(1),
             at: from,
             found: Vec::new(),
+            silent: Vec::new(),
+            known: None,
             begun: 0,
             asked: None,
             moved: self.now.time,
@@ -106,7 +162,12 @@ impl Node {
         let mut index = 0;
         while index < self.surveys.len() {
             let at = self.surveys[index].at;
-            if self.surveys[index].is_over(now) || self.hosts.is_empty() {
+            let walking = &mut self.surveys[index];
+            let is_stuck = walking.is_stuck(now) && !walking.is_over();
+            if is_stuck && walking.count > 1 && walking.go_past(now) {
+                continue;
+            }
+            if is_stuck || walking.is_over() || self.hosts.is_empty() {
                 let walking = self.surveys.remove(index);
                 self.end_survey(walking);
             } else if self.surveys[index].rests_until > now {
@@ -114,7 +175,12 @@ impl Node {
             } else if let Some(located) = self.locate_here(at) {
                 self.surveys[index].go_on(located, now);
             } else {
-                if self.surveys[index].asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN) {
+                let asked = self.surveys[index].asked;
+                if asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN) {
+                    if asked.is_none() {
+                        // Before it is asked for: a group that cannot be reached is forgotten.
+                        self.surveys[index].known = self.known_at(at);
+                    }
                     self.surveys[index].asked = Some(now);
                     self.ask_where(at);
                 }
@@ -144,9 +210,17 @@ impl Node {
         self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
     }
 
+    /// The group that owned a place when it was last heard of: a neighbour, or one that hints name.
+    fn known_at(&self, point: Point) -> Option<GroupRef> {
+        let links = self.hosts.living().map(|group| &group.state().dealings);
+        let mut links = links.flat_map(|dealings| dealings.predecessor().into_iter().chain(dealings.successor()));
+        let link = links.find(|link| link.range.contains(point)).cloned();
+        link.or_else(|| self.whereabouts.hints.at(point))
+    }
+
     fn end_survey(&mut self, walking: Walking) {
-        let whole = walking.is_whole();
-        let survey = Survey { groups: walking.found, whole };
+        let whole = walking.is_whole() && walking.silent.is_empty();
+        let survey = Survey { groups: walking.found, whole, silent: walking.silent };
         self.outputs.push_back(Output::Surveyed { number: walking.number, survey });
     }
 }

@@ -86,6 +86,34 @@ pub enum Wanted {
     Sample,
 }
 
+/// How many members of a group one of them hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Members heard within the failure detection interval, the one that tells it included.
+    pub members: usize,
+    /// Members that make a quorum of its epoch.
+    pub needed: usize,
+}
+
+impl Heard {
+    /// As this group's member hears it.
+    pub(crate) fn of(group: &Group) -> Heard {
+        let state = group.state();
+        Heard { members: state.members.len() - unheard(group).len(), needed: state.quorum() }
+    }
+
+    /// Enough of them for the group to decide anything: without, no operation on its range is answered.
+    pub fn is_quorum(&self) -> bool {
+        self.members >= self.needed
+    }
+}
+
+/// Members that a group's member does not hear.
+fn unheard(group: &Group) -> Vec<NodeId> {
+    let hears = group.hears();
+    group.state().nodes().into_iter().filter(|node| *node != group.me() && !hears.contains(node)).collect()
+}
+
 /// Who owns a place, and who is primary of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
@@ -101,6 +129,22 @@ pub struct Located {
     pub ballot: TermBallot,
     /// The group's horizon.
     pub horizon: u64,
+    /// Members that the answering one has not heard within the failure detection interval.
+    pub unheard: Vec<NodeId>,
+}
+
+impl Located {
+    /// How many members the answering one hears.
+    pub fn heard(&self) -> Heard {
+        let members = self.group.members.len();
+        Heard { members: members.saturating_sub(self.unheard.len()), needed: members / 2 + 1 }
+    }
+
+    /// Those that are not heard are members, and no more than there are.
+    fn is_sound(&self) -> bool {
+        let is_member = |node: &NodeId| self.group.nodes().any(|member| member == *node);
+        self.unheard.len() <= self.group.members.len() && self.unheard.iter().all(is_member)
+    }
 }
 
 /// What an operation on a key must know.
@@ -320,9 +364,11 @@ impl Node {
 
     /// Who owns this place, where a group here does.
     pub(crate) fn locate_here(&self, point: Point) -> Option<Located> {
-        let state = self.hosts.at(point).map(Group::state).filter(|state| state.ended.is_none())?;
+        let here = self.hosts.at(point).filter(|group| group.state().ended.is_none())?;
+        let state = here.state();
         let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
-        Some(Located { ring: state.ring, point, group: state.reference(), part, ballot, horizon: state.horizon })
+        let (ring, group, horizon, unheard) = (state.ring, state.reference(), state.horizon, unheard(here));
+        Some(Located { ring, point, group, part, ballot, horizon, unheard })
     }
 
     /// Says something to somebody who is perhaps not connected.
@@ -437,7 +483,8 @@ impl Node {
     /// The answer.
     pub(crate) fn on_located(&mut self, located: Located) {
         let Located { ring, ref group, part, ballot, .. } = located;
-        if self.ring != Some(ring) || !group::nonsense::is_reference(group) || !group.range.contains_range(part) {
+        let is_sound = group::nonsense::is_reference(group) && group.range.contains_range(part) && located.is_sound();
+        if self.ring != Some(ring) || !is_sound {
             self.frames_dropped += 1;
             return;
         }

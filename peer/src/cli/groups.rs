@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::exit::{Exit, fail};
 use super::{print, web};
 use crate::config::Format;
-use crate::status::{GroupStatus, Groups, Located, LossStatus, RangeStatus, Ring};
+use crate::status::{GroupStatus, Groups, Located, LossStatus, QuorumStatus, RangeStatus, Ring, SilentRange};
 
 /// How to ask for something to look at.
 #[derive(Debug, Args)]
@@ -54,20 +54,49 @@ pub fn groups(args: &LookArgs) -> ExitCode {
 
 /// `scatter ring`: 1 where not all of it is there.
 pub fn ring(args: &RingArgs) -> ExitCode {
-    look(&args.look, &format!("/v1/ring?lane={}", args.lane), |ring: &Ring| {
-        let mut text = String::new();
-        let _ = writeln!(text, "{:32}  {:32}  {:>7}  {:32}  {:>6}  members", "start", "end", "share", "group", "epoch");
-        for Located { group, epoch, range, members, .. } in &ring.groups {
-            let RangeStatus { start, end } = range;
-            let _ = writeln!(text, "{start}  {end}  {:>6.2}%  {group}  {epoch:>6}  {}", share(range), members.len());
-        }
-        let count = ring.groups.len();
-        let _ = match ring.whole {
-            true => writeln!(text, "{count} groups cover the ring exactly"),
-            false => writeln!(text, "{count} groups; the rest did not answer, or the ring is changing: ask again"),
-        };
-        (text, ring.whole)
-    })
+    look(&args.look, &format!("/v1/ring?lane={}", args.lane), |ring: &Ring| (describe_ring(ring), ring.is_well()))
+}
+
+fn describe_ring(ring: &Ring) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "{:32}  {:32}  {:>7}  {:32}  {:>6}  members", "start", "end", "share", "group", "epoch");
+    for Located { group, epoch, range, members, quorum, .. } in &ring.groups {
+        let RangeStatus { start, end } = range;
+        let lost = quorum.as_ref().filter(|quorum| !quorum.held);
+        let lost = lost.map_or(String::new(), |quorum| format!(", {} heard: NO MAJORITY", quorum.heard));
+        let _ = writeln!(text, "{start}  {end}  {:>6.2}%  {group}  {epoch:>6}  {}{lost}", share(range), members.len());
+    }
+    let mut lost_share = 0.0;
+    for (Located { group, range, unheard, .. }, quorum) in ring.without_majority() {
+        let RangeStatus { start, end } = range;
+        lost_share += share(range);
+        let _ = writeln!(
+            text,
+            "no majority: {start} to {end}, group {group}: {} ({} needed)",
+            quorum.words(),
+            quorum.needed
+        );
+        unheard.iter().for_each(|peer| text.push_str(&format!("             not heard: {peer}\n")));
+    }
+    for SilentRange { range, group, members } in &ring.silent {
+        let RangeStatus { start, end } = range;
+        lost_share += share(range);
+        let group = group.as_ref().map_or("its group is not known".into(), |group| {
+            format!("group {group} with {} members, when it was last heard of", members.len())
+        });
+        let _ = writeln!(text, "no answer:   {start} to {end}, {group}");
+    }
+    let (count, lost) = (ring.groups.len(), ring.without_majority().count());
+    let _ = match (ring.whole, lost) {
+        (true, 0) => writeln!(text, "{count} groups cover the ring exactly"),
+        (true, lost) => writeln!(
+            text,
+            "{count} groups cover the ring, and {lost} of them without a majority: no operation on {lost_share:.2}% of the \
+             keys is answered"
+        ),
+        (false, _) => writeln!(text, "{count} groups; the rest did not answer, or the ring is changing: ask again"),
+    };
+    text
 }
 
 /// `scatter where KEY`
@@ -109,9 +138,8 @@ fn describe(group: &GroupStatus, text: &mut String) {
     let lane = group.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
     let _ = writeln!(text, "group {}, epoch {}, {} here{lane}", group.id, group.epoch, group.part);
     let _ = writeln!(text, "  range       {} to {} ({:.2} %)", group.range.start, group.range.end, share(&group.range));
-    let leader = group.leader.as_deref().unwrap_or("not known");
-    let established = if group.established { "" } else { "; no majority holds everything yet" };
-    let _ = writeln!(text, "  members     {}, led by {leader}{established}", group.members.len());
+    let leader = group.leader.as_deref().unwrap_or("none");
+    let _ = writeln!(text, "  members     {}, led by {leader}{}", group.members.len(), doubt(group));
     let fresh = match group.links_fresh {
         Some(true) => "; both know it as it is",
         Some(false) => "; not both know it as it is yet",
@@ -131,6 +159,17 @@ fn describe(group: &GroupStatus, text: &mut String) {
     for open in &group.transactions {
         let _ = writeln!(text, "  {:10}  by {}, slot {}: {}", open.operation, open.coordinator, open.slot, open.step);
         open.locks.iter().for_each(|lock| text.push_str(&format!("              locks {lock}\n")));
+    }
+}
+
+/// Why a minority of the members may not be lost now, for the end of a line; empty where one may.
+pub fn doubt(group: &GroupStatus) -> String {
+    match &group.quorum {
+        Some(quorum @ QuorumStatus { held: false, needed, .. }) => {
+            format!("; NO MAJORITY: {} ({needed} needed), and no operation is answered", quorum.words())
+        }
+        _ if !group.established => "; no majority holds everything yet".into(),
+        _ => String::new(),
     }
 }
 

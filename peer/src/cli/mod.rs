@@ -70,8 +70,8 @@ enum Command {
     Groups(groups::LookArgs),
     /// Which group owns what of the ring, as the groups themselves say now
     #[command(
-        after_help = "Exit codes: 0 the groups cover the ring exactly; 1 some of it did not answer; 2 usage; 3 cannot \
-        reach the peer."
+        after_help = "Exit codes: 0 the groups cover the ring exactly, each with a majority; 1 some of it did not answer, \
+        or has no majority; 2 usage; 3 cannot reach the peer."
     )]
     Ring(groups::RingArgs),
     /// Where a key lives

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::exit::{Exit, fail};
+use super::groups::doubt;
 use super::{leave, print, web};
 use crate::config::Format;
 use crate::status::{GroupStatus, Status};
@@ -70,8 +71,9 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         "  holds      {} keys, {} bytes; {:.1} operations a second",
         group.keys, group.bytes, group.ops_per_s
     );
-    let established = if group.established { "" } else { "; no majority holds everything yet" };
-    let _ = writeln!(text, "  complete   {} of {} parts here{established}", group.complete, group.primaries.len());
+    let leader = group.leader.as_deref().unwrap_or("none");
+    let _ = writeln!(text, "  leader     {leader}{}", doubt(group));
+    let _ = writeln!(text, "  complete   {} of {} parts here", group.complete, group.primaries.len());
     for transfer in &group.transfers {
         let _ = writeln!(
             text,
@@ -82,9 +84,14 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
     if group.waiting_to_join > 0 {
         let _ = writeln!(text, "  waiting    {} to be let in", group.waiting_to_join);
     }
-    for (name, neighbour) in [("before it", &group.predecessor), ("behind it", &group.successor)] {
+    for (name, neighbour, quorum) in [
+        ("before it", &group.predecessor, &group.predecessor_quorum),
+        ("behind it", &group.successor, &group.successor_quorum),
+    ] {
         if let Some(neighbour) = neighbour {
-            let _ = writeln!(text, "  {name}  {neighbour}");
+            let lost = quorum.as_ref().filter(|quorum| !quorum.held);
+            let lost = lost.map_or(String::new(), |quorum| format!(", NO MAJORITY: {}", quorum.words()));
+            let _ = writeln!(text, "  {name}  {neighbour}{lost}");
         }
     }
     for member in &group.members {

@@ -3,11 +3,11 @@
 //! A peer is a member of one group in each lane, which becomes another where it splits, merges, moves its boundary or trades
 //! members. Which of these it was, ranges and neighbours tell: names may stay or not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use overlay::KeyRange;
 
-use crate::status::{GroupStatus, MemberStatus, RangeStatus, part_of_ring, short_group, short_peer};
+use crate::status::{GroupStatus, MemberStatus, QuorumStatus, RangeStatus, part_of_ring, short_group, short_peer};
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,10 @@ pub enum Kind {
     Repaired,
     /// This peer came into another group, in a way that is none of these.
     Moved,
+    /// A group, this peer's own or one beside it, hears no majority of its members.
+    QuorumLost,
+    /// It does again.
+    QuorumBack,
     /// This peer serves clients.
     Ready,
     /// It does not.
@@ -63,6 +67,8 @@ impl Kind {
             Kind::Migrated => "migrated",
             Kind::Repaired => "repaired",
             Kind::Moved => "moved",
+            Kind::QuorumLost => "quorum_lost",
+            Kind::QuorumBack => "quorum_back",
             Kind::Ready => "ready",
             Kind::NotReady => "not_ready",
             Kind::Leaving => "leaving",
@@ -71,7 +77,7 @@ impl Kind {
 
     /// Of two that follow each other, the one that counts.
     pub fn is_first_of_its_family(self) -> bool {
-        !matches!(self, Kind::HeardAgain | Kind::Joined | Kind::Ready)
+        !matches!(self, Kind::HeardAgain | Kind::Joined | Kind::Ready | Kind::QuorumBack)
     }
 }
 
@@ -97,6 +103,8 @@ pub enum Family {
     Entering(Option<String>, Option<String>),
     /// Who leads a group.
     Leading(Option<String>),
+    /// Whether a group hears a majority of its members.
+    Quorum(Option<String>),
     /// Whether this peer serves.
     Serving,
     /// Only itself.
@@ -106,7 +114,7 @@ pub enum Family {
 impl Family {
     /// Holds until another of it happens, and is not told again before.
     pub fn is_state(&self) -> bool {
-        matches!(self, Family::Leading(_) | Family::Serving)
+        matches!(self, Family::Leading(_) | Family::Quorum(_) | Family::Serving)
     }
 
     /// One follows the other. It may end without that: who was suspected may be put out.
@@ -141,6 +149,7 @@ impl Happening {
             Kind::Suspected | Kind::HeardAgain => Family::Hearing(self.peer.clone()),
             Kind::Learning | Kind::Joined => Family::Entering(self.group.clone(), self.peer.clone()),
             Kind::Led => Family::Leading(self.group.clone()),
+            Kind::QuorumLost | Kind::QuorumBack => Family::Quorum(self.group.clone()),
             Kind::Ready | Kind::NotReady => Family::Serving,
             kind => Family::Single(kind, self.group.clone(), self.peer.clone(), self.text.clone()),
         }
@@ -197,12 +206,48 @@ fn between(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
     if became.is_none_or(|became| became.kind == Kind::Repartitioned) {
         members(last, now, all);
     }
+    quorums(last, now, all);
     if let Some(leader) = &now.leader
         && (last.leader.as_ref() != Some(leader) && last.id == now.id)
     {
         let text = format!("{} leads group {}", short_peer(leader), short_group(&now.id));
         all.push(Happening::of(Kind::Led, Some(&now.id), Some(leader), text));
     }
+}
+
+/// Groups that lost their majority, or have one again: the peer's own and those beside it.
+fn quorums(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
+    let before: BTreeMap<&String, bool> = told_quorums(last).map(|told| (told.group, told.quorum.held)).collect();
+    let mut seen = BTreeSet::new();
+    for Told { group, range, quorum } in told_quorums(now).filter(|told| seen.insert(told.group)) {
+        let (id, words) = (short_group(group), quorum.words());
+        let (kind, text) = match (before.get(group), quorum.held) {
+            (Some(true) | None, false) => {
+                let of = range.and_then(RangeStatus::arc).map_or("its part".into(), share);
+                let text = format!("group {id} has no majority: {words}; no operation on {of} of the ring is answered");
+                (Kind::QuorumLost, text)
+            }
+            (Some(false), true) => (Kind::QuorumBack, format!("group {id} has a majority again: {words}")),
+            _ => continue,
+        };
+        all.push(Happening::of(kind, Some(group), None, text));
+    }
+}
+
+/// What is told of one group's quorum.
+struct Told<'a> {
+    group: &'a String,
+    range: Option<&'a RangeStatus>,
+    quorum: &'a QuorumStatus,
+}
+
+fn told_quorums(group: &GroupStatus) -> impl Iterator<Item = Told<'_>> {
+    let own = (Some(&group.id), Some(&group.range), &group.quorum);
+    let before = (group.predecessor.as_ref(), group.predecessor_range.as_ref(), &group.predecessor_quorum);
+    let behind = (group.successor.as_ref(), group.successor_range.as_ref(), &group.successor_quorum);
+    [own, before, behind]
+        .into_iter()
+        .filter_map(|(id, range, quorum)| Some(Told { group: id?, range, quorum: quorum.as_ref()? }))
 }
 
 /// What a group became, where it is another or has another range.

@@ -125,3 +125,24 @@ fn lanes_are_told_apart_and_nonsense_is_borne() {
     told(&[group("g", 0, 0, "a me")], std::slice::from_ref(&nonsense));
     told(&[nonsense], &[]);
 }
+
+#[test]
+fn a_majority_that_is_lost_is_told_of_own_groups_and_of_those_beside() {
+    let quorum = |heard| Some(QuorumStatus { held: heard >= 2, heard, needed: 2, members: 3 });
+    let with = |own, behind| {
+        let group = beside(group("g", 0, 8, "me b c"), (8, 0), (8, 0));
+        let (predecessor, successor) = (Some("n".to_owned()), Some("n".to_owned()));
+        let (predecessor_quorum, successor_quorum) = (quorum(behind), quorum(behind));
+        [GroupStatus { quorum: quorum(own), predecessor, predecessor_quorum, successor, successor_quorum, ..group }]
+    };
+    assert_eq!(told(&with(3, 3), &with(2, 2)), Vec::<String>::new());
+    assert_eq!(
+        told(&with(2, 3), &with(1, 3)),
+        ["quorum_lost: group g has no majority: 1 of 3 members heard; no operation on 50 % of the ring is answered"]
+    );
+    assert_eq!(
+        told(&with(2, 3), &with(2, 0)),
+        ["quorum_lost: group n has no majority: no member of it answers; no operation on 50 % of the ring is answered"]
+    );
+    assert_eq!(told(&with(1, 1), &with(2, 1)), ["quorum_back: group g has a majority again: 2 of 3 members heard"]);
+}

@@ -6,6 +6,7 @@
 mod happenings;
 mod load;
 mod log;
+mod neighbours;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use tokio::time::MissedTickBehavior;
 pub use happenings::{Happening, Kind, happenings};
 use load::Recorder;
 use log::Log;
+pub use neighbours::Neighbours;
 
 use crate::lock::lock;
 use crate::machine::unix_ms;

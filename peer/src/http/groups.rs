@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::authority::admit;
 use super::{Served, problem};
 use crate::net::{peer_id_of, peer_key_of};
-use crate::status::{Groups, Located, Ring};
+use crate::status::{Groups, Located, QuorumStatus, Ring, SilentRange};
 
 /// What is asked is a handful of words, and the names of members at most.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -34,7 +34,8 @@ pub async fn ring(State(served): State<Served>, RawQuery(query): RawQuery) -> Re
         Ok(survey) => {
             let groups: Vec<Located> = survey.groups.iter().map(Located::of).collect();
             let whole = survey.whole && groups.len() < RING_MAX;
-            answer(StatusCode::OK, &Ring { whole, groups })
+            let silent = survey.silent.iter().map(SilentRange::of).collect();
+            answer(StatusCode::OK, &Ring { whole, groups, silent })
         }
         Err(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "this peer is stopping, or has no such lane"),
     }
@@ -252,6 +253,28 @@ impl Located {
             range: located.group.range.into(),
             members: located.group.nodes().map(|node| name(&node.peer)).collect(),
             primary: name(&located.ballot.node.peer),
+            quorum: Some(QuorumStatus::of(located.heard(), located.group.members.len())),
+            unheard: located.unheard.iter().map(|node| name(&node.peer)).collect(),
+        }
+    }
+}
+
+impl QuorumStatus {
+    /// Of a group with so many members, as it is told outside.
+    pub fn of(heard: node::whereabouts::Heard, members: usize) -> QuorumStatus {
+        let (held, count) = (heard.is_quorum(), heard.members as u64);
+        QuorumStatus { held, heard: count, needed: heard.needed as u64, members: members as u64 }
+    }
+}
+
+impl SilentRange {
+    /// As it is told outside.
+    fn of(silent: &node::Silent) -> SilentRange {
+        let members = silent.group.iter().flat_map(|group| group.nodes());
+        SilentRange {
+            range: silent.range.into(),
+            group: silent.group.as_ref().map(|group| group.id.to_string()),
+            members: members.map(|node| peer_id_of(&node.peer).to_string()).collect(),
         }
     }
 }

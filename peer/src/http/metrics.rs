@@ -1,5 +1,6 @@
 //! Status as metrics, made anew for each scrape: nothing has to be kept up to date beside it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,9 +32,20 @@ impl Collector for StatusMetrics {
         let sum = |of: fn(&GroupStatus) -> u64| status.groups.iter().map(of).fold(0, u64::saturating_add);
         gauge(&mut encoder, "keys", "Keys held, about", whole(sum(|group| group.keys)))?;
         gauge(&mut encoder, "stored_bytes", "Bytes of keys and values held, about", whole(sum(|group| group.bytes)))?;
-        let by_group: [ByGroup; 10] = [
-            ("group_established", "1 if a majority of this epoch's members holds everything", |group| {
+        let by_group: [ByGroup; 13] = [
+            ("group_established", "1 if a majority of this epoch's members holds everything, and is heard", |group| {
                 f64::from(u8::from(group.established))
+            }),
+            ("group_has_quorum", "1 if this peer hears a majority of the group's members", |group| {
+                f64::from(u8::from(group.quorum.as_ref().is_none_or(|quorum| quorum.held)))
+            }),
+            (
+                "group_members_heard",
+                "Members heard within the failure detection interval, this peer included",
+                |group| group.quorum.as_ref().map_or(0.0, |quorum| quorum.heard as f64),
+            ),
+            ("group_suspects", "Members not heard within the failure detection interval", |group| {
+                group.members.iter().filter(|member| member.role == "suspect").count() as f64
             }),
             ("group_complete_parts", "Parts of the range of which this peer holds everything", |group| {
                 group.complete as f64
@@ -63,8 +75,31 @@ impl Collector for StatusMetrics {
                 ConstGauge::new(value(group)).encode(family.encode_family(&labels)?)?;
             }
         }
+        neighbours(&mut encoder, &status.groups)?;
         dropped(&mut encoder, &status.groups)
     }
+}
+
+/// Whether the groups beside this peer's own hear their majorities.
+fn neighbours(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
+    let help =
+        "1 if a member of the group beside one of this peer's says that it hears a majority; 0 also where none answers";
+    let metric = ConstGauge::new(0.0_f64);
+    let mut family = encoder.encode_descriptor("neighbour_has_quorum", help, None, metric.metric_type())?;
+    let mut told = BTreeSet::new();
+    for group in groups {
+        for (id, quorum) in
+            [(&group.predecessor, &group.predecessor_quorum), (&group.successor, &group.successor_quorum)]
+        {
+            let (Some(id), Some(quorum)) = (id, quorum) else { continue };
+            // On a ring of two groups the same one is on both sides.
+            if *id != group.id && told.insert(id) {
+                let held = f64::from(u8::from(quorum.held));
+                ConstGauge::new(held).encode(family.encode_family(&[("group", id.as_str())])?)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Messages that made no sense, or that there was no room for, by reason.

@@ -14,8 +14,8 @@ use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
-    Budgets, Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, RangeStatus,
-    Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
+    Budgets, Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus,
+    RangeStatus, Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
 };
 use crate::version::COMMIT;
 
@@ -297,6 +297,9 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         range: group.range.into(),
         members: members.collect(),
         established: group.established,
+        quorum: group.heard.map(|heard| QuorumStatus::of(heard, voters.clone().count())),
+        predecessor_quorum: None,
+        successor_quorum: None,
         leader: group.leader.map(|leader| name(&leader.peer)),
         primaries: primaries.collect(),
         part: part.into(),

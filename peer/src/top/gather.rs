@@ -281,7 +281,7 @@ mod tests {
         }
         lock(&tells).problem = Some((500, format!("{{\"error\":\"{}\"}}", "é".repeat(1_000_000))));
         assert_eq!(gather_ring(&address, 0), Err(Trouble::Refused("é".repeat(WHY_CHARS_MAX))));
-        let ring = Ring { whole: true, groups: vec![Default::default(); RING_GROUPS_MAX + 1] };
+        let ring = Ring { whole: true, groups: vec![Default::default(); RING_GROUPS_MAX + 1], ..Ring::default() };
         lock(&tells).problem = Some((200, serde_json::to_string(&ring).unwrap()));
         assert!(matches!(gather_ring(&address, 0), Err(Trouble::Refused(_))));
     }

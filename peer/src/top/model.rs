@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::status::{
-    Budgets, GroupStatus, LoadSample, Located, MemberStatus, PeerTraffic, RangeStatus, Ring, Status, Told,
+    Budgets, GroupStatus, LoadSample, Located, MemberStatus, PeerTraffic, QuorumStatus, RangeStatus, Ring, SilentRange,
+    Status, Told,
 };
 
 /// Events kept.
@@ -109,7 +110,10 @@ impl Model {
     /// The groups along the ring, by where they begin: as the owners say, or as far as this peer knows by itself.
     pub fn arcs(&self) -> Vec<Arc> {
         let mut arcs: Vec<Arc> = match &self.ring {
-            Some(ring) => ring.groups.iter().map(|located| self.arc(located)).collect(),
+            Some(ring) => {
+                let answered = ring.groups.iter().map(|located| self.arc(located));
+                answered.chain(ring.silent.iter().map(Arc::of_silent)).collect()
+            }
             None => self.own_groups().iter().map(Arc::of_own).collect(),
         };
         arcs.sort_by(|one, other| one.start.total_cmp(&other.start).then_with(|| one.id.cmp(&other.id)));
@@ -128,6 +132,7 @@ impl Model {
             members: located.members.len(),
             primary: located.primary.clone(),
             mine: own.is_some(),
+            quorum: own.and_then(|own| own.quorum.clone()).or_else(|| located.quorum.clone()),
         }
     }
 }
@@ -149,6 +154,8 @@ pub struct Arc {
     pub primary: String,
     /// The peer that is shown belongs to it.
     pub mine: bool,
+    /// Whether a member of it hears a majority; `None` where that is not told.
+    pub quorum: Option<QuorumStatus>,
 }
 
 impl Arc {
@@ -162,7 +169,31 @@ impl Arc {
             members: group.members.len(),
             primary: group.primaries.first().map(|primary| primary.peer_id.clone()).unwrap_or_default(),
             mine: true,
+            quorum: group.quorum.clone(),
         }
+    }
+
+    /// A range of which nobody answers.
+    fn of_silent(silent: &SilentRange) -> Arc {
+        let (start, share) = place(&silent.range);
+        let members = silent.members.len();
+        let quorum =
+            QuorumStatus { members: members as u64, needed: members as u64 / 2 + 1, ..QuorumStatus::default() };
+        Arc {
+            id: silent.group.clone().unwrap_or_else(|| "?".into()),
+            start,
+            share,
+            epoch: 0,
+            members,
+            primary: String::new(),
+            mine: false,
+            quorum: Some(quorum),
+        }
+    }
+
+    /// It is known that its operations are not answered.
+    pub fn is_lost(&self) -> bool {
+        self.quorum.as_ref().is_some_and(|quorum| !quorum.held)
     }
 }
 

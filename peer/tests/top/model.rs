@@ -121,6 +121,7 @@ fn located(letter: char, start: u32, end: u32, epoch: u64, members: std::ops::Ra
         range: range(start, end),
         primary: peer(members.start),
         members: members.map(peer).collect(),
+        ..Located::default()
     }
 }
 
@@ -208,6 +209,7 @@ pub fn rich() -> Model {
                 located('d', 12, 13, 9, 7..10),
                 located('e', 13, 0, 100_200, 2..12),
             ],
+            silent: Vec::new(),
         }),
         peers: Some(vec![
             traffic(1, true, Some(0.42)),
@@ -297,7 +299,7 @@ pub fn hostile() -> Model {
         endpoint: HOSTILE.into(),
         ready: Some(false),
         status: Some(status),
-        ring: Some(Ring { whole: false, groups: vec![place] }),
+        ring: Some(Ring { whole: false, groups: vec![place], ..Ring::default() }),
         peers: Some(vec![PeerTraffic {
             peer_id: HOSTILE.into(),
             up: true,

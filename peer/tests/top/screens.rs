@@ -131,7 +131,7 @@ fn a_large_ring() {
         members: vec!["12D3KooWSomebody".into(); 5],
         ..Located::default()
     };
-    model.ring = Some(Ring { whole: false, groups: (0..126).map(|number| located(number * 2 % 256)).collect() });
+    model.ring = Some(Ring { groups: (0..126).map(|number| located(number * 2 % 256)).collect(), ..Ring::default() });
     check("large-ring", scene(&model, &State::default()));
 }
 
@@ -195,7 +195,7 @@ fn a_ring_that_is_old_is_said_to_be() {
 fn a_ring_without_end_is_drawn() {
     let mut model = rich();
     let located = |number: u32| Located { group: format!("{number:032x}"), ..Located::default() };
-    model.ring = Some(Ring { whole: true, groups: (0..65_533).map(located).collect() });
+    model.ring = Some(Ring { whole: true, groups: (0..65_533).map(located).collect(), ..Ring::default() });
     let mut state = State::default();
     state.tab = Tab::Groups;
     assert!(picture::text(&drawn(scene(&model, &state), Palette::Plain, (80, 24))).contains("groups: 6553"));

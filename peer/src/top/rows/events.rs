@@ -40,9 +40,9 @@ fn row(told: &Told) -> Row {
 /// How much a kind of event matters.
 pub fn tone(kind: &str) -> Tone {
     match kind {
-        "joined" | "heard_again" | "ready" => Tone::Good,
+        "joined" | "heard_again" | "quorum_back" | "ready" => Tone::Good,
         "suspected" | "leaving" | "left" | "learning" => Tone::Warning,
-        "excluded" | "repaired" | "not_ready" => Tone::Bad,
+        "excluded" | "repaired" | "quorum_lost" | "not_ready" => Tone::Bad,
         "split" | "merged" | "repartitioned" | "migrated" | "moved" | "led" => Tone::Strong,
         _ => Tone::Text,
     }

@@ -1,7 +1,7 @@
 //! The groups of the ring, with what this peer knows of its own.
 
 use super::{Cell, Column, Row, Tone};
-use crate::status::{GroupStatus, short_group, short_peer};
+use crate::status::{GroupStatus, QuorumStatus, short_group, short_peer};
 use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
@@ -55,10 +55,21 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>) -> Row {
         None => {
             cells.push(Cell::text(short_peer(&arc.primary)).tone(Tone::Faint));
             cells.extend([Cell::default(), Cell::default(), Cell::default()]);
-            cells.push(Cell::text("of others").tone(Tone::Faint));
+            cells.push(match &arc.quorum {
+                Some(quorum) if !quorum.held => Cell::text(lost(quorum)).tone(Tone::Bad),
+                _ => Cell::text("of others").tone(Tone::Faint),
+            });
         }
     }
     Row { id: arc.id.clone(), names: vec![arc.id.clone()], cells, mine: arc.mine }
+}
+
+/// That a group hears no majority.
+fn lost(quorum: &QuorumStatus) -> String {
+    match quorum.heard {
+        0 => "NO ANSWER".into(),
+        heard => format!("NO MAJORITY: {heard} of {}", quorum.members),
+    }
 }
 
 fn name(id: &str) -> Cell {
@@ -95,7 +106,7 @@ pub fn state(group: &GroupStatus) -> Cell {
     let open = group.transactions.iter().filter(|open| open.step != "is committed").map(|open| &open.operation).next();
     let (text, tone) = match () {
         () if group.part == "former" => ("former: others need it".to_owned(), Tone::Faint),
-        () if silent * 2 >= voters && silent > 0 => (format!("no majority: {silent} silent"), Tone::Bad),
+        () if silent * 2 >= voters && silent > 0 => (format!("NO MAJORITY: {silent} silent"), Tone::Bad),
         () if group.leader.is_none() => ("no leader".into(), Tone::Bad),
         () if silent > 0 => (format!("{silent} silent"), Tone::Warning),
         () if open.is_some() => (format!("{} open", open.map_or("", String::as_str)), Tone::Warning),
@@ -111,7 +122,35 @@ pub fn state(group: &GroupStatus) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::TransactionStatus;
+    use crate::status::{Located, RangeStatus, Ring, SilentRange, TransactionStatus};
+
+    #[test]
+    fn a_group_of_others_without_a_majority_is_bad() {
+        let range = |start: &str, end: &str| RangeStatus { start: start.repeat(32), end: end.repeat(32) };
+        let quorum = QuorumStatus { held: false, heard: 1, needed: 2, members: 3 };
+        let members: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+        let located = Located {
+            group: "g".into(),
+            range: range("0", "4"),
+            members: members.clone(),
+            quorum: Some(quorum),
+            unheard: members[1..].to_vec(),
+            ..Located::default()
+        };
+        let silent = SilentRange { range: range("4", "8"), group: Some("h".into()), members: vec!["d".into()] };
+        let well = Located { group: "i".into(), range: range("8", "0"), ..Located::default() };
+        let ring = Ring { groups: vec![located, well], silent: vec![silent], ..Ring::default() };
+        assert_eq!((ring.is_well(), ring.without_majority().count()), (false, 1));
+        let model = Model { ring: Some(ring), ..Model::default() };
+        let states: Vec<(String, Tone)> = rows(&model)
+            .into_iter()
+            .filter_map(|row| row.cells.last().map(|cell| (cell.text.clone(), cell.tone)))
+            .collect();
+        let wanted = [("NO MAJORITY: 1 of 3", Tone::Bad), ("NO ANSWER", Tone::Bad), ("of others", Tone::Faint)];
+        assert_eq!(states, wanted.map(|(text, tone)| (text.to_owned(), tone)));
+        let silent: Vec<String> = super::super::peers::rows(&model).into_iter().map(|row| row.id).collect();
+        assert_eq!(silent, ["b", "c", "d"], "those that nobody hears are named");
+    }
 
     #[test]
     fn the_transaction_that_is_open_is_named() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Column, Row, Tone};
-use crate::status::{GroupStatus, MemberStatus, PeerTraffic, short_peer};
+use crate::status::{GroupStatus, MemberStatus, PeerTraffic, Ring, short_peer};
 use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
@@ -36,16 +36,32 @@ pub fn rows(model: &Model) -> Vec<Row> {
     for peer in model.peers.iter().flatten() {
         traffic.entry(peer.peer_id.as_str()).or_insert(peer);
     }
-    let all: BTreeSet<&str> = members.keys().chain(traffic.keys()).copied().collect();
     let arcs = model.arcs();
-    let known = |peer| (members.get(peer).copied(), traffic.get(peer).copied());
+    // Members of groups of others that these do not hear.
+    let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
+    for (id, peers) in model.ring.iter().flat_map(unheard) {
+        if let Some(number) = arcs.iter().position(|arc| arc.id == id) {
+            lost.extend(peers.iter().map(|peer| (peer.as_str(), number)));
+        }
+    }
+    lost.retain(|peer, _| !members.contains_key(peer));
+    let all: BTreeSet<&str> = members.keys().chain(traffic.keys()).chain(lost.keys()).copied().collect();
+    let known = |peer| (members.get(peer).copied(), traffic.get(peer).copied(), lost.get(peer).copied());
     all.into_iter().map(|peer| row(model, &arcs, peer, known(peer))).collect()
 }
 
-/// What is known of a peer: the first group that it is in, and the traffic with it.
-type Known<'a> = (Option<(&'a GroupStatus, &'a MemberStatus)>, Option<&'a PeerTraffic>);
+/// Groups with members that do not answer.
+fn unheard(ring: &Ring) -> impl Iterator<Item = (&str, &[String])> {
+    let located = ring.groups.iter().map(|located| (located.group.as_str(), located.unheard.as_slice()));
+    let silent = ring.silent.iter().map(|silent| (silent.group.as_deref().unwrap_or(""), silent.members.as_slice()));
+    located.chain(silent)
+}
 
-fn row(model: &Model, arcs: &[Arc], peer: &str, (member, traffic): Known<'_>) -> Row {
+/// What is known of a peer: the first group that it is in, the traffic with it, and the place along the ring of the group of
+/// others whose members do not hear it.
+type Known<'a> = (Option<(&'a GroupStatus, &'a MemberStatus)>, Option<&'a PeerTraffic>, Option<usize>);
+
+fn row(model: &Model, arcs: &[Arc], peer: &str, (member, traffic, lost): Known<'_>) -> Row {
     let me = peer == model.me();
     let mark = if me { "*" } else { "" };
     let name = Cell::text(format!("{}{mark}", short_peer(peer)));
@@ -54,8 +70,14 @@ fn row(model: &Model, arcs: &[Arc], peer: &str, (member, traffic): Known<'_>) ->
     match member {
         Some((group, member)) => cells.extend(of_member(arcs, group, member)),
         None => {
-            let role = Cell::number("other", 4.0).tone(Tone::Faint);
-            cells.extend([Cell::default(), role, Cell::default(), Cell::default()]);
+            let role = match lost {
+                Some(_) => Cell::number("silent", 3.0).tone(Tone::Bad),
+                None => Cell::number("other", 4.0).tone(Tone::Faint),
+            };
+            let letter = lost.map_or_else(Cell::default, |number| {
+                Cell::number(letters(number), number as f64).tone(Tone::Group(number))
+            });
+            cells.extend([Cell::default(), role, letter, Cell::default()]);
         }
     }
     cells.extend(of_traffic(me, traffic));

@@ -133,9 +133,18 @@ fn member_line(model: &Model, group: &GroupStatus, member: &MemberStatus, brush:
 /// What its owners say, as this peer has no part in it.
 fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
     let inside = brush.frame(area, &format!("group {}", safe::cut(id, 32)), "of others");
-    let located = model.ring.iter().flat_map(|ring| &ring.groups).find(|located| located.group == id);
-    let Some(located) = located else { return };
     let palette = brush.palette;
+    let Some(ring) = &model.ring else { return };
+    if let Some(silent) = ring.silent.iter().find(|silent| silent.group.as_deref() == Some(id)) {
+        let words = "no member answers, and no operation on this range; members when it was last heard of:";
+        let mut lines: Vec<Words> = vec![
+            vec![(format!("range {} to {}", silent.range.start, silent.range.end), palette.faint())],
+            vec![(words.into(), palette.bad())],
+        ];
+        lines.extend(silent.members.iter().map(|member| other_member(model, member, true, "", brush)));
+        return brush.lines_or_more(inside, lines, "");
+    }
+    let Some(located) = ring.groups.iter().find(|located| located.group == id) else { return };
     let (start, share) = place(&located.range);
     let mut lines: Vec<Words> = vec![
         vec![(
@@ -148,17 +157,29 @@ fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
             palette.text(),
         )],
         vec![(format!("range {} to {}", located.range.start, located.range.end), palette.faint())],
-        vec![("members, as they say:".into(), palette.faint())],
     ];
+    if let Some(quorum) = located.quorum.as_ref().filter(|quorum| !quorum.held) {
+        let words = format!("NO MAJORITY: {}, {} needed; no operation is answered", quorum.words(), quorum.needed);
+        lines.push(vec![(words, palette.bad())]);
+    }
+    lines.push(vec![("members, as they say:".into(), palette.faint())]);
     for member in &located.members {
         let primary = if *member == located.primary { "  primary where it begins" } else { "" };
-        let trip = model.traffic(member).and_then(|peer| peer.rtt_ms).map(units::millis).unwrap_or_default();
-        lines.push(vec![
-            ("● ".into(), palette.text()),
-            (safe::left(short_peer(member), 8), palette.text()),
-            (safe::left(&trip, 9), palette.text()),
-            (primary.into(), palette.faint()),
-        ]);
+        lines.push(other_member(model, member, located.unheard.contains(member), primary, brush));
     }
     brush.lines_or_more(inside, lines, "");
+}
+
+/// A member of a group of others: whether its own group hears it, and the round trip from here.
+fn other_member(model: &Model, member: &str, unheard: bool, about: &str, brush: &Brush<'_>) -> Words {
+    let palette = brush.palette;
+    let trip = model.traffic(member).and_then(|peer| peer.rtt_ms).map(units::millis).unwrap_or_default();
+    let (sign, style, trip) =
+        if unheard { ("? ", palette.bad(), "SILENT".to_owned()) } else { ("● ", palette.text(), trip) };
+    vec![
+        (sign.into(), style),
+        (safe::left(short_peer(member), 8), palette.text()),
+        (safe::left(&trip, 9), style),
+        (about.into(), palette.faint()),
+    ]
 }

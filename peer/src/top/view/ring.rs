@@ -61,6 +61,7 @@ pub fn doubt(model: &Model) -> String {
         (None, _) => "own groups only".into(),
         (Some(_), Some(age)) if age >= STALE_S => format!("{} OLD", units::span(age)),
         (Some(ring), _) if !ring.whole => "PARTS ARE SILENT".into(),
+        (Some(ring), _) if !ring.is_well() => "NO MAJORITY IN PARTS".into(),
         (Some(_), _) => String::new(),
     }
 }
@@ -103,7 +104,7 @@ fn circle(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], marked: Option<usize>
             let dots = dots(arcs, (column, row), (wide / 2.0, high / 2.0), radius);
             let Some(symbol) = char::from_u32(0x2800 + dots.bits).filter(|_| dots.bits > 0) else { continue };
             let style = match dots.owner {
-                Some(owner) => brush.palette.kind(owner),
+                Some(owner) => colour(brush, owner, arcs.get(owner)),
                 None => brush.palette.faint(),
             };
             let style =
@@ -158,7 +159,8 @@ fn names(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], radius: f64, marked: O
         let y = f64::from(area.height) / 2.0 - angle.cos() * inner / f64::from(DOTS.1);
         let name = name(number, arc);
         let x = (x - name.len() as f64 / 2.0).round().max(0.0) as u16;
-        brush.text(area.x + x, area.y + y as u16, area.width - x.min(area.width), &name, look(brush, number, marked));
+        let style = look(brush, number, arc, marked);
+        brush.text(area.x + x, area.y + y as u16, area.width - x.min(area.width), &name, style);
     }
 }
 
@@ -166,8 +168,13 @@ fn name(number: usize, arc: &Arc) -> String {
     format!("{}{}", letters(number), if arc.mine { "*" } else { "" })
 }
 
-fn look(brush: &Brush<'_>, number: usize, marked: Option<usize>) -> Style {
-    let style = brush.palette.kind(number).add_modifier(Modifier::BOLD);
+/// A group's own colour; that of what is wrong where it has no majority.
+fn colour(brush: &Brush<'_>, number: usize, arc: Option<&Arc>) -> Style {
+    if arc.is_some_and(Arc::is_lost) { brush.palette.bad() } else { brush.palette.kind(number) }
+}
+
+fn look(brush: &Brush<'_>, number: usize, arc: &Arc, marked: Option<usize>) -> Style {
+    let style = colour(brush, number, Some(arc)).add_modifier(Modifier::BOLD);
     if marked == Some(number) { style.add_modifier(Modifier::REVERSED) } else { style }
 }
 
@@ -179,7 +186,7 @@ fn bar(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc]) {
     for column in 0..area.width {
         let place = (f64::from(column) + 0.5) / f64::from(area.width);
         let (letter, style) = match owner(arcs, place) {
-            Some(owner) => (letters(owner), brush.palette.kind(owner)),
+            Some(owner) => (letters(owner), colour(brush, owner, arcs.get(owner))),
             None => ("·".into(), brush.palette.faint()),
         };
         let first = letter.chars().next().map_or(String::new(), String::from);
@@ -207,14 +214,18 @@ fn legend(brush: &mut Brush<'_>, area: Rect, arcs: &[Arc], marked: Option<usize>
         let arc = &arcs[*number];
         let palette = brush.palette;
         let epoch = if arc.epoch < 10_000 { arc.epoch.to_string() } else { units::count(arc.epoch) };
+        let members = match arc.quorum.as_ref().filter(|quorum| !quorum.held) {
+            Some(quorum) => (safe::right(&format!("{}/{}", quorum.heard, arc.members), 4), palette.bad()),
+            None => (safe::right(&format!("{}m", arc.members), 4), palette.text()),
+        };
         let words: Words = vec![
-            (safe::left(&name(*number, arc), first), look(brush, *number, None)),
+            (safe::left(&name(*number, arc), first), look(brush, *number, arc, None)),
             (
                 safe::left(short_group(&arc.id), 8),
                 if marked == Some(*number) { palette.chosen() } else { palette.text() },
             ),
             (safe::right(&units::percent(arc.share), 5), palette.strong()),
-            (safe::right(&format!("{}m", arc.members), 4), palette.text()),
+            members,
             (safe::right(&format!("e{epoch}"), last), palette.faint()),
         ];
         let row = Rect { x, y, width: LEGEND.min(area.right().saturating_sub(x)), height: 1 };
