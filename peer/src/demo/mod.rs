@@ -7,6 +7,7 @@ mod network;
 mod peer;
 mod people;
 mod show;
+mod victim;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::{Child, ExitCode};

@@ -6,7 +6,8 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use super::peer::{DemoPeer, GROUP_MAX};
-use crate::cli::web;
+use super::victim::{Running, Victim, victims};
+use crate::cli::web::{self, Bounds};
 use crate::status::{Ring, Status};
 
 /// How long it may take until every peer is a member, in groups of the right size.
@@ -15,6 +16,12 @@ const FULL_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(11);
 /// So many peers are named to one that enters, as some may be killed meanwhile.
 const ENTRANCES: usize = 3;
+/// How long a question is open.
+const ASKED_MAX: Duration = Duration::from_secs(10);
+/// How long a peer may take to tell its status before another is killed.
+const LOOK_MAX: Duration = Duration::from_millis(500);
+/// And how long that may be, in bytes.
+const LOOK_BYTES_MAX: usize = 1 << 20;
 /// More are not started.
 pub const PEERS_MAX: usize = 64;
 
@@ -25,6 +32,8 @@ pub struct Network {
     program: PathBuf,
     directory: PathBuf,
     name: String,
+    /// Whom it asked about, and when: to kill it takes the majority of a group.
+    asked: Option<(usize, Instant)>,
 }
 
 /// A peer that has ended.
@@ -43,7 +52,7 @@ impl Network {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let name = format!("demo-{}", std::process::id());
         let peers = (0..peers).map(|index| DemoPeer::new(index, directory, &name)).collect();
-        Ok(Network { peers, program, directory: directory.to_owned(), name })
+        Ok(Network { peers, program, directory: directory.to_owned(), name, asked: None })
     }
 
     /// The program that is each peer.
@@ -147,21 +156,54 @@ impl Network {
         gone
     }
 
-    /// Kills a peer outright, as a loss of power would: what was done, for a person.
-    pub fn kill(&mut self, which: usize) -> String {
-        let running = self.running().count();
-        if running <= 1 {
+    /// Kills a peer outright, as a loss of power would: what was done, for a person. Of those whose groups keep their majority
+    /// one by chance; where there is none, it asks, and does it when it is called again soon.
+    pub fn kill(&mut self, chance: usize) -> String {
+        if self.running().count() <= 1 {
             return "the last peer that runs is left alone".into();
         }
-        let nth = which % running;
-        let Some(peer) = self.peers.iter_mut().filter(|peer| peer.child.is_some()).nth(nth) else {
-            return "no peer runs".into();
+        let victims = victims(&self.look());
+        let asked = self.asked.take().filter(|(_, since)| since.elapsed() < ASKED_MAX);
+        let harmless: Vec<&Victim> = victims.iter().filter(|victim| victim.keeps).collect();
+        let wanted = asked.and_then(|(index, _)| victims.iter().find(|victim| victim.index == index));
+        let victim = match (wanted, harmless.is_empty()) {
+            (_, false) => harmless[chance % harmless.len()],
+            (Some(wanted), true) => wanted,
+            (None, true) => {
+                let Some(victim) = victims.get(chance % victims.len().max(1)) else { return "no peer runs".into() };
+                self.asked = Some((victim.index, Instant::now()));
+                return victim.question();
+            }
         };
-        let Some(mut child) = peer.child.take() else { return "no peer runs".into() };
+        let Some(mut child) = self.peers[victim.index].child.take() else { return "no peer runs".into() };
         // It has ended where it cannot be killed.
         let _ = child.kill();
         let _ = child.wait();
-        format!("{} was killed", peer.name)
+        victim.killed()
+    }
+
+    /// Asks all that run for their status, at one time: one that is stopped holds up nobody for long.
+    fn look(&self) -> Vec<Running> {
+        let running = self.peers.iter().enumerate().filter(|(_, peer)| peer.child.is_some());
+        let bounds = Bounds { time: LOOK_MAX, bytes: LOOK_BYTES_MAX };
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = running
+                .map(|(index, peer)| {
+                    let http = peer.http().to_string();
+                    let status = scope.spawn(move || {
+                        let (_, body) = web::get_within(&http, "/v1/status", bounds).ok()?;
+                        serde_json::from_slice::<Status>(&body).ok()
+                    });
+                    (index, peer.name.clone(), status)
+                })
+                .collect();
+            let told = asked.into_iter().map(|(index, name, status)| Running {
+                index,
+                name,
+                status: status.join().ok().flatten(),
+            });
+            told.collect()
+        })
     }
 
     /// Starts a peer: one that has ended, with what it has on disk, or a new one. What was done, for a person.

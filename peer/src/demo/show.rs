@@ -13,6 +13,7 @@ use super::network::Gone;
 use super::people;
 use super::{Shared, watch};
 use crate::lock::lock;
+use crate::top::model::Model;
 use crate::top::{self, Ended, Extra, Options, Pane};
 
 /// So many chirps are kept for the pane.
@@ -28,12 +29,18 @@ pub fn show(network: &Shared) -> Result<(), String> {
     let endpoints = network.clone();
     let http = lock(network).http();
     let model = top::look(&http).map_err(|(endpoint, trouble)| format!("{endpoint}: {trouble}"))?;
-    let extra = |key: char, what: &str, does: fn(&Shared) -> String| Extra {
-        key,
-        what: what.into(),
-        does: Box::new(move |_| does(network)),
+    let (done, dones) = channel();
+    let extra = |key: char, what: &str, does: fn(&Shared) -> String| {
+        let done = done.clone();
+        let does = move |_: &Model| {
+            let words = does(network);
+            // What a key led to stays to be read where chirps are, after the foot has shown it.
+            let _ = done.send(words.clone());
+            words
+        };
+        Extra { key, what: what.into(), does: Box::new(does) }
     };
-    let mut pane = Chirps { said, gone, lines: VecDeque::new() };
+    let mut pane = Chirps { said, gone, dones, lines: VecDeque::new() };
     let ended = top::run(Options {
         endpoints: Box::new(move || lock(&endpoints).http()),
         model,
@@ -63,6 +70,7 @@ fn go_on(network: &Shared, seen: Sender<Line>, gone: &Sender<Gone>) {
 struct Chirps {
     said: Receiver<Line>,
     gone: Receiver<Gone>,
+    dones: Receiver<String>,
     lines: VecDeque<String>,
 }
 
@@ -71,6 +79,7 @@ impl Chirps {
         self.lines.extend(self.said.try_iter().map(|line| format!("{}: {}", line.user, line.record.text)));
         let gone = self.gone.try_iter().map(|gone| format!("{} ended ({}): S starts it again", gone.name, gone.status));
         self.lines.extend(gone);
+        self.lines.extend(self.dones.try_iter());
         while self.lines.len() > LINES_MAX {
             self.lines.pop_front();
         }
