@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 
 use crate::admin::Admin;
 use crate::cli::Exit;
@@ -30,6 +31,7 @@ use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
+use crate::unready::{Unready, failing};
 
 /// A stop asked for by a signal has to be over within 10 s: so long the node may take of it.
 const STOP_MAX: Duration = Duration::from_millis(8500);
@@ -37,6 +39,9 @@ const STOP_MAX: Duration = Duration::from_millis(8500);
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
 /// And so long clients may take to read their last answers.
 const GOODBYE_MAX: Duration = Duration::from_millis(1200);
+
+/// How often a peer that does not serve is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts what makes a peer of this process.
 ///
@@ -364,8 +369,11 @@ fn say(line: &str) {
 
 /// Follows the peer from its start to its end.
 async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) -> Ending {
-    let Peer { mut news, stop, .. } = peer;
+    let Peer { mut news, stop, status, .. } = peer;
     let mut announced = false;
+    let mut unready = Unready::new(Instant::now());
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let event = tokio::select! {
             heard = news.recv() => match heard.unwrap_or(News::Ended(Ending::Stopped)) {
@@ -373,10 +381,22 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
                 News::Ended(ending) => return tell_end(ending, lines),
             },
             _ = signals.next() => break,
+            _ = ticks.tick() => {
+                match complain(&mut unready, &*status) {
+                    Some(ending) => return tell_end(ending, lines),
+                    None => continue,
+                }
+            }
         };
         match &event {
-            Event::Ready => diary.tell(Happening::serves(true)),
-            Event::NotReady => diary.tell(Happening::serves(false)),
+            Event::Ready => {
+                unready.ready();
+                diary.tell(Happening::serves(true));
+            }
+            Event::NotReady => {
+                unready.not_ready(Instant::now());
+                diary.tell(Happening::serves(false));
+            }
             _ => {}
         }
         match event {
@@ -411,6 +431,26 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
             Ending::Stopped
         }
     }
+}
+
+/// Says why the peer does not serve, when that is due. How the peer ends, where it never can.
+fn complain(unready: &mut Unready, status: &dyn StatusSource) -> Option<Ending> {
+    let now = Instant::now();
+    if !unready.is_long(now) {
+        return None;
+    }
+    let readiness = status.readiness();
+    if let Some(why) = &readiness.hopeless {
+        let why = format!(
+            "no peer named by --join lets this one in, and trying again is of no use: {why}; change what differs \
+             (--network, --network-key, --lanes, --durability, --join, or the version), and start it again"
+        );
+        return Some(Ending::Failed(Exit::Refused, why));
+    }
+    if let Some(age) = unready.due(now) {
+        tracing::warn!("does not serve for {} s: {}", age.as_secs(), failing(&readiness));
+    }
+    None
 }
 
 /// Tells the log how the peer ended, and stdout where scripts wait for it.

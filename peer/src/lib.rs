@@ -20,4 +20,5 @@ pub mod resp;
 pub mod status;
 pub mod store;
 pub mod top;
+mod unready;
 mod version;

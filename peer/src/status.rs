@@ -333,6 +333,9 @@ pub struct Readiness {
     pub ready: bool,
     /// Each of them.
     pub checks: Vec<Check>,
+    /// Why this peer will never be ready as it was started; `None` where it may be.
+    #[serde(default)]
+    pub hopeless: Option<String>,
 }
 
 /// One thing that readiness rests on.

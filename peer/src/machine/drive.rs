@@ -270,7 +270,8 @@ impl Drive {
             NetEvent::PeerDown(peer) => self.node.handle(now, Input::PeerDown(peer)),
             NetEvent::Addresses(addresses) => self.node.handle(now, Input::Addresses(addresses)),
             NetEvent::Refused { peer, reason, by } => {
-                tracing::warn!(peer = %crate::net::peer_id_of(&peer), ?by, "refused: {reason}");
+                // The network has said so, with what both sides have.
+                tracing::debug!(peer = %crate::net::peer_id_of(&peer), ?by, "refused: {reason}");
             }
         }
         1

@@ -127,7 +127,12 @@ impl StatusSource for Showcase {
                 .filter(|(known, other)| known.ok && !other.ok)
                 .for_each(|(known, other)| *known = other);
         }
-        Readiness { ready: checks.iter().all(|check| check.ok), checks }
+        let is_in = |name: &str| checks.iter().any(|check| check.name == name && check.ok);
+        let (reached, detail) = self.surroundings.reach();
+        let hopeless = self.surroundings.hopeless().filter(|_| !is_in("in_group"));
+        // A member that hears its majority needs no other; the only member of its group has none.
+        checks.push(Check { name: "peers".into(), ok: reached || is_in("quorum"), detail });
+        Readiness { ready: checks.iter().all(|check| check.ok), checks, hopeless }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a peer uses of what it was given, and the other peers it is connected with.
 
-use crate::config::Config;
-use crate::net::{ClassStats, NetHandle, PeerStats, Via, peer_id_of};
+use crate::config::{Config, Entry};
+use crate::net::{self, ClassStats, NetHandle, PeerStats, Via, peer_id_of};
 use crate::status::{Budget, Budgets, PeerTraffic};
 use crate::store::StoreStats;
 
@@ -11,6 +11,8 @@ pub struct Surroundings {
     /// None where nothing is durable.
     store: Option<Box<dyn Fn() -> StoreStats + Send + Sync>>,
     given: Given,
+    /// Nobody else may still be found than who is named: by `--join`, and not on the local network.
+    only_named: bool,
 }
 
 /// The limits that a person set.
@@ -35,7 +37,25 @@ impl Surroundings {
             connections: u64::from(config.max_connections),
         };
         let store = store.map(|store| Box::new(store) as Box<dyn Fn() -> StoreStats + Send + Sync>);
-        Surroundings { net, store, given }
+        let only_named = matches!(config.entry, Entry::Join(_)) && !config.mdns;
+        Surroundings { net, store, given, only_named }
+    }
+
+    /// Whether other peers are connected, or what was tried to reach some: for readiness.
+    pub fn reach(&self) -> (bool, String) {
+        let up = self.net.stats().peers.iter().filter(|peer| peer.up).count();
+        let tried = self.net.tried();
+        let words = match (up, tried.is_empty()) {
+            (1.., _) => format!("{up} peers connected"),
+            (0, true) => "no peer is connected, and none is dialled: name one with --join".into(),
+            (0, false) => format!("no peer is connected: {}", net::told(&tried)),
+        };
+        (up > 0, words)
+    }
+
+    /// Why no peer will ever let this one in, where it is a newcomer and that is so.
+    pub fn hopeless(&self) -> Option<String> {
+        net::hopeless(&self.net.tried()).filter(|_| self.only_named)
     }
 
     /// The other peers.

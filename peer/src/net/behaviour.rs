@@ -17,7 +17,7 @@ use overlay::PeerKey;
 use super::addresses::via_of_connection;
 use super::event::{NetEvent, RefusedBy, Via};
 use super::handler::{Attached, Handler, Order, Report};
-use super::hello::{Refusal, VERSION, version_text};
+use super::hello::Refused;
 use super::identity::peer_key_of;
 use super::link::Link;
 use super::shared::Shared;
@@ -30,8 +30,10 @@ const REFUSED_LINGER: Duration = Duration::from_secs(2);
 pub(super) enum Event {
     /// A hello of this peer was accepted, or ours by it.
     Accepted(PeerKey),
-    /// One of us does not want the other.
-    Refused(PeerKey),
+    /// One of us does not want the other: who and why, for a person.
+    Refused(PeerKey, String),
+    /// A connection is of no use, and closed: why, for a person.
+    Broken(PeerKey, String),
     /// No connection by TCP is left, and one by QUIC is.
     TcpGone(PeerKey),
     /// The last connection is gone.
@@ -217,9 +219,7 @@ impl Streams {
         }
     }
 
-    /// `why`: the reason, and the version that the other side speaks, where that is why.
-    fn refused(&mut self, peer_id: PeerId, connection: ConnectionId, why: (Refusal, Option<u16>), by: RefusedBy) {
-        let (reason, theirs) = why;
+    fn refused(&mut self, peer_id: PeerId, connection: ConnectionId, refused: &Refused, by: RefusedBy) {
         let Some(peer) = self.peers.get_mut(&peer_id) else {
             return;
         };
@@ -236,18 +236,23 @@ impl Streams {
             self.close(peer_id, id);
         }
         // Whoever keeps coming back does not fill the log.
+        let reason = refused.reason;
         if self.shared.counters.refused(reason).is_power_of_two() {
             let versions = theirs.map(|theirs| {
                 format!(" (it speaks version {}, this program {})", version_text(theirs), version_text(VERSION))
             });
             let versions = versions.unwrap_or_default();
             match by {
-                RefusedBy::Us => tracing::warn!(peer = %peer_id, %reason, "refused a peer{versions}"),
-                RefusedBy::Them => tracing::warn!(peer = %peer_id, %reason, "a peer refused us{versions}"),
+                RefusedBy::Us => tracing::warn!(peer = %peer_id, reason = %refused, "refused a peer"),
+                RefusedBy::Them => tracing::warn!(peer = %peer_id, reason = %refused, "a peer refused us"),
             }
         }
         self.shared.inbox.tell(NetEvent::Refused { peer: key, reason, by });
-        self.act(ToSwarm::GenerateEvent(Event::Refused(key)));
+        let words = match by {
+            RefusedBy::Us => format!("refused {peer_id}: {refused}"),
+            RefusedBy::Them => format!("refused by {peer_id}: {refused}"),
+        };
+        self.act(ToSwarm::GenerateEvent(Event::Refused(key, words)));
     }
 
     fn order(&mut self, peer_id: PeerId, connection: ConnectionId, event: Order) {
@@ -306,9 +311,12 @@ impl NetworkBehaviour for Streams {
     fn on_connection_handler_event(&mut self, peer_id: PeerId, id: ConnectionId, report: THandlerOutEvent<Self>) {
         match report {
             Report::Accepted => self.accepted(peer_id, id),
-            Report::Refused(reason, by, theirs) => self.refused(peer_id, id, (reason, theirs), by),
+            Report::Refused(refused, by) => self.refused(peer_id, id, &refused, by),
             Report::Broken(why) => {
                 tracing::debug!(peer = %peer_id, %why, "closing a connection");
+                if let Some(key) = peer_key_of(&peer_id) {
+                    self.act(ToSwarm::GenerateEvent(Event::Broken(key, format!("connected, and then: {why}"))));
+                }
                 self.close(peer_id, id);
             }
         }

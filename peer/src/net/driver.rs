@@ -20,6 +20,7 @@ use super::identity::{peer_id_of, peer_key_of};
 use super::limits::Limits;
 use super::redial::{ADDRESSES_MAX, Attempt, Due, Redial, Target, Until};
 use super::shared::{Pending, Shared};
+use super::tried::Outcome;
 
 /// How often what has no event of its own is looked after.
 const TICK: Duration = Duration::from_secs(1);
@@ -129,8 +130,15 @@ impl Driver {
         let now = Instant::now();
         match event {
             SwarmEvent::Behaviour(BehaviourEvent::Streams(event)) => match event {
-                Event::Accepted(peer) => self.redial.accepted(peer, now),
-                Event::Refused(peer) => self.redial.refused(peer, now),
+                Event::Accepted(peer) => {
+                    self.redial.note_peer(peer, None);
+                    self.redial.accepted(peer, now);
+                }
+                Event::Refused(peer, words) => {
+                    self.redial.note_peer(peer, Some(Outcome { words, lasting: true }));
+                    self.redial.refused(peer, now);
+                }
+                Event::Broken(peer, words) => self.redial.note_peer(peer, Some(Outcome { words, lasting: false })),
                 Event::TcpGone(peer) => self.redial.tcp_gone(peer, now),
                 Event::Gone(peer) => self.redial.gone(peer, now),
             },
@@ -151,6 +159,7 @@ impl Driver {
             }
             SwarmEvent::OutgoingConnectionError { connection_id, peer_id, error } => {
                 tracing::debug!(?peer_id, %error, "a dial failed");
+                self.redial.note_dial(connection_id, Outcome::of(&error));
                 self.redial.failed(connection_id, now);
             }
             SwarmEvent::IncomingConnectionError { error, .. } => {
@@ -248,6 +257,7 @@ impl Driver {
             self.redial.dialing(&due, id, now);
             if let Err(error) = self.swarm.dial(dial) {
                 tracing::debug!(target = ?due.target, %error, "a dial did not begin");
+                self.redial.note_dial(id, Outcome::of(&error));
                 self.redial.failed(id, now);
             }
         }
@@ -271,6 +281,9 @@ impl Driver {
             }
             is_wanted || link.is_up() || streams.is_connected(&peer_id_of(&link.peer))
         });
+        // Nobody asks what was tried as long as somebody is connected.
+        let is_alone = !self.shared.links.all().iter().any(|link| link.is_up());
+        self.shared.set_tried(if is_alone { self.redial.tried() } else { Vec::new() });
     }
 
     fn addresses_changed(&mut self, now: Instant) {

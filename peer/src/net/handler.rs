@@ -22,7 +22,7 @@ use overlay::PeerKey;
 use tokio::sync::watch;
 
 use super::event::RefusedBy;
-use super::hello::{self, Agreed, GreetingError, PROTOCOL, Purpose, Refusal};
+use super::hello::{self, Agreed, GreetingError, PROTOCOL, Purpose, Refusal, Refused};
 use super::link::{CLASSES, Link};
 use super::shared::Shared;
 use super::stats::count;
@@ -59,8 +59,8 @@ impl std::fmt::Debug for Attached {
 pub(super) enum Report {
     /// A hello was accepted, theirs or ours.
     Accepted,
-    /// One of us does not want the other; which version it speaks, where that is why, and known.
-    Refused(Refusal, RefusedBy, Option<u16>),
+    /// One of us does not want the other.
+    Refused(Refused, RefusedBy),
     /// A stream did not come about for another reason. The connection is of no use.
     Broken(String),
 }
@@ -201,9 +201,11 @@ impl Handler {
 
     fn failed(&mut self, error: GreetingError) {
         self.report(match error {
-            GreetingError::RefusedByUs(reason) => Report::Refused(reason, RefusedBy::Us, None),
-            GreetingError::RefusedByThem(reason) => Report::Refused(reason, RefusedBy::Them, None),
-            GreetingError::Version(by, theirs) => Report::Refused(Refusal::Version, by, Some(theirs)),
+            GreetingError::RefusedByUs(refused) => Report::Refused(refused, RefusedBy::Us),
+            GreetingError::RefusedByThem(refused) => Report::Refused(refused, RefusedBy::Them),
+            GreetingError::Version(by, theirs) => {
+                Report::Refused(Refused::of(Refusal::Version, &self.shared.membership(), Some(theirs)), by)
+            }
             GreetingError::Garbage => {
                 count(&self.shared.counters.violations);
                 Report::Broken("not a greeting".into())
@@ -260,7 +262,10 @@ impl ConnectionHandler for Handler {
             ConnectionEvent::DialUpgradeError(DialUpgradeError { error, .. }) => self.failed(match error {
                 StreamUpgradeError::Apply(error) => error,
                 // It does not know the hello's own protocol.
-                StreamUpgradeError::NegotiationFailed => GreetingError::RefusedByThem(Refusal::Version),
+                StreamUpgradeError::NegotiationFailed => {
+                    let refused = Refused::of(Refusal::Version, &self.shared.membership(), None);
+                    GreetingError::RefusedByThem(refused)
+                }
                 StreamUpgradeError::Timeout => GreetingError::Io(io::ErrorKind::TimedOut.into()),
                 StreamUpgradeError::Io(error) => GreetingError::Io(error),
             }),

@@ -86,15 +86,78 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// What one side of a hello has, for a person on the other side. An acceptor that refuses tells it behind the refusal, where
+/// earlier versions do not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Side {
+    network: String,
+    keyed: bool,
+    ring: Option<RingId>,
+    lanes: u8,
+    durable: bool,
+}
+
+/// A refusal with what both sides have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub reason: Refusal,
+    /// What this side has of it.
+    ours: String,
+    /// What the other side has, where it is known.
+    theirs: Option<String>,
+}
+
+impl Refused {
+    /// Of this peer by one that says no more, or the other way round: `version` is the other side's.
+    pub(super) fn of(reason: Refusal, mine: &Membership, version: Option<u16>) -> Refused {
+        Refused::between(reason, mine, version, None)
+    }
+
+    fn between(reason: Refusal, mine: &Membership, version: Option<u16>, theirs: Option<&Side>) -> Refused {
+        let theirs = match reason {
+            Refusal::Version => version.map(version_text),
+            reason => theirs.map(|side| side.value(reason)),
+        };
+        let ours = if reason == Refusal::Version { version_text(VERSION) } else { mine.side().value(reason) };
+        Refused { reason, ours, theirs }
+    }
+}
+
+impl Side {
+    /// What is compared, for a person: names come from outside, and are shown with escapes.
+    fn value(&self, reason: Refusal) -> String {
+        match reason {
+            Refusal::Version => String::new(),
+            Refusal::Network => format!("{:?}", self.network),
+            Refusal::Key => if self.keyed { "a key" } else { "none" }.into(),
+            Refusal::Ring => self.ring.map_or("none".into(), |ring| ring.to_string()),
+            Refusal::Lanes => self.lanes.to_string(),
+            Refusal::Durability => if self.durable { "sync" } else { "memory" }.into(),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { reason, ours, theirs } = self;
+        match theirs {
+            Some(theirs) if theirs == ours => write!(f, "{reason} ({ours} here, another there)"),
+            Some(theirs) => write!(f, "{reason} ({ours} here, {theirs} there)"),
+            None => write!(f, "{reason} ({ours} here)"),
+        }
+    }
+}
+
 /// Why a stream did not come about.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GreetingError {
     /// We refused the other side.
     #[error("refused: {0}")]
-    RefusedByUs(Refusal),
+    RefusedByUs(Refused),
     /// The other side refused us.
     #[error("we were refused: {0}")]
-    RefusedByThem(Refusal),
+    RefusedByThem(Refused),
     /// One of us refused the other for its version: who, and the other side's.
     #[error("another protocol version, {}", version_text(*.1))]
     Version(RefusedBy, u16),
@@ -163,6 +226,11 @@ impl Membership {
         }
     }
 
+    fn side(&self) -> Side {
+        let Membership { network, key, ring, lanes, durable, .. } = self;
+        Side { network: network.clone(), keyed: key.is_some(), ring: *ring, lanes: *lanes, durable: *durable }
+    }
+
     fn check_ring(&self, theirs: Option<RingId>) -> Result<(), Refusal> {
         match (self.ring, theirs) {
             (Some(ours), Some(theirs)) if ours != theirs => Err(Refusal::Ring),
@@ -198,22 +266,28 @@ where
     let Membership { network, ring, lanes, durable, instance, .. } = mine.clone();
     write(stream, &Hello { network, ring, lanes, durable, instance, purpose, proof }).await?;
     let (version, body) = read(stream).await?;
-    // Of another version only a refusal can be read, and that only as far as we know its reasons.
-    let answer = match parse(&body) {
-        Err(GreetingError::Garbage) if version != VERSION => {
-            return Err(GreetingError::Version(RefusedBy::Them, version));
-        }
-        answer => answer?,
+    let (answer, rest) = match postcard::take_from_bytes(&body) {
+        Ok(read) => read,
+        // Of another version only a refusal can be read, and that only as far as we know its reasons.
+        Err(_) if version != VERSION => return Err(GreetingError::Version(RefusedBy::Them, version)),
+        Err(_) => return Err(GreetingError::Garbage),
     };
     match answer {
         Answer::Refused(Refusal::Version) => Err(GreetingError::Version(RefusedBy::Them, version)),
-        Answer::Refused(reason) => Err(GreetingError::RefusedByThem(reason)),
+        Answer::Refused(reason) => {
+            let theirs = parse::<Side>(rest).ok();
+            Err(GreetingError::RefusedByThem(Refused::between(reason, mine, None, theirs.as_ref())))
+        }
         Answer::Accepted { .. } if version != VERSION => Err(GreetingError::Version(RefusedBy::Us, version)),
-        Answer::Accepted { ring, instance, proof } => mine
-            .check_proof(Half::Answer, peer, me, proof)
-            .and_then(|()| mine.check_ring(ring))
-            .map(|()| Agreed { purpose, instance })
-            .map_err(GreetingError::RefusedByUs),
+        Answer::Accepted { ring, instance, proof } => {
+            // It has accepted everything else of ours.
+            let theirs = Side { keyed: proof.is_some(), ring, ..mine.side() };
+            let refused = |reason| Refused::between(reason, mine, None, Some(&theirs));
+            mine.check_proof(Half::Answer, peer, me, proof)
+                .and_then(|()| mine.check_ring(ring))
+                .map(|()| Agreed { purpose, instance })
+                .map_err(|reason| GreetingError::RefusedByUs(refused(reason)))
+        }
     }
 }
 
@@ -229,12 +303,16 @@ where
 {
     let (version, body) = read(stream).await?;
     if version != VERSION {
-        let _ = refuse(stream, Refusal::Version).await;
+        let _ = refuse(stream, mine, Refused::of(Refusal::Version, mine, Some(version))).await;
         return Err(GreetingError::Version(RefusedBy::Us, version));
     }
     let hello: Hello = parse(&body)?;
     match mine.check(&hello, peer, me) {
-        Err(reason) => refuse(stream, reason).await,
+        Err(reason) => {
+            let Hello { network, ring, lanes, durable, proof, .. } = hello;
+            let theirs = Side { network, keyed: proof.is_some(), ring, lanes, durable };
+            refuse(stream, mine, Refused::between(reason, mine, Some(version), Some(&theirs))).await
+        }
         Ok(()) => {
             write(
                 stream,
@@ -250,13 +328,13 @@ where
     }
 }
 
-async fn refuse<S>(stream: &mut S, reason: Refusal) -> Result<Agreed, GreetingError>
+async fn refuse<S>(stream: &mut S, mine: &Membership, refused: Refused) -> Result<Agreed, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     // Whether the other side can still be told is its own affair; that it was refused stands.
-    let _ = write(stream, &Answer::Refused(reason)).await;
-    Err(GreetingError::RefusedByUs(reason))
+    let _ = write(stream, &(Answer::Refused(refused.reason), mine.side())).await;
+    Err(GreetingError::RefusedByUs(refused))
 }
 
 /// Leaves a refused opener the time to read why: a stream that is dropped may be reset with the answer unread.
@@ -365,9 +443,9 @@ mod tests {
         })
     }
 
-    fn both_refuse(outcome: &Outcome, reason: Refusal) {
-        assert_eq!(outcome.0, Err(format!("we were refused: {reason}")));
-        assert_eq!(outcome.1, Err(format!("refused: {reason}")));
+    fn both_refuse(outcome: &Outcome, reason: Refusal, opener: &str, acceptor: &str) {
+        assert_eq!(outcome.0, Err(format!("we were refused: {reason} ({opener} here, {acceptor} there)")));
+        assert_eq!(outcome.1, Err(format!("refused: {reason} ({acceptor} here, {opener} there)")));
     }
 
     #[test]
@@ -384,13 +462,31 @@ mod tests {
     #[test]
     fn strangers_are_told_why() {
         let us = member("net", None, Some(1));
-        both_refuse(&greet(&us, &member("other", None, Some(1))), Refusal::Network);
-        both_refuse(&greet(&us, &member("net", None, Some(2))), Refusal::Ring);
-        both_refuse(&greet(&us, &member("net", Some(1), Some(1))), Refusal::Key);
-        both_refuse(&greet(&us, &Membership { lanes: 2, ..us.clone() }), Refusal::Lanes);
-        both_refuse(&greet(&us, &Membership { durable: false, ..us.clone() }), Refusal::Durability);
-        both_refuse(&greet(&Membership { durable: false, ..us.clone() }, &us), Refusal::Durability);
-        both_refuse(&greet(&member("net", Some(2), None), &member("net", Some(1), None)), Refusal::Key);
+        let rings = [1, 2].map(|ring| RingId(ring).to_string());
+        both_refuse(&greet(&us, &member("other", None, Some(1))), Refusal::Network, "\"net\"", "\"other\"");
+        both_refuse(&greet(&us, &member("net", None, Some(2))), Refusal::Ring, &rings[0], &rings[1]);
+        both_refuse(&greet(&us, &member("net", Some(1), Some(1))), Refusal::Key, "none", "a key");
+        both_refuse(&greet(&us, &Membership { lanes: 2, ..us.clone() }), Refusal::Lanes, "1", "2");
+        let memory = Membership { durable: false, ..us.clone() };
+        both_refuse(&greet(&us, &memory), Refusal::Durability, "sync", "memory");
+        both_refuse(&greet(&memory, &us), Refusal::Durability, "memory", "sync");
+        let outcome = greet(&member("net", Some(2), None), &member("net", Some(1), None));
+        assert_eq!(outcome.0, Err(format!("we were refused: {} (a key here, another there)", Refusal::Key)));
+    }
+
+    #[test]
+    fn a_refusal_of_an_earlier_version_names_our_side() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (mut one, mut two) = pipe(4096, None);
+            let mine = member("net", None, None);
+            let acceptor = async {
+                read(&mut two).await.unwrap();
+                write(&mut two, &Answer::Refused(Refusal::Network)).await.unwrap();
+            };
+            let (opened, ()) = join!(open(&mut one, &mine, &A, &B, Purpose::Check), acceptor);
+            assert_eq!(opened.unwrap_err().to_string(), "we were refused: another network name (\"net\" here)");
+        });
     }
 
     #[test]

@@ -77,15 +77,17 @@ mod shared;
 mod start;
 mod stats;
 mod stream;
+mod tried;
 
 pub(crate) use addresses::complaint;
 pub use config::{ClassLimits, NetConfig, Timing};
 pub use event::{NetEvent, Outgoing, RefusedBy, SendError, Transport, Via};
 pub use frame::FRAME_BYTES_MAX;
-pub use hello::Refusal;
+pub use hello::{Refusal, Refused};
 pub use identity::{Identity, IdentityError, peer_id_of, peer_key_of};
 pub use inbox::Wake;
 pub use libp2p::{Multiaddr, PeerId};
 pub use network_key::{NetworkKey, NetworkKeyError};
 pub use start::{Net, NetError, NetHandle, NetPort};
 pub use stats::{ClassStats, NetStats, PeerStats};
+pub use tried::{Outcome, Tried, hopeless, told};

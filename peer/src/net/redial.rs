@@ -20,6 +20,7 @@ use overlay::PeerKey;
 use super::addresses::via;
 use super::config::Timing;
 use super::event::Via;
+use super::tried::{Outcome, Tried};
 
 /// Dials under way at most; the others wait for their turn.
 const DIALS_MAX: usize = 64;
@@ -83,6 +84,9 @@ struct Entry {
     state: State,
     failures: u32,
     refusals: u32,
+    /// How often it was dialled, and what came of it last, for a person.
+    dials: u32,
+    outcome: Option<Outcome>,
     /// Not before that, after a refusal, whatever else happens: of two simultaneous connections one may still come up, and
     /// go, after the other was refused.
     not_before: Instant,
@@ -226,6 +230,8 @@ impl Redial {
             state,
             failures: 0,
             refusals: 0,
+            dials: 0,
+            outcome: None,
             not_before: now,
             tcp_since: Some(now).filter(|_| connected == Some(Via::Tcp)),
             tcp_breaks: 0,
@@ -309,10 +315,39 @@ impl Redial {
             (State::Connected { better: None, .. }, _) => {}
             (State::Idle(_), _) => {
                 let (_, second_by) = entry.order(now);
+                entry.dials = entry.dials.saturating_add(1);
                 let second_at = Some(now + start).filter(|_| entry.has(second_by));
                 entry.state = State::Dialing(Dialing { first: Some(id), second: None, second_at, second_by });
             }
         }
+    }
+
+    /// What came of a dial, for a person: said before [`Redial::failed`].
+    pub(super) fn note_dial(&mut self, id: ConnectionId, outcome: Outcome) {
+        let is_its = |entry: &&mut Entry| matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
+        if let Some(entry) = self.entries.values_mut().find(is_its) {
+            entry.outcome = Some(outcome);
+        }
+    }
+
+    /// What came of a connection to `peer`, for a person; `None` where all is well.
+    pub(super) fn note_peer(&mut self, peer: PeerKey, outcome: Option<Outcome>) {
+        for entry in self.entries.values_mut().filter(|entry| entry.is_connected_to(peer)) {
+            entry.outcome = outcome.clone();
+        }
+    }
+
+    /// All that is dialled, the places that the settings name first.
+    pub(super) fn tried(&self) -> Vec<Tried> {
+        let tried = |entry: &Entry| Tried {
+            addresses: entry.addresses.clone(),
+            named: entry.until == Until::Forever,
+            dials: entry.dials,
+            outcome: entry.outcome.clone(),
+        };
+        let mut all: Vec<Tried> = self.entries.values().map(tried).collect();
+        all.sort_by(|one, other| other.named.cmp(&one.named).then_with(|| one.addresses.cmp(&other.addresses)));
+        all
     }
 
     /// That dial failed, or could not even begin.

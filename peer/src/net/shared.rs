@@ -14,6 +14,7 @@ use super::hello::{Instance, Membership};
 use super::inbox::{Inbox, Wake};
 use super::link::Links;
 use super::stats::Counters;
+use super::tried::Tried;
 use crate::lock::lock;
 
 /// See the module.
@@ -26,6 +27,7 @@ pub(super) struct Shared {
     pub(super) orders: Orders,
     ring: Mutex<Option<RingId>>,
     instance: Instance,
+    tried: Mutex<Vec<Tried>>,
 }
 
 /// What the swarm task is asked to do. Bounded by what there is: a peer or connection is named once, however often.
@@ -59,8 +61,18 @@ impl Shared {
             ring: Mutex::new(config.ring),
             // Keyed anew by the system, so what is hashed does not matter.
             instance: Instance(RandomState::new().hash_one(0)),
+            tried: Mutex::default(),
             config,
         }
+    }
+
+    /// What is dialled while no peer is connected, and what came of it, as of the last second.
+    pub(super) fn tried(&self) -> Vec<Tried> {
+        lock(&self.tried).clone()
+    }
+
+    pub(super) fn set_tried(&self, tried: Vec<Tried>) {
+        *lock(&self.tried) = tried;
     }
 
     /// What is compared with other peers, as of now.

@@ -29,6 +29,7 @@ use super::link::{CLASSES, Link};
 use super::quic;
 use super::shared::Shared;
 use super::stats::{NetStats, count};
+use super::tried::Tried;
 
 /// Streams of one connection at most, of both sides: three classes each way, and libp2p's own. What a hostile peer can
 /// make us hold for streams that it never finishes goes up with it, at 256 KiB each.
@@ -243,6 +244,11 @@ impl NetHandle {
         if self.shared.set_ring(ring) {
             self.shared.orders.give(|orders| orders.check = true);
         }
+    }
+
+    /// What is dialled while no peer is connected, and what came of it, as of the last second; empty where one is connected.
+    pub fn tried(&self) -> Vec<Tried> {
+        self.shared.tried()
     }
 
     /// Whether this peer is connected and its hello was accepted.

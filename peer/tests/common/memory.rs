@@ -193,6 +193,10 @@ impl StatusSource for Alone {
     }
 
     fn readiness(&self) -> Readiness {
-        Readiness { ready: true, checks: vec![Check { name: "group".into(), ok: true, detail: "alone".into() }] }
+        Readiness {
+            ready: true,
+            checks: vec![Check { name: "group".into(), ok: true, detail: "alone".into() }],
+            hopeless: None,
+        }
     }
 }

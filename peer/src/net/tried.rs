@@ -1,0 +1,123 @@
+//! What became of dials, for a person who waits for a peer to enter its network.
+
+use std::error::Error;
+use std::fmt;
+
+use libp2p::Multiaddr;
+use libp2p::swarm::DialError;
+
+/// One place that is dialled while no peer is connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Where.
+    pub addresses: Vec<Multiaddr>,
+    /// Named by the settings (`--join`), and dialled as long as this peer runs.
+    pub named: bool,
+    /// How often it was dialled.
+    pub dials: u32,
+    /// What came of it last; `None` where the first dial is still under way.
+    pub outcome: Option<Outcome>,
+}
+
+/// What came of a dial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// For a person.
+    pub words: String,
+    /// It stays so until somebody changes settings or programs: trying again is of no use.
+    pub lasting: bool,
+}
+
+impl Outcome {
+    /// Of a dial that failed.
+    pub(super) fn of(error: &DialError) -> Outcome {
+        let passing = |words: String| Outcome { words, lasting: false };
+        match error {
+            DialError::WrongPeerId { obtained, .. } => {
+                Outcome { words: format!("another peer is there: {obtained}"), lasting: true }
+            }
+            DialError::LocalPeerId { .. } => Outcome { words: "this peer itself is there".into(), lasting: true },
+            DialError::Transport(errors) => {
+                let mut words: Vec<String> = errors.iter().map(|(_, error)| root(error)).collect();
+                words.dedup();
+                passing(words.join(", "))
+            }
+            other => passing(root(other)),
+        }
+    }
+}
+
+/// The innermost cause: the others say again what it says.
+fn root(error: &dyn Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        write!(f, "{}: ", addresses.join(" "))?;
+        match (&self.outcome, self.dials) {
+            (Some(outcome), 1) => f.write_str(&outcome.words),
+            (Some(outcome), dials) => write!(f, "{} (tried {dials} times)", outcome.words),
+            (None, 0) => f.write_str("not tried yet"),
+            (None, _) => f.write_str("no answer yet"),
+        }
+    }
+}
+
+/// Why no peer that was named will ever let this one in, where that is so: each of them said so.
+pub fn hopeless(tried: &[Tried]) -> Option<String> {
+    let lasts = |tried: &Tried| tried.outcome.as_ref().is_some_and(|outcome| outcome.lasting);
+    let all = !tried.is_empty() && tried.iter().all(|tried| tried.named && lasts(tried));
+    all.then(|| told(tried))
+}
+
+/// All of it in a line; of many the first.
+pub fn told(tried: &[Tried]) -> String {
+    const TOLD_MAX: usize = 5;
+    let mut words: Vec<String> = tried.iter().take(TOLD_MAX).map(ToString::to_string).collect();
+    if tried.len() > TOLD_MAX {
+        words.push(format!("and {} more", tried.len() - TOLD_MAX));
+    }
+    words.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use libp2p::TransportError;
+
+    use super::*;
+
+    fn tried(named: bool, dials: u32, outcome: Option<(&str, bool)>) -> Tried {
+        let outcome = outcome.map(|(words, lasting)| Outcome { words: words.into(), lasting });
+        Tried { addresses: vec!["/ip4/192.0.2.1/tcp/6478".parse().unwrap()], named, dials, outcome }
+    }
+
+    #[test]
+    fn what_was_tried_is_said() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let nested = io::Error::other(refused);
+        let address: Multiaddr = "/ip4/192.0.2.1/tcp/6478".parse().unwrap();
+        let outcome = Outcome::of(&DialError::Transport(vec![(address, TransportError::Other(nested))]));
+        assert_eq!(outcome, Outcome { words: "connection refused".into(), lasting: false });
+        let lines = told(&[tried(true, 1, None), tried(true, 3, Some(("connection refused", false)))]);
+        let place = "/ip4/192.0.2.1/tcp/6478";
+        assert_eq!(lines, format!("{place}: no answer yet; {place}: connection refused (tried 3 times)"));
+    }
+
+    #[test]
+    fn it_is_hopeless_where_all_that_were_named_refuse_for_good() {
+        let refused = || tried(true, 1, Some(("another network name", true)));
+        assert!(hopeless(&[refused(), refused()]).is_some_and(|why| why.contains("another network name")));
+        assert_eq!(hopeless(&[]), None);
+        assert_eq!(hopeless(&[refused(), tried(true, 9, Some(("connection refused", false)))]), None);
+        assert_eq!(hopeless(&[refused(), tried(true, 1, None)]), None);
+        assert_eq!(hopeless(&[refused(), tried(false, 1, Some(("another network name", true)))]), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! When a peer that does not serve says why in its log: three seconds after it began not to, and then each minute.
+
+use std::time::{Duration, Instant};
+
+use crate::status::Readiness;
+
+/// Before the first complaint: ordinary starts and changes of leaders take less.
+const FIRST: Duration = Duration::from_secs(3);
+/// Between two complaints.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Since when a peer does not serve, and when that is said next.
+#[derive(Clone, Copy, Debug)]
+pub struct Unready {
+    since: Option<(Instant, Instant)>,
+}
+
+impl Unready {
+    /// A peer that starts does not serve yet.
+    pub fn new(now: Instant) -> Unready {
+        Unready { since: Some((now, now + FIRST)) }
+    }
+
+    /// It serves.
+    pub fn ready(&mut self) {
+        self.since = None;
+    }
+
+    /// It does not serve any more.
+    pub fn not_ready(&mut self, now: Instant) {
+        self.since.get_or_insert((now, now + FIRST));
+    }
+
+    /// For how long it has not served, where that is to be said now.
+    pub fn due(&mut self, now: Instant) -> Option<Duration> {
+        let (since, next) = self.since.as_mut().filter(|(_, next)| *next <= now)?;
+        *next = now + EVERY;
+        Some(now.duration_since(*since))
+    }
+
+    /// Whether it has not served for longer than an ordinary start takes.
+    pub fn is_long(&self, now: Instant) -> bool {
+        self.since.is_some_and(|(since, _)| now.duration_since(since) >= FIRST)
+    }
+}
+
+/// The checks that fail, in a line.
+pub fn failing(readiness: &Readiness) -> String {
+    let failing = readiness.checks.iter().filter(|check| !check.ok);
+    failing.map(|check| format!("{}: {}", check.name, check.detail)).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Check;
+
+    #[test]
+    fn it_is_said_at_three_seconds_and_each_minute() {
+        let start = Instant::now();
+        let mut unready = Unready::new(start);
+        let said = |unready: &mut Unready, range: std::ops::Range<u64>| -> Vec<u64> {
+            range.filter(|second| unready.due(start + Duration::from_secs(*second)).is_some()).collect()
+        };
+        assert_eq!(said(&mut unready, 0..130), [3, 63, 123]);
+        unready.ready();
+        assert_eq!(said(&mut unready, 130..300), []);
+        unready.not_ready(start + Duration::from_secs(300));
+        unready.not_ready(start + Duration::from_secs(301));
+        assert_eq!(said(&mut unready, 300..370), [303, 363]);
+        assert!(
+            unready.is_long(start + Duration::from_secs(303)) && !unready.is_long(start + Duration::from_secs(302))
+        );
+    }
+
+    #[test]
+    fn only_what_fails_is_said() {
+        let check = |name: &str, ok| Check { name: name.into(), ok, detail: "so".into() };
+        let checks = vec![check("one", true), check("two", false), check("three", false)];
+        assert_eq!(failing(&Readiness { checks, ..Readiness::default() }), "two: so; three: so");
+    }
+}
