@@ -124,8 +124,8 @@ pub fn run(mut config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCod
     exit
 }
 
-/// Settings that are taken and checked, and change nothing in this version.
-const IDLE: [&str; 3] = ["max-group", "min-group", "nat"];
+/// Settings that are taken and checked, and change nothing in this version; their help says so, too.
+const IDLE: [&str; 1] = ["nat"];
 
 /// Whoever set a limit must not believe that it holds.
 fn warn_of_idle(config: &Config) {

@@ -4,6 +4,7 @@ mod address;
 mod bench;
 mod client;
 mod data;
+mod environment;
 mod exit;
 mod export;
 mod group;
@@ -17,7 +18,7 @@ mod suggestion;
 mod top;
 pub(crate) mod web;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -171,18 +172,24 @@ struct Reach {
 
 /// The whole program. `launch` starts what makes a peer of this process.
 pub fn main(launch: Launch) -> ExitCode {
-    match parse(std::env::args_os()) {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    match parse(&typed) {
         Ok((cli, matches)) => dispatch(cli.command, &matches, launch),
         Err(error) => {
             // Help and version are no errors.
             let printed = error.print().and_then(|()| std::io::stdout().flush());
+            let variable = |name: &OsStr| std::env::var_os(name);
+            if let Some(name) = environment::culprit(&error, &Cli::command(), &typed, &variable) {
+                let _ = writeln!(std::io::stderr(), "\nThis value is from the environment variable {name}.");
+            }
             exit::printed(if error.use_stderr() { Exit::Usage } else { Exit::Done }, printed)
         }
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, clap::ArgMatches), clap::Error> {
-    let matches = Cli::command().try_get_matches_from(args).map_err(suggestion::improve)?;
+fn parse(args: &[OsString]) -> Result<(Cli, clap::ArgMatches), clap::Error> {
+    let command = environment::without_empty(Cli::command(), &|name| std::env::var_os(name));
+    let matches = command.try_get_matches_from(args).map_err(suggestion::improve)?;
     Ok((Cli::from_arg_matches(&matches)?, matches))
 }
 
@@ -267,7 +274,8 @@ mod tests {
 
     #[test]
     fn double_dash_ends_flags() {
-        let parsed = |line: &str| parse(line.split(' ').map(OsString::from)).map(|(cli, _)| cli.command);
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let parsed = |line: &str| parse(&words(line)).map(|(cli, _)| cli.command);
         assert!(matches!(parsed("scatter incr k -- -3"), Ok(Command::Incr(args)) if args.by == -3));
         assert!(matches!(parsed("scatter get -- --k"), Ok(Command::Get(args)) if args.key == "--k"));
         assert!(parsed("scatter cas k --old 1 --absent 2").is_err());

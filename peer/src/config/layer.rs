@@ -24,11 +24,11 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// Few connections, modest budgets, finds peers on the LAN, works behind a home router.
+    /// Few connections, modest budgets, finds peers on the LAN; behind a router it needs a forwarded port.
     Home,
     /// On the open internet: no dials to private addresses, no search on the LAN.
     Server,
-    /// On one LAN: no work to get through routers.
+    /// On one LAN: no search for peers, large budgets.
     Datacenter,
 }
 
@@ -157,7 +157,8 @@ pub struct Layer {
     #[arg(long, value_name = "on|off", env = "SCATTER_MDNS")]
     pub mdns: Option<Switch>,
 
-    /// Get through home routers: port mapping, hole punching, relays [default: on]
+    /// Taken, and without effect in this version, which does not get through routers by itself: forward a port, and name it
+    /// with --listen [default: on]
     #[arg(long, value_name = "on|off", env = "SCATTER_NAT")]
     pub nat: Option<Switch>,
 

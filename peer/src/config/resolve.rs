@@ -83,22 +83,48 @@ impl Picker {
     }
 }
 
-/// Makes a [`Config`] of all sources, or says what is wrong with them.
+/// Makes a [`Config`] of all sources.
+///
+/// # Errors
+///
+/// Says what is wrong with a setting, and where it is from unless that is the command line.
 pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
-    let mut layers = vec![(Origin::Flag, sources.flags)];
-    if let Some(path) = sources.file {
+    let Sources { flags, from_environment, file, xdg_data_home, home } = sources;
+    let mut layers = vec![(Origin::Flag, flags)];
+    if let Some(path) = file {
         let layer = parse(&path, &read(&path)?)?;
         layers.push((Origin::File(path), layer));
     }
-    let mut picker = Picker { layers, from_environment: sources.from_environment, shown: Vec::new() };
+    let mut picker = Picker { layers, from_environment, shown: Vec::new() };
+    settle(&mut picker, xdg_data_home, home).map_err(|error| blame(error, &picker.shown))
+}
+
+/// Says of the settings that an error names where they are from, where nobody typed them.
+fn blame(ConfigError(mut text): ConfigError, shown: &[Shown]) -> ConfigError {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let named = |name: &str| text.split(|letter| !is_name(letter)).any(|word| word.strip_prefix("--") == Some(name));
+    let is_typed = |origin: &Origin| matches!(origin, Origin::Flag | Origin::Default);
+    let origins: Vec<String> = shown
+        .iter()
+        .filter(|shown| !is_typed(&shown.origin) && named(shown.name))
+        .filter(|shown| !text.contains(&format!("from {}", shown.origin)))
+        .map(|shown| format!("--{} is from {}", shown.name, shown.origin))
+        .collect();
+    if !origins.is_empty() {
+        text.push_str(&format!(" ({})", origins.join(", ")));
+    }
+    ConfigError(text)
+}
+
+fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<PathBuf>) -> Result<Config, ConfigError> {
     let profile = picker.pick_option("profile", |layer| layer.profile, ToString::to_string);
     if let Some(profile) = profile {
         picker.layers.push((Origin::Profile(profile), Layer::of_profile(profile)));
     }
-    let p = &mut picker;
+    let p = picker;
 
-    let data_home = sources.xdg_data_home.filter(|dir| dir.is_absolute());
-    let default_dir = data_home.or(sources.home.map(|home| home.join(".local/share"))).map(|dir| dir.join("scatter"));
+    let data_home = xdg_data_home.filter(|dir| dir.is_absolute());
+    let default_dir = data_home.or(home.map(|home| home.join(".local/share"))).map(|dir| dir.join("scatter"));
     let data_dir = p.pick_option("data-dir", |l| l.data_dir.clone(), |dir| dir.display().to_string());
     let data_dir = match (data_dir, default_dir) {
         (Some(dir), _) => dir,
@@ -188,7 +214,7 @@ pub fn resolve(sources: Sources) -> Result<Config, ConfigError> {
     let output = p.pick("output", |l| l.output, Format::Text, ToString::to_string);
     let log_format = p.pick("log-format", |l| l.log_format, Format::Text, ToString::to_string);
 
-    let mut shown = picker.shown;
+    let mut shown = std::mem::take(&mut p.shown);
     shown.sort_by_key(|shown| shown.name);
     Ok(Config {
         data_dir,

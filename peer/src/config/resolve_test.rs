@@ -251,3 +251,15 @@ fn what_is_too_little_or_too_much_is_refused() {
     assert_eq!(resolve(sources(&["--max-bandwidth", "0"])).unwrap().max_bandwidth, None);
     assert_eq!("0".parse(), Ok(Bytes(0)));
 }
+
+#[test]
+fn an_error_says_where_a_value_is_from_that_nobody_typed() {
+    let typed = || sources(&["--new", "--max-connections", "3"]);
+    assert!(!error(typed()).contains("environment"), "{}", error(typed()));
+    let from_environment = vec!["max-connections".into()];
+    let text = error(Sources { from_environment, ..typed() });
+    assert!(text.ends_with("(--max-connections is from environment SCATTER_MAX_CONNECTIONS)"), "{text}");
+    let file = file("away = 1000000\n");
+    let text = error(Sources { file: Some(file.path().to_owned()), ..sources(&["--new"]) });
+    assert!(text.ends_with(&format!("(--away is from file {})", file.path().display())), "{text}");
+}

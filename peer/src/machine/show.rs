@@ -175,7 +175,10 @@ fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
         check(
             "serves",
             node.is_some_and(|node| node.ready),
-            "an operation of its own was answered since the start".into(),
+            match node.is_some_and(|node| node.ready) {
+                true => "an operation of its own was answered since the start".into(),
+                false => "no operation of its own is answered now".into(),
+            },
         ),
     ]
 }
