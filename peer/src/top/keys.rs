@@ -17,7 +17,7 @@ pub const HELP: [(&str, &str); 13] = [
     ("↑ ↓ k j", "move"),
     ("PgUp PgDn", "move by a page"),
     ("Home End", "to the first or the last"),
-    ("Enter", "all about the marked group"),
+    ("Enter", "all about the marked group, peer or event; again: less"),
     ("s", "sort by the next column"),
     ("r", "reverse the order"),
     ("/", "only rows with a text: Enter keeps it, Esc drops it"),
@@ -88,6 +88,7 @@ pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) 
             (groups.row, groups.filter) = (rows.ids.get(rows.marked).cloned(), String::new());
             state.tab = Tab::Groups;
         }
+        KeyCode::Enter if matches!(state.tab, Tab::Peers | Tab::Events) => state.about ^= true,
         KeyCode::Char('s' | 'r') if state.tab == Tab::Overview => {}
         KeyCode::Char('s') => {
             let columns = rows::columns(state.tab).len();
@@ -150,6 +151,16 @@ mod tests {
             does = press(&mut state, key(*code), Rows { ids: &ids, marked, page: 2, lanes: 2 }, &['K', 'q']);
         }
         (state, does)
+    }
+
+    #[test]
+    fn enter_shows_all_about_a_peer_or_an_event() {
+        use KeyCode::{Char, Enter};
+        for tab in ['3', '4'] {
+            assert!(after(&[Char(tab), Enter]).0.about);
+            assert!(!after(&[Char(tab), Enter, Enter]).0.about);
+        }
+        assert!(!after(&[Char('2'), Enter]).0.about, "there it always is");
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct State {
     choices: [Choice; 4],
     /// The picture stands still.
     pub frozen: bool,
+    /// All about the marked row is shown, on screens whose rows are cut to their columns.
+    pub about: bool,
     /// All keys are shown.
     pub help: bool,
     /// The filter is being written.
@@ -72,7 +74,7 @@ impl Default for State {
             let (sort, reverse) = rows::usual_order(tab);
             Choice { sort, reverse, ..Choice::default() }
         });
-        State { tab: Tab::default(), choices, frozen: false, help: false, filtering: false, lane: 0 }
+        State { tab: Tab::default(), choices, frozen: false, about: false, help: false, filtering: false, lane: 0 }
     }
 }
 

@@ -8,11 +8,13 @@ use super::brush::{Brush, Words, beside};
 use crate::top::keys::HELP;
 
 /// What the signs on the screen mean.
-const SIGNS: [(&str, &str); 6] = [
+const SIGNS: [(&str, &str); 8] = [
     ("A B C …", "the groups along the ring, clockwise from the top"),
     ("*", "this peer, or a group that it is in"),
     ("●  ◆", "a member; its leader"),
     ("○  ?", "somebody who copies, to be a member; who is silent"),
+    ("4m  e8", "a group of 4 members, in its epoch 8"),
+    ("1/3", "1 of 3 members is heard: no majority"),
     ("holds 3/5", "of 5 parts of the range it holds 3 completely"),
     ("812+", "answered here; the leader knows of all"),
 ];

@@ -5,11 +5,14 @@ use screen::ratatui::style::{Modifier, Style};
 use screen::safe;
 
 use super::Scene;
-use super::brush::Brush;
-use crate::top::rows::{Column, Row, columns, marked, rows};
+use super::brush::{Brush, Words, above};
+use crate::top::rows::{Column, Row, Tone, columns, marked, rows};
 use crate::top::state::{Choice, Tab};
 
-/// With a frame around it.
+/// The longest title of a column is `round trip`.
+const TITLE_COLUMNS: usize = 12;
+
+/// With a frame around it; all about the marked row below, where that is wanted.
 pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect) {
     let shown = rows(scene.model, tab, scene.state.of(tab));
     let told = match tab {
@@ -23,8 +26,34 @@ pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect
         Tab::Events => format!("events, in UTC: {}", shown.len()),
     };
     let right = if told { "" } else { "this peer is of a version that does not tell" };
-    let inside = brush.frame(area, &title, right);
-    draw(brush, inside, columns(tab), &shown, scene.state.of(tab));
+    let choice = scene.state.of(tab);
+    let about = shown.get(marked(&shown, choice)).filter(|_| scene.state.about && tab == scene.state.tab);
+    let lines = about.map(|row| about_row(row, columns(tab), brush, area.width.saturating_sub(4)));
+    let room = lines.as_ref().map_or(0, |lines| lines.len() as u16 + 2).min(area.height / 2);
+    let (list, below) = above(area, area.height - room);
+    let inside = brush.frame(list, &title, right);
+    draw(brush, inside, columns(tab), &shown, choice);
+    if let Some(lines) = lines {
+        let inside = brush.frame(below, "the marked one", "Enter: less");
+        brush.lines_or_more(inside, lines, "");
+    }
+}
+
+/// Everything that a row has, however long: its names, then each column that is not empty.
+fn about_row(row: &Row, all: &[Column], brush: &Brush<'_>, width: u16) -> Vec<Words> {
+    let names = row.names.iter().map(|name| ("name", name, Tone::Text));
+    let cells = all.iter().zip(&row.cells).filter(|(_, cell)| !cell.text.is_empty());
+    let cells = cells
+        .map(|(column, cell)| (if column.title.is_empty() { "text" } else { column.title }, &cell.text, cell.tone));
+    let mut lines = Vec::new();
+    for (title, text, tone) in names.chain(cells) {
+        for (number, part) in safe::wrap(text, usize::from(width).saturating_sub(TITLE_COLUMNS)).into_iter().enumerate()
+        {
+            let title = if number == 0 { title } else { "" };
+            lines.push(vec![(safe::left(title, TITLE_COLUMNS), brush.palette.faint()), (part, brush.style(tone))]);
+        }
+    }
+    lines
 }
 
 /// The table alone.
