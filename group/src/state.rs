@@ -256,16 +256,16 @@ impl fmt::Display for Entry {
             Entry::Noop => f.write_str("nothing"),
             Entry::Division { parts, .. } => {
                 f.write_str("to divide the range among")?;
-                parts.iter().try_for_each(|(start, node)| write!(f, " {node:?} (from {start:?})"))
+                parts.iter().try_for_each(|(start, node)| write!(f, " {node} (from {start:?})"))
             }
             Entry::Learners(members) => {
                 f.write_str("to take in")?;
-                members.iter().try_for_each(|member| write!(f, " {:?}", member.node))
+                members.iter().try_for_each(|member| write!(f, " {}", member.node))
             }
-            Entry::DropLearner(node) => write!(f, "to wait no longer for {node:?}"),
+            Entry::DropLearner(node) => write!(f, "to wait no longer for {node}"),
             Entry::Next(members) => {
                 f.write_str("these members from now on:")?;
-                members.iter().try_for_each(|member| write!(f, " {:?}", member.node))
+                members.iter().try_for_each(|member| write!(f, " {}", member.node))
             }
             Entry::Established(epoch, ranges) => {
                 write!(f, "that all is there in epoch {}, in", epoch.0)?;
@@ -276,7 +276,7 @@ impl fmt::Display for Entry {
             Entry::Switch(switch) if switch.is_on() => write!(f, "to use the switch {}", switch.id),
             Entry::Switch(switch) if switch.is_barred() => f.write_str("to use no switch until somebody says so"),
             Entry::Switch(_) => f.write_str("to use no switch"),
-            Entry::Addresses(node, addresses) => write!(f, "to reach {node:?} at {}", addresses.join(", ")),
+            Entry::Addresses(node, addresses) => write!(f, "to reach {node} at {}", addresses.join(", ")),
             Entry::Deal(deal) => deal.fmt(f),
         }
     }

@@ -36,12 +36,44 @@ pub struct GroupId(pub u128);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RingId(pub u128);
 
+/// The digits of base58, as peer ids have them.
+const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+/// Digits of a peer's short name.
+const SHORT_DIGITS: usize = 6;
+
+impl PeerKey {
+    /// The last six characters of the peer id (`12D3KooW…MMjh9m`), by which people know a peer.
+    fn short(&self) -> [u8; SHORT_DIGITS] {
+        // What stands before a key in a peer id changes its last digits, as these are of one large number.
+        let prefix = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
+        let modulus = 58_u64.pow(SHORT_DIGITS as u32);
+        let mut rest = prefix.iter().chain(&self.0).fold(0, |rest, byte| (rest * 256 + u64::from(*byte)) % modulus);
+        let mut digits = [0; SHORT_DIGITS];
+        for digit in digits.iter_mut().rev() {
+            *digit = BASE58[(rest % 58) as usize];
+            rest /= 58;
+        }
+        digits
+    }
+}
+
+/// The peer's short name: the last six characters of its peer id.
+impl fmt::Display for PeerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.short().iter().try_for_each(|digit| fmt::Write::write_char(f, char::from(*digit)))
+    }
+}
+
 impl fmt::Debug for PeerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in &self.0[..4] {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The peer's short name, whichever of its lives is meant.
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.peer, f)
     }
 }
 

@@ -247,6 +247,8 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         endpoints.push(runtime.spawn(resp::serve(listener, shared, stopped.clone())));
     }
     let (followed, diary) = (Arc::new(Notify::new()), Arc::new(Diary::default()));
+    // Also without an endpoint: it tells the log who comes and goes.
+    runtime.spawn(diary.clone().keep(status.clone(), latencies, stopped.clone()));
     if let Some(listener) = http_listener {
         let served = Served {
             status: status.clone(),
@@ -257,7 +259,6 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
             diary: diary.clone(),
             connections_max: shares.http,
         };
-        runtime.spawn(diary.clone().keep(status, latencies, stopped.clone()));
         runtime.spawn(neighbours.keep(peer.admin.clone(), stopped.clone()));
         endpoints.push(runtime.spawn(async move {
             if let Err(error) = http::serve(listener, served, stopped).await {
@@ -331,7 +332,9 @@ fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Optio
         }
         Format::Text => {
             let address = |address: Option<SocketAddr>| address.map_or("off".into(), |address| address.to_string());
-            format!("ready peer={} resp={} http={}", peer.peer_id, address(resp), address(http))
+            // The addresses last: scripts know the others by their places.
+            let join = if peer.listen.is_empty() { String::new() } else { format!(" join={}", peer.listen.join(",")) };
+            format!("ready peer={} resp={} http={}{join}", peer.peer_id, address(resp), address(http))
         }
     }
 }

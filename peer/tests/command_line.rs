@@ -140,7 +140,8 @@ fn ready_line_as_text_and_a_taken_port() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let resp = line.trim().split(' ').find_map(|word| word.strip_prefix("resp=")).unwrap().to_owned();
-    assert_eq!(line, format!("ready peer=12D3KooWAlone resp={resp} http=off\n"));
+    let start = format!("ready peer=12D3KooWAlone resp={resp} http=off join=/ip4/0.0.0.0/tcp/6478/p2p/12D3KooWAlone,");
+    assert!(line.starts_with(&start), "{line}");
     let second = command(&["run", "--new", "--resp", &resp, "--http", "off"]).output().unwrap();
     assert!(!second.status.success());
     assert!(text(&second.stderr).contains("listens on"), "{}", text(&second.stderr));
@@ -197,7 +198,9 @@ fn http_pages() {
         "scatter_group_messages_dropped_total{group=\"77777777777777777777777777777777\",reason=\"far\"} 2",
         "scatter_resp_clients ",
         "scatter_resp_latency_seconds_bucket",
-        "# EOF",
+        "# TYPE scatter_group_messages_dropped_total counter",
+        "scatter_build_info{version=",
+        "content-type: text/plain; version=0.0.4",
     ] {
         assert!(metrics.contains(name), "{name} in {metrics}");
     }

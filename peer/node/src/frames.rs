@@ -61,7 +61,7 @@ impl Node {
             Ok(Frame::CopyOrder(order)) => self.on_copy_order(from, *order),
             Ok(Frame::CopyTold(told)) => self.on_copy_told(from, *told),
             Ok(Frame::NotUnderstood { version }) => {
-                self.event(Event::Note(format!("{from:?} does not understand frames of version {version}")));
+                self.event(Event::Note(format!("{from} does not understand frames of version {version}")));
             }
             Err(FrameError::Version(_)) => {
                 self.frames_dropped += 1;

@@ -19,15 +19,16 @@ pub struct Log {
 }
 
 impl Log {
-    /// Something happened at this time of the wall clock, which may go back.
-    pub fn tell(&mut self, happening: Happening, unix_ms: u64) {
+    /// Something happened at this time of the wall clock, which may go back: how often by now, or `None` where that is told
+    /// already.
+    pub fn tell(&mut self, happening: Happening, unix_ms: u64) -> Option<u64> {
         let family = happening.family();
         let place = self.entries.iter().rposition(|(of, _)| *of == family);
         let known = place.and_then(|place| self.entries.get(place)).map(|(_, told)| told);
         let again = known.filter(|told| unix_ms.saturating_sub(told.unix_ms) < AGAIN_MS);
         let stays = known.is_some_and(|told| says(told, &happening));
         if stays && (family.is_state() || family.is_pair() && again.is_some()) {
-            return;
+            return None;
         }
         self.last += 1;
         let (id, since_unix_ms, count) = match again {
@@ -49,6 +50,7 @@ impl Log {
         let kind = kind.name().into();
         self.entries
             .push_back((family, Told { id, seq: self.last, unix_ms, since_unix_ms, count, kind, group, peer, text }));
+        Some(count)
     }
 
     /// What was told behind that, oldest first, and the last number that was given.

@@ -37,9 +37,21 @@ pub struct Diary {
 }
 
 impl Diary {
-    /// Something happened now.
+    /// Something happened now: the log of this process says so, too, but not each time where it flickers.
     pub fn tell(&self, happening: Happening) {
-        lock(&self.log).tell(happening, unix_ms());
+        let count = lock(&self.log).tell(happening.clone(), unix_ms());
+        let Happening { kind, group, peer, text } = happening;
+        // The daemon says itself whether it serves.
+        let is_said = matches!(kind, Kind::Ready | Kind::NotReady);
+        if count.is_some_and(|count| count.is_power_of_two()) && !is_said {
+            let (group, peer) = (group.unwrap_or_default(), peer.unwrap_or_default());
+            match kind {
+                Kind::Suspected | Kind::Excluded | Kind::QuorumLost => {
+                    tracing::warn!(kind = kind.name(), %group, %peer, "{text}");
+                }
+                _ => tracing::info!(kind = kind.name(), %group, %peer, "{text}"),
+            }
+        }
     }
 
     /// What was told behind that, oldest first, and the last number that was given.

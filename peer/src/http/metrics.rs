@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{GroupStatus, StatusSource};
+use crate::status::{Budgets, GroupStatus, StatusSource};
 
 /// What `/v1/status` says, as metrics.
 pub struct StatusMetrics(pub Arc<dyn StatusSource>);
@@ -23,6 +23,8 @@ impl fmt::Debug for StatusMetrics {
 impl Collector for StatusMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.0.status();
+        build_info(&mut encoder, &status.version)?;
+        budgets(&mut encoder, &self.0.budgets())?;
         let ready = i64::from(self.0.readiness().ready);
         gauge(&mut encoder, "ready", "1 if a client operation sent now will be answered", ready)?;
         let leaving = i64::from(status.leaving.is_some());
@@ -78,6 +80,30 @@ impl Collector for StatusMetrics {
         neighbours(&mut encoder, &status.groups)?;
         dropped(&mut encoder, &status.groups)
     }
+}
+
+/// What runs here.
+fn build_info(encoder: &mut DescriptorEncoder<'_>, version: &str) -> fmt::Result {
+    let metric = ConstGauge::new(1_i64);
+    let help = "Always 1: the labels name the software";
+    let mut family = encoder.encode_descriptor("build_info", help, None, metric.metric_type())?;
+    metric.encode(family.encode_family(&[("version", version)])?)
+}
+
+/// What is used and given; what is not known or not limited is left out.
+fn budgets(encoder: &mut DescriptorEncoder<'_>, budgets: &Budgets) -> fmt::Result {
+    let values: [(&str, &str, Option<u64>); 6] = [
+        ("resident_memory_bytes", "Bytes of the process that are in memory", budgets.memory.used),
+        ("memory_limit_bytes", "--max-memory", budgets.memory.given),
+        ("disk_used_bytes", "Bytes of the store", budgets.disk.used),
+        ("disk_limit_bytes", "--max-disk", budgets.disk.given),
+        ("connections_limit", "--max-connections: connections with peers", budgets.connections.given),
+        ("bandwidth_limit_bytes_per_second", "--max-bandwidth", budgets.bandwidth.given),
+    ];
+    values.into_iter().try_for_each(|(name, help, value)| match value {
+        Some(value) => gauge(encoder, name, help, whole(value)),
+        None => Ok(()),
+    })
 }
 
 /// Whether the groups beside this peer's own hear their majorities.

@@ -10,12 +10,13 @@ mod groups;
 mod leave;
 mod listener;
 mod metrics;
+mod prometheus;
 mod watch;
 
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use prometheus_client::registry::Registry;
@@ -102,13 +103,13 @@ async fn ready(State(served): State<Served>, RawQuery(query): RawQuery) -> Respo
     (code, text).into_response()
 }
 
-async fn metrics(State(served): State<Served>) -> Response {
+async fn metrics(State(served): State<Served>, headers: HeaderMap) -> Response {
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &served.registry) {
-        Ok(()) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        Ok(()) if prometheus::wants_open_metrics(&headers) => {
+            ([(header::CONTENT_TYPE, prometheus::OPEN_METRICS_TYPE)], text).into_response()
         }
+        Ok(()) => ([(header::CONTENT_TYPE, prometheus::PLAIN_TYPE)], prometheus::plain(&text)).into_response(),
         Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written"),
     }
 }

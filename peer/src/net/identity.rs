@@ -201,6 +201,16 @@ mod tests {
     }
 
     #[test]
+    fn a_short_name_is_the_end_of_the_peer_id() {
+        for _ in 0..20 {
+            let identity = Identity::random();
+            let short = identity.peer().to_string();
+            assert!(identity.peer_id().to_string().ends_with(&short), "{short}");
+            assert_eq!(short, crate::status::short_peer(&identity.peer_id().to_string()));
+        }
+    }
+
+    #[test]
     fn a_damaged_file_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("identity");
