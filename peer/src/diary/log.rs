@@ -134,7 +134,9 @@ mod tests {
     #[test]
     fn it_is_bounded_and_survives_a_clock_that_goes_back() {
         let mut log = Log::default();
-        (0..3000_u64).for_each(|n| log.tell(happening(Kind::Joined, &n.to_string()), 3_000_000 - n * 1000));
+        for n in 0..3000_u64 {
+            log.tell(happening(Kind::Joined, &n.to_string()), 3_000_000 - n * 1000);
+        }
         let (all, last) = log.after(0);
         assert_eq!((all.len(), all[0].seq, last), (ENTRIES_MAX, 2001, 3000));
     }

@@ -238,10 +238,6 @@ impl Streams {
         // Whoever keeps coming back does not fill the log.
         let reason = refused.reason;
         if self.shared.counters.refused(reason).is_power_of_two() {
-            let versions = theirs.map(|theirs| {
-                format!(" (it speaks version {}, this program {})", version_text(theirs), version_text(VERSION))
-            });
-            let versions = versions.unwrap_or_default();
             match by {
                 RefusedBy::Us => tracing::warn!(peer = %peer_id, reason = %refused, "refused a peer"),
                 RefusedBy::Them => tracing::warn!(peer = %peer_id, reason = %refused, "a peer refused us"),
