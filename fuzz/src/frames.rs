@@ -1,24 +1,24 @@
 //! What peers say to each other.
 
-use node::wire::{self, Frame};
+use node::wire::{self, Frame, Stamp};
 use overlay::{Incarnation, NodeId, PeerKey};
 
 use crate::samples;
 
 /// Decodes a frame. What was understood is written no longer than it came, and reads back the same.
 pub fn frame(bytes: &[u8]) -> bool {
-    let Ok(frame) = wire::decode(bytes, None) else { return false };
+    let Ok((stamp, frame)) = wire::decode(bytes, None) else { return false };
     if let Frame::Group { message, .. } = &frame {
         // What is asked of a message before anything is believed.
         wire::class_of(message);
         let _ = message.check(NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1) });
     }
-    let written = wire::encode(&frame, None);
+    let written = wire::encode(&stamp, &frame, None);
     assert!(written.len() <= bytes.len(), "{} bytes became {}", bytes.len(), written.len());
-    assert_eq!(wire::decode(&written, None), Ok(frame));
+    assert_eq!(wire::decode(&written, None), Ok((stamp, frame)));
     true
 }
 
 pub fn corpus() -> Vec<Vec<u8>> {
-    samples::frames().iter().map(|frame| wire::encode(frame, None).to_vec()).collect()
+    samples::frames().iter().map(|frame| wire::encode(&Stamp::default(), frame, None).to_vec()).collect()
 }

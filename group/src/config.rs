@@ -201,6 +201,8 @@ pub enum Defect {
     GrantUnchecked,
     /// A member answers reads alone that are ahead of what it has executed.
     PointUnchecked,
+    /// Nobody looks at which start of a process a frame comes from.
+    StartsIgnored,
     /// What waited for a switch is proposed also after who asked for it has been told that nobody knows.
     LateWrites,
     /// An id leaves its key's record when its completion record is due, before that is chosen.

@@ -20,6 +20,7 @@ pub mod load;
 pub mod log;
 pub mod membership;
 pub mod message;
+mod new_run;
 pub mod nonsense;
 pub mod number_set;
 pub mod op;

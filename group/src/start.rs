@@ -133,7 +133,8 @@ impl Group {
             stored => stored,
         };
         let whole = stored.as_ref().is_none_or(|stored| stored.empty);
-        let vouching = stored.as_ref().filter(|stored| !stored.sealed).map(|_| Vouching::new(now.time));
+        // Also a store that was sealed: it may be a copy that was made when an earlier run stopped.
+        let vouching = stored.as_ref().map(|_| Vouching::new(now.time));
         let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
         let (log, acceptor) = match stored {
             None => (Log::new(LogAcceptor::default()), Acceptor::new(quiet_until)),

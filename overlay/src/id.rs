@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct PeerKey(pub [u8; 32]);
 
 /// One life of a peer. Fresh at every start unless a sealed store proves that nothing was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
 /// A peer for as long as its promises are known to be kept.

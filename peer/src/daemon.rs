@@ -29,6 +29,7 @@ use crate::descriptors::{self, Shares};
 use crate::diary::{Diary, Happening, Neighbours};
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
+use crate::net::peer_id_of;
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
 use crate::unready::{Unready, failing};
@@ -478,6 +479,7 @@ fn tell(event: Event) {
         Event::NotReady => tracing::warn!("does not serve"),
         Event::Reincarnate { why, .. } | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
         Event::Alarm(why) => tracing::error!("{why}"),
+        Event::Identity { peer, what } => tracing::warn!("peer {}: {what}", peer_id_of(&peer)),
         Event::Note(line) => tracing::info!("{line}"),
         Event::InRing(ring) => tracing::info!("this peer belongs to the network with the ring {ring}"),
         other => tracing::info!(?other),

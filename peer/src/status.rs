@@ -30,6 +30,21 @@ pub struct Status {
     /// What it waits for, where it is leaving for good.
     #[serde(default)]
     pub leaving: Option<LeavingStatus>,
+    /// How often this life of the peer was started, this process included.
+    #[serde(default)]
+    pub start: u64,
+    /// Peers whose processes contradict each other: an identity that runs twice, or a directory that is an older copy.
+    #[serde(default)]
+    pub identity: Vec<IdentityStatus>,
+}
+
+/// A peer whose processes contradict each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityStatus {
+    /// Which; perhaps this one.
+    pub peer_id: String,
+    /// What was seen, and what comes of it.
+    pub what: String,
 }
 
 /// How far a peer has come with leaving.

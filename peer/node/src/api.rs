@@ -267,6 +267,16 @@ pub enum Event {
     /// This node's incarnation ended, for what it holds was declared lost: the driver keeps that where nobody serves it, and
     /// starts the node anew with an empty store as a new incarnation.
     Quarantine(String),
+    /// Another process with this peer's identity runs and has the say; the text says what to do. The driver ends the process
+    /// with an error, and does not start it anew.
+    Twin(String),
+    /// A peer's processes contradict each other: it runs twice, or from a directory that is an older copy. May be this one.
+    Identity {
+        /// Which peer.
+        peer: PeerKey,
+        /// What was seen, and what comes of it.
+        what: String,
+    },
     /// This peer belongs to this ring from now on: to be remembered apart from the store, so that it never founds a
     /// second network (PITFALLS 41).
     InRing(RingId),

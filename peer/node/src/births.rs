@@ -564,10 +564,10 @@ impl Node {
         let Some(ring) = self.ring else { return };
         let class = wire::class_of(&message);
         let sender = Sender { node: self.me, epoch };
-        let frame = wire::encode(&Frame::Group { ring, group, sender, message }, self.config.lane);
         let me: PeerKey = self.me.peer;
-        for node in to.iter().filter(|node| node.peer != me) {
-            self.outputs.push_back(Output::Send { to: node.peer, class, frame: frame.clone() });
+        let to: Vec<PeerKey> = to.iter().map(|node| node.peer).filter(|peer| *peer != me).collect();
+        if !to.is_empty() {
+            self.post_all(&to, class, &Frame::Group { ring, group, sender, message });
         }
     }
 

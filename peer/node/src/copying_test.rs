@@ -79,7 +79,7 @@ fn order(net: &mut Net) {
     let ring = source.ring;
     for index in 0..3 {
         let order = CopyOrder { ring, number: 1, source: source.id, ranges: vec![source.range] };
-        let frame = crate::wire::encode(&Frame::CopyOrder(order.into()), None);
+        let frame = crate::wire::encode(&net.nodes[leads].stamp(), &Frame::CopyOrder(order.into()), None);
         net.nodes[index].handle(now, Input::Frame { from: key(leads), frame });
     }
     net.settle();
@@ -173,7 +173,11 @@ fn orders_that_cannot_be_are_not_followed() {
     let (ring, now) = (own.ring, net.now);
     let mut give = |from: usize, source: GroupId, ranges: Vec<KeyRange>| {
         let order = CopyOrder { ring, number: 1, source, ranges };
-        let frame = crate::wire::encode(&Frame::CopyOrder(order.into()), None);
+        let frame = crate::wire::encode(
+            &net.nodes.get(from).map(|node| node.stamp()).unwrap_or_default(),
+            &Frame::CopyOrder(order.into()),
+            None,
+        );
         let before = net.nodes[0].status().frames_dropped;
         net.nodes[0].handle(now, Input::Frame { from: key(from), frame });
         net.settle();

@@ -11,9 +11,9 @@ use group::state::GroupState;
 use group::transaction::dealer::Letter;
 use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
 
-use crate::api::{Class, Event, Output};
+use crate::api::{Class, Event};
 use crate::node::Node;
-use crate::wire::{self, Frame, FrameError};
+use crate::wire::{self, Frame, FrameError, Stamp};
 
 /// Longer than this nobody who wants in waits before it asks again, whatever it was told.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -26,7 +26,41 @@ impl Node {
             return;
         }
         match wire::decode(frame, self.config.lane) {
-            Ok(Frame::Group { ring, group, sender, message }) => {
+            Ok((stamp, decoded)) => {
+                if !self.is_from(from, &stamp, &decoded) {
+                    self.frames_dropped += 1;
+                } else if let Some(decoded) = self.admit(from, stamp, decoded, frame.len()) {
+                    self.on_admitted(from, decoded);
+                }
+            }
+            Err(FrameError::Version(_)) => {
+                self.frames_dropped += 1;
+                self.post(from, Class::Control, &Frame::NotUnderstood { version: wire::FRAME_VERSION });
+            }
+            Err(FrameError::Malformed) => self.frames_dropped += 1,
+        }
+    }
+
+    /// Does a frame say that it is from whom it came?
+    fn is_from(&self, from: PeerKey, stamp: &Stamp, frame: &Frame) -> bool {
+        let said = match frame {
+            Frame::Group { sender, .. } => sender.node,
+            Frame::Join { member, .. } => member.node,
+            _ => return true,
+        };
+        said == NodeId { peer: from, incarnation: stamp.incarnation }
+    }
+
+    /// A frame came whose sender's start counts.
+    pub(crate) fn on_admitted(&mut self, from: PeerKey, frame: Frame) {
+        if self.starts.is_barred() {
+            if let Frame::Contested(contested) = frame {
+                self.on_contested(from, *contested);
+            }
+            return;
+        }
+        match frame {
+            Frame::Group { ring, group, sender, message } => {
                 if sender.node.peer != from || self.ring.is_some_and(|mine| mine != ring) {
                     self.frames_dropped += 1;
                 } else if self.hosts.is_empty() {
@@ -39,7 +73,7 @@ impl Node {
                     self.on_group_message(group, sender, message);
                 }
             }
-            Ok(Frame::Join { ring, member }) => {
+            Frame::Join { ring, member } => {
                 let Some(group) = self.hosts.home_mut() else { return };
                 if member.node.peer != from || ring.is_some_and(|ring| ring != group.state().ring) {
                     self.frames_dropped += 1;
@@ -48,27 +82,23 @@ impl Node {
                 let sender = Sender { node: member.node, epoch: group.state().epoch };
                 group.on_message(sender, Message::Join(member));
             }
-            Ok(Frame::Locate(locate)) => self.on_locate(from, *locate),
-            Ok(Frame::Astray(astray)) => self.on_astray(from, *astray),
-            Ok(Frame::Located(located)) => self.on_located(*located),
-            Ok(Frame::Sample(sample)) => self.on_sample(from, *sample),
-            Ok(Frame::Sampled(sampled)) => self.on_sampled(*sampled),
-            Ok(Frame::Wished(wished)) => self.on_wished(from, *wished),
-            Ok(Frame::Granted { ring, number, granted }) => self.on_granted(from, ring, number, granted),
-            Ok(Frame::Probe { ring, number }) => self.on_probe(from, ring, number),
-            Ok(Frame::Probed { number, .. }) => self.on_probed(from, number),
-            Ok(Frame::Patience { ring, number }) => self.on_patience(from, ring, number),
-            Ok(Frame::CopyOrder(order)) => self.on_copy_order(from, *order),
-            Ok(Frame::CopyTold(told)) => self.on_copy_told(from, *told),
-            Ok(Frame::NotUnderstood { version }) => {
+            Frame::Locate(locate) => self.on_locate(from, *locate),
+            Frame::Astray(astray) => self.on_astray(from, *astray),
+            Frame::Located(located) => self.on_located(*located),
+            Frame::Sample(sample) => self.on_sample(from, *sample),
+            Frame::Sampled(sampled) => self.on_sampled(*sampled),
+            Frame::Wished(wished) => self.on_wished(from, *wished),
+            Frame::Granted { ring, number, granted } => self.on_granted(from, ring, number, granted),
+            Frame::Probe { ring, number } => self.on_probe(from, ring, number),
+            Frame::Probed { number, .. } => self.on_probed(from, number),
+            Frame::Patience { ring, number } => self.on_patience(from, ring, number),
+            Frame::CopyOrder(order) => self.on_copy_order(from, *order),
+            Frame::CopyTold(told) => self.on_copy_told(from, *told),
+            Frame::NotUnderstood { version } => {
                 self.event(Event::Note(format!("{from} does not understand frames of version {version}")));
             }
-            Err(FrameError::Version(_)) => {
-                self.frames_dropped += 1;
-                let frame = wire::encode(&Frame::NotUnderstood { version: wire::FRAME_VERSION }, self.config.lane);
-                self.outputs.push_back(Output::Send { to: from, class: Class::Control, frame });
-            }
-            Err(FrameError::Malformed) => self.frames_dropped += 1,
+            Frame::Contested(contested) => self.on_contested(from, *contested),
+            Frame::Started | Frame::Refused(_) => {}
         }
     }
 
@@ -165,7 +195,7 @@ impl Node {
     }
 
     pub(crate) fn ask_to_join(&mut self, peer: PeerKey) {
-        let frame = wire::encode(&Frame::Join { ring: self.ring, member: self.member() }, self.config.lane);
-        self.outputs.push_back(Output::Send { to: peer, class: Class::Control, frame });
+        let join = Frame::Join { ring: self.ring, member: self.member() };
+        self.post(peer, Class::Control, &join);
     }
 }

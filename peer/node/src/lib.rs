@@ -31,6 +31,7 @@ mod sessions;
 mod sizing;
 #[cfg(test)]
 mod small_net;
+mod starts;
 mod status;
 pub mod storage;
 mod survey;
@@ -48,6 +49,7 @@ pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
 pub use node::Node;
 pub use policies::Policies;
 pub use policy::size::can_flap;
+pub use starts::{Contested, Refused, Start};
 pub use status::{
     GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,
 };

@@ -33,6 +33,7 @@ use crate::repartitioning::LoadWatch;
 use crate::seeking::Seeking;
 use crate::sessions::{SessionContext, Sessions};
 use crate::sizing::SizeWatch;
+use crate::starts::Starts;
 use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, DRAWERS, Life, Space, StorageError};
 use crate::survey::{Survey, Walking};
@@ -85,6 +86,7 @@ pub struct Node {
     pub(crate) switched: Switched,
     /// Names what passes a switch, and nothing else.
     pub(crate) tags: Rng,
+    pub(crate) starts: Starts,
     sessions: Sessions,
     pub(crate) outputs: VecDeque<Output>,
     connected: BTreeSet<PeerKey>,
@@ -125,6 +127,7 @@ impl Node {
             tags: Rng::new(config.secret),
             config,
             now,
+            starts: Starts::new(seed),
             sessions: Sessions::new(Rng::new(!seed).draw()),
             rng: Rng::new(seed),
             hosts: Hosts::default(),
@@ -187,6 +190,7 @@ impl Node {
     /// Takes up what was stored, where there is something.
     fn restore(&mut self, restored: &Restored) -> Result<(), StorageError> {
         let Some((life, bays)) = self.space().restore_life(&restored.meta)? else { return Ok(()) };
+        self.starts.restore(self.space().restore_starts(&restored.meta)?);
         let mut stored = Vec::new();
         for drawer in 0..DRAWERS {
             let found = self.space().drawer(drawer).restore(&restored.meta, restored.tail == Tail::Sealed)?;
@@ -203,6 +207,7 @@ impl Node {
             return Ok(());
         }
         (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
+        self.starts.resume(self.space().restore_count(&restored.meta)?);
         self.kept = self.space().restore_finals(&restored.meta)?;
         for (drawer, stored) in stored {
             let seed = self.rng.draw();
@@ -288,7 +293,8 @@ impl Node {
         self.ring = Some(ring);
         if self.config.durability == Durability::Sync {
             // Before the group's own first batch, which is still to come: until then, nothing is promised.
-            let changes = alloc::vec![self.space().life(&self.life(ring)), self.space().bays(&self.hosts.bays)];
+            let (space, counter) = (self.space(), self.starts.own().counter);
+            let changes = alloc::vec![space.life(&self.life(ring)), space.bays(&self.hosts.bays), space.count(counter)];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
         self.share_memory();
@@ -307,6 +313,7 @@ impl Node {
                 self.event(Event::InRing(ring));
             }
         }
+        self.on_starts_persisted(token);
         if let Some(own) = self.hosts.on_persisted(token) {
             self.on_copy_persisted(own);
             self.go_on_sweeping();
@@ -504,6 +511,9 @@ impl Node {
             if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }
+            if self.starts.is_barred() {
+                break;
+            }
             let wanted = |hosted: &mut Hosted| Some((hosted.serial, hosted.group.poll_output()?));
             if let Some((serial, output)) = self.hosts.all.iter_mut().find_map(wanted) {
                 self.carry(serial, output);
@@ -535,6 +545,9 @@ impl Node {
             packets_dropped: self.switched.dropped,
             answered: self.answered,
             leaving: self.leave_status(),
+            start: self.starts.own(),
+            identity: self.starts.notices(self.me.peer, self.now.time),
+            starts_refused: self.starts.refused(),
         }
     }
 
@@ -665,6 +678,9 @@ impl Node {
     }
 
     fn routecast(&mut self, request: Request) {
+        if self.starts.is_barred() {
+            return self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
+        }
         if self.stopping.is_some() && self.hosts.living().all(Group::is_idle) {
             let error = OpError::TryAgain(Refusal::Stopping);
             self.reply(request.id, Err(error));
@@ -739,8 +755,12 @@ impl Node {
         if self.over {
             return;
         }
-        self.each_group(Group::tick);
+        self.tick_starts();
         self.with_sessions(Sessions::tick);
+        if self.over || self.starts.is_barred() {
+            return self.tick_stopping();
+        }
+        self.each_group(Group::tick);
         self.switched.forget(self.now.time);
         self.tend_groups();
         self.seek();
@@ -757,6 +777,11 @@ impl Node {
             self.probe();
         }
         self.tell_leave();
+        self.tick_stopping();
+    }
+
+    /// Whether a node that stops has nothing left to wait for.
+    fn tick_stopping(&mut self) {
         if let Some(since) = self.stopping {
             let idle = self.hosts.living().all(Group::is_idle) && self.sessions.is_empty();
             if idle || self.now.time.since(since) >= HAND_OVER_MAX {
@@ -819,7 +844,10 @@ impl Node {
         if self.over {
             return Time::NEVER;
         }
-        let mut next = self.sessions.next_timeout();
+        let mut next = self.sessions.next_timeout().min(self.starts_due());
+        if self.starts.is_barred() {
+            return next.max(self.now.time + Duration::from_millis(1));
+        }
         for group in self.hosts.living_mut() {
             next = next.min(group.next_timeout());
         }

@@ -11,10 +11,10 @@ use core::time::Duration;
 use group::time::Time;
 use overlay::{Contact, PeerKey, RingId};
 
-use crate::api::{Class, Output};
+use crate::api::Class;
 use crate::node::Node;
 use crate::seeking::Sampled;
-use crate::wire::{self, Frame};
+use crate::wire::Frame;
 
 /// Whoever has not answered is asked again after this: the first word may only have called for a connection.
 const ASK_AGAIN: Duration = Duration::from_millis(150);
@@ -74,8 +74,7 @@ impl Node {
         self.join_due = now + ASK_AGAIN;
         for (ring, contact) in silent {
             self.reach(&contact);
-            let frame = wire::encode(&Frame::Probe { ring, number }, self.config.lane);
-            self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
+            self.post(contact.node.peer, Class::Control, &Frame::Probe { ring, number });
         }
         true
     }
@@ -86,8 +85,7 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        let frame = wire::encode(&Frame::Probed { ring, number }, self.config.lane);
-        self.outputs.push_back(Output::Send { to: from, class: Class::Control, frame });
+        self.post(from, Class::Control, &Frame::Probed { ring, number });
     }
 
     /// An answer; late ones are of no use.

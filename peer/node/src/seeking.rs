@@ -11,11 +11,11 @@ use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId};
 use policy::joining::Sampled as View;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Class, Output};
+use crate::api::Class;
 use crate::node::Node;
 use crate::probing::Probing;
 use crate::whereabouts::{Locate, Wanted};
-use crate::wire::{self, Frame};
+use crate::wire::Frame;
 
 /// Groups that are sampled: at random places, so large arcs count for more (Scatter §6.1 has k = 4).
 pub(crate) const SAMPLES: u8 = 4;
@@ -103,8 +103,7 @@ impl Node {
         }
         let origin = Contact { node: self.me, addresses: self.addresses.clone() };
         let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
-        let frame = wire::encode(&frame, self.config.lane);
-        self.outputs.push_back(Output::Send { to: peer, class: Class::Control, frame });
+        self.post(peer, Class::Control, &frame);
         if self.seeking.until.is_none() {
             self.seeking.sampled.clear();
             self.seeking.until = Some(self.now.time + SAMPLE_PATIENCE);

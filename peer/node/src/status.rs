@@ -13,10 +13,11 @@ use group::switch::{Switch, Unfit};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
-use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, Point, RingId};
+use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, Point, RingId};
 
 use crate::config::SwitchConfig;
 use crate::leaving::LeaveStatus;
+use crate::starts::Start;
 use crate::switched::{self, SpreadCounts};
 use crate::whereabouts::Heard;
 
@@ -207,6 +208,12 @@ pub struct NodeStatus {
     pub packets_dropped: u64,
     /// How far it has come with leaving for good, if it does.
     pub leaving: Option<LeaveStatus>,
+    /// Which start of the peer this process is.
+    pub start: Start,
+    /// Peers whose processes contradict each other, perhaps this one, and what was seen.
+    pub identity: Vec<(PeerKey, String)>,
+    /// Frames that were refused, for they came from a start that does not count.
+    pub starts_refused: u64,
 }
 
 impl GroupStatus {

@@ -12,6 +12,8 @@
 //! | `~b` | in which bays records lie ([`Bays`]) |
 //! | `~o` | what is left of groups here that are over ([`Over`]) |
 //! | `~f` | last states of groups that others may need to know |
+//! | `~c` | how often this life was started ([`Start::counter`]) |
+//! | `~s` peer incarnation | the highest start that is known of another node |
 //!
 //! A drawer is a byte: each group that a node is in has one of its own, and an empty one is used again. Numbers are
 //! big-endian, so entries sort as they should. A record's key is its bay (a byte), its point (16 bytes) and its name: the
@@ -31,12 +33,13 @@ use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use group::state::{Entry, GroupState};
-use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, Point, RingId};
+use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Change;
 use crate::bays::Bays;
+use crate::starts::Start;
 
 /// The version of all entries and records that a node stores: of their keys, and of every type in their values.
 ///
@@ -181,6 +184,53 @@ impl Space {
     /// The same as they were stored.
     pub fn restore_finals(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<GroupState>, StorageError> {
         meta.get(&self.own(b'f')).map_or(Ok(Vec::new()), |finals| decode(finals, "list of last states"))
+    }
+
+    /// The entry of how often this life was started.
+    pub fn count(self, counter: u64) -> Change {
+        Change::PutMeta(self.own(b'c'), encode(&counter))
+    }
+
+    /// The same as it was stored; 0 where it was not.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn restore_count(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<u64, StorageError> {
+        meta.get(&self.own(b'c')).map_or(Ok(0), |count| decode(count, "count of starts"))
+    }
+
+    fn start_key(self, node: NodeId) -> Bytes {
+        let mut key = self.key(2 + 32 + 8);
+        key.extend_from_slice(&[OWN, b's']);
+        key.extend_from_slice(&node.peer.0);
+        key.extend_from_slice(&node.incarnation.0.to_be_bytes());
+        key.into()
+    }
+
+    /// The entry of another node's start.
+    pub fn start_of(self, node: NodeId, start: Start) -> Change {
+        Change::PutMeta(self.start_key(node), encode(&start))
+    }
+
+    /// That one goes.
+    pub fn forget_start(self, node: NodeId) -> Change {
+        drop_one(self.start_key(node))
+    }
+
+    /// All of them as they were stored.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn restore_starts(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<(NodeId, Start)>, StorageError> {
+        let first = self.own(b's');
+        let stored = meta.range(first.clone()..).map_while(|(key, value)| Some((key.strip_prefix(&first[..])?, value)));
+        let read = |(key, value): (&[u8], &Bytes)| {
+            let (peer, incarnation) = key.split_first_chunk::<32>().ok_or(StorageError("start"))?;
+            let incarnation = incarnation.try_into().map_err(|_| StorageError("start"))?;
+            let incarnation = Incarnation(u64::from_be_bytes(incarnation));
+            Ok((NodeId { peer: PeerKey(*peer), incarnation }, decode(value, "start")?))
+        };
+        stored.filter(|(_, value)| !value.is_empty()).map(read).collect()
     }
 
     /// This life as it was stored, and where its records lie; `None` where there is none.

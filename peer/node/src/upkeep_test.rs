@@ -67,7 +67,11 @@ fn located(net: &mut Net, index: usize, range: KeyRange) -> GroupId {
 fn passes_on(net: &mut Net, from: usize, to: usize, point: Point) {
     let origin = Contact { node: net.nodes[from].id(), addresses: Vec::new() };
     let ring = net.nodes[from].ring.expect("it is in one");
-    let frame = wire::encode(&Frame::Locate(Locate::new(ring, point, origin, Wanted::Owner).into()), None);
+    let frame = wire::encode(
+        &net.nodes[from].stamp(),
+        &Frame::Locate(Locate::new(ring, point, origin, Wanted::Owner).into()),
+        None,
+    );
     let now = net.now;
     net.nodes[to].handle(now, Input::Frame { from: key(from), frame });
     net.settle();
@@ -118,7 +122,7 @@ fn whoever_sends_somebody_astray_is_told_so() {
     let ring = net.nodes[0].ring.expect("it is in one");
     let astray = crate::whereabouts::Astray { ring, taken_for: (wrong.id, wrong.epoch), group: None };
     for (from, believed) in [(2, false), (5, true)] {
-        let frame = wire::encode(&Frame::Astray(astray.clone().into()), None);
+        let frame = wire::encode(&net.nodes[from].stamp(), &Frame::Astray(astray.clone().into()), None);
         let now = net.now;
         net.nodes[1].handle(now, Input::Frame { from: key(from), frame });
         assert_eq!(net.nodes[1].whereabouts.hints.find(wrong.id).is_none(), believed, "said by {from}");

@@ -26,7 +26,7 @@ use crate::api::{Class, Output};
 use crate::node::Node;
 use crate::sessions::Sessions;
 use crate::upkeep::Upkeep;
-use crate::wire::{self, Frame};
+use crate::wire::Frame;
 
 /// A question comes to its end after so many hops, wherever it is.
 const HOPS_MAX: u8 = 32;
@@ -373,9 +373,8 @@ impl Node {
 
     /// Says something to somebody who is perhaps not connected.
     pub(crate) fn tell(&mut self, contact: &Contact, frame: &Frame) {
-        let frame = wire::encode(frame, self.config.lane);
         self.reach(contact);
-        self.outputs.push_back(Output::Send { to: contact.node.peer, class: Class::Control, frame });
+        self.post(contact.node.peer, Class::Control, frame);
     }
 
     /// It was taken for a member of that group: says what is so, if it is not.
@@ -387,8 +386,7 @@ impl Node {
         let later = || self.whereabouts.hints.find(id).filter(|group| group.epoch > epoch);
         let group = here.or_else(later).or_else(|| self.hosts.home().map(|group| group.state().reference()));
         let frame = Frame::Astray(Astray { ring, taken_for: (id, epoch), group }.into());
-        let frame = wire::encode(&frame, self.config.lane);
-        self.outputs.push_back(Output::Send { to: from, class: Class::Control, frame });
+        self.post(from, Class::Control, &frame);
     }
 
     /// Somebody is not what it was taken for. Only who was thought to be a member can know.

@@ -1,7 +1,7 @@
 //! Frames: what nodes say to each other, as bytes.
 //!
-//! One byte of version, then the frame; before them the number of the lane, where a peer has several ([`lane_of`]).
-//! Nothing in it is trusted: lengths are checked by the decoder before anything is
+//! One byte of version, the sender's [`Stamp`], then the frame; before them the number of the lane, where a peer has
+//! several ([`lane_of`]). Nothing in it is trusted: lengths are checked by the decoder before anything is
 //! allocated for them, and the caller checks the rest.
 
 use alloc::boxed::Box;
@@ -10,12 +10,13 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use group::message::{Message, Sender};
 use group::state::Member;
-use overlay::{GroupId, RingId};
+use overlay::{GroupId, Incarnation, RingId};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
 use crate::copying::{CopyOrder, CopyTold};
 use crate::seeking::{Sample, Sampled};
+use crate::starts::{Contested, Refused, Start};
 use crate::whereabouts::{Astray, Locate, Located};
 use crate::wishes::{Granted, Wished};
 
@@ -95,6 +96,40 @@ pub enum Frame {
     CopyOrder(Box<CopyOrder>),
     /// How far that has come.
     CopyTold(Box<CopyTold>),
+    /// Nothing but the sender's stamp: from which start of its process it speaks.
+    Started,
+    /// The receiver's start is not counted: another one is known.
+    Refused(Box<Refused>),
+    /// The sender refused a start of a member, and holds this one.
+    Contested(Box<Contested>),
+}
+
+/// From which start of a process a frame comes, and for which it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The sender's incarnation.
+    pub incarnation: Incarnation,
+    /// The sender's start.
+    pub start: Start,
+    /// The [`Start::run`] of the receiver that the frame is for; 0 where any may read it.
+    pub to: u64,
+}
+
+/// How long a stamp is, in bytes.
+const STAMP: usize = 4 * 8;
+
+impl Stamp {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        for number in [self.incarnation.0, self.start.counter, self.start.run, self.to] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    fn read(bytes: &[u8; STAMP]) -> Stamp {
+        let mut numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+        let mut next = || numbers.next().unwrap_or_default();
+        Stamp { incarnation: Incarnation(next()), start: Start { counter: next(), run: next() }, to: next() }
+    }
 }
 
 /// Why bytes are not a frame.
@@ -120,10 +155,11 @@ pub fn lane_of(frame: &[u8], lanes: usize) -> Option<usize> {
 }
 
 /// A frame as bytes.
-pub fn encode(frame: &Frame, lane: Option<u8>) -> Bytes {
+pub fn encode(stamp: &Stamp, frame: &Frame, lane: Option<u8>) -> Bytes {
     let mut bytes = Vec::with_capacity(256);
     bytes.extend(lane.map(|lane| IN_LANE | lane));
     bytes.push(FRAME_VERSION);
+    stamp.write(&mut bytes);
     let bytes = postcard::serialize_with_flavor(frame, Bytewise(bytes)).expect("frames have no maps of unknown length");
     bytes.into()
 }
@@ -152,16 +188,22 @@ impl postcard::ser_flavors::Flavor for Bytewise {
 }
 
 /// Bytes as a frame, of this lane.
-pub fn decode(bytes: &[u8], lane: Option<u8>) -> Result<Frame, FrameError> {
+///
+/// # Errors
+/// They are a frame of another version, or none.
+pub fn decode(bytes: &[u8], lane: Option<u8>) -> Result<(Stamp, Frame), FrameError> {
     let bytes = match lane {
         None => bytes,
         Some(lane) => bytes.strip_prefix(&[IN_LANE | lane]).ok_or(FrameError::Malformed)?,
     };
     match bytes.split_first() {
-        Some((&FRAME_VERSION, rest)) => match postcard::take_from_bytes(rest) {
-            Ok((frame, [])) => Ok(frame),
-            _ => Err(FrameError::Malformed),
-        },
+        Some((&FRAME_VERSION, rest)) => {
+            let (stamp, rest) = rest.split_first_chunk().ok_or(FrameError::Malformed)?;
+            match postcard::take_from_bytes(rest) {
+                Ok((frame, [])) => Ok((Stamp::read(stamp), frame)),
+                _ => Err(FrameError::Malformed),
+            }
+        }
         Some((version, _)) => Err(FrameError::Version(*version)),
         None => Err(FrameError::Malformed),
     }

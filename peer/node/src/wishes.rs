@@ -25,7 +25,7 @@ use crate::api::{Class, Output};
 use crate::node::Node;
 use crate::preparing::{Begun, COPY_MAX};
 use crate::whereabouts::Located;
-use crate::wire::{self, Frame};
+use crate::wire::Frame;
 
 /// Whoever asked is told so long after it asked at the latest.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -433,8 +433,7 @@ impl Node {
     }
 
     pub(crate) fn say_to(&mut self, to: PeerKey, frame: &Frame) {
-        let frame = wire::encode(frame, self.config.lane);
-        self.outputs.push_back(Output::Send { to, class: Class::Control, frame });
+        self.post(to, Class::Control, frame);
     }
 }
 

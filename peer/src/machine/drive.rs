@@ -24,7 +24,7 @@ use super::show::Showcase;
 use super::store_port::StorePort;
 use super::whole::Word;
 use crate::config::Config;
-use crate::net::{NetEvent, NetPort, Outgoing, Transport};
+use crate::net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
 use crate::priority::step_back;
 use crate::resp::Replies;
 use crate::store::{Shortage, StoreError, StoreEvent};
@@ -325,6 +325,7 @@ impl Drive {
             Event::Fatal(why) => Some(End::StoreFailed(why.clone())),
             Event::Reincarnate { why, former } => Some(End::Reincarnate(why.clone(), vec![(self.lane, *former)])),
             Event::Damaged(why) => Some(End::Damaged(why.clone())),
+            Event::Twin(why) => Some(End::Fatal(format!("peer {}: {why}", peer_id_of(&self.node.id().peer)))),
             Event::Quarantine(why) => Some(End::Quarantine(why.clone())),
             Event::InRing(ring) => match self.memo.enter(self.lane, *ring) {
                 Err(why) => return Some(End::Fatal(why)),

@@ -14,7 +14,7 @@ use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
-    Budgets, Check, GroupStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus,
+    Budgets, Check, GroupStatus, IdentityStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus,
     RangeStatus, Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
 };
 use crate::version::COMMIT;
@@ -69,6 +69,16 @@ impl Showcase {
     }
 }
 
+/// What the lanes have seen, each thing once.
+fn identity_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> Vec<IdentityStatus> {
+    let mut seen: Vec<_> = nodes.flat_map(|node| node.identity.iter()).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    let status =
+        |(peer, what): &(_, String)| IdentityStatus { peer_id: peer_id_of(peer).to_string(), what: what.clone() };
+    seen.into_iter().map(status).collect()
+}
+
 impl StatusSource for Showcase {
     fn status(&self) -> Status {
         let pictures = self.pictures();
@@ -82,6 +92,8 @@ impl StatusSource for Showcase {
             durability: self.durability.clone(),
             groups: groups_of(&pictures, own),
             leaving: leaving_of(pictures.iter().flatten().filter_map(|picture| picture.node.leaving)),
+            start: pictures.iter().flatten().map(|picture| picture.node.start.counter).max().unwrap_or(0),
+            identity: identity_of(pictures.iter().flatten().map(|picture| &picture.node)),
         }
     }
 

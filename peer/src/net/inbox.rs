@@ -233,7 +233,7 @@ mod tests {
         let peer = PeerKey([1; 32]);
         let frame = |lane| {
             let join = Frame::Group { ring: RingId(1), group: GroupId(1), sender: SENDER, message: Message::AskState };
-            wire::encode(&join, lane)
+            wire::encode(&wire::Stamp::default(), &join, lane)
         };
         let nonsense = Bytes::from_static(&[0x85, 1]);
         let frames = vec![frame(Some(1)), frame(Some(0)), frame(None), frame(Some(1)), nonsense];

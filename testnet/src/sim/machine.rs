@@ -114,6 +114,10 @@ impl<H: Host> World<H> {
                 let away = self.chance.duration(Duration::from_millis(10), Duration::from_secs(3));
                 self.come_back(host, away, Return::Empty);
             }
+            NodeEvent::Twin(_) => {
+                self.marks.hit("machine: another process had its identity");
+                self.end(host, Some(0));
+            }
             NodeEvent::Fatal(_) => {
                 self.marks.hit("machine: could not go on");
                 let kept = self.kept(host);

@@ -268,7 +268,7 @@ impl Stage {
     fn send(&mut self, from: usize, to: PeerKey, frame: Bytes) {
         let Some(to) = (0..self.machines.len()).find(|index| key(*index) == to) else { return };
         let (mut letter, mut proposed) = (None, Vec::new());
-        if let Ok(Frame::Group { group, message, .. }) = wire::decode(&frame, None) {
+        if let Ok((_, Frame::Group { group, message, .. })) = wire::decode(&frame, None) {
             match message {
                 Message::Log(LogMessage::Accept { entries, .. }) => {
                     proposed.extend(entries.into_iter().map(|(_, entry)| (group, entry)));

@@ -173,7 +173,7 @@ pub fn ends_well(mut world: World<Node>) -> World<Node> {
 /// What a frame says.
 pub fn message(flight: &Flight) -> Option<Message> {
     match wire::decode(&flight.frame, None) {
-        Ok(Frame::Group { message, .. }) => Some(message),
+        Ok((_, Frame::Group { message, .. })) => Some(message),
         _ => None,
     }
 }

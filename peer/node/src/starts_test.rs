@@ -1,0 +1,516 @@
+//! Processes with stores of their own: restarted, rolled back, doubled.
+
+extern crate std;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use std::panic::catch_unwind;
+
+use bytes::Bytes;
+use group::config::Defects;
+use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
+use group::time::{Now, WallMillis};
+use overlay::{Key, RingId};
+
+use super::*;
+use crate::api::{Change, ConnectionId, Input, Request, RequestId};
+use crate::config::{NodeConfig, Restored, Tail};
+
+/// What a disk holds; all that is written is there at once.
+#[derive(Clone, Default)]
+struct Disk {
+    meta: BTreeMap<Bytes, Bytes>,
+    records: BTreeMap<Bytes, Bytes>,
+    ring: Option<RingId>,
+    is_used: bool,
+    is_sealed: bool,
+}
+
+impl Disk {
+    fn apply(&mut self, change: Change) {
+        self.is_used = true;
+        match change {
+            Change::PutMeta(key, value) => drop(self.meta.insert(key, value)),
+            Change::DropMeta(from, to) => self.meta.retain(|key, _| !(&from..&to).contains(&key)),
+            Change::Promote { from, to, strip } => {
+                let full = self.meta.range_mut(from..to).filter(|(key, value)| key.len() >= strip && !value.is_empty());
+                for (key, value) in full {
+                    self.records.insert(key.slice(strip..), core::mem::take(value));
+                }
+            }
+            Change::PutRecord(key, value) => drop(self.records.insert(key, value)),
+            Change::DropRecord(key) => drop(self.records.remove(&key)),
+        }
+    }
+}
+
+/// One process of a peer, and its directory.
+struct Process {
+    peer: u8,
+    node: Node,
+    disk: Disk,
+    is_up: bool,
+    /// Why it was ended by another one.
+    twin: Option<String>,
+    /// How often it began anew.
+    lives: u32,
+    said: Vec<String>,
+}
+
+/// All processes; a network that loses nothing, but for what goes between those that are cut.
+struct World {
+    now: Now,
+    processes: Vec<Process>,
+    cut: Vec<(usize, usize)>,
+    replies: Vec<(RequestId, Result<Answer, OpError>)>,
+    defects: Defects,
+    asked: u64,
+    drawn: u64,
+}
+
+fn key(peer: u8) -> PeerKey {
+    PeerKey([peer + 1; 32])
+}
+
+impl World {
+    /// A group of the peers 0, 1 and 2, in processes of the same numbers.
+    fn of_three(defects: Defects) -> World {
+        let now = Now { time: Time(1_000_000_000), awake: Time(1_000_000_000), wall: WallMillis(1_000_000) };
+        let mut world =
+            World { now, processes: Vec::new(), cut: Vec::new(), replies: Vec::new(), defects, asked: 0, drawn: 0 };
+        (0..3).for_each(|peer| drop(world.start(peer, Disk::default())));
+        world.run_until("three members", |world| {
+            world.processes.iter().all(|process| {
+                let state = process.node.group().map(Group::state);
+                state.is_some_and(|state| state.members.len() == 3 && state.recovery.is_empty())
+            })
+        });
+        world
+    }
+
+    fn begin(&mut self, peer: u8, disk: &Disk) -> Node {
+        self.drawn += 1;
+        let mut config = NodeConfig::new(key(peer), Incarnation(1_000 * self.drawn));
+        config.defects = self.defects;
+        config.ring = disk.ring;
+        config.found = peer == 0 && self.drawn == 1;
+        let tail = match (disk.is_used, disk.is_sealed) {
+            (false, _) => Tail::Empty,
+            (true, true) => Tail::Sealed,
+            (true, false) => Tail::Unsealed,
+        };
+        let mut node = Node::new(config, self.drawn, self.now, Restored { meta: disk.meta.clone(), tail });
+        (0..3).filter(|other| *other != peer).for_each(|other| node.handle(self.now, Input::PeerUp(key(other))));
+        node
+    }
+
+    /// A process of this peer begins, in this directory: its number.
+    fn start(&mut self, peer: u8, disk: Disk) -> usize {
+        let node = self.begin(peer, &disk);
+        let disk = Disk { is_sealed: false, ..disk };
+        self.processes.push(Process { peer, node, disk, is_up: true, twin: None, lives: 0, said: Vec::new() });
+        self.settle();
+        self.processes.len() - 1
+    }
+
+    /// It ends, in order or at once: what it leaves behind.
+    fn stop(&mut self, process: usize, in_order: bool) -> Disk {
+        if in_order {
+            let now = self.now;
+            self.processes[process].node.handle(now, Input::Stop);
+            self.run_until("stopped", |world| !world.processes[process].is_up);
+        }
+        self.processes[process].is_up = false;
+        Disk { is_sealed: in_order, ..self.processes[process].disk.clone() }
+    }
+
+    fn tick(&mut self) {
+        let time = self.now.time + Duration::from_millis(10);
+        self.now = Now { time, awake: time, wall: WallMillis(self.now.wall.0 + 10) };
+        for process in self.processes.iter_mut().filter(|process| process.is_up) {
+            process.node.handle(self.now, Input::Tick);
+        }
+        self.settle();
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.now.time + time;
+        while self.now.time < end {
+            self.tick();
+        }
+    }
+
+    fn run_until(&mut self, what: &str, done: impl Fn(&World) -> bool) {
+        for _ in 0..6_000 {
+            if done(self) {
+                return;
+            }
+            self.tick();
+        }
+        let said: Vec<_> = self.processes.iter().map(|process| (process.is_up, &process.said)).collect();
+        panic!("{what}: it does not come to that; {said:?}");
+    }
+
+    /// Which process of that peer hears what this one says: of several now the one, now the other.
+    fn hearer(&self, from: usize, to: PeerKey) -> Option<usize> {
+        let is_cut = |to: usize| self.cut.contains(&(from, to)) || self.cut.contains(&(to, from));
+        let up = |index: &usize| {
+            let process = &self.processes[*index];
+            process.is_up && key(process.peer) == to && !is_cut(*index)
+        };
+        let hearers: Vec<usize> = (0..self.processes.len()).filter(up).collect();
+        let turn = (self.now.time.0 / 70_000_000) as usize;
+        hearers.get(turn % hearers.len().max(1)).copied()
+    }
+
+    fn settle(&mut self) {
+        let mut frames: VecDeque<(usize, PeerKey, Bytes)> = VecDeque::new();
+        loop {
+            for index in 0..self.processes.len() {
+                while self.processes[index].is_up {
+                    let Some(output) = self.processes[index].node.poll_output() else { break };
+                    if let Output::Send { to, frame, .. } = output {
+                        frames.push_back((index, to, frame));
+                    } else {
+                        self.carry(index, output);
+                    }
+                }
+            }
+            let Some((from, to, frame)) = frames.pop_front() else { return };
+            if let Some(to) = self.hearer(from, to) {
+                let from = key(self.processes[from].peer);
+                self.processes[to].node.handle(self.now, Input::Frame { from, frame });
+            }
+        }
+    }
+
+    fn carry(&mut self, index: usize, output: Output) {
+        let now = self.now;
+        let process = &mut self.processes[index];
+        match output {
+            Output::Persist { token, changes } => {
+                changes.into_iter().for_each(|change| process.disk.apply(change));
+                process.node.handle(now, Input::Persisted(token));
+            }
+            Output::Load { record_key, .. } => {
+                let record = process.disk.records.get(&record_key).cloned();
+                process.node.handle(now, Input::Loaded { record_key, record });
+            }
+            Output::Scan { token, from, .. } => {
+                let records = process.disk.records.range(from..).map(|(key, value)| (key.clone(), value.clone()));
+                let records = records.collect();
+                process.node.handle(now, Input::Scanned { token, records, done: true });
+            }
+            Output::Reply { id, result } => self.replies.push((id, result)),
+            Output::Event(Event::InRing(ring)) => process.disk.ring = Some(ring),
+            Output::Event(Event::Stopped) => process.is_up = false,
+            Output::Event(Event::Twin(why)) => (process.is_up, process.twin) = (false, Some(why)),
+            Output::Event(Event::Reincarnate(why)) => {
+                process.said.push(why);
+                process.lives += 1;
+                process.disk = Disk { ring: process.disk.ring, ..Disk::default() };
+                let (peer, disk) = (process.peer, process.disk.clone());
+                self.processes[index].node = self.begin(peer, &disk);
+            }
+            Output::Event(Event::Fatal(why)) => panic!("{why}"),
+            Output::Event(Event::Identity { what, .. }) => process.said.push(what),
+            _ => {}
+        }
+    }
+
+    /// Asks a process, for three seconds at most.
+    fn ask(&mut self, process: usize, op: Op) -> Result<Answer, OpError> {
+        self.asked += 1;
+        let id = RequestId(self.asked);
+        let request = Request {
+            id,
+            connection: ConnectionId(self.asked),
+            key: Key::new(b"k").unwrap(),
+            op,
+            mode: ReadMode::Linearizable,
+            patience: Duration::from_secs(2),
+            once: None,
+        };
+        let now = self.now;
+        self.processes[process].node.handle(now, Input::Routecast(request));
+        self.settle();
+        for _ in 0..300 {
+            if let Some((_, result)) = self.replies.iter().find(|(of, _)| *of == id) {
+                return result.clone();
+            }
+            self.tick();
+        }
+        Err(OpError::Uncertain)
+    }
+
+    /// The same until it is answered.
+    fn ask_until(&mut self, process: usize, op: &Op) -> Answer {
+        for _ in 0..30 {
+            match self.ask(process, op.clone()) {
+                Ok(answer) => return answer,
+                Err(_) => self.run_for(Duration::from_millis(200)),
+            }
+        }
+        let said: Vec<_> = self.processes.iter().map(|process| (process.is_up, &process.said)).collect();
+        panic!("process {process} does not serve: {said:?}");
+    }
+
+    fn set(&mut self, process: usize, value: &'static str) {
+        let value = Bytes::from_static(value.as_bytes());
+        let op = Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false };
+        assert_eq!(self.ask_until(process, &op), Answer::Done);
+    }
+
+    fn get(&mut self, process: usize) -> Answer {
+        self.ask_until(process, &Op::Read(Read::Value))
+    }
+}
+
+fn value(text: &'static str) -> Answer {
+    Answer::Value(Some(Bytes::from_static(text.as_bytes())))
+}
+
+/// A copy of a directory is made, then the peer votes for what is acknowledged, and then the copy is put back. One member
+/// knows the later start, and has begun anew since; the other was away. Which of them reaches the rolled-back process first?
+fn put_back(defects: Defects, sealed: bool, knower_first: bool) -> Answer {
+    let mut world = World::of_three(defects);
+    world.set(1, "old");
+    let copy = world.stop(0, sealed);
+    let a = world.start(0, copy.clone());
+    world.get(a);
+    let c = world.stop(2, true);
+    world.set(1, "new");
+    world.stop(a, sealed);
+    let b = world.stop(1, true);
+    // What was acknowledged to it is forgotten, the start is not.
+    let (c, b, a) = if knower_first {
+        let b = world.start(1, b);
+        let c = world.start(2, c);
+        (c, b, world.start(0, copy))
+    } else {
+        let a = world.start(0, copy);
+        let c = world.start(2, c);
+        (c, world.start(1, b), a)
+    };
+    world.run_for(Duration::from_secs(3));
+    // The one that knows is lost before a new life can have been let in.
+    world.stop(b, false);
+    if !defects.has(Defect::StartsIgnored) {
+        // Nobody answers from what was old; the one that knows comes back.
+        assert!(world.ask(c, Op::Read(Read::Value)).is_err());
+        assert_eq!(world.processes[a].twin, None);
+        let disk = world.processes[b].disk.clone();
+        world.start(1, disk);
+        let answer = world.get(c);
+        world.run_until("a new life", |world| world.processes[a].lives == 1);
+        let is_member = |world: &World| world.processes[a].node.group().is_some_and(|g| g.state().is_member(g.me()));
+        world.run_until("a member again", is_member);
+        return answer;
+    }
+    world.get(c)
+}
+
+#[test]
+fn a_store_that_went_back_in_time_is_not_counted() {
+    for sealed in [true, false] {
+        for knower_first in [true, false] {
+            assert_eq!(put_back(Defects::NONE, sealed, knower_first), value("new"), "{sealed} {knower_first}");
+        }
+    }
+}
+
+/// Without starts the write is lost, or a member that did nothing wrong panics.
+#[test]
+fn without_starts_writes_are_lost() {
+    let defects = Defects::NONE.with(Defect::StartsIgnored);
+    for (sealed, knower_first) in [(true, true), (true, false), (false, true), (false, false)] {
+        let outcome = catch_unwind(|| put_back(defects, sealed, knower_first));
+        assert!(outcome.is_err() || outcome.is_ok_and(|value| value != self::value("new")), "{sealed} {knower_first}");
+    }
+    let outcome = catch_unwind(|| doubled(defects, true, false));
+    assert!(outcome.is_err() || outcome.is_ok_and(|(_, acknowledged, value)| value < acknowledged), "two processes");
+}
+
+/// All stop, in order or not, and come back in any order.
+#[test]
+fn a_whole_network_comes_back_in_any_order() {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for sealed in 0..8_u8 {
+            let mut world = World::of_three(Defects::NONE);
+            world.set(0, "there");
+            let disks: Vec<Disk> =
+                order.iter().map(|peer| world.stop(*peer, sealed >> peer & 1 == 1 && *peer != order[2])).collect();
+            let mut last = 0;
+            for (peer, disk) in order.into_iter().zip(disks) {
+                last = world.start(peer as u8, disk);
+                world.run_for(Duration::from_millis(300));
+            }
+            assert_eq!(world.get(last), value("there"), "{order:?}, sealed {sealed:b}");
+            assert!(world.processes.iter().all(|process| process.lives == 0 && process.twin.is_none()));
+        }
+    }
+}
+
+/// All of them are rolled back together, as from copies of a stopped network: nobody knows of more.
+#[test]
+fn copies_of_a_whole_network_serve_what_they_hold() {
+    let mut world = World::of_three(Defects::NONE);
+    world.set(0, "old");
+    let copies: Vec<Disk> = (0..3).map(|process| world.stop(process, process < 2)).collect();
+    let first: Vec<usize> = copies.iter().zip(0..).map(|(disk, peer)| world.start(peer, disk.clone())).collect();
+    world.set(first[0], "new");
+    first.iter().for_each(|process| drop(world.stop(*process, false)));
+    let again: Vec<usize> = copies.into_iter().zip(0..).map(|(disk, peer)| world.start(peer, disk)).collect();
+    assert_eq!(world.get(again[0]), value("old"));
+    assert!(world.processes.iter().all(|process| process.lives == 0 && process.twin.is_none()));
+}
+
+/// A directory is copied and both run: increments through all processes; how many were acknowledged, and the value.
+fn doubled(defects: Defects, together: bool, again: bool) -> (World, i64, i64) {
+    let mut world = World::of_three(defects);
+    world.ask_until(1, &Op::Add(1));
+    let copy = world.stop(0, true);
+    let first = world.start(0, copy.clone());
+    if !together {
+        world.run_for(Duration::from_secs(3));
+    }
+    let second_disk = match again {
+        // A copy of a directory that is in use: started from, its counter is higher.
+        true => world.processes[first].disk.clone(),
+        false => copy,
+    };
+    let second = world.start(0, second_disk);
+    let (mut acknowledged, mut unknown) = (1, 0);
+    for turn in 0..200 {
+        let process = [1, 2, first, second][turn % 4];
+        if !world.processes[process].is_up {
+            continue;
+        }
+        match world.ask(process, Op::Add(1)) {
+            Ok(_) => acknowledged += 1,
+            Err(OpError::Uncertain) => unknown += 1,
+            Err(_) => {}
+        }
+    }
+    world.run_for(Duration::from_secs(20));
+    let Answer::Integer(value) = world.ask_until(1, &Op::Add(0)) else { panic!("not a number") };
+    assert!(value <= acknowledged + unknown, "{value} of {acknowledged} and {unknown}");
+    (world, acknowledged, value)
+}
+
+#[test]
+fn of_two_processes_with_one_identity_one_counts_or_none() {
+    for (together, again) in [(true, false), (false, false), (false, true)] {
+        let (world, acknowledged, value) = doubled(Defects::NONE, together, again);
+        assert!(value >= acknowledged, "{acknowledged} were acknowledged, {value} are there");
+        let twins: Vec<&Process> = world.processes.iter().filter(|process| process.peer == 0).skip(1).collect();
+        let said: Vec<_> =
+            twins.iter().map(|process| (process.is_up, &process.twin, process.lives, &process.said)).collect();
+        assert!(twins.iter().all(|process| process.lives <= 1), "{said:?}");
+        if !together {
+            // The later one has the higher counter, or is the one that nobody knew first.
+            let loser = if again { twins[0] } else { twins[1] };
+            assert!(loser.twin.as_ref().is_some_and(|why| why.contains("identity of its own")), "{said:?}");
+        }
+        assert!(said.iter().any(|(_, twin, _, said)| twin.is_some() || !said.is_empty()), "{said:?}");
+        let noticed = world.processes[1..3].iter().any(|process| process.said.iter().any(|s| s.contains("runs twice")));
+        assert!(noticed, "members say so");
+    }
+}
+
+/// Nothing is said before the counter of this start is durable, and the counter goes up with each.
+#[test]
+fn nothing_is_said_before_the_start_is_durable() {
+    let mut world = World::of_three(Defects::NONE);
+    let mut disk = world.stop(2, true);
+    for counter in 2..5 {
+        let mut node = world.begin(2, &disk);
+        assert_eq!(node.status().start.counter, counter);
+        let mut written = None;
+        let later = Now { time: world.now.time + Duration::from_secs(1), ..world.now };
+        node.handle(later, Input::Tick);
+        while let Some(output) = node.poll_output() {
+            match output {
+                Output::Send { .. } => panic!("it says something"),
+                Output::Persist { token, changes } => {
+                    changes.into_iter().for_each(|change| disk.apply(change));
+                    written.get_or_insert(token);
+                }
+                _ => {}
+            }
+        }
+        node.handle(later, Input::Persisted(written.expect("it writes the start")));
+        let sends = core::iter::from_fn(|| node.poll_output()).filter(|output| matches!(output, Output::Send { .. }));
+        assert!(sends.count() > 0, "then it does");
+    }
+}
+
+/// What comes from a start that a member has not written down waits for that.
+#[test]
+fn a_new_start_counts_once_it_is_written_down() {
+    let mut world = World::of_three(Defects::NONE);
+    let now = world.now;
+    let (member, ring) = (world.processes[0].node.id(), world.processes[0].node.ring.unwrap());
+    let state = world.processes[0].node.group().unwrap().state().clone();
+    let run = |run| Stamp { incarnation: member.incarnation, start: Start { counter: 9, run }, to: 0 };
+    let message = group::message::Message::AskVouch;
+    let sender = group::message::Sender { node: member, epoch: state.epoch };
+    let frame = Frame::Group { ring, group: state.id, sender, message };
+    let node = &mut world.processes[1].node;
+    let mut hear = |stamp: Stamp, persisted: bool| {
+        node.handle(now, Input::Frame { from: key(0), frame: wire::encode(&stamp, &frame, None) });
+        let (mut told, mut token) = (Vec::new(), None);
+        while let Some(output) = node.poll_output() {
+            match output {
+                Output::Send { to, frame, .. } if to == key(0) => told.push(wire::decode(&frame, None).unwrap()),
+                Output::Persist { token: written, .. } if persisted => node.handle(now, Input::Persisted(written)),
+                Output::Persist { token: written, .. } => token = Some(written),
+                _ => {}
+            }
+        }
+        if let Some(token) = token {
+            node.handle(now, Input::Persisted(token));
+            let late = core::iter::from_fn(|| node.poll_output());
+            let vouches = late.filter(|output| matches!(output, Output::Send { to, .. } if *to == key(0))).count();
+            return (told, vouches);
+        }
+        (told, 0)
+    };
+    assert!(matches!(hear(run(5), false), (told, 1) if told.is_empty()), "first it is written down");
+    let (told, _) = hear(run(5), true);
+    assert!(matches!(&told[..], [(Stamp { to: 5, .. }, Frame::Group { .. })]), "then it is known: {told:?}");
+    let (told, _) = hear(run(6), true);
+    let refused = |frame: &Frame| matches!(frame, Frame::Refused(refused) if refused.known.run == 5);
+    assert!(matches!(&told[..], [(Stamp { to: 6, .. }, frame)] if refused(frame)), "another is refused: {told:?}");
+    let (told, _) = hear(Stamp { to: 77, ..run(5) }, true);
+    assert!(
+        told.iter().all(|(_, frame)| *frame == Frame::Started),
+        "what was for another process is not read: {told:?}"
+    );
+    assert_eq!(vec![1], vec![node.status().identity.len()]);
+}
+
+/// What is remembered of nodes that are gone has a limit.
+#[test]
+fn starts_of_nodes_that_are_gone_are_forgotten() {
+    let mut world = World::of_three(Defects::NONE);
+    let now = world.now;
+    for stranger in 0..2 * STRANGERS_MAX {
+        let mut peer = [0xee; 32];
+        peer[..8].copy_from_slice(&stranger.to_le_bytes());
+        let start = Start { counter: 1, run: 7 };
+        let stamp = Stamp { incarnation: Incarnation(1), start, to: 0 };
+        let frame = wire::encode(&stamp, &Frame::Started, None);
+        world.processes[1].node.handle(now, Input::Frame { from: PeerKey(peer), frame });
+        if stranger % 16 == 0 {
+            let node = NodeId { peer: PeerKey(peer), incarnation: Incarnation(1) };
+            world.processes[1].node.starts.known.get_mut(&node).unwrap().written = Written::Yes;
+        }
+    }
+    world.run_for(Duration::from_secs(12));
+    let starts = &world.processes[1].node.starts;
+    let written = starts.known.values().filter(|known| known.written == Written::Yes).count();
+    assert_eq!((starts.known.len(), written), (STRANGERS_MAX + GONE_MAX + 2, GONE_MAX + 2));
+}
