@@ -11,6 +11,7 @@ use overlay::{Epoch, KeyRange, NodeId};
 use crate::ballot::{Ballot, Slot, TermBallot};
 use crate::config::Defect;
 use crate::group::{Group, context};
+use crate::log::AHEAD_MAX;
 use crate::message::{CommitteeMessage, LogMessage, Message, Vouch, VouchedCommittee};
 use crate::outbox::GroupOutput;
 use crate::time::Time;
@@ -138,6 +139,12 @@ impl Group {
             return;
         }
         vouching.answered.insert(from);
+        // Another run of this process may have served under a term that this store does not know of.
+        if vouch.applied.0 <= self.state.applied.0.saturating_add(AHEAD_MAX)
+            && !self.config.defects.has(Defect::BallotReuse)
+        {
+            self.granted_before = self.granted_before.max(vouch.applied);
+        }
         let log_holds = match vouch.epoch.cmp(&self.state.epoch) {
             // That epoch is over, whatever was promised in it.
             Ordering::Less => true,

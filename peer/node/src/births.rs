@@ -376,7 +376,9 @@ impl Node {
         );
         self.settle_ranges(&[]);
         for (sender, message) in early {
-            self.on_own_message(id, sender, message);
+            if let Some(message) = self.hold_early(id, sender, message) {
+                self.on_own_message(id, sender, message);
+            }
         }
         self.share_memory();
         self.with_sessions(Sessions::on_division);

@@ -438,6 +438,12 @@ impl Node {
             return;
         }
         match input {
+            Input::Wish { number, .. } if self.starts.is_barred() => {
+                self.outputs.push_back(Output::Granted { number, granted: Granted::NotHere });
+            }
+            Input::Survey { number, .. } if self.starts.is_barred() => {
+                self.outputs.push_back(Output::Surveyed { number, survey: Survey::default() });
+            }
             Input::Frame { from, frame } => self.on_frame(from, &frame),
             Input::PeerUp(peer) => {
                 self.connected.insert(peer);

@@ -21,9 +21,10 @@ use core::time::Duration;
 
 use group::Group;
 use group::config::Defect;
+use group::message::{Message, Sender};
 use group::rng::Rng;
 use group::time::Time;
-use overlay::{Incarnation, NodeId, PeerKey};
+use overlay::{GroupId, Incarnation, NodeId, PeerKey};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Event, Output};
@@ -94,6 +95,7 @@ struct Rival {
     start: Start,
     since: Time,
     heard: Time,
+    is_told: bool,
 }
 
 /// What is known of one life of a peer.
@@ -216,7 +218,7 @@ impl Starts {
     pub(crate) fn notices(&self, me: PeerKey, now: Time) -> Vec<(PeerKey, String)> {
         let own = self.note.iter().map(|note| (me, note.clone()));
         let seen = |(node, known): (&NodeId, &Known)| {
-            let rival = known.rival.filter(|rival| now.since(rival.heard) <= NOTICED_FOR)?;
+            let rival = known.rival.filter(|rival| rival.is_told && now.since(rival.heard) <= NOTICED_FOR)?;
             Some((node.peer, contradiction(rival.start, known.start)))
         };
         own.chain(self.known.iter().filter_map(seen)).collect()
@@ -237,6 +239,13 @@ fn contradiction(refused: Start, known: Start) -> String {
     )
 }
 
+impl Rival {
+    /// Has it been heard for so long?
+    fn lasts(&self, time: Duration) -> bool {
+        self.heard.since(self.since) >= time
+    }
+}
+
 impl Known {
     fn new(start: Start, written: Written) -> Known {
         Known { start, written, heard: None, rival: None, told: BTreeMap::new() }
@@ -255,7 +264,7 @@ impl Known {
     fn note_rival(&mut self, start: Start, now: Time, patience: Duration) {
         match &mut self.rival {
             Some(rival) if rival.start == start && now.since(rival.heard) <= patience * 2 => rival.heard = now,
-            rival => *rival = Some(Rival { start, since: now, heard: now }),
+            rival => *rival = Some(Rival { start, since: now, heard: now, is_told: false }),
         }
     }
 }
@@ -405,8 +414,13 @@ impl Node {
             let (heard, since) = (rival.map(|rival| rival.heard), rival.map_or(at, |rival| rival.since));
             return Verdict::Refused { incarnation: node.incarnation, known: other, heard, since, contested };
         }
-        let is_news = known.rival.is_none_or(|rival| rival.start != start);
         known.note_rival(start, now, patience);
+        // What an earlier run said may still be under way.
+        let lasting = self.config.timing.heartbeat * 2;
+        let is_news = known
+            .rival
+            .as_mut()
+            .is_some_and(|rival| rival.lasts(lasting) && !core::mem::replace(&mut rival.is_told, true));
         let since = known.rival.map_or(now, |rival| rival.since);
         let (heard, known) = (known.heard, known.start);
         if is_news {
@@ -429,12 +443,15 @@ impl Node {
 
     /// A start that was not known.
     fn learn_start(&mut self, node: NodeId, start: Start) {
+        if self.starts.known.len() >= 4 * STRANGERS_MAX {
+            self.forget_starts();
+        }
         let heard = Some(self.now.time);
         self.starts.known.insert(node, Known { heard, ..Known::new(start, Written::No) });
         self.each_group(|group| group.on_new_run(node.peer));
     }
 
-    /// Is this node in a group here, and its start still to be written?
+    /// Is this node in a group here, and its start still to be written? It is from then on.
     fn is_unwritten(&mut self, node: NodeId) -> bool {
         let Some(known) = self.starts.known.get(&node) else { return false };
         match known.written {
@@ -461,6 +478,19 @@ impl Node {
         }
         self.starts.held_bytes += bytes;
         self.starts.held.push_back((from, stamp, frame, bytes));
+    }
+
+    /// A message that came before its group was here, from a node whose start no group asked for: it waits where that is
+    /// not durable yet, else it is given back.
+    pub(crate) fn hold_early(&mut self, group: GroupId, sender: Sender, message: Message) -> Option<Message> {
+        if matches!(message, Message::Client(_)) || !self.is_unwritten(sender.node) {
+            return Some(message);
+        }
+        let ring = self.ring?;
+        let start = self.starts.known.get(&sender.node)?.start;
+        let stamp = Stamp { incarnation: sender.node.incarnation, start, to: 0 };
+        self.hold(sender.node.peer, stamp, Frame::Group { ring, group, sender, message }, 0);
+        None
     }
 
     /// Who repeats itself is not told as often.
@@ -517,8 +547,8 @@ impl Node {
         known.told.insert(from, (start, now));
         if is_news {
             let what = format!(
-                "has start {} twice: run {:x} is known here, and run {:x} to another member. Two processes have its \
-                 identity; as long as no more members know one of them than the other, neither counts",
+                "start {} has run {:x}, as is known here, and run {:x}, as another member knows: the identity runs twice. As \
+                 long as no more members know one of them than the other, neither counts",
                 start.counter, known.start.run, start.run
             );
             self.event(Event::Identity { peer: node.peer, what });

@@ -3,7 +3,6 @@
 extern crate std;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use std::panic::catch_unwind;
@@ -325,9 +324,9 @@ fn a_store_that_went_back_in_time_is_not_counted() {
 #[test]
 fn without_starts_writes_are_lost() {
     let defects = Defects::NONE.with(Defect::StartsIgnored);
-    for (sealed, knower_first) in [(true, true), (true, false), (false, true), (false, false)] {
-        let outcome = catch_unwind(|| put_back(defects, sealed, knower_first));
-        assert!(outcome.is_err() || outcome.is_ok_and(|value| value != self::value("new")), "{sealed} {knower_first}");
+    for knower_first in [true, false] {
+        let outcome = catch_unwind(|| put_back(defects, true, knower_first));
+        assert!(outcome.is_err() || outcome.is_ok_and(|value| value != self::value("new")), "{knower_first}");
     }
     let outcome = catch_unwind(|| doubled(defects, true, false));
     assert!(outcome.is_err() || outcome.is_ok_and(|(_, acknowledged, value)| value < acknowledged), "two processes");
@@ -395,6 +394,9 @@ fn doubled(defects: Defects, together: bool, again: bool) -> (World, i64, i64) {
         }
     }
     world.run_for(Duration::from_secs(20));
+    let seen =
+        (1..3).any(|member| world.processes[member].node.status().identity.iter().any(|(peer, _)| *peer == key(0)));
+    assert!(seen || defects.has(Defect::StartsIgnored), "members show it");
     let Answer::Integer(value) = world.ask_until(1, &Op::Add(0)) else { panic!("not a number") };
     assert!(value <= acknowledged + unknown, "{value} of {acknowledged} and {unknown}");
     (world, acknowledged, value)
@@ -489,7 +491,6 @@ fn a_new_start_counts_once_it_is_written_down() {
         told.iter().all(|(_, frame)| *frame == Frame::Started),
         "what was for another process is not read: {told:?}"
     );
-    assert_eq!(vec![1], vec![node.status().identity.len()]);
 }
 
 /// What is remembered of nodes that are gone has a limit.
