@@ -148,6 +148,8 @@ pub(crate) struct Starts {
     /// What is to be sent once it is.
     withheld: Vec<Output>,
     known: BTreeMap<NodeId, Known>,
+    /// The first batch that is under way with some of these.
+    writing: Option<u64>,
     /// From which run each peer was last heard, by this very process.
     runs: BTreeMap<PeerKey, u64>,
     held: VecDeque<(PeerKey, Stamp, Frame, usize)>,
@@ -177,6 +179,7 @@ impl Starts {
             is_durable: true,
             withheld: Vec::new(),
             known: BTreeMap::new(),
+            writing: None,
             runs: BTreeMap::new(),
             held: VecDeque::new(),
             held_bytes: 0,
@@ -315,14 +318,16 @@ impl Node {
             self.starts.is_durable = true;
             self.outputs.extend(core::mem::take(&mut self.starts.withheld));
         }
-        let mut any = false;
-        for known in self.starts.known.values_mut() {
-            if matches!(known.written, Written::Soon(last) if last <= token) {
-                (known.written, any) = (Written::Yes, true);
-            }
-        }
-        if !any {
+        if self.starts.writing.is_none_or(|first| first > token) {
             return;
+        }
+        self.starts.writing = None;
+        for known in self.starts.known.values_mut() {
+            match known.written {
+                Written::Soon(last) if last <= token => known.written = Written::Yes,
+                Written::Soon(later) => self.starts.writing = Some(self.starts.writing.unwrap_or(later).min(later)),
+                Written::No | Written::Yes => {}
+            }
         }
         self.starts.held_bytes = 0;
         for (from, stamp, frame, bytes) in core::mem::take(&mut self.starts.held) {
@@ -463,6 +468,7 @@ impl Node {
                 let changes = alloc::vec![self.space().start_of(node, known.start)];
                 let token = self.hosts.name_batch(0, 0);
                 self.outputs.push_back(Output::Persist { token, changes });
+                self.starts.writing.get_or_insert(token);
                 if let Some(known) = self.starts.known.get_mut(&node) {
                     known.written = Written::Soon(token);
                 }

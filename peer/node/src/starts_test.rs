@@ -79,7 +79,7 @@ impl World {
         let now = Now { time: Time(1_000_000_000), awake: Time(1_000_000_000), wall: WallMillis(1_000_000) };
         let mut world =
             World { now, processes: Vec::new(), cut: Vec::new(), replies: Vec::new(), defects, asked: 0, drawn: 0 };
-        (0..3).for_each(|peer| drop(world.start(peer, Disk::default())));
+        (0..3).for_each(|peer| assert_eq!(world.start(peer, Disk::default()), usize::from(peer)));
         world.run_until("three members", |world| {
             world.processes.iter().all(|process| {
                 let state = process.node.group().map(Group::state);
