@@ -582,7 +582,7 @@ impl Node {
         let what = match (alive, is_later) {
             (Some(false), _) => {
                 let why = format!("{}: this directory has gone back in time, to an older copy", names(known));
-                return self.end_life(&why);
+                return self.end_life(Event::Damaged(why));
             }
             (Some(true), true) => return self.usurped(&names(known)),
             (None, true) => {
@@ -700,9 +700,9 @@ impl Node {
         let Some(barred) = self.starts.barred else { return };
         let is_left_alone = now.since(self.starts.refused_at) > patience * 3;
         if barred.is_doubtful && is_left_alone {
-            return self.end_life(
-                "a member knew another start of this peer, and says nothing more: this directory may be an older copy",
-            );
+            let why =
+                "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
+            return self.end_life(Event::Damaged(why.into()));
         }
         if !barred.is_doubtful && (is_left_alone || self.weigh_refusals() == Weight::Won) {
             self.starts.barred = None;

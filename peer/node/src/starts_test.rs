@@ -206,7 +206,7 @@ impl World {
             Output::Event(Event::InRing(ring)) => process.disk.ring = Some(ring),
             Output::Event(Event::Stopped) => process.is_up = false,
             Output::Event(Event::Twin(why)) => (process.is_up, process.twin) = (false, Some(why)),
-            Output::Event(Event::Reincarnate(why)) => {
+            Output::Event(Event::Damaged(why) | Event::Reincarnate { why, .. }) => {
                 process.said.push(why);
                 process.lives += 1;
                 process.disk = Disk { ring: process.disk.ring, ..Disk::default() };

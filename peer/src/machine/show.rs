@@ -14,8 +14,8 @@ use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
-    Budgets, Check, GroupStatus, IdentityStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus,
-    RangeStatus, Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
+    Budgets, Check, GroupStatus, IdentityStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus,
+    QuorumStatus, RangeStatus, Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
 };
 use crate::version::COMMIT;
 
