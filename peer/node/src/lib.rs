@@ -21,6 +21,7 @@ mod node;
 pub mod policies;
 mod preparing;
 mod probing;
+mod refused;
 #[cfg(test)]
 mod repair_test;
 mod repartitioning;

@@ -3,8 +3,7 @@
 //! A *start* is a counter, which the store holds and each start of the process raises, and a number drawn at random. Each
 //! frame carries its sender's. A node keeps the highest that it has heard of each member, and makes it durable before
 //! anything counts that was said from that start. A lower one, or the same counter with another number, is refused: that
-//! process has an older copy of the store, or the process that is known still runs. Where the two differ decides
-//! [`Node::on_refused`].
+//! process has an older copy of the store, or the process that is known still runs ([`crate::refused`]).
 //!
 //! # Invariants
 //! - A node sends nothing before its own counter is durable: no two starts from one store share a number that others heard.
@@ -30,7 +29,6 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Class, Event, Output};
 use crate::config::Durability;
 use crate::node::Node;
-use crate::sessions::Sessions;
 use crate::wire::{self, Frame, Stamp};
 
 /// Frames that wait for a start to be durable: so many.
@@ -125,24 +123,24 @@ enum Verdict {
 
 /// Somebody refuses this node.
 #[derive(Clone, Copy, Debug)]
-struct Refusal {
-    at: Time,
-    alive: Option<bool>,
-    contested: bool,
+pub(crate) struct Refusal {
+    pub(crate) at: Time,
+    pub(crate) alive: Option<bool>,
+    pub(crate) contested: bool,
 }
 
 /// This node keeps still, as long as others refuse it.
 #[derive(Clone, Copy, Debug)]
-struct Barred {
+pub(crate) struct Barred {
     /// It does not go on without a verdict: whatever it holds may be old.
-    is_doubtful: bool,
-    asked: Time,
+    pub(crate) is_doubtful: bool,
+    pub(crate) asked: Time,
 }
 
 /// See the module.
 pub(crate) struct Starts {
     /// This node's.
-    own: Start,
+    pub(crate) own: Start,
     /// It is in the store, or nothing is.
     is_durable: bool,
     /// What is to be sent once it is.
@@ -157,15 +155,15 @@ pub(crate) struct Starts {
     /// When a peer was last told that its start, or that of its addressee, is not the right one.
     told: BTreeMap<PeerKey, Time>,
     /// Who refuses this node, where its counter is not lower than the known one.
-    refusals: BTreeMap<PeerKey, Refusal>,
+    pub(crate) refusals: BTreeMap<PeerKey, Refusal>,
     /// Who said something to this very process.
-    accepted: BTreeMap<PeerKey, Time>,
-    barred: Option<Barred>,
+    pub(crate) accepted: BTreeMap<PeerKey, Time>,
+    pub(crate) barred: Option<Barred>,
     /// When it was last refused.
-    refused_at: Time,
-    noted: Option<(String, Time)>,
+    pub(crate) refused_at: Time,
+    pub(crate) noted: Option<(String, Time)>,
     /// What a person should know.
-    note: Option<String>,
+    pub(crate) note: Option<String>,
     refused: u64,
     swept: Time,
 }
@@ -242,13 +240,6 @@ fn contradiction(refused: Start, known: Start) -> String {
     )
 }
 
-impl Rival {
-    /// Has it been heard for so long?
-    fn lasts(&self, time: Duration) -> bool {
-        self.heard.since(self.since) >= time
-    }
-}
-
 impl Known {
     fn new(start: Start, written: Written) -> Known {
         Known { start, written, heard: None, rival: None, told: BTreeMap::new() }
@@ -264,17 +255,20 @@ impl Known {
         other >= same
     }
 
-    fn note_rival(&mut self, start: Start, now: Time, patience: Duration) {
+    /// Another start than this one was heard, which does not count. True once it has been heard for so long.
+    fn note_rival(&mut self, start: Start, now: Time, patience: Duration, lasting: Duration) -> bool {
         match &mut self.rival {
             Some(rival) if rival.start == start && now.since(rival.heard) <= patience * 2 => rival.heard = now,
             rival => *rival = Some(Rival { start, since: now, heard: now, is_told: false }),
         }
+        let rival = self.rival.as_mut().filter(|rival| rival.heard.since(rival.since) >= lasting);
+        rival.is_some_and(|rival| !core::mem::replace(&mut rival.is_told, true))
     }
 }
 
 impl Node {
     /// Silence for so long, and a process is taken to be gone.
-    fn gone_after(&self) -> Duration {
+    pub(crate) fn gone_after(&self) -> Duration {
         self.config.timing.heartbeat * 10
     }
 
@@ -388,14 +382,19 @@ impl Node {
     fn judge(&mut self, node: NodeId, start: Start) -> Verdict {
         let (now, patience) = (self.now.time, self.gone_after());
         let fresh = |at: Time| now.since(at) <= patience * 2;
+        // What an earlier run said may still be under way for a while.
+        let lasting = self.config.timing.heartbeat * 2;
         let later = (Bound::Excluded(node), Bound::Included(NodeId { incarnation: Incarnation(u64::MAX), ..node }));
         let later = self.starts.known.range_mut(later).next_back();
         if let Some((later, known)) = later
             && let Some(heard) = known.heard.filter(|heard| now.since(*heard) <= patience)
         {
-            known.note_rival(start, now, patience);
+            let is_news = known.note_rival(start, now, patience, lasting);
             let since = known.rival.map_or(now, |rival| rival.since);
             let (incarnation, known) = (later.incarnation, known.start);
+            if is_news {
+                self.event(Event::Identity { peer: node.peer, what: contradiction(start, known) });
+            }
             return Verdict::Refused { incarnation, known, heard: Some(heard), since, contested: false };
         }
         let Some(known) = self.starts.known.get_mut(&node) else {
@@ -419,13 +418,7 @@ impl Node {
             let (heard, since) = (rival.map(|rival| rival.heard), rival.map_or(at, |rival| rival.since));
             return Verdict::Refused { incarnation: node.incarnation, known: other, heard, since, contested };
         }
-        known.note_rival(start, now, patience);
-        // What an earlier run said may still be under way.
-        let lasting = self.config.timing.heartbeat * 2;
-        let is_news = known
-            .rival
-            .as_mut()
-            .is_some_and(|rival| rival.lasts(lasting) && !core::mem::replace(&mut rival.is_told, true));
+        let is_news = known.note_rival(start, now, patience, lasting);
         let since = known.rival.map_or(now, |rival| rival.since);
         let (heard, known) = (known.heard, known.start);
         if is_news {
@@ -514,7 +507,7 @@ impl Node {
     }
 
     /// Peers that are in a group with this node, or with that one and this.
-    fn fellows(&self, with: Option<NodeId>) -> BTreeSet<PeerKey> {
+    pub(crate) fn fellows(&self, with: Option<NodeId>) -> BTreeSet<PeerKey> {
         let groups = self.hosts.living().map(Group::state);
         let groups = groups.filter(|state| with.is_none_or(|node| state.is_in_audience(node)));
         let mut peers: BTreeSet<PeerKey> =
@@ -561,117 +554,6 @@ impl Node {
         }
     }
 
-    /// Somebody knows another start of this peer than this process.
-    fn on_refused(&mut self, from: PeerKey, refused: &Refused) {
-        let (own, now) = (self.starts.own, self.now.time);
-        if refused.node != self.me || refused.start != own || refused.known == own {
-            return;
-        }
-        if !self.fellows(None).contains(&from) {
-            return; // Whoever is in no group with it cannot have counted anything of it.
-        }
-        self.starts.refused_at = now;
-        let Refused { known, alive, contested, .. } = *refused;
-        let is_later = refused.incarnation > self.me.incarnation || known.counter > own.counter;
-        let names = |known: Start| {
-            format!(
-                "this process is start {} (run {:x}) of the peer, and another member knows start {} (run {:x})",
-                own.counter, own.run, known.counter, known.run
-            )
-        };
-        let what = match (alive, is_later) {
-            (Some(false), _) => {
-                let why = format!("{}: this directory has gone back in time, to an older copy", names(known));
-                return self.end_life(Event::Damaged(why));
-            }
-            (Some(true), true) => return self.usurped(&names(known)),
-            (None, true) => {
-                self.bar(true);
-                format!("{}; whether that one still runs will show in some seconds", names(known))
-            }
-            (_, false) => {
-                self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
-                match self.weigh_refusals() {
-                    Weight::Lost => return self.usurped(&names(known)),
-                    Weight::Open => {
-                        let is_doubtful = self.hosts.living().any(Group::is_vouching);
-                        self.bar(is_doubtful);
-                        format!(
-                            "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
-                             not agree on one, none counts: stop one of the two processes",
-                            names(known)
-                        )
-                    }
-                    Weight::Won => {
-                        format!("{}: the same identity runs twice, and more members know this one", names(known))
-                    }
-                }
-            }
-        };
-        self.note_start(what);
-    }
-
-    /// What the refusals of late come to, where the start that others know has the same counter.
-    fn weigh_refusals(&self) -> Weight {
-        let (now, patience) = (self.now.time, self.gone_after());
-        let fellows = self.fellows(None);
-        let refuses = |peer: &PeerKey| {
-            let refusal = self.starts.refusals.get(peer)?;
-            (now.since(refusal.at) <= patience).then_some(refusal)
-        };
-        let refusals: Vec<&Refusal> = fellows.iter().filter_map(refuses).collect();
-        let accepts = |peer: &&PeerKey| {
-            refuses(peer).is_none() && self.starts.accepted.get(*peer).is_some_and(|at| now.since(*at) <= patience)
-        };
-        let accepting = fellows.iter().filter(accepts).count();
-        let is_vouching = self.hosts.living().any(Group::is_vouching);
-        if refusals.iter().any(|refusal| refusal.alive.is_none()) && is_vouching {
-            Weight::Open
-        } else if accepting > refusals.len() && !is_vouching {
-            Weight::Won
-        } else if accepting < refusals.len()
-            && refusals.iter().all(|refusal| refusal.alive == Some(true) && !refusal.contested)
-        {
-            Weight::Lost
-        } else {
-            Weight::Open
-        }
-    }
-
-    /// Another process with this identity is the one that counts.
-    fn usurped(&mut self, what: &str) {
-        self.over = true;
-        self.ready = false;
-        self.with_sessions(Sessions::stop);
-        self.event(Event::Twin(format!(
-            "{what}, which runs: another process with this identity has the say, and this one ends. Copy no data \
-             directory: give this one an identity of its own (remove its files `identity` and `peer.json` and its folder \
-             `store`, then --join), or stop the other one"
-        )));
-    }
-
-    fn bar(&mut self, is_doubtful: bool) {
-        let barred = self.starts.barred.get_or_insert(Barred { is_doubtful, asked: self.now.time });
-        barred.is_doubtful |= is_doubtful;
-        if self.ready {
-            self.ready = false;
-            self.event(Event::NotReady);
-        }
-    }
-
-    /// Says why, once in a while.
-    fn note_start(&mut self, what: String) {
-        const AGAIN: Duration = Duration::from_secs(60);
-        let now = self.now.time;
-        self.starts.note = Some(what.clone());
-        if self.starts.noted.as_ref().is_some_and(|(said, at)| *said == what && now.since(*at) < AGAIN) {
-            return;
-        }
-        self.starts.noted = Some((what.clone(), now));
-        let peer = self.me.peer;
-        self.event(Event::Identity { peer, what });
-    }
-
     /// What is due with starts.
     pub(crate) fn tick_starts(&mut self) {
         let (now, patience) = (self.now.time, self.gone_after());
@@ -684,34 +566,6 @@ impl Node {
         if now.since(self.starts.swept) >= patience {
             self.starts.swept = now;
             self.forget_starts();
-        }
-    }
-
-    /// When that is.
-    pub(crate) fn starts_due(&self) -> Time {
-        match self.starts.barred {
-            Some(_) => self.now.time + self.config.timing.heartbeat / 2,
-            None => Time::NEVER,
-        }
-    }
-
-    fn tick_barred(&mut self) {
-        let (now, patience) = (self.now.time, self.gone_after());
-        let Some(barred) = self.starts.barred else { return };
-        let is_left_alone = now.since(self.starts.refused_at) > patience * 3;
-        if barred.is_doubtful && is_left_alone {
-            let why =
-                "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
-            return self.end_life(Event::Damaged(why.into()));
-        }
-        if !barred.is_doubtful && (is_left_alone || self.weigh_refusals() == Weight::Won) {
-            self.starts.barred = None;
-            return;
-        }
-        if now.since(barred.asked) >= self.config.timing.heartbeat {
-            self.starts.barred = Some(Barred { asked: now, ..barred });
-            let fellows: Vec<PeerKey> = self.fellows(None).into_iter().collect();
-            self.post_all(&fellows, Class::Control, &Frame::Started);
         }
     }
 
@@ -747,17 +601,6 @@ impl Node {
         self.starts.runs.retain(|peer, _| is_known(peer));
         self.starts.accepted.retain(|peer, _| is_known(peer));
     }
-}
-
-/// See [`Node::weigh_refusals`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weight {
-    /// More members know this process.
-    Won,
-    /// All who answer know the other one, which runs.
-    Lost,
-    /// Neither, or not yet.
-    Open,
 }
 
 #[cfg(test)]

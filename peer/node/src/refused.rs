@@ -1,0 +1,172 @@
+//! A process whose start others refuse: an older copy of a directory, or one of two processes with one identity.
+//!
+//! As long as it does not know which of these it is, the node is *barred*: it votes for nothing and serves nothing, and asks
+//! its fellow members again. See [`crate::starts`] for who refuses what.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::Group;
+use group::time::Time;
+use overlay::PeerKey;
+
+use crate::api::{Class, Event};
+use crate::node::Node;
+use crate::sessions::Sessions;
+use crate::starts::{Barred, Refusal, Refused, Start};
+use crate::wire::Frame;
+
+impl Node {
+    /// Somebody knows another start of this peer than this process.
+    pub(crate) fn on_refused(&mut self, from: PeerKey, refused: &Refused) {
+        let (own, now) = (self.starts.own, self.now.time);
+        if refused.node != self.me || refused.start != own || refused.known == own {
+            return;
+        }
+        if !self.fellows(None).contains(&from) {
+            return; // Whoever is in no group with it cannot have counted anything of it.
+        }
+        self.starts.refused_at = now;
+        let Refused { known, alive, contested, .. } = *refused;
+        let is_later = refused.incarnation > self.me.incarnation || known.counter > own.counter;
+        let life = if refused.incarnation > self.me.incarnation { " of a later life of it" } else { "" };
+        let names = |known: Start| {
+            format!(
+                "this process is start {} (run {:x}) of the peer, and another member knows start {} (run {:x}){life}",
+                own.counter, own.run, known.counter, known.run
+            )
+        };
+        let what = match (alive, is_later) {
+            (Some(false), _) => {
+                let why = format!("{}: this directory has gone back in time, to an older copy", names(known));
+                return self.end_life(Event::Damaged(why));
+            }
+            (Some(true), true) => return self.usurped(&names(known)),
+            (None, true) => {
+                self.bar(true);
+                format!("{}; whether that one still runs will show in some seconds", names(known))
+            }
+            (_, false) => {
+                self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
+                match self.weigh_refusals() {
+                    Weight::Lost => return self.usurped(&names(known)),
+                    Weight::Open => {
+                        let is_doubtful = self.hosts.living().any(Group::is_vouching);
+                        self.bar(is_doubtful);
+                        format!(
+                            "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
+                             not agree on one, none counts: stop one of the two processes",
+                            names(known)
+                        )
+                    }
+                    Weight::Won => {
+                        format!("{}: the same identity runs twice, and more members know this one", names(known))
+                    }
+                }
+            }
+        };
+        self.note_start(what);
+    }
+
+    /// What the refusals of late come to, where the start that others know has the same counter.
+    fn weigh_refusals(&self) -> Weight {
+        let (now, patience) = (self.now.time, self.gone_after());
+        let fellows = self.fellows(None);
+        let refuses = |peer: &PeerKey| {
+            let refusal = self.starts.refusals.get(peer)?;
+            (now.since(refusal.at) <= patience).then_some(refusal)
+        };
+        let refusals: Vec<&Refusal> = fellows.iter().filter_map(refuses).collect();
+        let accepts = |peer: &&PeerKey| {
+            refuses(peer).is_none() && self.starts.accepted.get(*peer).is_some_and(|at| now.since(*at) <= patience)
+        };
+        let accepting = fellows.iter().filter(accepts).count();
+        let is_vouching = self.hosts.living().any(Group::is_vouching);
+        if refusals.iter().any(|refusal| refusal.alive.is_none()) && is_vouching {
+            Weight::Open
+        } else if accepting > refusals.len() && !is_vouching {
+            Weight::Won
+        } else if accepting < refusals.len()
+            && refusals.iter().all(|refusal| refusal.alive == Some(true) && !refusal.contested)
+        {
+            Weight::Lost
+        } else {
+            Weight::Open
+        }
+    }
+
+    /// Another process with this identity is the one that counts.
+    fn usurped(&mut self, what: &str) {
+        self.over = true;
+        self.ready = false;
+        self.with_sessions(Sessions::stop);
+        self.event(Event::Twin(format!(
+            "{what}, which runs: another process with this identity has the say, and this one ends. Copy no data \
+             directory: give this one an identity of its own (remove its files `identity` and `peer.json` and its folder \
+             `store`, then --join), or stop the other one"
+        )));
+    }
+
+    fn bar(&mut self, is_doubtful: bool) {
+        let barred = self.starts.barred.get_or_insert(Barred { is_doubtful, asked: self.now.time });
+        barred.is_doubtful |= is_doubtful;
+        if self.ready {
+            self.ready = false;
+            self.event(Event::NotReady);
+        }
+    }
+
+    /// Says why, once in a while.
+    fn note_start(&mut self, what: String) {
+        const AGAIN: Duration = Duration::from_secs(60);
+        let now = self.now.time;
+        self.starts.note = Some(what.clone());
+        if self.starts.noted.as_ref().is_some_and(|(said, at)| *said == what && now.since(*at) < AGAIN) {
+            return;
+        }
+        self.starts.noted = Some((what.clone(), now));
+        let peer = self.me.peer;
+        self.event(Event::Identity { peer, what });
+    }
+
+    /// When that is.
+    pub(crate) fn starts_due(&self) -> Time {
+        match self.starts.barred {
+            Some(_) => self.now.time + self.config.timing.heartbeat / 2,
+            None => Time::NEVER,
+        }
+    }
+
+    pub(crate) fn tick_barred(&mut self) {
+        let (now, patience) = (self.now.time, self.gone_after());
+        let Some(barred) = self.starts.barred else { return };
+        let is_left_alone = now.since(self.starts.refused_at) > patience * 3;
+        if barred.is_doubtful && is_left_alone {
+            let why =
+                "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
+            return self.end_life(Event::Damaged(why.into()));
+        }
+        if !barred.is_doubtful && (is_left_alone || self.weigh_refusals() == Weight::Won) {
+            self.starts.barred = None;
+            return;
+        }
+        if now.since(barred.asked) >= self.config.timing.heartbeat {
+            self.starts.barred = Some(Barred { asked: now, ..barred });
+            let fellows: Vec<PeerKey> = self.fellows(None).into_iter().collect();
+            self.post_all(&fellows, Class::Control, &Frame::Started);
+        }
+    }
+}
+
+/// See [`Node::weigh_refusals`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weight {
+    /// More members know this process.
+    Won,
+    /// All who answer know the other one, which runs.
+    Lost,
+    /// Neither, or not yet.
+    Open,
+}
