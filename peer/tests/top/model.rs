@@ -194,6 +194,8 @@ pub fn rich() -> Model {
         durability: "sync".into(),
         groups: vec![own()],
         leaving: None,
+        start: 1,
+        identity: Vec::new(),
     };
     let mut model = Model {
         endpoint: "192.0.2.7:6480".into(),
