@@ -15,7 +15,7 @@ use node::wire::{self, Frame};
 use node::{
     ConnectionId, Durability, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored, Timing, Wish,
 };
-use overlay::{GroupId, Incarnation, Key, PeerKey, Point};
+use overlay::{Epoch, GroupId, Incarnation, Key, PeerKey, Point};
 
 use crate::change::{Fields, changed, kind};
 use crate::made::made;
@@ -95,7 +95,7 @@ pub struct Network {
     /// Who hears nobody, until then.
     away: Option<(usize, Time)>,
     /// What each node knew to be chosen.
-    chosen: BTreeMap<(usize, GroupId, Key), (Number, Record)>,
+    chosen: BTreeMap<(usize, (GroupId, Epoch), Key), (Number, Record)>,
     last_lie: Option<(usize, Fields)>,
     asked: u64,
     stores: Vec<Store>,
@@ -451,7 +451,8 @@ impl Network {
         for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| *index != self.liar) {
             let mut here = BTreeSet::new();
             for group in node.groups() {
-                let id = group.state().id;
+                // What is born under the same name may have what others told of it.
+                let id = (group.state().id, group.state().born);
                 here.insert(id);
                 for (key, record) in group.table().iter() {
                     let known = self.chosen.entry((index, id, key.clone()));
