@@ -337,6 +337,8 @@ impl GroupState {
             && self.losses.iter().all(|loss| loss.epoch <= self.epoch && loss.groups.len() <= LOST_MAX)
             && settings.drift_per_mille <= 900
             && settings.lease_ms <= 86_400_000
+            // Else the leader would raise the horizon without end.
+            && settings.horizon_ms > 0
             && settings.value_bytes_max as usize <= VALUE_BYTES_MAX
             && self.members.iter().chain(&self.learners).all(Member::is_sound)
             && self.dealings.is_sound()

@@ -244,6 +244,7 @@ fn a_state_leaves_room_for_what_follows() {
     };
     adopted(&|state| state.epoch = Epoch(u64::MAX - 1));
     adopted(&|state| state.members.clear());
+    adopted(&|state| state.settings.horizon_ms = 0);
     adopted(&|state| state.settings.value_bytes_max = u32::MAX);
     adopted(&|state| state.members[0].addresses = vec!["far away".repeat(1 << 10)]);
     let (epoch, members, open) = (Epoch(1), Vec::new(), vec![KeyRange::FULL]);

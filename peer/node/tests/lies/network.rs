@@ -82,6 +82,9 @@ struct Kept {
     fields: Fields,
 }
 
+/// A node, one of its groups with the epoch in which that was born, and a key.
+type Place = (usize, (GroupId, Epoch), Key);
+
 pub struct Network {
     pub theme: Theme,
     pub lies: usize,
@@ -95,11 +98,13 @@ pub struct Network {
     /// Who hears nobody, until then.
     away: Option<(usize, Time)>,
     /// What each node knew to be chosen.
-    chosen: BTreeMap<(usize, (GroupId, Epoch), Key), (Number, Record)>,
+    chosen: BTreeMap<Place, (Number, Record)>,
     last_lie: Option<(usize, Fields)>,
     asked: u64,
     stores: Vec<Store>,
     pub answered: u64,
+    /// How often nodes had more to say at one time than anything honest leads to.
+    storms: u32,
 }
 
 /// A node's store: as quick as one in memory can be.
@@ -159,6 +164,7 @@ impl Network {
             last_lie: None,
             asked: 0,
             answered: 0,
+            storms: 0,
             stores: (0..NODES).map(|_| Store::default()).collect(),
         }
     }
@@ -323,6 +329,8 @@ impl Network {
             }
         }
         self.frames.clear();
+        self.storms += 1;
+        assert!(self.storms < 200, "the nodes talk without end");
     }
 
     fn poll(&mut self, index: usize) {
