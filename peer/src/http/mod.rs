@@ -7,6 +7,7 @@
 mod authority;
 mod exchange;
 mod groups;
+mod host;
 mod leave;
 mod listener;
 mod metrics;
@@ -56,6 +57,7 @@ pub async fn serve(
     served: Served,
     mut stop: tokio::sync::watch::Receiver<bool>,
 ) -> std::io::Result<()> {
+    let is_local = listener.local_addr()?.ip().to_canonical().is_loopback();
     let listener = Bounded::new(listener, served.connections_max);
     let router = axum::Router::new()
         .route("/healthz", get(health))
@@ -75,6 +77,11 @@ pub async fn serve(
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such page") })
         .method_not_allowed_fallback(|| async { problem(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
         .with_state(served);
+    // A page that a browser on this machine shows may have a name that leads here: it must not read what is told.
+    let router = match is_local {
+        true => router.layer(axum::middleware::from_fn(host::only_this_machine)),
+        false => router,
+    };
     let stopped = async move {
         // An error means that nobody can say it any more.
         let _ = stop.wait_for(|stop| *stop).await;

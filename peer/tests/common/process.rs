@@ -88,7 +88,7 @@ impl Peer {
     }
 
     pub fn get(&self, path: &str) -> (u16, String) {
-        http(&self.http, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+        http(&self.http, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 }
 

@@ -1,0 +1,50 @@
+//! Whom a request on loopback is meant for: a web page whose name was made to lead to this machine (DNS rebinding) asks for that name.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::problem;
+
+/// Answers what is meant for this machine by its address or as `localhost`; refuses any other name.
+pub async fn only_this_machine(request: Request, next: Next) -> Response {
+    match is_this_machine(request.headers()) {
+        true => next.run(request).await,
+        false => problem(
+            StatusCode::FORBIDDEN,
+            "on loopback this endpoint answers only to an IP address or localhost, not to another name in Host",
+        ),
+    }
+}
+
+/// Requests without `Host` come from no browser.
+fn is_this_machine(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_local = |name: &str| name == "localhost" || name.ends_with(".localhost");
+    name.parse::<std::net::IpAddr>().is_ok() || is_local(&name.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_elsewhere_are_refused() {
+        let asks = |host: &'static str| {
+            is_this_machine(&[(header::HOST, header::HeaderValue::from_static(host))].into_iter().collect())
+        };
+        assert!(is_this_machine(&HeaderMap::new()));
+        for host in ["127.0.0.1:6480", "127.0.0.1", "[::1]:6480", "localhost:6480", "LOCALHOST", "a.localhost"] {
+            assert!(asks(host), "{host}");
+        }
+        for host in ["evil.example", "evil.example:6480", "localhost.evil.example", "127.0.0.1.evil.example", "", "x"] {
+            assert!(!asks(host), "{host}");
+        }
+    }
+}
