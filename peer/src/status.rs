@@ -594,7 +594,7 @@ impl Status {
 }
 
 fn arc(start: &str, end: &str) -> Option<KeyRange> {
-    let is_hex = |text: &&str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hex = |text: &&str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let point = |text: &str| u128::from_str_radix(Some(text).filter(is_hex)?, 16).ok().map(Point);
     Some(KeyRange::new(point(start)?, point(end)?))
 }

@@ -10,6 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{Budgets, GroupStatus, StatusSource};
+use crate::version::COMMIT;
 
 /// What `/v1/status` says, as metrics.
 pub struct StatusMetrics(pub Arc<dyn StatusSource>);
@@ -87,7 +88,7 @@ fn build_info(encoder: &mut DescriptorEncoder<'_>, version: &str) -> fmt::Result
     let metric = ConstGauge::new(1_i64);
     let help = "Always 1: the labels name the software";
     let mut family = encoder.encode_descriptor("build_info", help, None, metric.metric_type())?;
-    metric.encode(family.encode_family(&[("version", version)])?)
+    metric.encode(family.encode_family(&[("version", version), ("commit", COMMIT)])?)
 }
 
 /// What is used and given; what is not known or not limited is left out.
