@@ -286,6 +286,7 @@ pub fn hostile() -> Model {
             ..GroupStatus::default()
         }],
         leaving: None,
+        ..Status::default()
     };
     let place = Located {
         point: HOSTILE.into(),
