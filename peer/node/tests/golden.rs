@@ -10,11 +10,11 @@ use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use group::state::{Entry, GroupState};
-use node::Change;
 use node::bays::Bays;
 use node::storage::{Drawer, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
-use node::wire::{FRAME_VERSION, Frame, decode, encode};
-use overlay::{Epoch, IntervalMap, KeyRange};
+use node::wire::{FRAME_VERSION, Frame, Stamp, decode, encode};
+use node::{Change, Start};
+use overlay::{Epoch, Incarnation, IntervalMap, KeyRange, NodeId, PeerKey};
 use serde::de::DeserializeOwned;
 
 const FRAMES: Format =
@@ -26,18 +26,25 @@ fn golden(name: &str, format: Format) -> Golden {
     Golden::new(env!("CARGO_MANIFEST_DIR"), name, format)
 }
 
+/// Three numbers and a reader, all of them different in all bytes.
+const STAMP: Stamp = Stamp {
+    incarnation: Incarnation(0x0102_0304_0506_0708),
+    start: Start { counter: 0x1112_1314_1516_1718, run: 0x2122_2324_2526_2728 },
+    to: 0x3132_3334_3536_3738,
+};
+
 /// Each variant of each frame, of each message in it, and of all that is in those.
 #[test]
 fn golden_frames() {
     let mut golden = golden("frames", FRAMES);
-    golden.add_all(|frame: &Frame| encode(frame, None).to_vec());
+    golden.add_all(|frame: &Frame| encode(&STAMP, frame, None).to_vec());
     let in_lane = Frame::NotUnderstood { version: 200 };
-    golden.add("in lane 3: NotUnderstood", &encode(&in_lane, Some(3)));
+    golden.add("in lane 3: NotUnderstood", &encode(&STAMP, &in_lane, Some(3)));
     golden.check();
     for (name, frame) in examples::<Frame>().values {
-        assert_eq!(decode(golden.bytes(&name), None), Ok(frame), "{name}");
+        assert_eq!(decode(golden.bytes(&name), None), Ok((STAMP, frame)), "{name}");
     }
-    assert_eq!(decode(golden.bytes("in lane 3: NotUnderstood"), Some(3)), Ok(in_lane));
+    assert_eq!(decode(golden.bytes("in lane 3: NotUnderstood"), Some(3)), Ok((STAMP, in_lane)));
 }
 
 /// Records apart from their keys, as the table and the journal hold them.
@@ -150,10 +157,15 @@ fn golden_own_entries() {
     put(&mut golden, "over", space.over(&over));
     let finals: Vec<GroupState> = examples::<GroupState>().values.into_iter().map(|(_, state)| state).take(3).collect();
     put(&mut golden, "finals", space.finals(&finals));
+    put(&mut golden, "count of starts", space.count(STAMP.start.counter));
+    let other = NodeId { peer: PeerKey([0x5a; 32]), incarnation: STAMP.incarnation };
+    put(&mut golden, "start of another node", space.start_of(other, STAMP.start));
     golden.check();
     let part = |name: &str, part: &str| Bytes::copy_from_slice(golden.bytes(&format!("{name}: {part}")));
     let meta: BTreeMap<_, _> = names.iter().map(|name| (part(name, "key"), part(name, "value"))).collect();
     assert_eq!(space.restore_life(&meta), Ok(Some((*life, bays()))));
     assert_eq!(space.restore_over(&meta), Ok(over));
     assert_eq!(space.restore_finals(&meta), Ok(finals));
+    assert_eq!(space.restore_count(&meta), Ok(STAMP.start.counter));
+    assert_eq!(space.restore_starts(&meta), Ok(vec![(other, STAMP.start)]));
 }

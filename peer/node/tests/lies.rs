@@ -19,8 +19,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use group::message::{Message, Sender};
 use group::state::{Assignment, GroupState, Member};
 use network::{Network, Theme};
-use node::wire::{self, Frame};
-use node::{Input, Node, NodeConfig, Restored};
+use node::wire::{self, Frame, Stamp};
+use node::{Input, Node, NodeConfig, Restored, Start};
 use overlay::{Epoch, Incarnation, NodeId, PeerKey, RingId};
 
 /// Seeds that run with all tests.
@@ -120,7 +120,8 @@ fn a_newcomer_is_told_of_a_life_that_no_other_follows() {
     let mut outside = Node::new(config, 1, network.now, Restored::empty());
     let sender = Sender { node: network.nodes[3].id(), epoch: told.epoch };
     let (ring, group, message) = (told.ring, told.id, Message::State(Box::new(told)));
-    let frame = wire::encode(&Frame::Group { ring, group, sender, message }, None);
+    let stamp = Stamp { incarnation: sender.node.incarnation, start: Start { counter: 1, run: 1 }, to: 0 };
+    let frame = wire::encode(&stamp, &Frame::Group { ring, group, sender, message }, None);
     outside.handle(network.now, Input::Frame { from: sender.node.peer, frame });
     assert_eq!(outside.id().incarnation, last);
 }

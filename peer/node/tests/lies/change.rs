@@ -3,7 +3,7 @@
 
 use group::message::{CommitteeMessage, LogMessage, Message};
 use group::rng::Rng;
-use node::wire::{self, FRAME_VERSION, Frame};
+use node::wire::{self, Frame, Stamp};
 use overlay::PeerKey;
 use postcard::ser_flavors::Flavor;
 
@@ -75,9 +75,10 @@ impl Fields {
 
     /// The frame, where it is one.
     pub fn frame(&self) -> Option<Frame> {
-        let mut bytes = vec![FRAME_VERSION];
+        let mut bytes = wire::encode(&Stamp::default(), &Frame::Started, None).to_vec();
+        bytes.pop(); // The frame, which is a single byte.
         self.0.iter().for_each(|field| bytes.extend(field));
-        wire::decode(&bytes, None).ok()
+        wire::decode(&bytes, None).ok().map(|(_, frame)| frame)
     }
 
     /// The same in another's name.

@@ -1,5 +1,6 @@
 //! Six real nodes in two groups of three, one of which lies, and clients.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use group::op::{Condition, Expiry, LeaseOp, Op, Read, ReadMode};
 use group::record::Record;
 use group::rng::Rng;
 use group::time::{Now, Time, WallMillis};
-use node::wire::{self, Frame};
+use node::wire::{self, Frame, Stamp};
 use node::{
     ConnectionId, Durability, Event, Input, Node, NodeConfig, Output, Request, RequestId, Restored, Timing, Wish,
 };
@@ -94,6 +95,8 @@ pub struct Network {
     liar: usize,
     pub now: Now,
     frames: VecDeque<(usize, usize, Bytes)>,
+    /// Under which start each peer speaks.
+    stamps: BTreeMap<PeerKey, Stamp>,
     pool: VecDeque<Kept>,
     /// Who hears nobody, until then.
     away: Option<(usize, Time)>,
@@ -158,6 +161,7 @@ impl Network {
             nodes: Vec::new(),
             now: Now { time, awake: time, wall: WallMillis(1_000) },
             frames: VecDeque::new(),
+            stamps: BTreeMap::new(),
             pool: VecDeque::new(),
             away: None,
             chosen: BTreeMap::new(),
@@ -195,6 +199,7 @@ impl Network {
 
     fn begin(&mut self, index: usize, incarnation: u64) {
         let node = Node::new(self.config(index, incarnation), self.seed ^ index as u64, self.now, Restored::empty());
+        self.stamps.remove(&key(index));
         if index < self.nodes.len() {
             self.nodes[index] = node;
         } else {
@@ -319,6 +324,11 @@ impl Network {
             if self.away.is_some_and(|(index, _)| index == from || index == to) {
                 continue;
             }
+            if let Entry::Vacant(place) = self.stamps.entry(key(from))
+                && let Ok((stamp, _)) = wire::decode(&frame, None)
+            {
+                place.insert(Stamp { to: 0, ..stamp });
+            }
             if lies && self.rng.below(12) == 0 {
                 self.note(from, &frame);
             }
@@ -375,7 +385,7 @@ impl Network {
 
     /// Keeps a frame, to lie about it.
     fn note(&mut self, from: usize, frame: &[u8]) {
-        let Ok(frame) = wire::decode(frame, None) else { return };
+        let Ok((_, frame)) = wire::decode(frame, None) else { return };
         let kind = kind(&frame);
         if self.theme.is_about(&kind) {
             self.pool.push_back(Kept { from, kind, fields: Fields::of(&frame, &keys()) });
@@ -415,7 +425,9 @@ impl Network {
             Frame::Group { sender, .. } => sender.node.peer,
             _ => key(self.liar),
         };
-        self.nodes[to].handle(self.now, Input::Frame { from, frame: wire::encode(frame, None) });
+        // Under the start of that peer that counts, or nothing of it would be looked at.
+        let stamp = self.stamps.get(&from).copied().unwrap_or_default();
+        self.nodes[to].handle(self.now, Input::Frame { from, frame: wire::encode(&stamp, frame, None) });
     }
 
     /// The liar says something about this frame, or any, to somebody.

@@ -8,13 +8,10 @@ use super::brush::{Brush, Words, beside};
 use crate::top::keys::HELP;
 
 /// What the signs on the screen mean.
-const SIGNS: [(&str, &str); 8] = [
-    ("A B C …", "the groups along the ring, clockwise from the top"),
-    ("*", "this peer, or a group that it is in"),
-    ("●  ◆", "a member; its leader"),
-    ("○  ?", "somebody who copies, to be a member; who is silent"),
-    ("4m  e8", "a group of 4 members, in its epoch 8"),
-    ("1/3", "1 of 3 members is heard: no majority"),
+const SIGNS: [(&str, &str); 5] = [
+    ("A B C …  *", "groups, clockwise from the top; * this peer, or a group it is in"),
+    ("4m  e8  1/3", "4 members, in epoch 8; 1 of 3 members heard: no majority"),
+    ("●  ◆  ○  ?", "a member, the leader, one that copies to be a member, a silent one"),
     ("holds 3/5", "of 5 parts of the range it holds 3 completely"),
     ("812+", "answered here; the leader knows of all"),
 ];
