@@ -240,7 +240,7 @@ fn a_store_that_lacks_a_whole_epoch_is_noticed() {
     }
     let mut over = false;
     while let Some(output) = group.poll_output() {
-        over |= matches!(output, group::outbox::GroupOutput::Over(_));
+        over |= matches!(output, group::outbox::GroupOutput::Lost(_));
     }
     assert!(over, "it takes part with what it forgot: vouching {}", group.is_vouching());
 }

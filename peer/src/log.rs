@@ -5,10 +5,10 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -58,10 +58,18 @@ impl Log {
 
     /// Waits until everything so far is written, and not longer than `patience`.
     pub(crate) fn flush(&self, patience: Duration) {
+        let until = Instant::now() + patience;
         let (tell, told) = sync_channel(1);
-        if self.queue.try_send(Entry::Flush(tell)).is_ok() {
-            let _ = told.recv_timeout(patience);
+        let mut flush = Entry::Flush(tell);
+        // A full queue takes it once the thread has written a line.
+        while let Err(TrySendError::Full(entry)) = self.queue.try_send(flush) {
+            if Instant::now() >= until {
+                return;
+            }
+            flush = entry;
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let _ = told.recv_timeout(until.saturating_duration_since(Instant::now()));
     }
 
     fn put(&self, line: &[u8]) {

@@ -277,7 +277,7 @@ impl World {
                     self.sync(machine);
                 }
                 GroupOutput::Outcome(serial, outcome) => self.answered(machine, serial, &outcome),
-                GroupOutput::Over(why) => panic!("machine {machine}: {why}"),
+                GroupOutput::Over(why) | GroupOutput::Lost(why) => panic!("machine {machine}: {why}"),
                 _ => {}
             }
         }

@@ -328,7 +328,7 @@ impl Hall {
                     self.measured.left += 1;
                     self.send_asked(Some(machine), tag);
                 }
-                GroupOutput::Over(why) => panic!("machine {machine}: {why}"),
+                GroupOutput::Over(why) | GroupOutput::Lost(why) => panic!("machine {machine}: {why}"),
                 GroupOutput::Load { key, .. } => panic!("all of {key:?} is in memory"),
                 _ => {}
             }
