@@ -170,7 +170,7 @@ impl Committee {
     /// A write of this committee: kept if it is new and not known to be chosen already.
     ///
     /// A late one that is known to be chosen is left to catching up, which can tell whether it was overtaken. True if the
-    /// write is held now, or was before. The caller has asked [`Committee::contradicted`].
+    /// write is held now, or was before. The caller has asked `Committee::contradicted`.
     ///
     /// # Panics
     /// If it is a write of another term, which no message brings here.

@@ -544,6 +544,7 @@ pub const SCRIPTS: &[Script] = &[
     ),
     script("pttl", &["PTTL", "PTTL @k x", "PTTL @k", "SET @k v", "PTTL @k", "PEXPIRE @k 100000", "PTTL @k"]),
     script("reset", &["RESET x", "CLIENT SETNAME me", "RESET", "CLIENT GETNAME", "GET @none"]),
+    script("role", &["ROLE", "ROLE x"]),
     script(
         "select",
         &[

@@ -290,7 +290,9 @@ fn a_hello_of_another_version_is_answered_with_a_refusal(via: Via) {
     let mut victim = start(impatient(via));
     let raw = Raw::connect(&victim);
     let mut stream = raw.say(&[6, 0, 77, 0, 1, 2, 3, 4]);
-    assert_eq!(raw.hear(&mut stream), [VERSION[0], VERSION[1], 1, Refusal::Version as u8]);
+    // Behind the reason: its network's name, no key, no ring, one lane, durable.
+    let side = [&[4][..], b"test", &[0, 0, 1, 1]].concat();
+    assert_eq!(raw.hear(&mut stream), [&VERSION[..], &[1, Refusal::Version as u8], &side].concat());
     victim.wait("a refusal", |victim| victim.refusals() == [(raw.key, Refusal::Version, RefusedBy::Us)]);
     nobody_is_left(&victim);
     assert_eq!(victim.ups(raw.key), 0);

@@ -9,9 +9,9 @@ use crate::top::keys::HELP;
 
 /// What the signs on the screen mean.
 const SIGNS: [(&str, &str); 5] = [
-    ("A B C …  *", "groups, clockwise from the top; * this peer, or a group it is in"),
-    ("4m  e8  1/3", "4 members, in epoch 8; 1 of 3 members heard: no majority"),
-    ("●  ◆  ○  ?", "a member, the leader, one that copies to be a member, a silent one"),
+    ("A B C …  *", "groups, clockwise from the top; * has this peer"),
+    ("4m  e8  1/3", "4 members, epoch 8; 1 of 3 heard: no majority"),
+    ("●  ◆  ○  ?", "member, leader, one that still copies, silent one"),
     ("holds 3/5", "of 5 parts of the range it holds 3 completely"),
     ("812+", "answered here; the leader knows of all"),
 ];
