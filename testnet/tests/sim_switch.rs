@@ -191,7 +191,7 @@ fn early_completion() {
 /// does is not far from where it begins.
 #[test]
 fn point_lowered() {
-    is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 400..1_000, lagging);
+    is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 1_100..1_700, lagging);
 }
 
 /// PITFALLS 58: a member answers what nobody granted it, in another epoch, or for another switch.
