@@ -125,7 +125,7 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     refused(1, "no user zoe", &["--addr", &one, "--user", "zoe", "post", "x"]);
     refused(1, "no user zoe", &["--addr", &one, "--user", "zoe", "ui", "--once"]);
     refused(3, "cannot reach a peer at 127.0.0.1:9", &["--addr", "127.0.0.1:9", "profile", "ann"]);
-    refused(3, "an address is HOST:PORT", &["--addr", "nonsense", "profile", "ann"]);
+    refused(3, "an address is HOST or HOST:PORT", &["--addr", "nonsense:x", "profile", "ann"]);
     refused(3, "cannot reach", &["--addr", "127.0.0.1:9", "--user", "ann", "ui", "--once"]);
     // Where it is HTTP that answers, or nobody: told apart from a peer.
     let http = cluster.daemons[0].http.to_string();
