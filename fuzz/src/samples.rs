@@ -138,9 +138,9 @@ fn log_messages() -> Vec<LogMessage> {
         LogMessage::AskPromise { round: 4 },
         LogMessage::WouldPromise { round: 4 },
         LogMessage::Prepare { ballot: BALLOT, applied: Slot(7), stop: true },
-        LogMessage::Promise { ballot: BALLOT, state: Some(Box::new(state())), accepted },
+        LogMessage::Promise { ballot: BALLOT, state: Some(Box::new(state())), accepted, doubt: EPOCH },
         LogMessage::Accept { ballot: BALLOT, entries: entries().into_iter().map(slots).collect(), chosen: Slot(7) },
-        LogMessage::Accepted { ballot: BALLOT, slots: vec![Slot(8), Slot(9)] },
+        LogMessage::Accepted { ballot: BALLOT, slots: vec![Slot(8), Slot(9)], doubt: Epoch(0) },
         LogMessage::Lead,
         LogMessage::Refused { ballot: BALLOT, promised: BALLOT },
     ]
@@ -161,6 +161,7 @@ fn committee_messages() -> Vec<CommitteeMessage> {
             unsettled: writes(),
             leases: vec![(ballot, 1500)],
             delegated: vec![(ballot, 700)],
+            doubt: EPOCH,
         },
         C::Refused { ballot, promised: ballot },
         C::Accept { ballot, chosen: Some(4), writes: writes() },
@@ -173,7 +174,7 @@ fn committee_messages() -> Vec<CommitteeMessage> {
         C::Point { ballot, switch: 2, chosen: 5, point: 9 },
         C::Grant { ballot, switch: 2, attempt: 6, left_us: 900_000, chosen: 5, point: 9 },
         C::AskRecord { ballot, key: key("k"), attempt: 3 },
-        C::RecordIs { ballot, key: key("k"), attempt: 3, record: Some(Arc::new(records().remove(0))) },
+        C::RecordIs { ballot, key: key("k"), attempt: 3, record: Some(Arc::new(records().remove(0))), doubt: EPOCH },
         C::AskSince { ballot, piece, since: NUMBER, attempt: 9 },
         C::Since(Since { ballot, piece, since: NUMBER, attempt: 9, writes: writes(), up_to: Some(NUMBER), done: true }),
         C::AskCompare(Box::new(AskCompare {
@@ -195,6 +196,7 @@ fn committee_messages() -> Vec<CommitteeMessage> {
             up_to: Some(key("c")),
             mark: 5,
             complete: true,
+            doubt: EPOCH,
         })),
     ]
 }
@@ -257,14 +259,21 @@ fn messages() -> Vec<Message> {
         sent_us: 5,
         echoes: vec![Some(group::message::Echo { sent_us: 4, held_us: 3 }), None],
         agreement_us: Some(2),
+        doubt: Some(group::Doubt::new()),
         load: Some(vec![300; 32]),
         full: true,
     };
     let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
+    let mut accepted = group::number_set::NumberSet::default();
+    accepted.insert_range(2, 5);
     let vouch = Vouch {
         promised: Some(BALLOT),
-        accepted: Some(Slot(9)),
-        committees: vec![VouchedCommittee { ballot: TERM_BALLOT, range: RANGE, based: true, last: 5 }],
+        accepted: vec![(Slot(9), BALLOT)],
+        committees: vec![VouchedCommittee { ballot: TERM_BALLOT, range: RANGE, based: true, accepted }],
+        progress: Some(progress.clone()),
+        followed: 2,
+        last: EPOCH,
+        round: 7,
         ..Vouch::silent(Slot(8), EPOCH)
     };
     let others = [
@@ -272,6 +281,7 @@ fn messages() -> Vec<Message> {
         Message::Progress(progress),
         Message::Join(member()),
         Message::AskVouch,
+        Message::AcceptLoss,
         Message::Vouch(vouch),
         Message::State(Box::new(state())),
         Message::AskState,

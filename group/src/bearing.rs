@@ -55,7 +55,8 @@ impl Group {
         }
         born.preloading = parent.preloading;
         born.pulse = parent.pulse.clone();
-        born.vouching = parent.vouching.as_ref().map(|_| Vouching::new(now.time));
+        born.doubting = parent.doubting.heir(born.state.applied, now.time);
+        born.vouching = (parent.vouching.is_some() || born.doubting.doubt.is_some()).then(|| Vouching::new(now.time));
         // Who was in another group meanwhile has let go of what it had here: it comes with nothing, and is asked for nothing.
         let was_here = |node| parent.state.is_member(node) || parent.state.is_learner(node);
         born.acknowledgements = parent.acknowledgements.of(was_here);

@@ -209,6 +209,12 @@ pub enum Defect {
     MovedTooEarly,
     /// Operations whose ids may have moved to completion records are evaluated without a look at those.
     CompletionsUnread,
+    /// A member that may have forgotten what it acknowledged counts like any.
+    DoubtCounts,
+    /// Nobody remembers that the end of a store is bad.
+    DoubtForgotten,
+    /// A member accepts from primaries of an epoch of which it may have forgotten what it promised.
+    DoubtSpeaks,
 }
 
 /// A set of [`Defect`]s.

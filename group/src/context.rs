@@ -1,6 +1,6 @@
 //! What every part of a group may look at and write to while it handles one input.
 
-use overlay::NodeId;
+use overlay::{Epoch, NodeId};
 
 use crate::config::GroupConfig;
 use crate::nonsense::Dropped;
@@ -23,6 +23,8 @@ pub struct Context<'a> {
     pub out: &'a mut Outbox,
     /// Chance.
     pub rng: &'a mut Rng,
+    /// This node's word is in doubt about epochs up to this one; [`Epoch`] 0: about none.
+    pub doubt: Epoch,
     /// What was dropped is counted here.
     pub dropped: &'a mut Dropped,
 }

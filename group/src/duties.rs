@@ -5,11 +5,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{KeyRange, NodeId, Point};
+use overlay::{KeyRange, NodeId, PeerKey, Point};
 
 use crate::ballot::{Slot, Term};
 use crate::config::{Defect, DivisionView};
 use crate::context::Context;
+use crate::doubt::Doubt;
 use crate::group::{Group, context};
 use crate::membership::Doors;
 use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress};
@@ -66,6 +67,11 @@ impl Duties {
     /// Somebody says how far it has come.
     pub fn on_progress(&mut self, from: NodeId, progress: Progress) {
         self.progress.insert(from, progress);
+    }
+
+    /// Drops the progress that earlier runs of this peer reported: its store may have lost some of that since.
+    pub(crate) fn forget_progress(&mut self, peer: PeerKey) {
+        self.progress.retain(|node, _| node.peer != peer);
     }
 
     /// Somebody's addresses changed.
@@ -153,6 +159,7 @@ impl Group {
             wall: self.now.wall,
             sent_us: self.now.time.0 / 1_000,
             agreement_us: self.agreement_us(),
+            doubt: self.doubt_to_tell(),
             load: self.meter.told(self.config.timing.heartbeat),
             full: self.shortage.told,
         };
@@ -255,6 +262,9 @@ impl Group {
 
     /// Divides the range anew where a primary is suspected, restarted or leaving, at once; as the policy has it when all is calm.
     fn divide(&mut self) -> Option<Entry> {
+        if self.doubts(self.state.epoch) {
+            return None; // The epoch is to end, and whoever is in doubt would take nothing.
+        }
         let able = self.able();
         let current: Vec<(Point, NodeId)> = self.state.division.iter().map(|part| (part.start, part.node)).collect();
         let kept: Vec<Term> = self
@@ -335,7 +345,7 @@ impl Group {
     /// Can this member be primary: alive, connected to a quorum, and about to do something that leaves it `here`?
     fn is_able(&self, node: NodeId, here: impl Fn(Parting) -> bool) -> bool {
         if node == self.me {
-            return here(self.parting);
+            return here(self.parting) && !self.doubts(self.state.epoch);
         }
         let timing = &self.config.timing;
         if self.pulse.suspects(node, timing, self.now.time) {
@@ -343,7 +353,7 @@ impl Group {
         }
         let Some(heartbeat) = self.pulse.heartbeat(node, timing.suspicion(), self.now.time) else { return false };
         let reached = 1 + heartbeat.hears.iter().filter(|other| self.state.is_member(**other)).count();
-        here(heartbeat.parting) && reached >= self.state.quorum()
+        here(heartbeat.parting) && reached >= self.state.quorum() && !Doubt::covers(heartbeat.doubt, self.state.epoch)
     }
 
     /// Does this primary not know, or not want to know, of its term, although it knows the division?

@@ -149,6 +149,7 @@ impl Group {
         if before.members != self.state.members || before.division != self.state.division {
             self.duties.on_change(self.now.time);
         }
+        self.review_doubt();
         self.follow_state();
         if self.state.ended.is_some() {
             self.end(led);

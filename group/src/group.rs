@@ -15,6 +15,7 @@ use crate::ballot::{Slot, TermBallot};
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
+use crate::doubt::Doubting;
 use crate::duties::{Duties, Shortage};
 use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
@@ -57,6 +58,7 @@ pub struct Group {
     pub(crate) duties: Duties,
     pub(crate) purging: Purging,
     pub(crate) vouching: Option<Vouching>,
+    pub(crate) doubting: Doubting,
     pub(crate) acknowledgements: Acknowledgements,
     /// Terms up to this slot were granted to an earlier run of this process.
     pub(crate) granted_before: Slot,
@@ -104,6 +106,7 @@ macro_rules! context {
             config: &$group.config,
             out: &mut $group.out,
             rng: &mut $group.rng,
+            doubt: crate::doubt::Doubt::told($group.doubting.doubt),
             dropped: &mut $group.dropped,
         }
     };
@@ -257,6 +260,8 @@ impl Group {
             Message::Join(joiner) => return self.on_join(joiner),
             Message::AskVouch => return self.on_ask_vouch(from.node),
             Message::Vouch(vouch) => return self.on_vouch(from.node, &vouch),
+            Message::AcceptLoss if !self.state.is_in_audience(from.node) => return,
+            Message::AcceptLoss => return self.on_accept_loss(),
             Message::Client(message) => return self.on_client_message(from.node, message),
             Message::AskCopy(ask) => return self.on_ask_copy(from.node, ask),
             _ => {}
@@ -292,6 +297,7 @@ impl Group {
         match message {
             Message::Heartbeat(heartbeat) => self.on_heartbeat(from, heartbeat),
             Message::Progress(progress) => {
+                self.acknowledgements.on_progress(from.node, &progress);
                 self.duties.on_progress(from.node, progress);
                 self.do_duties();
             }
@@ -345,13 +351,13 @@ impl Group {
         }
         self.acknowledgements.on_log(from, self.state.epoch, &message);
         let message = match message {
-            LogMessage::Promise { ballot, state: Some(state), accepted } => {
+            LogMessage::Promise { ballot, state: Some(state), accepted, doubt } => {
                 let epoch = self.state.epoch;
                 self.adopt(from, *state);
                 if self.state.epoch != epoch {
                     return;
                 }
-                LogMessage::Promise { ballot, state: None, accepted }
+                LogMessage::Promise { ballot, state: None, accepted, doubt }
             }
             message => message,
         };
@@ -410,12 +416,17 @@ impl Group {
             return;
         }
         let ballot = message.ballot();
+        if self.is_silent_in(ballot.epoch) && !self.config.defects.has(Defect::DoubtSpeaks) {
+            return; // It may have promised more, or accepted something else, and has forgotten.
+        }
         if ballot.term.slot().0 > self.state.applied.0.saturating_add(AHEAD_MAX) {
             self.dropped.note(Nonsense::Far);
             return;
         }
         if message.is_for_primary() {
+            // Its own acceptor may keep quiet yet, and have no part in that committee.
             let range = self.acceptor.committee(ballot).map(Committee::range);
+            let range = range.or_else(|| self.primaries.get(&ballot).map(Primary::range));
             let state = &self.state;
             let granted = |ballot| state.parts().any(|(_, known)| known == ballot);
             self.acknowledgements.on_committee(from, range, &message, granted);
@@ -518,6 +529,7 @@ impl Group {
             return;
         }
         self.tick_vouching();
+        self.tick_doubt();
         self.look_behind();
         self.watch_room();
         if self.now.time >= self.heartbeat_due {
@@ -566,6 +578,7 @@ impl Group {
             let soon = self.now.time + self.config.timing.resend / 4;
             next = next.min((since + self.config.timing.seal_patience).max(soon));
         }
+        next = next.min(self.doubt_due());
         next = next.min(self.acceptor.catch_up_due(&context!(self))).min(self.dealings_due()).min(self.behind_due());
         if self.vouching.is_some() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);

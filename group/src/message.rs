@@ -12,7 +12,9 @@ use overlay::{Epoch, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Number, Slot, TermBallot};
+use crate::doubt::Doubt;
 use crate::handover::Handover;
+use crate::number_set::NumberSet;
 use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
 use crate::state::{Entry, GroupState, Member};
@@ -57,6 +59,8 @@ pub enum Message {
     Copied(Box<Copied>),
     /// From a primary of a group that ends, to whoever may follow it.
     Handover(Box<Handover>),
+    /// Who is waited for because members are in doubt will not come back, somebody says: go on with what is there.
+    AcceptLoss,
 }
 
 /// A question for a page of chosen records, before whoever asks has anything to do with them (§6.5 of the design).
@@ -116,6 +120,8 @@ pub struct Heartbeat {
     /// How long the sender waits for a majority of the members, itself counted, in microseconds; `None` where it does not
     /// know.
     pub agreement_us: Option<u32>,
+    /// What the sender may have forgotten.
+    pub doubt: Option<Doubt>,
     /// Operations a minute that came to the sender as a primary, in each of [`crate::load::CELLS`] equal pieces of the range;
     /// empty where there were none, `None` where it does not know yet.
     pub load: Option<Vec<u32>>,
@@ -192,6 +198,8 @@ pub enum LogMessage {
         state: Option<Box<GroupState>>,
         /// Everything accepted behind that.
         accepted: Vec<(Slot, Ballot, Entry)>,
+        /// The last epoch about which the sender's word is in doubt; 0: none.
+        doubt: Epoch,
     },
     /// Phase 2a.
     Accept {
@@ -208,6 +216,8 @@ pub enum LogMessage {
         ballot: Ballot,
         /// The slots.
         slots: Vec<Slot>,
+        /// As in [`LogMessage::Promise`].
+        doubt: Epoch,
     },
     /// The sender has promised more.
     Refused {
@@ -301,6 +311,8 @@ pub enum CommitteeMessage {
         /// For how many more milliseconds those whom the sender, as a primary, has granted to answer reads may do so
         /// (first part only).
         delegated: Vec<(TermBallot, u64)>,
+        /// As in [`LogMessage::Promise`].
+        doubt: Epoch,
     },
     /// The sender has promised more, or its epoch is over.
     Refused {
@@ -407,6 +419,8 @@ pub enum CommitteeMessage {
         attempt: u64,
         /// `None`: none.
         record: Option<Arc<Record>>,
+        /// As in [`LogMessage::Promise`].
+        doubt: Epoch,
     },
     /// Give me your writes behind this one (the window of recent writes).
     AskSince {
@@ -486,6 +500,8 @@ pub struct Compared {
     pub mark: u64,
     /// The sender holds everything chosen before this term in the piece.
     pub complete: bool,
+    /// As in [`LogMessage::Promise`].
+    pub doubt: Epoch,
 }
 
 /// Client operations between the peer that was asked and the primary (§6.4 of the design): all that one node has to say
@@ -569,14 +585,27 @@ pub struct Vouch {
     pub epoch: Epoch,
     /// The highest ballot of the log it promised.
     pub promised: Option<Ballot>,
-    /// The last slot of the log it accepted.
-    pub accepted: Option<Slot>,
+    /// The slots of the log it accepted, each under the highest ballot, as far as it is not known to have applied them.
+    pub accepted: Vec<(Slot, Ballot)>,
     /// Committees in which it promised.
     pub committees: Vec<VouchedCommittee>,
+    /// How far it said that it has come.
+    pub progress: Option<Progress>,
+    /// So many of its runs, the present one last, the sender has followed from their first message on, in one run of its own.
+    pub followed: u32,
+    /// The last epoch that may have begun, as far as the sender knows.
+    pub last: Epoch,
+    /// The highest round of the log's ballots that the sender has seen.
+    pub round: u64,
+    /// The last slot of the log in which the sender has accepted something, or that it has applied.
+    pub slot: Slot,
+    /// Committees in which the sender itself has accepted something: of those whose primary it speaks to with the numbers, of
+    /// others only where it has the base.
+    pub held: Vec<VouchedCommittee>,
 }
 
 /// What a node knows of another's acknowledgements to one of its primaries: that it promised, and more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VouchedCommittee {
     /// The primary's ballot.
     pub ballot: TermBallot,
@@ -584,14 +613,26 @@ pub struct VouchedCommittee {
     pub range: KeyRange,
     /// It accepted the base.
     pub based: bool,
-    /// The highest number it accepted, or 0.
-    pub last: u64,
+    /// The numbers it accepted.
+    pub accepted: NumberSet,
 }
 
 impl Vouch {
     /// Nothing to tell.
     pub fn silent(applied: Slot, epoch: Epoch) -> Vouch {
-        Vouch { applied, epoch, promised: None, accepted: None, committees: Vec::new() }
+        Vouch {
+            applied,
+            epoch,
+            promised: None,
+            accepted: Vec::new(),
+            committees: Vec::new(),
+            progress: None,
+            followed: 0,
+            last: epoch,
+            round: 0,
+            slot: applied,
+            held: Vec::new(),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::handover::Handover;
 use crate::load;
 use crate::message::{
     Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat, LogMessage, Message,
-    Operation, Progress, Since, Write,
+    Operation, Progress, Since, Vouch, Write,
 };
 use crate::op::{Op, ReadMode};
 use crate::record::{CLIENT_ID_BYTES_MAX, LIVE_IDS_MAX, OpId, Record};
@@ -153,13 +153,16 @@ impl Message {
             Message::Join(member) => unless(member.is_sound(), Nonsense::Malformed),
             Message::Addresses(addresses) => unless(are_addresses(addresses), Nonsense::Malformed),
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
-            Message::Vouch(vouch) => unless(vouch.committees.len() <= Term::PARTS_MAX, Nonsense::Malformed),
+            Message::Vouch(vouch) => vouch.check(),
             Message::Letter(letter) => unless(letter.is_sound(), Nonsense::Malformed),
             Message::Handover(handover) => handover.check(from),
             Message::Copied(copied) => copied.check(),
-            Message::AskCopy(_) | Message::AskVouch | Message::AskState | Message::Wait(_) | Message::Declined => {
-                Ok(())
-            }
+            Message::AskCopy(_)
+            | Message::AskVouch
+            | Message::AcceptLoss
+            | Message::AskState
+            | Message::Wait(_)
+            | Message::Declined => Ok(()),
         }
     }
 }
@@ -210,6 +213,14 @@ impl Heartbeat {
     }
 }
 
+impl Vouch {
+    fn check(&self) -> Result<(), Nonsense> {
+        let bounded = self.committees.len().max(self.held.len()) <= Term::PARTS_MAX && is_slot(&self.slot);
+        unless(bounded && fits(self.round) && self.last.0 < u64::MAX / 2, Nonsense::Malformed)?;
+        self.progress.as_ref().map_or(Ok(()), Progress::check)
+    }
+}
+
 impl Progress {
     fn check(&self) -> Result<(), Nonsense> {
         let sound = self.complete.len() <= Term::PARTS_MAX && self.marks.len() <= Term::PARTS_MAX;
@@ -241,7 +252,7 @@ impl LogMessage {
                 unless(ballot.node == from, Nonsense::NotItsBallot)?;
                 is_round(ballot) && is_slot(applied)
             }
-            LogMessage::Promise { ballot, state, accepted } => {
+            LogMessage::Promise { ballot, state, accepted, .. } => {
                 let state = state.as_ref().is_none_or(|state| state.is_sound());
                 let sound = |(slot, ballot, entry): &(Slot, Ballot, Entry)| {
                     is_slot(slot) && is_round(ballot) && entry.is_sound()
@@ -255,7 +266,7 @@ impl LogMessage {
                 let ordered = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
                 ordered && is_round(ballot) && is_slot(chosen) && entries.iter().all(sound)
             }
-            LogMessage::Accepted { ballot, slots } => is_round(ballot) && slots.iter().all(is_slot),
+            LogMessage::Accepted { ballot, slots, .. } => is_round(ballot) && slots.iter().all(is_slot),
             LogMessage::Lead => true,
             LogMessage::Refused { ballot, promised } => is_round(ballot) && is_round(promised),
         };

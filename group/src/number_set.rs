@@ -79,6 +79,16 @@ impl NumberSet {
         self.above.iter().map(|(a, b)| (*a, *b)).collect()
     }
 
+    /// Are all of these in the set?
+    pub fn contains_all(&self, other: &NumberSet) -> bool {
+        let begins = other.mark.min(1);
+        let ranges = (begins > 0).then_some((1, other.mark)).into_iter().chain(other.ranges_above());
+        ranges.into_iter().all(|(first, last)| {
+            let covers = |before: Option<(&u64, &u64)>| before.is_some_and(|(_, until)| last <= *until);
+            last <= self.mark || covers(self.above.range(..=first).next_back())
+        })
+    }
+
     fn absorb(&mut self) {
         while let Some((first, last)) = self.above.first_key_value().map(|(a, b)| (*a, *b)) {
             if first > self.mark + 1 {
@@ -115,6 +125,10 @@ mod tests {
                 let mark = (1..).take_while(|n| model.contains(n)).last().unwrap_or(0);
                 prop_assert_eq!(set.mark(), mark);
                 prop_assert_eq!(set.last(), model.last().copied().unwrap_or(0));
+                let mut other = NumberSet::default();
+                other.insert_range(first, first + 2);
+                prop_assert_eq!(set.contains_all(&other), (first..first + 3).all(|n| model.contains(&n)));
+                prop_assert!(set.contains_all(&set.clone()) && set.contains_all(&NumberSet::default()));
                 let ranges = set.ranges_above();
                 prop_assert!(ranges.windows(2).all(|w| w[0].1 + 1 < w[1].0));
             }

@@ -121,6 +121,7 @@ impl Group {
         let to_come = ballot.term.slot() > self.state.applied;
         (granted || to_come)
             && ballot.term.slot() > self.granted_before
+            && !self.doubts(ballot.epoch)
             && !self.primaries.contains_key(&ballot)
             && !self.strays.ended.contains_key(&ballot)
     }

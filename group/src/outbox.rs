@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::committee::Pass;
+use crate::doubt::Doubt;
 use crate::message::{Base, ClientMessage, Message, Operation, Outcome, Write};
 use crate::number_set::NumberSet;
 use crate::op::{Answer, OpError};
@@ -49,6 +50,8 @@ pub enum Durable {
     Purge(Key),
     /// A chosen record that came another way.
     Record(Write),
+    /// What this member may have forgotten, or that it is sure to have all; replaces the last word on that.
+    Doubt(Option<Doubt>),
 }
 
 /// What stays as it is of a committee at one member.

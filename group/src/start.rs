@@ -12,6 +12,7 @@ use crate::ballot::{Ballot, Slot, Term, TermBallot};
 use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
+use crate::doubt::{Doubt, Doubting};
 use crate::duties::{Duties, Shortage};
 use crate::group::{Group, context};
 use crate::handover::{Handovers, Inheritance};
@@ -57,6 +58,8 @@ pub struct Stored {
     pub empty: bool,
     /// Nothing can be missing: a clean stop sealed the store.
     pub sealed: bool,
+    /// Something may be missing although it was acknowledged.
+    pub doubt: Option<Doubt>,
 }
 
 impl Stored {
@@ -133,9 +136,12 @@ impl Group {
             stored => stored,
         };
         let whole = stored.as_ref().is_none_or(|stored| stored.empty);
+        let doubt = stored.as_ref().and_then(|stored| stored.doubt);
+        let doubt = doubt.filter(|_| !config.defects.has(Defect::DoubtForgotten));
         // Also a store that was sealed: it may be a copy that was made when an earlier run stopped.
         let vouching = stored.as_ref().map(|_| Vouching::new(now.time));
         let granted_before = if config.defects.has(Defect::BallotReuse) { Slot(0) } else { state.applied };
+        let doubting = Doubting::new(doubt, (state.epoch, state.applied), now.time);
         let (log, acceptor) = match stored {
             None => (Log::new(LogAcceptor::default()), Acceptor::new(quiet_until)),
             Some(stored) => {
@@ -166,6 +172,7 @@ impl Group {
             duties: Duties::new(now.time),
             purging,
             vouching,
+            doubting,
             acknowledgements: Acknowledgements::default(),
             granted_before,
             heartbeat_due: now.time,
@@ -198,6 +205,9 @@ impl Group {
     pub(crate) fn begin(&mut self) {
         self.out.set_epoch(self.state.epoch);
         self.out.persist(Durable::State(Box::new(self.state.clone())));
+        if self.doubting.doubt.is_some() {
+            self.out.persist(Durable::Doubt(self.doubting.doubt));
+        }
         if self.preloading {
             self.out.push(GroupOutput::Scan(PRELOAD, Bound::Unbounded, PRELOAD_BYTES));
         }

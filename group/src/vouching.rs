@@ -1,18 +1,26 @@
 //! Has this node's store everything that it acknowledged? After a stop that did not seal the store, others are asked
 //! before it votes again (§8 of the design; PITFALLS 1-3).
+//!
+//! Where the end of its store is in [`crate::doubt`], *all* of them must answer. If all have followed the run that may have lost
+//! something from its first message on, and it lacks nothing of what they know, then nothing is lost that it acknowledged to them.
+//! As a primary or leader it acknowledges to itself, too, of which nobody knows; but then others accepted the same. So it must
+//! also lack nothing of what they have accepted, in an epoch that none of them knows to be over. Else it goes on in doubt; so does
+//! who has begun once more since, or was born since: its promises of now do not tell what it had promised then.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
 
-use overlay::{Epoch, KeyRange, NodeId};
+use overlay::{Epoch, KeyRange, NodeId, PeerKey};
 
 use crate::ballot::{Ballot, Slot, TermBallot};
 use crate::config::Defect;
+use crate::doubt::SURE;
 use crate::group::{Group, context};
 use crate::log::AHEAD_MAX;
-use crate::message::{CommitteeMessage, LogMessage, Message, Vouch, VouchedCommittee};
+use crate::message::{CommitteeMessage, LogMessage, Message, Progress, Vouch, VouchedCommittee};
+use crate::number_set::NumberSet;
 use crate::outbox::GroupOutput;
 use crate::time::Time;
 
@@ -20,6 +28,10 @@ use crate::time::Time;
 const LINGER: Duration = Duration::from_millis(700);
 /// Committees remembered of each node.
 const COMMITTEES_MAX: usize = 32;
+
+/// Slots remembered of each node, and gaps in the numbers of each committee.
+const SLOTS_MAX: usize = 64;
+const GAPS_MAX: usize = 64;
 
 /// Nodes that are no longer told anything, and still remembered. Older lives of a peer go first.
 const GONE_MAX: usize = 64;
@@ -29,13 +41,31 @@ const GONE_MAX: usize = 64;
 pub struct Vouching {
     since: Time,
     asked: Option<Time>,
-    answered: BTreeSet<NodeId>,
+    answered: BTreeMap<NodeId, Answered>,
+}
+
+/// What matters of an answer later.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    applied: Slot,
+    followed: u32,
+    last: Epoch,
+    round: u64,
+    /// The last slot that the other one has accepted something in.
+    slot: Slot,
+    /// This node's store shows all that the other one knows of its progress, and has accepted itself.
+    is_shown: bool,
 }
 
 impl Vouching {
     /// Begins.
     pub fn new(now: Time) -> Vouching {
-        Vouching { since: now, asked: None, answered: BTreeSet::new() }
+        Vouching { since: now, asked: None, answered: BTreeMap::new() }
+    }
+
+    /// Has this node answered?
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.answered.contains_key(&node)
     }
 }
 
@@ -43,30 +73,53 @@ impl Vouching {
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledgements {
     by_node: BTreeMap<NodeId, Acknowledged>,
+    /// How many runs of each peer were followed from their first message on, up to the present one, and all is remembered of them.
+    followed: BTreeMap<PeerKey, u32>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Acknowledged {
     epoch: Epoch,
     promised: Option<Ballot>,
-    accepted: Option<Slot>,
+    accepted: BTreeMap<Slot, Ballot>,
     committees: BTreeMap<TermBallot, VouchedCommittee>,
+    progress: Option<Progress>,
 }
 
 impl Acknowledgements {
     /// A message of the log came.
     pub fn on_log(&mut self, from: NodeId, epoch: Epoch, message: &LogMessage) {
-        let (ballot, slot) = match message {
-            LogMessage::Promise { ballot, .. } => (*ballot, None),
-            LogMessage::Accepted { ballot, slots } => (*ballot, slots.iter().max().copied()),
+        let (ballot, slots) = match message {
+            LogMessage::Promise { ballot, .. } => (*ballot, &[][..]),
+            LogMessage::Accepted { ballot, slots, .. } => (*ballot, &slots[..]),
             _ => return,
         };
         let known = self.by_node.entry(from).or_default();
         if known.epoch != epoch {
-            (known.epoch, known.promised, known.accepted) = (epoch, None, None);
+            (known.epoch, known.promised, known.accepted) = (epoch, None, BTreeMap::new());
         }
         known.promised = known.promised.max(Some(ballot));
-        known.accepted = known.accepted.max(slot);
+        for slot in slots {
+            let under = known.accepted.entry(*slot).or_insert(ballot);
+            *under = ballot.max(*under);
+        }
+        while known.accepted.len() > SLOTS_MAX {
+            known.accepted.pop_first();
+            self.followed.remove(&from.peer);
+        }
+    }
+
+    /// How far this node has come, durably: what it accepted up to there is not asked for any more.
+    pub fn on_progress(&mut self, from: NodeId, progress: &Progress) {
+        let known = self.by_node.entry(from).or_default();
+        known.accepted = known.accepted.split_off(&progress.applied.next());
+        known.progress = Some(progress.clone());
+    }
+
+    /// A run of this peer's has begun, and this is its first message to this run of this node.
+    pub fn on_new_run(&mut self, peer: PeerKey) {
+        let followed = self.followed.entry(peer).or_default();
+        *followed = followed.saturating_add(1);
     }
 
     /// A message to a primary of this node came.
@@ -80,28 +133,40 @@ impl Acknowledgements {
         message: &CommitteeMessage,
         granted: impl Fn(TermBallot) -> bool,
     ) {
-        let last = match message {
-            CommitteeMessage::Promise { .. } | CommitteeMessage::BaseAccepted { .. } => 0,
-            CommitteeMessage::Accepted { numbers, .. } => numbers.iter().map(|(_, last)| *last).max().unwrap_or(0),
+        let numbers = match message {
+            CommitteeMessage::Promise { .. } | CommitteeMessage::BaseAccepted { .. } => &[][..],
+            CommitteeMessage::Accepted { numbers, .. } => &numbers[..],
             _ => return,
         };
         let Some(range) = range else { return };
         let known = self.by_node.entry(from).or_default();
         let ballot = message.ballot();
-        let silent = VouchedCommittee { ballot, range, based: false, last: 0 };
-        let entry = known.committees.entry(ballot).or_insert(silent);
-        entry.last = entry.last.max(last);
+        let silent = || VouchedCommittee { ballot, range, based: false, accepted: NumberSet::default() };
+        let entry = known.committees.entry(ballot).or_insert_with(silent);
+        numbers.iter().for_each(|(first, last)| entry.accepted.insert_range(*first, *last));
+        if entry.accepted.gaps() > GAPS_MAX {
+            // The newest ones tell most.
+            let newest = entry.accepted.ranges_above().pop();
+            entry.accepted = NumberSet::default();
+            newest.into_iter().for_each(|(first, last)| entry.accepted.insert_range(first, last));
+            self.followed.remove(&from.peer);
+        }
         entry.based |= matches!(message, CommitteeMessage::BaseAccepted { .. });
         if known.committees.len() > COMMITTEES_MAX {
             let over = known.committees.keys().find(|ballot| !granted(**ballot)).copied();
-            over.and_then(|ballot| known.committees.remove(&ballot));
+            if over.and_then(|ballot| known.committees.remove(&ballot)).is_some() {
+                self.followed.remove(&from.peer);
+            }
         }
     }
 
     /// What these have acknowledged.
     pub fn of(&self, is_wanted: impl Fn(NodeId) -> bool) -> Acknowledgements {
         let wanted = self.by_node.iter().filter(|(node, _)| is_wanted(**node));
-        Acknowledgements { by_node: wanted.map(|(node, known)| (*node, known.clone())).collect() }
+        let by_node = wanted.map(|(node, known)| (*node, known.clone())).collect();
+        let left_out = |peer: PeerKey| self.by_node.keys().any(|node| node.peer == peer && !is_wanted(*node));
+        let followed = self.followed.iter().filter(|(peer, _)| !left_out(**peer));
+        Acknowledgements { by_node, followed: followed.map(|(peer, runs)| (*peer, *runs)).collect() }
     }
 
     /// Forgets who is gone, beyond some that may still ask: a node that is told nothing vouches for itself, but only in
@@ -110,6 +175,7 @@ impl Acknowledgements {
         let gone: Vec<NodeId> = self.by_node.keys().copied().filter(|node| !audience.contains(node)).collect();
         for node in gone.iter().take(gone.len().saturating_sub(GONE_MAX)) {
             self.by_node.remove(node);
+            self.followed.remove(&node.peer);
         }
     }
 
@@ -117,20 +183,43 @@ impl Acknowledgements {
         match self.by_node.get(&node) {
             None => Vouch::silent(applied, epoch),
             Some(known) => Vouch {
-                applied,
                 epoch: known.epoch,
                 promised: known.promised,
-                accepted: known.accepted,
-                committees: known.committees.values().copied().collect(),
+                accepted: known.accepted.iter().map(|(slot, ballot)| (*slot, *ballot)).collect(),
+                committees: known.committees.values().cloned().collect(),
+                progress: known.progress.clone(),
+                ..Vouch::silent(applied, epoch)
             },
         }
+    }
+
+    fn followed(&self, node: NodeId) -> u32 {
+        self.followed.get(&node.peer).copied().unwrap_or(0)
     }
 }
 
 impl Group {
     pub(crate) fn on_ask_vouch(&mut self, from: NodeId) {
-        let vouch = self.acknowledgements.vouch(from, self.state.applied, self.state.epoch);
+        let known = self.acknowledgements.vouch(from, self.state.applied, self.state.epoch);
+        let begins_next = self.acceptor.has_sealed(self.state.epoch) || self.state.ended.is_some();
+        let vouch = Vouch {
+            // Who was in doubt itself may have forgotten that it knew a run before.
+            followed: if self.doubting.was { 0 } else { self.acknowledgements.followed(from) },
+            last: Epoch(self.state.epoch.0 + u64::from(begins_next)),
+            round: self.log.round_seen(),
+            slot: self.log.last_accepted().unwrap_or(Slot(0)).max(self.state.applied),
+            held: self.acceptor.held(from),
+            ..known
+        };
         self.out.send(&[from], Message::Vouch(vouch));
+    }
+
+    /// This peer has begun anew, and was not known to have: nothing of that run has come to this node but what this run of it will
+    /// see. To be called before any message of that run is handed in, and only once for each run of it, whatever was known of it
+    /// before this node began.
+    pub fn on_new_run(&mut self, peer: PeerKey) {
+        self.acknowledgements.on_new_run(peer);
+        self.duties.forget_progress(peer);
     }
 
     pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {
@@ -138,7 +227,6 @@ impl Group {
         if !self.state.is_in_audience(from) {
             return;
         }
-        vouching.answered.insert(from);
         // Another run of this process may have served under a term that this store does not know of.
         if vouch.applied.0 <= self.state.applied.0.saturating_add(AHEAD_MAX)
             && !self.config.defects.has(Defect::BallotReuse)
@@ -149,14 +237,30 @@ impl Group {
             // That epoch is over, whatever was promised in it.
             Ordering::Less => true,
             Ordering::Equal => {
-                let held = |slot| slot <= self.state.applied || Some(slot) <= self.log.last_accepted();
-                vouch.promised <= self.log.promised() && vouch.accepted.is_none_or(held)
+                let held = |(slot, ballot): &(Slot, Ballot)| {
+                    *slot <= self.state.applied || self.log.accepted_under(*slot) >= Some(*ballot)
+                };
+                vouch.promised <= self.log.promised() && vouch.accepted.iter().all(held)
             }
             // An epoch is made durable before anything is acknowledged in it: this store has lost all of it.
-            Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_none(),
+            Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_empty(),
         };
         let holds = log_holds && self.acceptor.may_vouch(vouch);
-        if !holds && !self.config.defects.has(Defect::Amnesia) {
+        let is_alike = |epoch: Epoch| {
+            let mut later = vouch.held.iter().filter(|held| held.ballot.epoch >= epoch);
+            later.all(|held| self.acceptor.holds_alike(held))
+        };
+        let shows = |told: &Progress| told.applied <= self.state.applied && self.acceptor.shows(told);
+        let is_shown =
+            holds && self.doubting.left_in().is_some_and(is_alike) && vouch.progress.as_ref().is_none_or(shows);
+        let Vouch { applied, followed, last, round, slot, .. } = *vouch;
+        vouching.answered.insert(from, Answered { applied, followed, last, round, slot, is_shown });
+        if applied > self.state.applied {
+            self.ask_state(from);
+        }
+        // A member in doubt counts as if it had lost something anyway, and its group may have no majority without it.
+        let is_over = !holds && self.doubting.doubt.is_none();
+        if is_over && !self.config.defects.has(Defect::Amnesia) {
             self.vouching = None;
             self.on_store_failed();
             self.out.push(GroupOutput::Lost("its store lacks something that it had acknowledged"));
@@ -174,20 +278,53 @@ impl Group {
         others.retain(|node| *node != self.me);
         others.sort_unstable();
         others.dedup();
-        let all = others.iter().all(|node| vouching.answered.contains(node));
+        let all = others.iter().all(|node| vouching.answered.contains_key(node));
         let lingered = self.now.time.since(vouching.since) >= LINGER;
         let answered = &vouching.answered;
-        if all || (lingered && self.has_quorums(|node| answered.contains(&node))) || !is_asked {
-            self.take_part();
+        let accepted = match self.doubting.doubt.filter(|_| !self.config.defects.has(Defect::DoubtCounts)) {
+            None => all || (lingered && self.has_quorums(|node| answered.contains_key(&node))) || !is_asked,
+            // Who those others are may be known only from what they have applied.
+            Some(doubt) => {
+                let is_known = |answer: &Answered| answer.applied <= self.state.applied;
+                doubt.accepted || all && answered.values().all(is_known)
+            }
+        };
+        if accepted {
+            self.settle_doubt(all, &others);
+            if !self.failed {
+                self.take_part();
+            }
             return;
         }
         let Some(vouching) = &mut self.vouching else { return };
         if vouching.asked.is_none_or(|asked| self.now.time.since(asked) >= self.config.timing.resend) {
             vouching.asked = Some(self.now.time);
-            let ask: Vec<NodeId> = others.into_iter().filter(|node| !vouching.answered.contains(node)).collect();
+            let ask: Vec<NodeId> = others.into_iter().filter(|node| !vouching.has(*node)).collect();
             let ctx = context!(self);
             ctx.out.send(&ask, Message::AskVouch);
         }
+    }
+
+    /// What others said decides whether anything is in doubt any more, and else for which epochs.
+    fn settle_doubt(&mut self, all: bool, others: &[NodeId]) {
+        let (Some(vouching), Some(doubt)) = (&self.vouching, self.doubting.doubt) else { return };
+        let answers: Vec<Answered> = vouching.answered.values().copied().collect();
+        // The run that may have forgotten something, and all since: the present one is the last.
+        let has_followed = |answer: &&Answered| answer.followed > doubt.runs && answer.is_shown;
+        let is_level = |answer: &Answered| answer.slot <= self.state.applied && answer.last <= self.state.epoch;
+        let of_others = others.iter().filter_map(|node| vouching.answered.get(node));
+        let round = answers.iter().map(|answer| answer.round).max().unwrap_or(0);
+        let followed = all && !others.is_empty() && of_others.filter(has_followed).count() == others.len();
+        if followed && answers.iter().all(is_level) && !doubt.accepted {
+            self.log.begin_above(round, 0);
+            return self.end_doubt();
+        }
+        let last = answers.iter().map(|answer| answer.last).max().unwrap_or(SURE);
+        self.bound_doubt(last, round);
+        // Terms that were granted up to then may have been used.
+        let newest = answers.iter().map(|answer| answer.applied).max().unwrap_or(Slot(0));
+        self.granted_before = self.granted_before.max(newest).max(self.state.applied);
+        self.review_doubt();
     }
 
     /// This incarnation is over.
@@ -202,6 +339,26 @@ mod tests {
     use overlay::{Incarnation, PeerKey};
 
     use super::*;
+    use crate::ballot::Term;
+
+    /// Who has forgotten something of a run is no witness of it, and of none before.
+    #[test]
+    fn a_run_of_which_something_is_forgotten_does_not_count() {
+        let node = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
+        let followed = |granted: bool| {
+            let mut known = Acknowledgements::default();
+            (0..3).for_each(|_| known.on_new_run(node.peer));
+            for slot in 1..=COMMITTEES_MAX as u64 + 1 {
+                let ballot = TermBallot { epoch: Epoch(1), term: Term::new(Slot(slot), 0), node };
+                let accepted = CommitteeMessage::Accepted { ballot, numbers: alloc::vec![(1, 1)] };
+                known.on_committee(node, Some(KeyRange::FULL), &accepted, |_| granted);
+            }
+            let forgot = known.followed(node);
+            known.on_new_run(node.peer);
+            (forgot, known.followed(node))
+        };
+        assert_eq!((followed(true), followed(false)), ((3, 4), (0, 1)));
+    }
 
     #[test]
     fn what_is_known_of_nodes_that_are_gone_is_bounded() {
@@ -209,7 +366,7 @@ mod tests {
         let mut known = Acknowledgements::default();
         for incarnation in 0..1000 {
             let ballot = Ballot { round: 7, node: node(incarnation) };
-            let promise = LogMessage::Promise { ballot, state: None, accepted: Vec::new() };
+            let promise = LogMessage::Promise { ballot, state: None, accepted: Vec::new(), doubt: SURE };
             known.on_log(node(incarnation), Epoch(1), &promise);
         }
         known.keep(&[node(3), node(999)]);

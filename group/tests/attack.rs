@@ -177,7 +177,9 @@ fn nobody_leads_before_its_own_promise_is_durable() {
             };
             let answer = match message {
                 LogMessage::AskPromise { round } => LogMessage::WouldPromise { round },
-                LogMessage::Prepare { ballot, .. } => LogMessage::Promise { ballot, state: None, accepted: vec![] },
+                LogMessage::Prepare { ballot, .. } => {
+                    LogMessage::Promise { ballot, state: None, accepted: vec![], doubt: Epoch(0) }
+                }
                 LogMessage::Accept { .. } => {
                     led = true;
                     continue;

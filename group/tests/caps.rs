@@ -61,6 +61,7 @@ fn relaxed_reads_that_wait_for_the_store() {
         unsettled: Default::default(),
         empty: false,
         sealed: true,
+        doubt: None,
     };
     let group = Group::restore(bench.config.clone(), node(1), stored, bench.now, 1);
     let mut whole = Whole { group, ..Whole::new(&bench) };
@@ -185,6 +186,7 @@ fn leases_of_others() {
             unsettled: vec![],
             leases: vec![(ballot(slot, 3), 1000)],
             delegated: Vec::new(),
+            doubt: overlay::Epoch(0),
         };
         whole.hear(2, Message::Committee(promise));
     }

@@ -92,6 +92,7 @@ fn nobody_proposes_under_the_ballot_of_another() {
         sent_us: 5,
         echoes: Vec::new(),
         agreement_us: None,
+        doubt: None,
         load: None,
         full: false,
     };

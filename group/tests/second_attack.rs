@@ -66,6 +66,7 @@ fn bases_stay_small() {
         unsettled: vec![],
         leases: vec![],
         delegated: Vec::new(),
+        doubt: Epoch(0),
     };
     whole.hear(2, Message::Committee(promise));
     let laid = whole.said.iter().find_map(|(_, message)| match message {
@@ -209,7 +210,7 @@ fn what_was_acknowledged_under_a_kept_term_is_vouched_for() {
         _ => None,
     });
     let known = vouch.expect("it answers").committees;
-    assert!(known.iter().any(|known| known.ballot == kept && known.last == 7), "forgotten: {known:?}");
+    assert!(known.iter().any(|known| known.ballot == kept && known.accepted.contains(7)), "forgotten: {known:?}");
 }
 
 /// Its store ends before an epoch in which it promised something.
@@ -225,14 +226,15 @@ fn a_store_that_lacks_a_whole_epoch_is_noticed() {
         unsettled: Default::default(),
         empty: true,
         sealed: false,
+        doubt: None,
     };
     let mut group = Group::restore(bench.config.clone(), node(1), stored, bench.now, 1);
     let vouch = group::message::Vouch {
         applied: Slot(9),
         epoch: Epoch(2),
         promised: Some(group::ballot::Ballot { round: 3, node: node(2) }),
-        accepted: Some(Slot(9)),
-        committees: vec![],
+        accepted: vec![(Slot(9), group::ballot::Ballot { round: 3, node: node(2) })],
+        ..group::message::Vouch::silent(Slot(9), Epoch(2))
     };
     for peer in [2, 3] {
         let from = group::message::Sender { node: node(peer), epoch: Epoch(2) };

@@ -152,6 +152,9 @@ pub struct GroupStatus {
     /// Why this peer does not serve the group any more: a member contradicted what is chosen there. `None` as a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
+    /// Members whose stores ended badly, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_doubt: Option<InDoubtStatus>,
 }
 
 /// Whether enough members of a group are heard for it to decide anything, as one of them sees it.
@@ -175,6 +178,15 @@ impl QuorumStatus {
             heard => format!("{heard} of {} members heard", self.members),
         }
     }
+}
+
+/// Members that may have forgotten the last thing they acknowledged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InDoubtStatus {
+    /// Their peer ids.
+    pub members: Vec<String>,
+    /// The peers without which the group cannot go on because of that; none where the others suffice.
+    pub waiting_for: Vec<String>,
 }
 
 /// A range that somebody declared lost (`scatter group repair`).

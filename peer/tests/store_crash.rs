@@ -41,6 +41,8 @@ enum Step {
     Huge,
     WriteBehind,
     Checkpoint,
+    /// Nothing is to be committed for a moment.
+    Idle,
     Verify,
     Seal,
     /// The process ends without a seal.
@@ -57,9 +59,11 @@ const SCRIPT: &[Step] = {
         Commit(4),
         Checkpoint,
         Commit(2),
+        Idle,
         Commit(5),
         Kill,
         Commit(1),
+        Idle,
         Verify,
         WriteBehind,
         Commit(2),
@@ -175,6 +179,7 @@ fn take(step: Step, disk: &mut SimDisk, engine: &mut Option<Engine>, run: &mut R
         }
         Step::WriteBehind => drop(at_work.write_behind()?),
         Step::Checkpoint => at_work.checkpoint()?,
+        Step::Idle => at_work.mark()?,
         Step::Verify => at_work.verify()?,
         Step::Seal => {
             let Some(at_work) = engine.take() else { unreachable!("it is at work") };

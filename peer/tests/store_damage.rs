@@ -69,8 +69,8 @@ fn store(sealed: bool) -> (SimDisk, Vec<Map>) {
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 enum Found {
     Damage,
-    /// Said to be unsealed, and has the batches up to this one.
-    Unsealed(usize),
+    /// Said to be in doubt, and has the batches up to this one.
+    Doubtful(usize),
     Whole,
 }
 
@@ -93,8 +93,8 @@ fn look(disk: &SimDisk, states: &[Map], sealed: bool, at: &str) -> Found {
     match looked {
         Err(error) if error.is_damage() => Found::Damage,
         Err(error) => panic!("{at}: {error}"),
+        Ok((last, Tail::Doubtful)) => Found::Doubtful(last),
         Ok((BATCHES, tail)) if !sealed || tail == Tail::Sealed => Found::Whole,
-        Ok((last, Tail::Unsealed)) => Found::Unsealed(last),
         Ok((last, tail)) => panic!("{at}: said to be {tail:?} with {last} batches"),
     }
 }
@@ -103,7 +103,7 @@ fn look(disk: &SimDisk, states: &[Map], sealed: bool, at: &str) -> Found {
 fn every_flipped_bit_is_found_or_harmless() {
     for sealed in [true, false] {
         let (disk, states) = store(sealed);
-        let (mut damages, mut unsealed, mut whole) = (0, 0, 0);
+        let (mut damages, mut doubtful, mut whole) = (0, 0, 0);
         for (name, content) in disk.files() {
             for bit in 0..content.len() * 8 {
                 // Every bit of what is small, and a coprime stride through what is mostly zeros.
@@ -117,15 +117,15 @@ fn every_flipped_bit_is_found_or_harmless() {
                 match look(&disk, &states, sealed, &format!("bit {bit} of {name}")) {
                     Found::Damage => damages += 1,
                     // Only the very last frame, which may be the seal, can be taken for one that was never finished.
-                    Found::Unsealed(last) => {
+                    Found::Doubtful(last) => {
                         assert!(last >= BATCHES - usize::from(!sealed), "bit {bit} of {name}");
-                        unsealed += 1;
+                        doubtful += 1;
                     }
                     Found::Whole => whole += 1,
                 }
             }
         }
-        assert!(damages > 500 && unsealed > 10 && whole > 100, "{damages} {unsealed} {whole}");
+        assert!(damages > 500 && doubtful > 10 && whole > 100, "{damages} {doubtful} {whole}");
     }
 }
 

@@ -105,6 +105,9 @@ struct Sim {
     /// Small runs of all these kinds, with switches that spread reads over members
     #[arg(long, conflicts_with_all = ["hours", "small", "members", "ring", "nodes"])]
     switch: bool,
+    /// Small runs of all these kinds, in which ends of journals are torn, and go bad
+    #[arg(long, conflicts_with_all = ["hours", "small", "members", "ring", "nodes", "switch"])]
+    torn: bool,
     /// Print what happens
     #[arg(long)]
     trace: bool,
@@ -206,7 +209,7 @@ fn simulate(sim: &Sim) -> ExitCode {
         None => sim.seed,
     };
     let (nodes, hours, small, members, ring) = (sim.nodes, sim.hours, sim.small, sim.members, sim.ring);
-    let switch = sim.switch;
+    let (switch, torn) = (sim.switch, sim.torn);
     let scenario = move |seed| {
         if small {
             return Scenario::small(seed, nodes);
@@ -219,6 +222,9 @@ fn simulate(sim: &Sim) -> ExitCode {
         }
         if switch {
             return Scenario::switched(seed);
+        }
+        if torn {
+            return Scenario::torn(seed);
         }
         let mut scenario = Scenario::from_seed_with(seed, nodes);
         if let Some(hours) = hours {
@@ -245,8 +251,13 @@ fn simulate(sim: &Sim) -> ExitCode {
     for (scenario, failure) in &batch.failures {
         sayln!("\n{}", explain::<Node>(scenario, failure));
         let nodes = sim.nodes.map_or(String::new(), |nodes| format!(" --nodes {nodes}"));
-        let kinds =
-            [(sim.small, " --small"), (sim.members, " --members"), (sim.ring, " --ring"), (sim.switch, " --switch")];
+        let kinds = [
+            (sim.small, " --small"),
+            (sim.members, " --members"),
+            (sim.ring, " --ring"),
+            (sim.switch, " --switch"),
+            (sim.torn, " --torn"),
+        ];
         let small = kinds.into_iter().find(|(chosen, _)| *chosen).map_or("", |(_, name)| name);
         sayln!("repeat with: scatter-testnet sim --seed {}{nodes}{small} --trace", scenario.seed);
     }

@@ -217,6 +217,7 @@ impl Acceptor {
                 unsettled,
                 leases: if first { leases.clone() } else { Vec::new() },
                 delegated: if first { delegated.clone() } else { Vec::new() },
+                doubt: ctx.doubt,
             };
             ctx.out.send_after(&[from], Message::Committee(message));
         }

@@ -5,7 +5,7 @@
 //! with a quorum of every configuration that may hold something alone.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -21,6 +21,7 @@ use super::window::Committee;
 use crate::ballot::{Number, Slot, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
+use crate::doubt::decides;
 use crate::message::{AskCompare, AskCopy, Base, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
 use crate::outbox::{Durable, GroupOutput};
@@ -197,7 +198,7 @@ impl Acceptor {
     /// Another source.
     fn turn(&mut self, ctx: &mut Context<'_>, ballot: TermBallot) {
         let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
-        let mut sources = job.sources(ctx, |node| !job.compared.contains(&node));
+        let mut sources = job.sources(ctx, |node| !job.compared.contains_key(&node));
         if sources.is_empty() {
             // Who is left did not hold everything when it was compared with; it may by now.
             job.compared.clear();
@@ -399,7 +400,7 @@ impl Acceptor {
             Some(key) => Then::Continue(Stage::Compare(Some(key))),
             None => {
                 if !job.all_complete {
-                    job.compared.insert(from);
+                    job.compared.insert(from, answer.doubt);
                 }
                 let enough = job.all_complete || covers_quorums(ctx, answer.piece, &job.compared);
                 match if job.all_complete { job.pass.finish() } else { Found::Whole } {
@@ -557,13 +558,14 @@ pub(super) fn asked_configs(ctx: &Context<'_>, range: KeyRange) -> Asks {
 }
 
 /// Together with this node, do these make a quorum of every configuration that recovery asks in this range?
-pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeSet<NodeId>) -> bool {
+///
+/// `nodes`: each with the last epoch about which its word is in doubt.
+pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeMap<NodeId, Epoch>) -> bool {
     let forgets = ctx.config.defects.has(Defect::OneReplicaState);
     let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
-    ctx.state.configs(range).iter().filter(asked).all(|config| {
-        let covered = config.members.iter().filter(|node| **node == ctx.me || nodes.contains(node)).count();
-        covered > config.members.len() / 2
-    })
+    let answer = |node: NodeId| if node == ctx.me { Some(ctx.doubt) } else { nodes.get(&node).copied() };
+    let configs = ctx.state.configs(range);
+    configs.iter().filter(asked).all(|config| decides(&config.members, config.epoch, ctx.config.defects, answer))
 }
 
 /// The part of a page that lies in the piece behind `after`, and whether the piece may hold more behind it.

@@ -1,9 +1,9 @@
 //! One committee's catching up at one member: what is left, where it stands, what came. See [`super::catch_up`].
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use overlay::{Key, KeyRange, NodeId};
+use overlay::{Epoch, Key, KeyRange, NodeId};
 
 use super::catch_up::Asks;
 use crate::ballot::{Number, TermBallot};
@@ -95,8 +95,8 @@ pub(super) struct Job {
     pub(super) mark: Option<u64>,
     /// Sources whose windows do not reach back to what this node holds of the current piece.
     pub(super) too_short: BTreeSet<NodeId>,
-    /// Sources that were compared with to the end of the current piece and were not complete.
-    pub(super) compared: BTreeSet<NodeId>,
+    /// Sources that were compared with to the end of the current piece and were not complete, each with its doubt.
+    pub(super) compared: BTreeMap<NodeId, Epoch>,
     /// Whose majorities, as it was when the comparison began, would hold everything.
     pub(super) asks: Asks,
     /// Who answered since the comparison of the piece began, and whether all of them were complete.
@@ -128,7 +128,7 @@ impl Job {
             gap,
             mark: None,
             too_short: BTreeSet::new(),
-            compared: BTreeSet::new(),
+            compared: BTreeMap::new(),
             asks: Asks::new(),
             answered: BTreeSet::new(),
             all_complete: true,
@@ -256,6 +256,7 @@ mod tests {
                 up_to: None,
                 mark: 0,
                 complete: true,
+                doubt: Epoch(0),
             }
         };
         let mut pass = Pass::default();

@@ -259,9 +259,11 @@ impl Primary {
         message: CommitteeMessage,
     ) {
         match message {
-            CommitteeMessage::Promise { part, parts, total, committees, unsettled, leases, delegated, .. } => {
+            CommitteeMessage::Promise {
+                part, parts, total, committees, unsettled, leases, delegated, doubt, ..
+            } => {
                 self.note_leases(ctx, from, part, leases, delegated);
-                self.on_promise(ctx, local, from, (part, parts, total), committees, unsettled);
+                self.on_promise(ctx, local, (from, doubt), (part, parts, total), committees, unsettled);
             }
             CommitteeMessage::Refused { promised, .. } if promised > self.ballot => self.end(ctx),
             CommitteeMessage::Accepted { numbers, .. } => self.on_accepted(ctx, local, from, &numbers),
@@ -271,8 +273,8 @@ impl Primary {
                 self.on_confirmed(ctx, from, attempt);
                 self.grant(ctx, local.acceptor, from, attempt);
             }
-            CommitteeMessage::RecordIs { key, attempt, record, .. } => {
-                self.on_record_is(ctx, local, (from, attempt), key, record);
+            CommitteeMessage::RecordIs { key, attempt, record, doubt, .. } => {
+                self.on_record_is(ctx, local, (from, attempt, doubt), key, record);
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use overlay::{Key, KeyRange, NodeId};
+use overlay::{Epoch, Key, KeyRange, NodeId};
 
 use super::catch_up::{Asks, asked_configs, covers_quorums};
 use super::leases::holders_length;
@@ -63,7 +63,8 @@ pub(super) struct QuorumRead {
     /// Whose majorities must answer.
     asks: Asks,
     asked: Time,
-    answers: BTreeMap<NodeId, Option<Arc<Record>>>,
+    /// Each with the last epoch about which its sender is in doubt.
+    answers: BTreeMap<NodeId, (Option<Arc<Record>>, Epoch)>,
 }
 
 impl QuorumRead {
@@ -271,7 +272,7 @@ impl Primary {
         &mut self,
         ctx: &mut Context<'_>,
         local: &mut Local<'_>,
-        (from, attempt): (NodeId, u64),
+        (from, attempt, doubt): (NodeId, u64, Epoch),
         key: Key,
         record: Option<Arc<Record>>,
     ) {
@@ -281,8 +282,8 @@ impl Primary {
             *read = QuorumRead::new(ctx, &key, self.reads.name_attempt());
             return self.ask_record(ctx, &key);
         }
-        read.answers.insert(from, record);
-        let answered: BTreeSet<NodeId> = read.answers.keys().copied().collect();
+        read.answers.insert(from, (record, doubt));
+        let answered: BTreeMap<NodeId, Epoch> = read.answers.iter().map(|(node, (_, doubt))| (*node, *doubt)).collect();
         if !covers_quorums(ctx, KeyRange::at(key.point()), &answered) {
             return;
         }
@@ -294,14 +295,16 @@ impl Primary {
         if mine.as_ref().is_some_and(|record| record.number.term == self.ballot.term) {
             return self.run(ctx, local, &key); // The same, and that write is chosen.
         }
-        let newest = read.answers.values().flatten().chain(&mine).max_by_key(|record| record.number).cloned();
+        let told = read.answers.values().filter_map(|(record, _)| record.as_ref());
+        let newest = told.chain(&mine).max_by_key(|record| record.number).cloned();
         if let Some(newest) = newest {
             let write = Write { key: key.clone(), record: newest.clone() };
             if !local.acceptor.install(ctx, local.table, from, &write, true) {
                 return; // Its own record left memory meanwhile: asked again once that is loaded.
             }
             let holds = |record: &Option<Arc<Record>>| record.as_ref().is_some_and(|r| r.number == newest.number);
-            let answers = read.answers.iter().filter(|(node, record)| ctx.state.is_member(**node) && holds(record));
+            let answers =
+                read.answers.iter().filter(|(node, (record, _))| ctx.state.is_member(**node) && holds(record));
             // This node holds it too, from now on.
             if 1 + answers.count() < ctx.state.quorum() {
                 self.repropose(ctx, &key, &newest);

@@ -147,6 +147,7 @@ impl Acceptor {
             up_to: up_to.or_else(|| ask.until.clone()),
             mark: *mark,
             complete: *complete && committee.lacks_nothing_before(ask.piece),
+            doubt: ctx.doubt,
         };
         ctx.out.send_after(&[from], Message::Committee(CommitteeMessage::Compared(answer.into())));
     }

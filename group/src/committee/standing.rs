@@ -9,8 +9,9 @@ use super::acceptor::{ASKED_MAX, Acceptor, Asker, COMMITTEES_MAX, refused};
 use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::context::Context;
-use crate::message::{CommitteeMessage, Message, Vouch};
+use crate::message::{CommitteeMessage, Message, Progress, Vouch, VouchedCommittee};
 use crate::nonsense::Nonsense;
+use crate::number_set::NumberSet;
 use crate::outbox::Durable;
 use crate::table::{Lookup, Table};
 use crate::time::Time;
@@ -74,12 +75,56 @@ impl Acceptor {
             let forgotten = || self.promises.pieces(known.range).iter().all(|(_, above)| *above > Some(known.ballot));
             let received = match self.committees.get(&known.ballot) {
                 Some(committee) => {
-                    let has = known.last == 0 || committee.received().contains(known.last);
+                    let has = committee.received().contains_all(&known.accepted);
                     has && (committee.base().is_some() || !known.based)
                 }
                 None => forgotten(),
             };
             promised && received
+        })
+    }
+
+    /// What it has accepted itself, for the primary of some of it.
+    pub fn held(&self, of: NodeId) -> Vec<VouchedCommittee> {
+        let accepted = |it: &Committee| {
+            let is_theirs = it.ballot().node == of;
+            if is_theirs { it.received().clone() } else { NumberSet::default() }
+        };
+        let held = self.committees.values().map(|it| VouchedCommittee {
+            ballot: it.ballot(),
+            range: it.range(),
+            based: it.base().is_some(),
+            accepted: accepted(it),
+        });
+        held.filter(|held| held.based || held.accepted.last() > 0).collect()
+    }
+
+    /// Has it all that somebody else has accepted? What a primary acknowledges to itself nobody else knows: but with each
+    /// majority that it was of, some other member accepted the same. If its store was left with a higher promise, what it may have
+    /// written after that acknowledged nothing lower.
+    pub fn holds_alike(&self, held: &VouchedCommittee) -> bool {
+        let is_outrun = || self.promises.pieces(held.range).iter().all(|(_, promised)| *promised > Some(held.ballot));
+        let has = |it: &Committee| (it.base().is_some() || !held.based) && it.received().contains_all(&held.accepted);
+        self.committees.get(&held.ballot).is_some_and(has) || is_outrun()
+    }
+
+    /// Does it show what somebody says that it has told of its progress?
+    pub fn shows(&self, progress: &Progress) -> bool {
+        let committee = |term: Term| self.committees.values().rev().find(|it| it.ballot().term == term);
+        let complete = progress.complete.iter().all(|term| committee(*term).is_some_and(Committee::is_complete));
+        let marks = progress.marks.iter().all(|(term, mark)| {
+            committee(*term).map_or(*mark == 0, |it| it.chosen().unwrap_or(0).min(it.received().mark()) >= *mark)
+        });
+        complete && marks
+    }
+
+    /// Does it hold, in this piece, all that was chosen up to this number? It does where it lacks nothing from before a later term.
+    pub fn holds_up_to(&self, piece: KeyRange, term: Term, n: u64) -> bool {
+        let here = self.committees.values().filter(|it| it.range().contains_range(piece));
+        let mut holding = here.filter(|it| it.lacks_nothing_before(piece) && it.chosen().is_some());
+        holding.any(|it| {
+            let known = it.ballot().term;
+            known > term || known == term && it.received().mark().min(it.chosen().unwrap_or(0)) >= n
         })
     }
 
@@ -119,7 +164,7 @@ impl Acceptor {
         }
         match table.get(&key, true, ctx.out) {
             Lookup::Known(record) => {
-                let message = CommitteeMessage::RecordIs { ballot, key, attempt, record };
+                let message = CommitteeMessage::RecordIs { ballot, key, attempt, record, doubt: ctx.doubt };
                 // What it rests on may not be durable yet.
                 ctx.out.send_after(&[from], Message::Committee(message));
             }

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{Key, KeyRange, NodeId};
+use overlay::{Epoch, Key, KeyRange, NodeId};
 
 use super::catch_up::covers_quorums;
 use super::chain;
@@ -13,6 +13,7 @@ use super::primary::{Local, Phase, Primary, renumbered};
 use crate::ballot::{Number, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
+use crate::doubt::SURE;
 use crate::handover::{Handover, covers};
 use crate::message::{Base, Chain, CommitteeMessage, CommitteeReport, Message, Write};
 use crate::nonsense::Nonsense;
@@ -32,8 +33,8 @@ struct PromiseParts {
 #[derive(Clone, Debug)]
 pub(super) struct Takeover {
     promises: BTreeMap<NodeId, PromiseParts>,
-    /// Who has promised completely.
-    promised: BTreeSet<NodeId>,
+    /// Who has promised completely, and the last epoch about which its word is in doubt.
+    promised: BTreeMap<NodeId, Epoch>,
     /// Older primaries' leases by who granted them, and when they are over at the latest. What a member says later stands
     /// for what it said before: since its promise it has granted nothing that matters here.
     leases: BTreeMap<NodeId, Vec<(TermBallot, Time)>>,
@@ -48,7 +49,7 @@ impl Takeover {
     pub(super) fn new(now: Time, handed: Vec<Handover>) -> Takeover {
         Takeover {
             promises: BTreeMap::new(),
-            promised: BTreeSet::new(),
+            promised: BTreeMap::new(),
             leases: BTreeMap::new(),
             delegated: BTreeMap::new(),
             sent: now,
@@ -65,7 +66,7 @@ impl Takeover {
     /// granted others.
     pub(super) fn leases_over(&self) -> Time {
         let handed = |ballot: &TermBallot| self.handed.iter().any(|handover| handover.ballot == *ballot);
-        let gave_up = |ballot: &TermBallot| self.promised.contains(&ballot.node) || handed(ballot);
+        let gave_up = |ballot: &TermBallot| self.promised.contains_key(&ballot.node) || handed(ballot);
         let held = self.leases.values().flatten().filter(|(ballot, _)| !gave_up(ballot));
         held.map(|(_, until)| *until).chain(self.delegated.values().copied()).max().unwrap_or(Time(0))
     }
@@ -77,7 +78,10 @@ impl Primary {
         takeover.sent = ctx.now.time;
         let nodes: BTreeSet<NodeId> =
             ctx.state.configs(self.range).into_iter().flat_map(|config| config.members).collect();
-        let to: Vec<NodeId> = nodes.into_iter().filter(|node| !takeover.promised.contains(node)).collect();
+        // Who was in doubt may be so no longer.
+        let (is_laid, promised) = (self.base.is_some(), &takeover.promised);
+        let is_asked = |node: &NodeId| promised.get(node).is_none_or(|doubt| *doubt > SURE && !is_laid);
+        let to: Vec<NodeId> = nodes.into_iter().filter(is_asked).collect();
         let message = CommitteeMessage::Prepare { ballot: self.ballot, range: self.range };
         ctx.out.send(&to, Message::Committee(message));
     }
@@ -110,7 +114,7 @@ impl Primary {
         &mut self,
         ctx: &mut Context<'_>,
         local: &mut Local<'_>,
-        from: NodeId,
+        (from, doubt): (NodeId, Epoch),
         (part, parts, total): (u32, u32, u64),
         committees: Vec<CommitteeReport>,
         unsettled: Vec<Write>,
@@ -119,7 +123,11 @@ impl Primary {
         if unsettled.iter().any(|write| !self.range.contains(write.key.point())) {
             return ctx.dropped.note(Nonsense::Misplaced);
         }
-        if takeover.promised.contains(&from) {
+        if let Some(known) = takeover.promised.get_mut(&from) {
+            if doubt < *known {
+                *known = doubt;
+                self.go_on(ctx, local);
+            }
             return;
         }
         let promise = takeover.promises.entry(from).or_default();
@@ -134,7 +142,7 @@ impl Primary {
         if promise.seen.len() < parts as usize {
             return;
         }
-        takeover.promised.insert(from);
+        takeover.promised.insert(from, doubt);
         self.go_on(ctx, local);
     }
 
@@ -150,7 +158,7 @@ impl Primary {
     fn go_on(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
         let Phase::TakingOver(takeover) = &self.phase else { return };
         // This node counts when it has promised itself, durably, like everyone.
-        let promised = takeover.promised.contains(&ctx.me);
+        let promised = takeover.promised.contains_key(&ctx.me);
         let trusts = ctx.config.defects.has(Defect::NobodyAsked) && self.ballot.term.slot() == ctx.state.born_at;
         let is_handed = || trusts || covers(&takeover.handed, self.range);
         let is_known = || is_handed() || covers_quorums(ctx, self.range, &takeover.promised);
@@ -278,10 +286,10 @@ impl Primary {
 /// What is known of committees, and not known to be chosen, by those who have promised.
 fn reported(
     promises: BTreeMap<NodeId, PromiseParts>,
-    promised: &BTreeSet<NodeId>,
+    promised: &BTreeMap<NodeId, Epoch>,
 ) -> (Vec<CommitteeReport>, Vec<Write>) {
     let (mut reports, mut unsettled) = (Vec::new(), Vec::new());
-    for (_, promise) in promises.into_iter().filter(|(node, _)| promised.contains(node)) {
+    for (_, promise) in promises.into_iter().filter(|(node, _)| promised.contains_key(node)) {
         reports.extend(promise.committees);
         unsettled.extend(promise.unsettled);
     }

@@ -3,12 +3,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use overlay::NodeId;
+use overlay::{Epoch, NodeId};
 
 use super::leader::Leadership;
 use super::{AHEAD_MAX, Log, Role};
 use crate::ballot::{Ballot, Slot};
 use crate::context::Context;
+use crate::doubt::decides;
 use crate::message::{LogMessage, Message};
 use crate::pulse::Pulse;
 use crate::state::Entry;
@@ -29,7 +30,7 @@ pub(super) struct Candidacy {
 #[derive(Clone, Debug)]
 enum Stage {
     Polling { round: u64, yes: BTreeSet<NodeId> },
-    Preparing { ballot: Ballot, applied: Slot, stop: bool, promises: BTreeMap<NodeId, Accepted> },
+    Preparing { ballot: Ballot, applied: Slot, stop: bool, promises: BTreeMap<NodeId, (Accepted, Epoch)> },
 }
 
 impl Candidacy {
@@ -109,7 +110,13 @@ impl Log {
     }
 
     /// Phase 1b at the candidate. A state that came along was adopted before this.
-    pub(super) fn on_promise(&mut self, ctx: &mut Context<'_>, from: NodeId, promised: Ballot, accepted: Accepted) {
+    pub(super) fn on_promise(
+        &mut self,
+        ctx: &mut Context<'_>,
+        (from, doubt): (NodeId, Epoch),
+        promised: Ballot,
+        accepted: Accepted,
+    ) {
         let Role::Candidate(Candidacy { stage: Stage::Preparing { ballot, stop, promises, .. }, .. }) = &mut self.role
         else {
             return;
@@ -117,15 +124,17 @@ impl Log {
         if *ballot != promised || !ctx.state.is_member(from) {
             return;
         }
-        promises.insert(from, accepted);
+        promises.insert(from, (accepted, doubt));
         // Its own promise came once it was durable: before that nothing is proposed, or a restart might use the ballot for
         // something else (PITFALLS 5).
-        if promises.len() < ctx.state.quorum() || !promises.contains_key(&ctx.me) {
+        let answer = |node| promises.get(&node).map(|(_, doubt)| *doubt);
+        let is_known = decides(&ctx.state.nodes(), ctx.state.epoch, ctx.config.defects, answer);
+        if !is_known || !promises.contains_key(&ctx.me) {
             return;
         }
         let (ballot, stop, promises) = (*ballot, *stop, core::mem::take(promises));
         let mut adopted: BTreeMap<Slot, (Ballot, Entry)> = BTreeMap::new();
-        for (slot, under, entry) in promises.into_values().flatten() {
+        for (slot, under, entry) in promises.into_values().flat_map(|(accepted, _)| accepted) {
             if slot > ctx.state.applied
                 && slot.0 - ctx.state.applied.0 <= AHEAD_MAX
                 && adopted.get(&slot).is_none_or(|(known, _)| *known < under)

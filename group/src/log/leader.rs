@@ -1,9 +1,9 @@
 //! The leader's side of the log: phase 2, pipelined.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use overlay::NodeId;
+use overlay::{Epoch, NodeId};
 
 use crate::ballot::{Ballot, Slot};
 use crate::config::Defect;
@@ -16,7 +16,8 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 struct Open {
     entry: Entry,
-    votes: BTreeSet<NodeId>,
+    /// Who has voted for it, and the last epoch about which its word was in doubt then.
+    votes: BTreeMap<NodeId, Epoch>,
     sent: Time,
 }
 
@@ -76,7 +77,7 @@ impl Leadership {
         let slot = self.next;
         self.next = slot.next();
         let entries = alloc::vec![(slot, entry.clone())];
-        self.open.insert(slot, Open { entry, votes: BTreeSet::new(), sent: ctx.now.time });
+        self.open.insert(slot, Open { entry, votes: BTreeMap::new(), sent: ctx.now.time });
         let chosen = self.chosen(ctx.state.applied);
         let nodes = ctx.state.nodes();
         ctx.out.send(&nodes, Message::Log(LogMessage::Accept { ballot: self.ballot, entries, chosen }));
@@ -84,12 +85,17 @@ impl Leadership {
     }
 
     /// Phase 2b: returns what this made chosen.
-    pub(super) fn on_accepted(&mut self, from: NodeId, slots: &[Slot], quorum: usize) -> Vec<(Slot, Entry)> {
+    pub(super) fn on_accepted(
+        &mut self,
+        (from, doubt): (NodeId, Epoch),
+        slots: &[Slot],
+        is_chosen: impl Fn(&BTreeMap<NodeId, Epoch>) -> bool,
+    ) -> Vec<(Slot, Entry)> {
         let mut chosen = Vec::new();
         for slot in slots {
             let Some(open) = self.open.get_mut(slot) else { continue };
-            open.votes.insert(from);
-            if open.votes.len() >= quorum {
+            open.votes.insert(from, doubt);
+            if is_chosen(&open.votes) {
                 let open = self.open.remove(slot).expect("just seen");
                 chosen.push((*slot, open.entry));
             }
@@ -119,7 +125,7 @@ impl Leadership {
                 continue;
             }
             open.sent = ctx.now.time;
-            let to: Vec<NodeId> = ctx.state.nodes().into_iter().filter(|node| !open.votes.contains(node)).collect();
+            let to: Vec<NodeId> = ctx.state.nodes().into_iter().filter(|node| !open.votes.contains_key(node)).collect();
             let entries = alloc::vec![(*slot, open.entry.clone())];
             ctx.out.send(&to, Message::Log(LogMessage::Accept { ballot: self.ballot, entries, chosen }));
         }

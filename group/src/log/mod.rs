@@ -24,6 +24,7 @@ use leader::Leadership;
 use crate::ballot::{Ballot, Slot};
 use crate::config::Defect;
 use crate::context::Context;
+use crate::doubt::decides;
 use crate::message::{LogMessage, Message};
 use crate::nonsense::Nonsense;
 use crate::outbox::Durable;
@@ -104,6 +105,21 @@ impl Log {
     /// Who leads, as far as is known.
     pub fn leader(&self) -> Option<NodeId> {
         self.leads_under().or(self.leader.map(|(ballot, _)| ballot)).map(|ballot| ballot.node)
+    }
+
+    /// The highest round seen anywhere.
+    pub fn round_seen(&self) -> u64 {
+        self.round_seen
+    }
+
+    /// From now on its own ballots are so far above this round and all that it has seen.
+    pub(crate) fn begin_above(&mut self, round: u64, apart: u64) {
+        self.round_seen = self.round_seen.max(round).saturating_add(apart);
+    }
+
+    /// Under which ballot was this slot accepted?
+    pub fn accepted_under(&self, slot: Slot) -> Option<Ballot> {
+        self.acceptor.accepted(slot).map(|(ballot, _)| ballot)
     }
 
     /// What the acceptor has promised.
@@ -244,9 +260,11 @@ impl Log {
             }
             LogMessage::WouldPromise { round } => self.on_would_promise(ctx, from, round),
             LogMessage::Prepare { ballot, applied, stop } => self.on_prepare(ctx, from, ballot, applied, stop),
-            LogMessage::Promise { ballot, accepted, .. } => self.on_promise(ctx, from, ballot, accepted),
+            LogMessage::Promise { ballot, accepted, doubt, .. } => {
+                self.on_promise(ctx, (from, doubt), ballot, accepted);
+            }
             LogMessage::Accept { ballot, entries, chosen } => self.on_accept(ctx, from, ballot, entries, chosen),
-            LogMessage::Accepted { ballot, slots } => self.on_accepted(ctx, from, ballot, &slots),
+            LogMessage::Accepted { ballot, slots, doubt } => self.on_accepted(ctx, (from, doubt), ballot, &slots),
             LogMessage::Refused { ballot, promised } => self.on_refused(ctx, ballot, promised),
         }
     }
@@ -361,7 +379,8 @@ impl Log {
         }
         let state = (ctx.state.applied > applied).then(|| alloc::boxed::Box::new(ctx.state.clone()));
         let accepted = self.acceptor.accepted_behind(ctx.state.applied);
-        ctx.out.send_after(&[from], Message::Log(LogMessage::Promise { ballot, state, accepted }));
+        let promise = LogMessage::Promise { ballot, state, accepted, doubt: ctx.doubt };
+        ctx.out.send_after(&[from], Message::Log(promise));
     }
 
     fn on_accept(
@@ -393,7 +412,8 @@ impl Log {
                 self.seals |= ends;
                 self.heed(ctx, ballot);
                 if !slots.is_empty() {
-                    ctx.out.send_after(&[from], Message::Log(LogMessage::Accepted { ballot, slots }));
+                    let accepted = LogMessage::Accepted { ballot, slots, doubt: ctx.doubt };
+                    ctx.out.send_after(&[from], Message::Log(accepted));
                 }
                 self.learn(ctx, ballot, chosen);
             }
@@ -417,13 +437,15 @@ impl Log {
         true
     }
 
-    fn on_accepted(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, slots: &[Slot]) {
+    fn on_accepted(&mut self, ctx: &mut Context<'_>, from: (NodeId, Epoch), ballot: Ballot, slots: &[Slot]) {
         let Role::Leader(leadership) = &mut self.role else { return };
-        if leadership.ballot() != ballot || !ctx.state.is_member(from) {
+        if leadership.ballot() != ballot || !ctx.state.is_member(from.0) {
             return;
         }
-        let quorum = ctx.state.quorum();
-        for (slot, entry) in leadership.on_accepted(from, slots, quorum) {
+        let (members, epoch, defects) = (ctx.state.nodes(), ctx.state.epoch, ctx.config.defects);
+        let is_chosen =
+            |votes: &BTreeMap<NodeId, Epoch>| decides(&members, epoch, defects, |node| votes.get(&node).copied());
+        for (slot, entry) in leadership.on_accepted(from, slots, is_chosen) {
             self.chosen.insert(slot, entry);
         }
     }

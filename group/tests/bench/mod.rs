@@ -100,6 +100,7 @@ impl Bench {
             config: &self.config,
             out: &mut self.out,
             rng: &mut self.rng,
+            doubt: Epoch(0),
             dropped: &mut self.dropped,
         };
         let result = act(&mut self.acceptor, &mut ctx, &mut self.table);
@@ -110,6 +111,7 @@ impl Bench {
             config: &self.config,
             out: &mut self.out,
             rng: &mut self.rng,
+            doubt: Epoch(0),
             dropped: &mut self.dropped,
         });
         self.out.flush();
@@ -368,6 +370,7 @@ pub fn nothing_newer(ballot: TermBallot, piece: KeyRange) -> Compared {
         up_to: None,
         mark: 0,
         complete: true,
+        doubt: Epoch(0),
     }
 }
 
@@ -392,7 +395,8 @@ pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operati
 /// A promise of who has accepted nothing: the older leases that it granted, with what is left of each in milliseconds.
 pub fn promise(ballot: TermBallot, leases: Vec<(TermBallot, u64)>) -> CommitteeMessage {
     let (committees, unsettled, delegated) = Default::default();
-    CommitteeMessage::Promise { ballot, part: 0, parts: 1, total: 0, committees, unsettled, leases, delegated }
+    let doubt = Epoch(0);
+    CommitteeMessage::Promise { ballot, part: 0, parts: 1, total: 0, committees, unsettled, leases, delegated, doubt }
 }
 
 /// As a message.

@@ -117,10 +117,23 @@ pub fn run(seed: u64, steps_max: u64, trace: bool) -> Came {
     play(seed, rng, rules, steps_max, trace)
 }
 
+/// One run in which ends of journals are bad: of any member's, and of one's something is lost. That is no more than is promised.
+pub fn run_torn(seed: u64, steps_max: u64, defects: Defects, trace: bool) -> Came {
+    let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9) ^ 0x7042);
+    let members = 3 + 2 * rng.below(2) as usize;
+    let rules = Rules { members, outside: 0, torn: true, defects, ..rules(&mut rng) };
+    play(seed, rng, rules, steps_max, trace)
+}
+
 fn play(seed: u64, mut rng: Rng, rules: Rules, steps_max: u64, trace: bool) -> Came {
     let mut odds = Odds::new(&mut rng);
     if rules.switches.is_some() {
         odds.calm();
+    }
+    if rules.torn {
+        // Nobody comes or goes: a group of two could lose what one of them does.
+        (odds.lose, odds.leave, odds.next) = (0, 0, 0);
+        odds.crash = odds.crash * 2 + 2;
     }
     if trace {
         println!("{rules:?}\n{odds:?}");
@@ -313,7 +326,13 @@ fn fault(world: &mut World, rng: &mut Rng, odds: &Odds) {
         let note = format!("{} {one}: crashes", world.now / 1000);
         if world.peers[one].group.is_some() {
             world.notes.push(note);
-            world.crash(one);
+            if world.rules.torn && rng.below(2) == 0 {
+                let lost = one == 0 && world.peers[0].node.incarnation.0 == 1;
+                world.notes.push(format!("{} {one}: its journal is bad, lost {lost}", world.now / 1000));
+                world.tear(one, lost);
+            } else {
+                world.crash(one);
+            }
         }
     }
     for index in 0..world.peers.len() {
@@ -394,8 +413,12 @@ fn calm(world: &mut World, rng: &mut Rng) {
     }
     let all: Vec<usize> = (0..world.peers.len()).collect();
     let mut unrest = None;
-    for _ in 0..1_000 {
+    for round in 0..1_000 {
         quiet(world, &all, 5);
+        if world.rules.torn && round == 500 {
+            // Who is waited for may have ended its life.
+            all.iter().for_each(|index| world.act(*index, |group| _ = group.accept_loss()));
+        }
         unrest = world.unrest();
         if unrest.is_none() || world.wrong.is_some() {
             break;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use group::Stored;
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::Write;
 use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use group::state::{Entry, GroupState};
+use group::{Doubt, Stored};
 use overlay::{Epoch, IntervalMap, Key};
 
 /// Everything that was written, by name.
@@ -27,6 +27,7 @@ pub struct Content {
     unsettled: BTreeMap<(Number, Key), Write>,
     /// What is chosen.
     pub records: BTreeMap<Key, Arc<Record>>,
+    doubt: Option<Doubt>,
 }
 
 impl Content {
@@ -69,6 +70,7 @@ impl Content {
             Durable::Purge(key) => {
                 self.records.remove(&key);
             }
+            Durable::Doubt(doubt) => self.doubt = doubt,
         }
     }
 
@@ -97,6 +99,7 @@ impl Content {
             unsettled,
             empty: self.records.is_empty(),
             sealed,
+            doubt: self.doubt,
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use group::Stored;
 use group::outbox::Durable;
 use group::record::Record;
+use group::{Doubt, Stored};
 use overlay::Key;
 
 use super::content::Content;
@@ -18,6 +18,10 @@ pub struct Disk {
     view: Content,
     durable: Content,
     waiting: VecDeque<(u64, Vec<Durable>)>,
+    /// What was durable before the last batch was, where that may be lost.
+    before: Option<Box<Content>>,
+    /// It may be.
+    pub may_tear: bool,
 }
 
 impl Disk {
@@ -35,6 +39,9 @@ impl Disk {
     /// The oldest batch that waits is durable now: its token.
     pub fn sync(&mut self) -> Option<u64> {
         let (token, changes) = self.waiting.pop_front()?;
+        if self.may_tear {
+            self.before = Some(Box::new(self.durable.clone()));
+        }
         changes.into_iter().for_each(|change| self.durable.change(change));
         Some(token)
     }
@@ -42,6 +49,30 @@ impl Disk {
     /// What was not durable is gone.
     pub fn crash(&mut self) {
         self.waiting.clear();
+        self.view = self.durable.clone();
+    }
+
+    /// A process begins with it: what is in doubt has outlasted one more run.
+    pub fn open(&mut self) {
+        if let Some(doubt) = self.durable.stored(true).doubt {
+            self.durable.change(Durable::Doubt(Some(doubt.again())));
+            self.view = self.durable.clone();
+        }
+    }
+
+    /// The last batch that was durable is gone, too; false where there is none that may be.
+    pub fn tear(&mut self) -> bool {
+        let Some(before) = self.before.take().filter(|before| before.state.is_some()) else { return false };
+        self.durable = *before;
+        self.crash();
+        true
+    }
+
+    /// It is known that its end is bad: something durable may be lost.
+    pub fn doubt(&mut self) {
+        // The next start counts its own run.
+        let runs = self.durable.stored(true).doubt.map_or(0, |doubt| doubt.runs);
+        self.durable.change(Durable::Doubt(Some(Doubt { runs, ..Doubt::new() })));
         self.view = self.durable.clone();
     }
 

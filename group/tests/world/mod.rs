@@ -44,6 +44,8 @@ pub struct Rules {
     pub defects: Defects,
     /// What is written is durable at once.
     pub quick_disks: bool,
+    /// The end of a journal may be bad: what was written last is lost with a crash, or may be, as far as anybody can tell.
+    pub torn: bool,
     pub switches: Option<switches::Rules>,
 }
 
@@ -60,6 +62,7 @@ impl Rules {
             message_bytes_max: 1 << 16,
             defects: Defects::NONE,
             quick_disks: true,
+            torn: false,
             switches: None,
         }
     }
@@ -104,6 +107,8 @@ pub struct World {
     numbers: BTreeMap<(Key, Number), Arc<Record>>,
     versions: BTreeMap<(Key, Version), Option<Vec<u8>>>,
     pub purged: u64,
+    /// Which run of whom each peer has heard of last, and remembers.
+    heard: BTreeMap<(usize, usize), u64>,
 }
 
 pub fn peer(index: usize) -> PeerKey {
@@ -170,9 +175,11 @@ impl World {
             numbers: BTreeMap::new(),
             versions: BTreeMap::new(),
             purged: 0,
+            heard: BTreeMap::new(),
         };
         for index in 0..world.rules.members {
             let (config, now) = (world.config(), world.local(index));
+            world.peers[index].disk.may_tear = world.rules.torn;
             world.peers[index].group = Some(Group::join(config, node(index), state.clone(), now, seed + index as u64));
             world.drain(index);
             world.sync_all(index);
@@ -299,7 +306,7 @@ impl World {
         self.check(index);
         if let Some(why) = over {
             self.notes.push(format!("{} {index}: over: {why}", self.now / 1000));
-            if why.contains("lacks something") {
+            if why.contains("lacks something") && !self.rules.torn {
                 self.wrong.get_or_insert(format!("peer {index}, which lost nothing: {why}"));
             }
             self.reincarnate(index);
@@ -335,6 +342,18 @@ impl World {
         peer.run += 1;
     }
 
+    /// The same, and the end of its journal is bad: what it wrote last is `lost`, or nothing is.
+    pub fn tear(&mut self, index: usize, lost: bool) {
+        self.crash(index);
+        let disk = &mut self.peers[index].disk;
+        if !disk.is_empty() {
+            let _ = lost && disk.tear();
+            disk.doubt();
+            // What it knew of others' runs may be among what is lost.
+            self.heard.retain(|(of, _), _| *of != index);
+        }
+    }
+
     /// It comes back with what it had.
     pub fn restart(&mut self, index: usize, sealed: bool) {
         if !self.peers[index].down {
@@ -347,6 +366,7 @@ impl World {
         let seed = self.seed ^ (self.peers[index].run << 8) ^ index as u64;
         let peer = &mut self.peers[index];
         peer.down = false;
+        peer.disk.open();
         let stored = peer.disk.stored(sealed);
         peer.group = Some(Group::restore(config, peer.node, stored, now, seed));
         self.drain(index);
@@ -363,6 +383,17 @@ impl World {
         let runs = (self.peers[from].run, self.peers[index].run);
         if matches!(packet.message, Message::Client(_)) && packet.runs != runs {
             return;
+        }
+        if self.rules.torn {
+            // Whoever has heard of a run hears nothing of earlier ones any more.
+            let known = self.heard.get(&(index, from)).copied();
+            if known.is_some_and(|known| known > packet.runs.0) {
+                return;
+            }
+            if known != Some(packet.runs.0) {
+                self.heard.insert((index, from), packet.runs.0);
+                self.act(index, |group| group.on_new_run(packet.from.node.peer));
+            }
         }
         if self.peers[index].group.is_some() {
             self.act(index, |group| group.on_message(packet.from, packet.message));
@@ -393,7 +424,8 @@ impl World {
             let packet = self.net.remove(at);
             self.deliver(packet);
         }
-        panic!("they talk without end");
+        let last: Vec<String> = self.net.iter().take(6).map(|packet| format!("{packet:?}")).collect();
+        panic!("they talk without end: {last:#?}\n{:#?}", self.notes);
     }
 
     /// Takes messages from what is on its way.

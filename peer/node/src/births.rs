@@ -353,7 +353,10 @@ impl Node {
         };
         // Whatever it was primary of, others may still answer reads there.
         let mut group = group;
-        self.hosts.all.iter().for_each(|hosted| group.inherit_grants(&hosted.group));
+        for hosted in &self.hosts.all {
+            group.inherit_grants(&hosted.group);
+            group.inherit_doubt(&hosted.group);
+        }
         let moved = core::mem::replace(&mut self.hosts.bays, bays) != self.hosts.bays;
         let id = group.state().id;
         let Some(serial) = self.hosts.add(group) else {

@@ -174,6 +174,8 @@ pub enum Tail {
     Sealed,
     /// Intact as far as it reads, but it may lack its end.
     Unsealed,
+    /// The same, and there is a trace of more, which may have been acknowledged.
+    Doubtful,
 }
 
 /// What the store gave back at start.

@@ -54,6 +54,7 @@ pub use starts::{Contested, Refused, Start};
 pub use status::{
     GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,
 };
+pub use storage::doubt;
 pub use survey::{Silent, Survey};
 pub use switched::SpreadCounts;
 pub use wishes::{Granted, Wish};

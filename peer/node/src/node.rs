@@ -8,7 +8,6 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use bytes::Bytes;
-use group::Group;
 use group::ballot::Slot;
 use group::config::GroupConfig;
 use group::handover::Handover;
@@ -19,6 +18,7 @@ use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
 use group::watched::Watched;
+use group::{Doubt, Group, Stored};
 use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
@@ -194,7 +194,8 @@ impl Node {
         let mut stored = Vec::new();
         for drawer in 0..DRAWERS {
             let found = self.space().drawer(drawer).restore(&restored.meta, restored.tail == Tail::Sealed)?;
-            stored.extend(found.map(|found| (drawer, found)));
+            let doubt = (restored.tail == Tail::Doubtful).then(Doubt::new);
+            stored.extend(found.map(|found| (drawer, Stored { doubt: found.doubt.or(doubt), ..found })));
         }
         if stored.is_empty() {
             // It had let go of all that it had, and this is another life. What is left over lies where it lay.

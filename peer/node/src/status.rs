@@ -4,7 +4,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use group::Group;
 use group::ballot::{Slot, Term, TermBallot};
 use group::committee::{CatchUpStatus, Primary};
 use group::nonsense::Dropped;
@@ -13,6 +12,7 @@ use group::switch::{Switch, Unfit};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
+use group::{Group, InDoubt};
 use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, Point, RingId};
 
 use crate::config::SwitchConfig;
@@ -181,6 +181,8 @@ pub struct GroupStatus {
     pub dropped: Dropped,
     /// Why this node does not serve the group any more, where a peer contradicted what is chosen there.
     pub halted: Option<String>,
+    /// Who may have forgotten something, and who is waited for because of that.
+    pub in_doubt: InDoubt,
 }
 
 /// What a node knows.
@@ -271,6 +273,7 @@ impl GroupStatus {
             purged: group.purged(),
             dropped: group.dropped(),
             halted: group.halted().map(String::from),
+            in_doubt: group.in_doubt(),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | drawer `lp` | its log's promise, with its epoch |
 //! | drawer `la` slot | its log's accepted entry |
 //! | drawer `p` | promises to primaries |
+//! | drawer `d` | what it may have forgotten of all that ([`Doubt`]) |
 //! | drawer `ch` term, drawer `cp` term | a committee: what stays, what moves |
 //! | drawer `w` term number record-key | an unsettled write |
 //! | `~n` | this life: ring and incarnation |
@@ -26,13 +27,13 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use bytes::Bytes;
-use group::Stored;
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::Write;
 use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use group::state::{Entry, GroupState};
+use group::{Doubt, Stored};
 use overlay::{Epoch, GroupId, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ use crate::starts::Start;
 ///
 /// A store of another version is refused by name before anything in it is touched. Raise this number with every change of
 /// those bytes; the golden files find a change that was not meant. 1 was never written down: stores before 2 did not say.
-pub const STORED_VERSION: u32 = 2;
+pub const STORED_VERSION: u32 = 3;
 
 /// What stands before a record's key in an unsettled write's, beside the space: tag, term, number.
 const UNSETTLED_PREFIX: usize = 1 + 8 + 8;
@@ -298,6 +299,8 @@ impl Drawer {
             }
             Durable::Void(write) => drop_one(self.unsettled_key(bays, &write)),
             Durable::Purge(key) => Change::DropRecord(self.space.record_key(bays.of(key.point()), &key)),
+            Durable::Doubt(None) => drop_one(self.tagged(b"d")),
+            Durable::Doubt(Some(doubt)) => Change::PutMeta(self.tagged(b"d"), encode(&doubt)),
             Durable::Record(write) => {
                 let key = self.space.record_key(bays.of(write.key.point()), &write.key);
                 Change::PutRecord(key, encode_record(&write.record))
@@ -381,8 +384,31 @@ impl Drawer {
             }
             unsettled.entry(known.term).or_default().push(Write { key: name, record });
         }
-        Ok(Some(Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty: false, sealed }))
+        let doubt = entry(b"d").map(|bytes| decode(bytes, "doubt")).transpose()?;
+        let empty = false;
+        Ok(Some(Stored { state, log_promised, log_accepted, promises, committees, unsettled, empty, sealed, doubt }))
     }
+}
+
+/// What a store must make durable together with the note that it was opened, from all its small entries. If its end is in doubt,
+/// every group that is stored here may have forgotten something it acknowledged; and a doubt of before has outlasted one more run.
+pub fn doubt(meta: &BTreeMap<Bytes, Bytes>, is_new: bool) -> Vec<Change> {
+    let is_of_drawer = |key: &[u8], tag| matches!(key, [drawer, t] | [_, drawer, t] if *drawer < DRAWERS && *t == tag);
+    let there = meta.iter().filter(|(_, value)| !value.is_empty());
+    if !is_new {
+        let doubts = there.filter(|(key, _)| is_of_drawer(key, b'd'));
+        let known = doubts.filter_map(|(key, value)| Some((key, decode::<Doubt>(value, "doubt").ok()?)));
+        return known.map(|(key, doubt)| Change::PutMeta(key.clone(), encode(&doubt.again()))).collect();
+    }
+    let beside = |state: &Bytes| {
+        let mut key = state.to_vec();
+        key.pop();
+        key.push(b'd');
+        // Who forgot something before may have forgotten more, and not less.
+        let known = meta.get(&key[..]).and_then(|value| decode::<Doubt>(value, "doubt").ok());
+        Change::PutMeta(key.into(), encode(&known.map_or(Doubt::new(), Doubt::anew)))
+    };
+    there.filter(|(key, _)| is_of_drawer(key, b's')).map(|(key, _)| beside(key)).collect()
 }
 
 /// A record as bytes.
@@ -455,6 +481,26 @@ mod tests {
             _ => 0,
         };
         made.iter().map(bytes).sum()
+    }
+
+    /// With each start a doubt has outlasted one more run, and a new one does not make an older one shorter.
+    #[test]
+    fn doubts_add_up() {
+        let state = Bytes::from_static(b"state");
+        let drawers = [Space(None).drawer(1), Space(Some(4)).drawer(0)];
+        let mut meta: BTreeMap<Bytes, Bytes> =
+            drawers.iter().map(|drawer| (drawer.tagged(b"s"), state.clone())).collect();
+        let mut start = |is_new| {
+            for change in doubt(&meta, is_new) {
+                let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
+                meta.insert(key, value);
+            }
+            drawers.map(|drawer| meta.get(&drawer.tagged(b"d")).map(|value| decode::<Doubt>(value, "doubt").unwrap()))
+        };
+        assert_eq!(start(false), [None; 2]);
+        for (is_new, runs) in [(true, 1), (false, 2), (true, 3), (true, 4)] {
+            assert_eq!(start(is_new), [Some(Doubt { runs, ..Doubt::new() }); 2]);
+        }
     }
 
     /// What a group of a lane writes into the store that they share it finds again, and nothing of its neighbours.
@@ -540,6 +586,30 @@ mod tests {
                 assert!(Space(Some(lane)).drawer(other).restore(&rest, true).unwrap().is_some());
             }
             assert!(space.restore_life(&rest).unwrap().is_some());
+        }
+        // A doubt about the store is one of all groups in it, and of nothing else.
+        let doubts = doubt(&meta, true);
+        assert_eq!(doubts.len(), all.len(), "{doubts:?}");
+        for change in doubts {
+            let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
+            meta.insert(key, value);
+        }
+        for (lane, number) in all {
+            let drawer = Space(Some(lane)).drawer(number);
+            let once = drawer.restore(&meta, true).unwrap().unwrap().doubt;
+            assert_eq!(once, Some(Doubt::new()));
+            for change in doubt(&meta, false) {
+                let Change::PutMeta(key, value) = change else { panic!("{change:?}") };
+                let mut meta = meta.clone();
+                meta.insert(key.clone(), value);
+                let again = drawer.restore(&meta, true).unwrap().unwrap().doubt;
+                assert_eq!(again == once, key[..] != *drawer.tagged(b"d"), "one more run, in its own drawer");
+            }
+            let mut over = Vec::new();
+            drawer.changes(&bays, Durable::Doubt(None), &mut over);
+            let Change::DropMeta(from, to) = &over[0] else { panic!("{over:?}") };
+            meta.retain(|key, _| !(from..to).contains(&key));
+            assert_eq!(drawer.restore(&meta, true).unwrap().unwrap().doubt, None);
         }
         assert!(Space(Some(3)).restore_life(&meta).unwrap().is_none());
         assert!(Space(Some(1)).drawer(2).restore(&meta, true).unwrap().is_none());

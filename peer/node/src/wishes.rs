@@ -89,6 +89,9 @@ pub enum Wish {
         /// It may.
         on: bool,
     },
+    /// To go on with what is there, where members that may have forgotten something wait for others that will not come back.
+    /// Whoever is asked does it, and has those do it that it reaches: nobody need lead.
+    AcceptLoss,
 }
 
 impl Wish {
@@ -200,6 +203,9 @@ impl Node {
             return self.granted(number, Granted::NotNow("too much is asked at once; try again".into()));
         }
         let Some(hosted) = self.hosts.find_mut(group) else { return self.granted(number, Granted::NotHere) };
+        if wish == Wish::AcceptLoss {
+            return self.accept_loss(number, group);
+        }
         let leader = hosted.log().leader();
         match leader {
             _ if hosted.log().leads() => self.take_wish(None, number, group, wish),
@@ -212,6 +218,12 @@ impl Node {
                 self.granted(number, BeginRefusal::NotLeader(None).into());
             }
         }
+    }
+
+    fn accept_loss(&mut self, number: u64, group: GroupId) {
+        let accepted = self.hosts.find_mut(group).is_some_and(Group::accept_loss);
+        let why = "nobody of this group is waited for because others may have forgotten something: nothing to accept";
+        self.granted(number, if accepted { Granted::Done(alloc::vec![group]) } else { Granted::Refused(why.into()) });
     }
 
     /// Another peer was asked, and thinks that this one leads the group.
@@ -273,6 +285,7 @@ impl Node {
             Wish::Repair { .. } if self.config.lane.is_some() => {
                 Err("in a network of several lanes no range can be declared lost yet")
             }
+            Wish::AcceptLoss => Err("that is asked of the peer itself"),
             Wish::Switch { id } if !Switch::is_id(*id) => Err("a switch's id is a number from 1 to 4294967294"),
             Wish::Switch { .. } if self.config.switch.is_none() => {
                 Err("the group's leader names no switch: start its members with --switch ADDR")
@@ -555,7 +568,7 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
         }
         Wish::Merge => Operation::Merge,
         Wish::Repartition { at } => Operation::Repartition { at: *at },
-        Wish::Repair { .. } | Wish::Switch { .. } | Wish::UseSwitch { .. } => {
+        Wish::Repair { .. } | Wish::Switch { .. } | Wish::UseSwitch { .. } | Wish::AcceptLoss => {
             unreachable!("it is begun in another way")
         }
         Wish::Migrate { to, from } => {

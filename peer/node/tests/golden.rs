@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use golden::{Format, Golden, examples};
+use group::Doubt;
 use group::ballot::{Ballot, TermBallot};
 use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
@@ -117,11 +118,13 @@ fn golden_entries() {
                 Durable::Accepted(write) | Durable::Record(write) => {
                     reads_back::<Record>(&golden, &name, &write.record);
                 }
+                Durable::Doubt(Some(doubt)) => reads_back::<Doubt>(&golden, &name, &doubt),
                 // Nothing is written.
                 Durable::LogForget(_)
                 | Durable::CommitteeForget(_)
                 | Durable::Settle(..)
                 | Durable::Void(_)
+                | Durable::Doubt(None)
                 | Durable::Purge(_) => {}
             }
         }

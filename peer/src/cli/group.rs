@@ -65,6 +65,19 @@ enum Operation {
         #[command(flatten)]
         which: Which,
     },
+    /// Have a group go on without members that are lost, though others may have forgotten what they acknowledged last
+    ///
+    /// After a crash the end of a peer's journal may be bad, and nobody can tell whether it was acknowledged. Its group waits for
+    /// all other members then, unless a majority is sure to have everything. If those that are waited for are gone for good, this
+    /// has the others go on with what they have: the last writes may be lost. All members in doubt that the asked peer
+    /// reaches are told; ask the others, too. Without --yes it is printed who is waited for, and nothing is done.
+    AcceptLoss {
+        /// Those that are waited for will not come back
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        which: Which,
+    },
     /// Have members of a group go to the one behind it on the ring, or come from there
     Migrate {
         /// Who goes (repeatable)
@@ -108,6 +121,13 @@ pub fn group(args: GroupArgs) -> ExitCode {
                 Err((exit, why)) => fail(exit, &why),
             };
         }
+        Operation::AcceptLoss { yes: false, which } => {
+            return match tell_doubt(&which) {
+                Ok(text) => fail(Exit::Usage, &text),
+                Err((exit, why)) => fail(exit, &why),
+            };
+        }
+        Operation::AcceptLoss { which, .. } => ("accept-loss", json!({}), which),
         Operation::Repair { lost, at, which } => ("repair", json!({ "lost": lost, "at": at }), which),
     };
     match ask(&which, name, &body) {
@@ -125,17 +145,35 @@ pub fn group(args: GroupArgs) -> ExitCode {
     }
 }
 
+/// The group that is meant, as the asked peer knows it.
+fn meant(which: &Which) -> Result<GroupStatus, (Exit, String)> {
+    let groups = groups(&which.http)?;
+    let mut known = groups.into_iter().filter(|group| which.group.as_ref().is_none_or(|id| *id == group.id));
+    match (known.next(), known.next()) {
+        (Some(group), None) => Ok(group),
+        (None, _) => Err((Exit::Refused, "this peer has no part in such a group: ask one of its members".into())),
+        _ => Err((Exit::Usage, "this peer has a part in several groups: say which".into())),
+    }
+}
+
+/// Who is waited for, and what may be lost without them.
+fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
+    let group = meant(which)?;
+    let Some(doubt) = group.in_doubt.filter(|doubt| !doubt.waiting_for.is_empty()) else {
+        return Err((Exit::Refused, format!("group {} waits for nobody: nothing to accept", group.id)));
+    };
+    Ok(format!(
+        "group {} waits for {}, since these may have forgotten the last thing they acknowledged: {}. To go on without them may \
+         lose the last writes that were acknowledged, and nothing brings those back. If they are lost for good, say --yes",
+        group.id,
+        doubt.waiting_for.join(", "),
+        doubt.members.join(", ")
+    ))
+}
+
 /// What a repair would declare lost, as far as the group behind it knows.
 fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
-    let groups = groups(&which.http)?;
-    let mut known = groups.iter().filter(|group| which.group.as_ref().is_none_or(|id| *id == group.id));
-    let group = match (known.next(), known.next()) {
-        (Some(group), None) => group,
-        (None, _) => {
-            return Err((Exit::Refused, "this peer has no part in such a group: ask one of its members".into()));
-        }
-        _ => return Err((Exit::Usage, "this peer has a part in several groups: say which".into())),
-    };
+    let group = meant(which)?;
     let (Some(lost), Some(range)) = (&group.predecessor, &group.predecessor_range) else {
         return Err((Exit::Refused, "there is only one group: nothing can lie before it".into()));
     };

@@ -9,7 +9,7 @@ use super::exit::{Exit, fail};
 use super::groups::doubt;
 use super::{leave, print, web};
 use crate::config::Format;
-use crate::status::{GroupStatus, Status};
+use crate::status::{GroupStatus, InDoubtStatus, Status};
 
 /// Arguments of `scatter status`.
 #[derive(Debug, Args)]
@@ -80,6 +80,18 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
             "  copies     {} from {}: {} records, {} bytes, {} pieces left, {} % of this one",
             transfer.what, transfer.from, transfer.records, transfer.bytes, transfer.pieces, transfer.done_percent
         );
+    }
+    if let Some(InDoubtStatus { members, waiting_for }) = &group.in_doubt {
+        let _ = writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", members.join(", "));
+        if !waiting_for.is_empty() {
+            let _ = writeln!(
+                text,
+                "             so this group answers nothing until these are back: {}. If they are lost for good: scatter group \
+                 accept-loss {}",
+                waiting_for.join(", "),
+                group.id
+            );
+        }
     }
     if group.waiting_to_join > 0 {
         let _ = writeln!(text, "  waiting    {} to be let in", group.waiting_to_join);

@@ -183,6 +183,10 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
             }
             Wish::Repair { from: at, lost }
         }
+        "accept-loss" => {
+            only([""; 2])?;
+            Wish::AcceptLoss
+        }
         "switch" => {
             only(["id", "on"])?;
             match (switch, on) {
@@ -294,6 +298,7 @@ mod tests {
         let lost = vec![GroupId(point.0)];
         assert_eq!(of("repair", &format!("{{\"lost\":[\"{at}\"]}}")), Ok(Some(Wish::Repair { from: None, lost })));
         assert_eq!(of("switch", "{\"id\":7}"), Ok(Some(Wish::Switch { id: 7 })));
+        assert_eq!(of("accept-loss", ""), Ok(Some(Wish::AcceptLoss)));
         assert_eq!(of("switch", "{\"on\":false}"), Ok(Some(Wish::UseSwitch { on: false })));
         assert_eq!(of("explode", ""), Ok(None));
         for (operation, body) in [

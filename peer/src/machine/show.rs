@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use group::InDoubt;
 use group::nonsense::Nonsense;
 use group::state::Loss;
 use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, SpreadCounts, TransactionStatus as NodeTransaction};
@@ -14,8 +15,8 @@ use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
-    Budgets, Check, GroupStatus, IdentityStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus,
-    QuorumStatus, RangeStatus, Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
+    Budgets, Check, GroupStatus, IdentityStatus, InDoubtStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic,
+    PrimaryStatus, QuorumStatus, RangeStatus, Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
 };
 use crate::version::COMMIT;
 
@@ -264,6 +265,12 @@ fn loss_status(loss: &Loss) -> LossStatus {
     }
 }
 
+fn in_doubt(known: &InDoubt) -> Option<InDoubtStatus> {
+    let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(&node.peer)).collect();
+    let InDoubt { members, waiting_for } = known;
+    (!members.is_empty()).then(|| InDoubtStatus { members: names(members), waiting_for: names(waiting_for) })
+}
+
 fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> GroupStatus {
     let members = group.members.iter().map(|member| {
         let joined_unix_s = member.joined.0 / 1000;
@@ -335,6 +342,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         bytes: group.bytes as u64,
         ops_per_s,
         load_ops_per_s: group.load.as_ref().map(|cells| cells.iter().map(|cell| f64::from(*cell)).sum::<f64>() / 60.0),
+        in_doubt: in_doubt(&group.in_doubt),
         dropped: Nonsense::ALL.iter().map(|why| (why.name().to_owned(), group.dropped.of(*why))).collect(),
         halted: group.halted.clone(),
     }

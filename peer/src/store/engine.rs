@@ -19,6 +19,7 @@ use super::health::Health;
 use super::journal::{Journal, Written};
 use super::ledger::{Ledger, behind};
 use super::manifest::MANIFEST;
+use super::mark::Mark;
 use super::opening;
 use super::pending::{Batch, Durable, Pending};
 use super::room::{Gauge, Room};
@@ -134,6 +135,12 @@ impl Engine {
         Ok(())
     }
 
+    /// What a store does once nothing is to be committed for a moment: notes how far its journal goes, so that what goes bad
+    /// or missing up to there later is known to be damage.
+    pub fn mark(&mut self) -> Result<(), StoreError> {
+        self.writer.mark()
+    }
+
     /// How much room there is.
     pub fn room(&mut self) -> Result<Room, StoreError> {
         self.gauge.read()
@@ -151,6 +158,7 @@ pub(crate) struct Writer {
     pub(crate) health: Arc<Health>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) journal: Journal,
+    pub(crate) marked: Mark,
     /// Bodies of about this length are cut into several frames, so that little is lost at the end of a segment.
     pub(crate) frame_bytes: usize,
     /// Bytes waiting that wake the write-behind.
@@ -180,8 +188,28 @@ impl Writer {
         Ok(())
     }
 
-    pub(crate) fn seal(&mut self) -> Result<(), StoreError> {
+    /// Is something durable that the mark does not say to be?
+    pub(crate) fn is_unmarked(&self) -> bool {
+        self.marked.seq() < self.journal.seq()
+    }
+
+    /// Says outside of the journal how far it goes. One write and one sync, or nothing where that is known.
+    pub(crate) fn mark(&mut self) -> Result<(), StoreError> {
         self.health.check()?;
+        let marked = self.marked.advance(self.journal.seq());
+        self.health.note(marked)
+    }
+
+    /// The same with one write and no sync, which counts until the power goes out.
+    pub(crate) fn note(&mut self) -> Result<(), StoreError> {
+        self.health.check()?;
+        let noted = self.marked.note(self.journal.seq());
+        self.health.note(noted)
+    }
+
+    pub(crate) fn seal(&mut self) -> Result<(), StoreError> {
+        // Should the seal go bad, what lies before it is still known to have been there.
+        self.mark()?;
         let written = self.journal.append(Kind::Seal, []);
         self.health.note(written).map(drop)
     }

@@ -101,6 +101,22 @@ pub(crate) fn parse(segment: &[u8], place: Place) -> Option<Frame<'_>> {
     Some(Frame { kind, seq, body, next: at + frame_bytes(len) })
 }
 
+/// Is there a trace of the frame of this number at `place`, where no sound one is? It was begun there, and cut short, or it was
+/// whole once.
+///
+/// A segment that is used again is full of old bytes. No frame of its former life has this segment's id, or a number as high as
+/// this one: what a header says of itself tells a trace from a remnant, be one of its fields bad or its end missing.
+pub(crate) fn is_begun(segment: &[u8], place: Place, seq: u64) -> bool {
+    let at = place.at as usize;
+    let Some(header) = at.checked_add(HEADER).and_then(|end| segment.get(at..end)) else { return false };
+    let field = |from: usize, to: usize| header[from..to].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    let (is_frame, is_next) = (field(0, 4) == u64::from(MAGIC), field(16, 24) == seq);
+    let (id, is_here) = (field(24, 32), field(32, 36) == u64::from(place.at));
+    let known = [is_frame, is_next, id == place.segment, is_here].into_iter().filter(|known| *known).count();
+    // Ids begin at 1: where there is none, the rest of a segment that was all zeros follows.
+    known >= 3 || is_frame && (is_next || id == 0)
+}
+
 /// The first sound frame at or behind `from`.
 pub(crate) fn find(segment: &[u8], from: usize, salt: u64, id: u64) -> Option<Frame<'_>> {
     (from.next_multiple_of(ALIGN)..segment.len())
@@ -153,6 +169,30 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(parse(&flipped, PLACE), None, "bit {bit}");
         }
+    }
+
+    /// One bit, anywhere: the header that is left says what was there. What was never begun leaves no trace.
+    #[test]
+    fn a_frame_that_is_bad_anywhere_leaves_a_trace() {
+        let bytes = segment(b"some body");
+        for bit in 16 * 8..(16 + HEADER + 9) * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(is_begun(&flipped, PLACE, 9), "bit {bit}");
+        }
+        for kept in 0..HEADER + 9 {
+            let mut torn = bytes.clone();
+            torn[16 + kept..].fill(0);
+            assert_eq!(is_begun(&torn, PLACE, 9), kept >= 4, "{kept} bytes in zeros");
+            // Over a frame of the segment's former life, at the same place.
+            let mut old = segment(b"a body of before");
+            old[16 + 16..16 + 24].copy_from_slice(&4_u64.to_le_bytes());
+            old[16 + 24..16 + 32].copy_from_slice(&2_u64.to_le_bytes());
+            assert!(!is_begun(&old, PLACE, 9), "a remnant");
+            old[16..16 + kept].copy_from_slice(&bytes[16..16 + kept]);
+            assert!(is_begun(&old, PLACE, 9) || kept < 24, "{kept} bytes over a remnant");
+        }
+        assert!(!is_begun(&[0; 80], PLACE, 9) && !is_begun(&[0; 20], PLACE, 9));
     }
 
     proptest! {

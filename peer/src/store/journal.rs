@@ -35,11 +35,23 @@ pub(crate) struct Written {
 impl Journal {
     /// Goes on behind frame `seq`, always in a fresh segment: whatever a power cut left behind the last sound frame stays
     /// as it is.
-    pub(crate) fn start(segments: Arc<Segments>, salt: u64, seq: u64) -> Result<(Journal, Written), StoreError> {
+    ///
+    /// With the first frame, which says that the store was opened, what was `found` at that becomes durable.
+    pub(crate) fn start(
+        segments: Arc<Segments>,
+        salt: u64,
+        seq: u64,
+        found: Option<&[Change]>,
+    ) -> Result<(Journal, Written), StoreError> {
         let active = segments.take(0)?;
         let mut journal = Journal { segments, salt, active, at: 0, seq, buffer: Vec::new() };
-        let opened = journal.append(Kind::Open, [])?;
+        let opened = journal.append(Kind::Open, found)?;
         Ok((journal, opened))
+    }
+
+    /// The number of the last frame.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
     }
 
     /// Writes one frame with these batches and waits until it is durable.

@@ -34,6 +34,7 @@ mod index;
 mod journal;
 mod ledger;
 mod manifest;
+mod mark;
 mod meters;
 mod opening;
 mod pending;

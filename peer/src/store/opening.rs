@@ -17,6 +17,7 @@ use super::health::{DAMAGED, Health};
 use super::journal::Journal;
 use super::ledger::{Ledger, Limits};
 use super::manifest::{MANIFEST, MANIFEST_TEMPORARY, Manifest};
+use super::mark::Mark;
 use super::pending::{Durable, Pending};
 use super::replay::{From, Replayed, replay, segments};
 use super::room::{Gauge, drop_ballast, take_ballast};
@@ -81,6 +82,7 @@ struct Parts {
     ledger: Arc<Ledger>,
     segments: Arc<Segments>,
     journal: Journal,
+    mark: Mark,
     manifest: Manifest,
     chain: Vec<(SegmentName, u64)>,
     frames: Vec<Durable>,
@@ -97,7 +99,8 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
     let salt = config.salt.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
     let ledger = open_ledger(tables, config, (0, Sum::default()))?;
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, 1));
-    let (journal, opened) = Journal::start(segments.clone(), salt, 0)?;
+    let mark = Mark::make(disk, salt)?;
+    let (journal, opened) = Journal::start(segments.clone(), salt, 0, None)?;
     let from = From { seq: opened.seq, segment: opened.segment.id, first_seq: opened.seq };
     let manifest = Manifest { salt, from, portions: 0, sum: Sum::default(), meta: Meta::new() };
     manifest.write(&**disk)?;
@@ -107,6 +110,7 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
         ledger,
         segments,
         journal,
+        mark,
         manifest,
         chain: vec![(opened.segment, opened.seq)],
         frames: Vec::new(),
@@ -127,7 +131,9 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     }
     let began = Instant::now();
     tables.open_ahead();
-    let Replayed { frames, chain, unused, last_seq, sealed } = replay(disk, manifest.salt, manifest.from)?;
+    let mark = Mark::open(disk, manifest.salt)?;
+    let Replayed { frames, chain, unused, last_seq, sealed, doubt } =
+        replay(disk, manifest.salt, manifest.from, mark.seq())?;
     let replayed = began.elapsed();
     let ledger = open_ledger(tables, config, (manifest.portions, manifest.sum))?;
     tracing::info!(journal = ?replayed, all = ?began.elapsed(), frames = frames.len(), "the store is read");
@@ -140,7 +146,6 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     let newest = chain.last().map_or(manifest.from.segment, |(name, _)| name.id);
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, newest + 1));
     adopt(&**disk, &segments, &unused)?;
-    let (journal, opened) = Journal::start(segments.clone(), manifest.salt, last_seq)?;
     // Also what the table holds already: a sweep passes over it quickly, for it changes nothing.
     let pending = Arc::new(Pending::new(std::mem::take(&mut manifest.meta)));
     let mut waiting = Vec::new();
@@ -154,13 +159,27 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
         }
         waiting.push(Durable { seq: frame.seq, segment: frame.segment, bytes: frame.bytes, batches });
     }
-    waiting.push(durable(opened, Vec::new()));
-    let tail = if sealed { Tail::Sealed } else { Tail::Unsealed };
+    // With the frame that says that the store was opened: a start that ends right after it must not forget the doubt.
+    if let Some(doubt) = &doubt {
+        tracing::warn!("{doubt}: this peer may have acknowledged that to others, and asks them before it votes again");
+    }
+    let doubts = node::doubt(&pending.meta(), doubt.is_some());
+    let found = (!doubts.is_empty()).then(|| pending.stage(doubts));
+    let (journal, opened) =
+        Journal::start(segments.clone(), manifest.salt, last_seq, found.as_ref().map(|batch| &batch.changes[..]))?;
+    last_batch = found.as_ref().map_or(last_batch, |batch| batch.number);
+    waiting.push(durable(opened, found.into_iter().collect()));
+    let tail = match (doubt, sealed) {
+        (Some(_), _) => Tail::Doubtful,
+        (None, true) => Tail::Sealed,
+        (None, false) => Tail::Unsealed,
+    };
     Ok(Parts {
         health: Arc::new(Health::new(disk.clone())),
         ledger,
         segments,
         journal,
+        mark,
         manifest,
         chain,
         frames: waiting,
@@ -214,7 +233,8 @@ fn read_mark(disk: &dyn Disk) -> String {
 
 impl Parts {
     fn assemble(self, disk: Arc<dyn Disk>, config: StoreConfig, lock: DiskLock) -> (Engine, Restored) {
-        let Parts { health, ledger, segments, journal, manifest, chain, frames, pending, last_batch, restored } = self;
+        let Parts { health, ledger, segments, journal, mark, manifest, chain, frames, pending, last_batch, restored } =
+            self;
         for frame in frames {
             pending.push(frame, usize::MAX);
         }
@@ -223,6 +243,7 @@ impl Parts {
             health: health.clone(),
             pending: pending.clone(),
             journal,
+            marked: mark,
             frame_bytes: usize::try_from(segments.bytes() / 4).unwrap_or(usize::MAX),
             mark: config.behind_mark(),
             last: last_batch,

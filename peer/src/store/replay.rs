@@ -2,7 +2,11 @@
 //!
 //! What may be believed follows from how it is written. Frames are numbered without gaps and synced one after the other,
 //! so a power cut can only take the *last* frame. A frame that is bad while a later one is sound was durable once: that
-//! is damage. A bad frame with nothing sound behind it is the end.
+//! is damage. So is one that is bad or missing up to the [`mark`](super::mark).
+//!
+//! Behind the mark there are two ends. Where there is no trace of a frame behind the last sound one, nothing was begun, and nothing
+//! is missing but what vanished without a trace. Where there is one ([`is_begun`]) nobody can tell whether that frame was cut
+//! short, so that nobody knows of it, or was durable and went bad: the end is *in doubt*.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use node::Change;
 use super::codec::Reader;
 use super::disk::{Disk, DiskFile};
 use super::error::{Doing, StoreError};
-use super::frame::{Kind, Place, find, parse};
+use super::frame::{Kind, Place, find, is_begun, parse};
 use super::segment::{SEGMENT_BYTES_MAX, SegmentName};
 
 /// Where a checkpoint left off.
@@ -38,6 +42,8 @@ pub(crate) struct Replayed {
     pub(crate) last_seq: u64,
     /// That was a seal.
     pub(crate) sealed: bool,
+    /// Where there is a trace of another one behind it, which may have been durable.
+    pub(crate) doubt: Option<String>,
 }
 
 /// One group commit.
@@ -50,7 +56,9 @@ pub(crate) struct ReplayedFrame {
 
 /// Reads everything from `from` on, and makes it durable: bytes that are readable after the end of a process need not
 /// be on the disk yet, and what is handed out from here is treated as kept for good.
-pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Replayed, StoreError> {
+///
+/// All frames up to number `mark` were durable once.
+pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From, mark: u64) -> Result<Replayed, StoreError> {
     let mut names = segments(&**disk)?;
     let mut replayed = Replayed {
         frames: Vec::new(),
@@ -58,6 +66,7 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Repl
         unused: Vec::new(),
         last_seq: from.first_seq - 1,
         sealed: false,
+        doubt: None,
     };
     let mut id = from.segment;
     let mut ended = false;
@@ -70,6 +79,7 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Repl
             // Made ahead, or the place of a torn first frame. Nothing sound may stand in any later one either.
             ended = true;
             replayed.unused.push(name);
+            replayed.note_trace(&content, salt, name, 0);
             continue;
         }
         file.sync().doing(|| format!("syncing {}", name.file()))?;
@@ -84,7 +94,16 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Repl
             "the journal ends at frame {last}, before the checkpoint at {checkpoint}"
         )));
     }
+    if replayed.last_seq < mark {
+        let last = replayed.last_seq;
+        return Err(StoreError::damaged(format!(
+            "the journal ends at frame {last}, and frame {mark} was durable once"
+        )));
+    }
     if let Some((mut file, content, end)) = last {
+        if let Some((name, _)) = replayed.chain.last().copied() {
+            replayed.note_trace(&content, salt, name, end.next);
+        }
         // After a failed sync a system may keep pages it will never write, as if they were clean; only the last frame
         // can be such a one. Written anew, it is durable or the sync fails again. The bytes are the same: a power cut in
         // between tears nothing.
@@ -93,6 +112,17 @@ pub(crate) fn replay(disk: &Arc<dyn Disk>, salt: u64, from: From) -> Result<Repl
         file.sync().doing(|| format!("syncing {name}"))?;
     }
     Ok(replayed)
+}
+
+impl Replayed {
+    /// Looks for a trace of the next frame at a place where it would have been written.
+    fn note_trace(&mut self, content: &[u8], salt: u64, name: SegmentName, at: usize) {
+        let Ok(at) = u32::try_from(at) else { return };
+        let next = self.last_seq + 1;
+        if is_begun(content, Place { salt, segment: name.id, at }, next) {
+            self.doubt = Some(format!("{} has something of frame {next} at byte {at}, and not all of it", name.file()));
+        }
+    }
 }
 
 /// The segments there are.

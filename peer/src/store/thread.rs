@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,11 @@ const COMMIT_BYTES_MAX: usize = 4 << 20;
 /// At a clean stop what waits is written to the table for so long at most, in portions of so many bytes.
 const SEAL_MAX: Duration = Duration::from_secs(2);
 const PORTION_BYTES: usize = 1 << 20;
+/// With nothing to commit for so long after a frame the journal's end is marked. A commit that comes meanwhile waits for one
+/// sync more.
+const MARK_AFTER: Duration = Duration::from_millis(30);
+/// Where there is always something to commit, its end is noted so often: one write, no sync.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// The verifier pauses at most so long between two steps.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -308,8 +313,22 @@ fn spawn<T: Send + 'static>(
 
 /// The journal's thread: takes everything that waits, commits it at once, until nobody can hand in any more.
 fn commit_all(mut writer: Writer, to_commit: &Receiver<Vec<Handed>>, config: &StoreConfig, report: &Report) -> Writer {
-    let (mut staged, mut failed) = (Vec::new(), false);
-    while let Ok(first) = to_commit.recv() {
+    let (mut staged, mut failed, mut noted) = (Vec::new(), false, Instant::now());
+    loop {
+        let first = if failed || !writer.is_unmarked() {
+            to_commit.recv().map_err(|RecvError| RecvTimeoutError::Disconnected)
+        } else {
+            to_commit.recv_timeout(MARK_AFTER)
+        };
+        let first = match first {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => {
+                failed = report.value(writer.mark()).is_none();
+                noted = Instant::now();
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return writer,
+        };
         let (mut tokens, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(some) = next {
@@ -335,8 +354,11 @@ fn commit_all(mut writer: Writer, to_commit: &Receiver<Vec<Handed>>, config: &St
             }
         }
         staged.clear();
+        if !failed && noted.elapsed() >= NOTE_EVERY {
+            failed = report.value(writer.note()).is_none();
+            noted = Instant::now();
+        }
     }
-    writer
 }
 
 /// The last token of each lane.

@@ -20,6 +20,14 @@ pub struct Monotone {
 }
 
 impl Monotone {
+    /// The store of this node lost what it had made durable last: the next observation of it is taken as the first.
+    pub fn forget(&mut self, node: NodeId) {
+        self.control.retain(|(_, of), _| *of != node);
+        self.epochs.retain(|(_, of), _| *of != node);
+        self.promises.remove(&node);
+        self.accepted.retain(|(of, _), _| *of != node);
+    }
+
     /// A promise for the group's log.
     pub fn on_control(&mut self, group: GroupId, node: NodeId, promise: (Epoch, u64, NodeId)) -> Result<(), String> {
         let last = self.control.insert((group, node), promise);

@@ -177,6 +177,11 @@ impl Probes {
         self.replicas[host].clear();
     }
 
+    /// The store of this node lost what it had made durable last.
+    pub fn on_lost(&mut self, node: NodeId) {
+        self.monotone.forget(node);
+    }
+
     /// Everything is about to be shown.
     pub fn begin_sweep(&mut self) {
         self.sweeping = true;

@@ -27,6 +27,13 @@ pub enum Kind {
     Lose(Target),
     /// All processes die at once, and come back with their stores.
     CrashAll,
+    /// The process dies while it writes: what its store was given last is there in part, and nobody can tell whether it was
+    /// acknowledged.
+    Tear(Target),
+    /// All processes die at once, each while it writes.
+    TearAll,
+    /// The process dies, and what it made durable last, right before that, goes bad. Left out where the group could not survive it.
+    Flip(Target),
     /// The process is asked to stop and comes back later.
     Stop(Target),
     /// The process is asked to leave its group for good, and comes back later as a newcomer.
@@ -148,6 +155,14 @@ const KINDS: [(Draw, u64); 17] = [
     (|rng, n| Kind::StoreFails(target(rng, n), rng.below(20)), 2),
 ];
 
+/// What goes wrong with the end of a journal.
+const TAILS: [(Draw, u64); 4] = [
+    (|rng, n| Kind::Tear(target(rng, n)), 6),
+    (|_, _| Kind::TearAll, 3),
+    (|rng, n| Kind::Flip(target(rng, n)), 12),
+    (|_, _| Kind::Flip(Target::Leader), 4),
+];
+
 /// What goes wrong with switches.
 const SWITCHES: [(Draw, u64); 4] = [
     (|rng, _| Kind::SwitchRestart { other: rng.per_mille(200) }, 6),
@@ -215,6 +230,11 @@ impl Mix {
         let mut mix = if rng.per_mille(400) { Mix::default() } else { Mix::draw(rng) };
         mix.kinds.extend(CHURN.into_iter().filter(|_| rng.per_mille(700)));
         mix
+    }
+
+    /// Ends of journals alone.
+    pub fn tails() -> Mix {
+        Mix { kinds: TAILS.to_vec() }
     }
 
     /// Switches alone, and none in some runs.

@@ -7,7 +7,7 @@ use node::{Durability, Input};
 use overlay::NodeId;
 
 use crate::sim::fault::{Kind, Target};
-use crate::sim::hardware::{Return, State};
+use crate::sim::hardware::{Machine, Return, State};
 use crate::sim::host::Host;
 use crate::sim::network::Noise;
 use crate::sim::queue::Event;
@@ -125,7 +125,10 @@ impl<H: Host> World<H> {
         match kind {
             Kind::Crash(target) => self.crash(self.resolve(target)),
             Kind::Lose(target) => self.lose(self.resolve(target)),
-            Kind::CrashAll => self.crash_all(),
+            Kind::CrashAll => self.crash_all(false),
+            Kind::TearAll => self.crash_all(true),
+            Kind::Tear(target) => self.tear(self.resolve(target)),
+            Kind::Flip(target) => self.flip(self.resolve(target)),
             Kind::Stop(target) => self.stop(self.resolve(target)),
             Kind::Leave(target) => self.leave(self.resolve(target)),
             Kind::StopEpoch(target) => {
@@ -232,6 +235,66 @@ impl<H: Host> World<H> {
         Some(Undo::Restart(vec![host], Return::WithStore))
     }
 
+    fn tear(&mut self, host: usize) -> Option<Undo> {
+        if self.scenario.durability == Durability::Memory || self.machines[host].state == State::Down {
+            return None;
+        }
+        self.marks.hit("fault: crash, and the store's end is torn");
+        let kept = self.kept(host);
+        self.end(host, Some(kept));
+        self.machines[host].store.tear();
+        Some(Undo::Restart(vec![host], Return::WithStore))
+    }
+
+    fn flip(&mut self, host: usize) -> Option<Undo> {
+        if self.machines[host].state == State::Down || self.scenario.durability == Durability::Memory {
+            return None;
+        }
+        if !self.machines[host].store.has_last() {
+            self.marks.hit("fault: left out, nothing was made durable");
+            return None;
+        }
+        if !self.may_forget(host) {
+            self.marks.hit("fault: left out, the group could not survive it");
+            return None;
+        }
+        self.marks.hit("fault: crash, and what was durable last goes bad");
+        self.end(host, Some(0));
+        let machine = &mut self.machines[host];
+        machine.store.lose_last();
+        machine.forgot = true;
+        if let Some(node) = machine.kept {
+            self.probes.on_lost(node);
+        }
+        Some(Undo::Restart(vec![host], Return::WithStore))
+    }
+
+    /// Whether nobody else has forgotten anything, and everybody holds what it must who could be asked for what this one forgets.
+    fn may_forget(&mut self, host: usize) -> bool {
+        for machine in &mut self.machines {
+            let is_sure = |host: &H| !host.is_in_doubt();
+            machine.forgot &= !(machine.ready && machine.host.as_deref().is_some_and(is_sure));
+        }
+        let others_forgot = self.machines.iter().enumerate().any(|(other, machine)| other != host && machine.forgot);
+        let node = |machine: &Machine<H>| machine.host.as_deref().map_or(machine.kept, H::node);
+        let held: Vec<NodeId> = self.machines.iter().filter_map(node).collect();
+        let Some(id) = self.machines[host].host.as_deref().and_then(H::node) else { return false };
+        let mut processes = self.machines.iter().filter_map(|machine| machine.host.as_deref());
+        !others_forgot && processes.all(|process| process.survives_doubt(id, &held))
+    }
+
+    /// An operator: where members in doubt wait for others that are gone for good, these are given up.
+    pub(super) fn accept_losses(&mut self) {
+        let alive: Vec<NodeId> = self.machines.iter().filter_map(|machine| machine.host.as_deref()?.node()).collect();
+        for host in 0..self.machines.len() {
+            let wishes = self.machines[host].host.as_deref().map_or(Vec::new(), |process| process.accept_loss(&alive));
+            if !wishes.is_empty() && self.machines[host].state == State::Running {
+                self.marks.hit("world: a loss is accepted");
+                self.handle(host, wishes);
+            }
+        }
+    }
+
     fn lose(&mut self, host: usize) -> Option<Undo> {
         if !self.can_lose(host) {
             self.marks.hit("fault: left out, the group could not survive it");
@@ -239,17 +302,24 @@ impl<H: Host> World<H> {
         }
         self.marks.hit("fault: crash, and the store is gone");
         self.end(host, Some(0));
+        self.machines[host].kept = None;
         Some(Undo::Restart(vec![host], Return::Empty))
     }
 
-    fn crash_all(&mut self) -> Option<Undo> {
+    fn crash_all(&mut self, torn: bool) -> Option<Undo> {
         if self.scenario.durability == Durability::Memory {
             return None;
         }
-        self.marks.hit("fault: all crash at once");
+        self.marks.hit(if torn { "fault: all crash at once, torn" } else { "fault: all crash at once" });
         for host in 0..self.machines.len() {
+            if self.machines[host].state == State::Down {
+                continue;
+            }
             let kept = self.kept(host);
             self.end(host, Some(kept));
+            if torn {
+                self.machines[host].store.tear();
+            }
         }
         Some(Undo::Restart((0..self.machines.len()).collect(), Return::WithStore))
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use group::time::Time;
 use node::Input;
-use overlay::{Incarnation, PeerKey, RingId};
+use overlay::{Incarnation, NodeId, PeerKey, RingId};
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;
@@ -43,6 +43,10 @@ pub(super) struct Machine<H> {
     pub disturbed: Time,
     /// The incarnation that is over, whose records it starts with.
     pub former: Option<Incarnation>,
+    /// While its process does not run: whose acknowledgements its store has.
+    pub kept: Option<NodeId>,
+    /// It lost something that it had acknowledged, and is in doubt about that.
+    pub forgot: bool,
     /// Whether a start with an empty store may found the network.
     pub founder: bool,
     /// When it comes back; `None` if it runs, or nothing brings it back.
@@ -87,6 +91,8 @@ impl<H> Machine<H> {
             frozen: 0,
             disturbed: Time(0),
             former: None,
+            kept: None,
+            forgot: false,
             founder: index == 0,
             returns: None,
             ready: false,

@@ -84,6 +84,23 @@ pub trait Host: Sized {
         false
     }
 
+    /// Whether it may have forgotten something that it acknowledged.
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing is lost if another node forgets what it acknowledged last, where these hold what they acknowledged.
+    fn survives_doubt(&self, other: NodeId, held: &[NodeId]) -> bool {
+        let _ = (other, held);
+        true
+    }
+
+    /// What has its groups go on where all that are waited for because of a doubt are gone for good.
+    fn accept_loss(&self, alive: &[NodeId]) -> Vec<Input> {
+        let _ = alive;
+        Vec::new()
+    }
+
     /// What it tells of the group that it is in to whoever sets a switch's tables.
     fn group(&self) -> Option<GroupStatus> {
         None
@@ -148,6 +165,24 @@ impl Host for Node {
 
     fn depends_on(&self, other: &Node, alive: &[NodeId]) -> bool {
         super::observe::depends_on(self, other.id(), alive)
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.groups().any(|group| group.doubt().is_some())
+    }
+
+    fn survives_doubt(&self, other: NodeId, held: &[NodeId]) -> bool {
+        super::observe::survives_doubt(self, other, held)
+    }
+
+    fn accept_loss(&self, alive: &[NodeId]) -> Vec<Input> {
+        let is_gone = |node: &NodeId| !alive.contains(node);
+        let waits = |group: &&group::Group| {
+            let waiting = group.in_doubt().waiting_for;
+            !waiting.is_empty() && waiting.iter().all(is_gone)
+        };
+        let ask = |group: &group::Group| Input::Wish { number: 0, group: group.state().id, wish: Wish::AcceptLoss };
+        self.groups().filter(waits).map(ask).collect()
     }
 
     fn group(&self) -> Option<GroupStatus> {

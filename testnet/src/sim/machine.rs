@@ -169,6 +169,7 @@ impl<H: Host> World<H> {
             None => machine.store.seal(),
         }
         machine.state = State::Down;
+        machine.kept = machine.host.as_deref().and_then(H::node);
         machine.host = None;
         machine.inbox.clear();
         machine.ready = false;
@@ -210,6 +211,7 @@ impl<H: Host> World<H> {
         machine.former = if let Return::Anew(former) = how { Some(former) } else { None };
         if how == Return::Empty {
             machine.store.wipe();
+            machine.forgot = false;
         }
         if how != Return::WithStore {
             // Whoever starts a peer anew does not ask for a new network.
@@ -223,7 +225,7 @@ impl<H: Host> World<H> {
         machine.busy_until = self.now;
         machine.disturbed = self.now;
         machine.state = if machine.frozen > 0 { State::Frozen } else { State::Running };
-        let restored = machine.store.restore();
+        let restored = machine.store.open();
         let drift = u64::from(self.scenario.drift_ppm);
         let rate = self.chance.below(2 * drift + 1) as i32 - drift as i32;
         // A steady clock starts anywhere.

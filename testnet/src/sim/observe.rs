@@ -211,6 +211,24 @@ pub fn depends_on(node: &Node, other: NodeId, alive: &[NodeId]) -> bool {
 fn group_depends_on(group: &Group, other: NodeId, alive: &[NodeId]) -> bool {
     let stays = |node: &&NodeId| **node != other && alive.contains(node);
     let is_lost = |nodes: &Vec<NodeId>| nodes.iter().filter(stays).count() <= nodes.len() / 2;
+    possible_members(group, other).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
+}
+
+/// Whether `other` may forget what it acknowledged last: in each of this node's groups, and those that may follow, somebody else
+/// voted, too, and all who did are `held`.
+pub fn survives_doubt(node: &Node, other: NodeId, held: &[NodeId]) -> bool {
+    let survives = |nodes: Vec<NodeId>| {
+        !nodes.contains(&other) || nodes.len() >= 2 && nodes.iter().all(|node| held.contains(node))
+    };
+    node.groups().all(|group| {
+        let former = group.state().configs(group.state().range).into_iter().map(|config| config.members);
+        possible_members(group, other).chain(former).all(survives)
+    })
+}
+
+/// Who are the members of a group, and may be of the next: of this one, or of what may be born of it. What is under way about
+/// `other` is taken as done.
+fn possible_members(group: &Group, other: NodeId) -> impl Iterator<Item = Vec<NodeId>> {
     // An epoch that was proposed may be chosen by now, and nobody know it.
     let next = group.log().undecided(group.state().applied).into_iter().filter_map(|entry| match entry {
         Entry::Next(members) => Some(members.iter().map(|member| member.node).collect()),
@@ -227,7 +245,8 @@ fn group_depends_on(group: &Group, other: NodeId, alive: &[NodeId]) -> bool {
     let plans: Vec<Plan> = open.cloned().chain(begun).collect();
     let born = plans.iter().flat_map(|plan| plan.births.iter().map(|birth| first_voters(plan, birth)));
     let states = [group.state().nodes(), without_leaving(group, other)];
-    next.chain(states).chain(born).any(|nodes: Vec<NodeId>| nodes.contains(&other) && is_lost(&nodes))
+    let all: Vec<Vec<NodeId>> = next.chain(states).chain(born).collect();
+    all.into_iter()
 }
 
 /// Who may be the members any moment now: `other` comes if it is a learner, who leaves goes. Whoever leads cannot know yet that
@@ -261,7 +280,8 @@ fn is_whole_group(group: &Group) -> bool {
     let state = group.state();
     let parts: Vec<_> = state.parts().collect();
     let (complete, _) = group.acceptor().progress(state.epoch, &parts);
-    state.is_member(group.me()) && !group.is_vouching() && state.recovery.is_empty() && complete.len() == parts.len()
+    let is_sure = !group.is_vouching() && group.doubt().is_none();
+    state.is_member(group.me()) && is_sure && state.recovery.is_empty() && complete.len() == parts.len()
 }
 
 /// Asks a node's group to become another, whichever that is; says whether that has begun.
@@ -315,7 +335,7 @@ pub fn describe(node: &Node) -> String {
         let recovery: Vec<_> = recovery.collect();
         let serving = group.primaries().filter(|primary| primary.is_serving()).count();
         text.push_str(&format!(
-            "    {:?} epoch {} born {} range {:?} applied {} leader {:?} vouching {} sealed {} complete {} of {} serving \
+            "    {:?} epoch {} born {} range {:?} applied {} leader {:?} vouching {} doubt {:?} sealed {} complete {} of {} serving \
              {serving}\n        members {:?} learners {:?} recovery {recovery:?}\n        coordinates {:?} voted {:?} \
              decided {:?} ended {:?}\n",
             state.id,
@@ -325,6 +345,7 @@ pub fn describe(node: &Node) -> String {
             state.applied.0,
             group.leader(),
             group.is_vouching(),
+            group.doubt().map(|doubt| doubt.up_to),
             group.acceptor().has_sealed(state.epoch),
             complete.len(),
             parts.len(),

@@ -54,6 +54,8 @@ pub struct Scenario {
     pub message_bytes_max: usize,
     /// How much a node copies from others at most, in bytes a second.
     pub transfer_bytes_per_s: u64,
+    /// What a store has synced last can go bad.
+    pub tears: bool,
     /// So many steps lie between two looks at everything that there is.
     pub sweep_every: u64,
     /// Switches that spread reads over members, where there are such.
@@ -93,6 +95,7 @@ impl Scenario {
             value_bytes_max: 64 << 10,
             message_bytes_max: 256 << 10,
             transfer_bytes_per_s: 64 << 20,
+            tears: false,
             sweep_every: 1_000,
             switch: None,
             defects: Defects::NONE,
@@ -223,6 +226,26 @@ impl Scenario {
         scenario.switch = Some(SwitchRules::draw(&mut rng));
         let mix = Mix::switches(&mut rng);
         let more = mix.plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
+        scenario.faults.extend(more);
+        scenario.faults.sort_by_key(|fault| fault.at);
+        scenario
+    }
+
+    /// A small run of any of these kinds, in which ends of journals are torn, and go bad.
+    pub fn torn(seed: u64) -> Scenario {
+        let mut rng = Rng::new(seed, "torn");
+        let mut scenario = match rng.below(10) {
+            0..6 => Scenario::small(seed, Some(*rng.pick(&[1, 2, 3, 3, 3, 4, 5]))),
+            6..8 => Scenario::churn(seed),
+            _ => Scenario::ring(seed),
+        };
+        scenario.durability = Durability::Sync;
+        scenario.tears = true;
+        // In some runs nothing else happens.
+        if rng.per_mille(300) {
+            scenario.faults.clear();
+        }
+        let more = Mix::tails().plan_at(&mut rng, scenario.hosts, scenario.fault_time, &Pace::QUICK);
         scenario.faults.extend(more);
         scenario.faults.sort_by_key(|fault| fault.at);
         scenario

@@ -48,6 +48,36 @@ impl Contents {
         }
     }
 
+    /// What a change will replace.
+    fn formers(&self, change: &Change, formers: &mut Vec<Former>) {
+        let meta = |key: &Bytes| Former::Meta(key.clone(), self.meta.get(key).cloned());
+        let record = |key: Bytes| {
+            let value = self.records.get(&key).cloned();
+            Former::Record(key, value)
+        };
+        match change {
+            Change::PutMeta(key, _) => formers.push(meta(key)),
+            Change::DropMeta(from, to) => formers.extend(self.meta_between(from, to).map(|(key, _)| meta(key))),
+            Change::Promote { from, to, strip } => {
+                for (key, _) in self.meta_between(from, to).filter(|(key, _)| key.len() >= *strip) {
+                    formers.extend([meta(key), record(key.slice(*strip..))]);
+                }
+            }
+            Change::PutRecord(key, _) | Change::DropRecord(key) => formers.push(record(key.clone())),
+        }
+    }
+
+    fn restore(&mut self, former: Former) {
+        let (map, key, value) = match former {
+            Former::Meta(key, value) => (&mut self.meta, key, value),
+            Former::Record(key, value) => (&mut self.records, key, value),
+        };
+        match value {
+            Some(value) => map.insert(key, value),
+            None => map.remove(&key),
+        };
+    }
+
     fn meta_between<'a>(&'a self, from: &Bytes, to: &Bytes) -> impl Iterator<Item = (&'a Bytes, &'a Bytes)> {
         let empty = from >= to;
         let bounds = if empty {
@@ -76,6 +106,19 @@ pub struct SimStore {
     failed: bool,
     sealed: bool,
     exists: bool,
+    /// Whether the end of what is written can go bad: then what was before the last sync is kept.
+    fallible: bool,
+    /// What the last sync changed, as it was before; `None` where something else was written since.
+    last: Option<Vec<Former>>,
+    /// There is a trace of something behind the end.
+    torn: bool,
+}
+
+/// What stood in a place before.
+#[derive(Debug)]
+enum Former {
+    Meta(Bytes, Option<Bytes>),
+    Record(Bytes, Option<Bytes>),
 }
 
 /// What came of handing a batch in.
@@ -130,14 +173,18 @@ impl SimStore {
         if self.failed {
             return None;
         }
-        let mut last = None;
+        let (mut last, mut formers) = (None, Vec::new());
         for _ in 0..std::mem::take(&mut self.syncing) {
             let (token, changes) = self.waiting.pop_front()?;
             for change in &changes {
+                if self.fallible {
+                    self.durable.formers(change, &mut formers);
+                }
                 self.durable.apply(change);
             }
             last = Some(token);
         }
+        self.last = self.fallible.then_some(formers);
         self.syncing = self.waiting.len();
         last.map(|token| (token, self.syncing > 0))
     }
@@ -174,6 +221,9 @@ impl SimStore {
     /// The process or the machine stops dead: of the batches that are not durable the first `kept` happen to be on
     /// disk, the others are gone. Batches are atomic, so a torn one is a lost one.
     pub fn crash(&mut self, kept: usize) {
+        if kept.min(self.waiting.len()) > 0 {
+            self.last = None;
+        }
         for (_, changes) in self.waiting.drain(..).take(kept) {
             for change in &changes {
                 self.durable.apply(change);
@@ -189,12 +239,36 @@ impl SimStore {
     /// A clean stop: all is written, and the end is sealed.
     pub fn seal(&mut self) {
         self.crash(usize::MAX);
-        self.sealed = true;
+        (self.sealed, self.last) = (true, None);
+    }
+
+    /// From now on the end of what is written can go bad.
+    pub fn make_fallible(&mut self) {
+        self.fallible = true;
+    }
+
+    /// Whether [`SimStore::lose_last`] takes something that was durable.
+    pub fn has_last(&self) -> bool {
+        self.last.as_ref().is_some_and(|formers| !formers.is_empty())
+    }
+
+    /// After a crash: what was synced last went bad, and only a trace of it is left.
+    pub fn lose_last(&mut self) {
+        for former in self.last.take().into_iter().flatten().rev() {
+            self.durable.restore(former);
+        }
+        self.view = self.durable.clone();
+        self.torn = true;
+    }
+
+    /// After a crash: what was being written is there in part.
+    pub fn tear(&mut self) {
+        (self.torn, self.last) = (true, None);
     }
 
     /// Everything is gone: another disk, or the store was moved aside.
     pub fn wipe(&mut self) {
-        *self = SimStore::default();
+        *self = SimStore { fallible: self.fallible, ..SimStore::default() };
     }
 
     /// The call after the next `calls` fails.
@@ -207,13 +281,19 @@ impl SimStore {
         self.failed
     }
 
-    /// What is given back at start.
-    pub fn restore(&self) -> Restored {
-        let tail = match (self.exists, self.sealed) {
-            (false, _) => Tail::Empty,
-            (true, true) => Tail::Sealed,
-            (true, false) => Tail::Unsealed,
+    /// What is given back at start. With it becomes durable that something may be missing.
+    pub fn open(&mut self) -> Restored {
+        let tail = match (self.exists, self.sealed, self.torn) {
+            (false, ..) => Tail::Empty,
+            (true, _, true) => Tail::Doubtful,
+            (true, true, _) => Tail::Sealed,
+            (true, false, _) => Tail::Unsealed,
         };
+        for change in node::doubt(&self.durable.meta, std::mem::take(&mut self.torn)) {
+            self.durable.apply(&change);
+            self.view.apply(&change);
+        }
+        self.last = None;
         Restored { meta: self.durable.meta.clone(), tail }
     }
 }
@@ -233,7 +313,7 @@ mod tests {
     #[test]
     fn a_crash_loses_an_end_of_what_was_not_synced() {
         let mut store = SimStore::default();
-        assert_eq!(store.restore().tail, Tail::Empty);
+        assert_eq!(store.open().tail, Tail::Empty);
         assert_eq!(store.persist(1, put("a", "1")), Persist::Starts);
         assert_eq!(store.persist(2, put("b", "2")), Persist::Waits);
         assert_eq!(store.persist(3, put("c", "3")), Persist::Waits);
@@ -243,11 +323,46 @@ mod tests {
         assert_eq!(store.load(&bytes("a")), Some(bytes("1")));
         assert_eq!(store.load(&bytes("b")), Some(bytes("2")));
         assert_eq!(store.load(&bytes("c")), None);
-        assert_eq!(store.restore().tail, Tail::Unsealed);
+        assert_eq!(store.open().tail, Tail::Unsealed);
         store.seal();
-        assert_eq!(store.restore().tail, Tail::Sealed);
+        assert_eq!(store.open().tail, Tail::Sealed);
         store.wipe();
-        assert_eq!(store.restore().tail, Tail::Empty);
+        assert_eq!(store.open().tail, Tail::Empty);
+    }
+
+    #[test]
+    fn the_last_sync_is_undone_where_it_went_bad() {
+        let meta = |key, value| Change::PutMeta(bytes(key), bytes(value));
+        let of = |store: &SimStore| store.durable.clone();
+        let mut store = SimStore::default();
+        store.make_fallible();
+        store.persist(1, vec![meta("a", "1"), meta("b", "2"), Change::PutRecord(bytes("r"), bytes("old"))]);
+        store.synced();
+        let before = of(&store);
+        store.persist(
+            2,
+            vec![
+                meta("a", "3"),
+                Change::PutRecord(bytes("r"), bytes("new")),
+                Change::Promote { from: bytes("a"), to: bytes("b"), strip: 0 },
+                Change::DropMeta(bytes("a"), bytes("c")),
+                Change::DropRecord(bytes("r")),
+            ],
+        );
+        store.synced();
+        assert_ne!(of(&store), before);
+        store.persist(3, put("s", "1"));
+        assert!(store.has_last());
+        store.crash(0);
+        store.lose_last();
+        assert_eq!(of(&store), before);
+        assert_eq!(store.open().tail, Tail::Doubtful);
+        assert_eq!(store.open().tail, Tail::Unsealed, "it was noted");
+        store.persist(4, put("s", "1"));
+        store.crash(1);
+        assert!(!store.has_last(), "behind what is bad nothing may be sound");
+        store.tear();
+        assert_eq!(store.open().tail, Tail::Doubtful);
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl<H: Host> World<H> {
                 let (property, detail) = flaw.unwrap_or_else(unread);
                 return self.fail(property, detail);
             }
+            self.accept_losses();
             self.run_for(PAUSE);
         }
     }

@@ -84,7 +84,10 @@ impl<H: Host> World<H> {
         let seed = scenario.seed;
         let n = scenario.hosts;
         let mut chance = Rng::new(seed, "machines");
-        let machines: Vec<Machine<H>> = (0..n).map(|index| Machine::new(index, &mut chance)).collect();
+        let mut machines: Vec<Machine<H>> = (0..n).map(|index| Machine::new(index, &mut chance)).collect();
+        if scenario.tears {
+            machines.iter_mut().for_each(|machine| machine.store.make_fallible());
+        }
         let peers = machines.iter().enumerate().map(|(index, machine)| (machine.key, index)).collect();
         let workload = Workload::new(scenario.load.clone(), n, seed);
         let mut world = World {

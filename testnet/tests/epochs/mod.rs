@@ -176,7 +176,7 @@ impl Three {
                 rules.refusals || !refused(ballot)
             }
             Message::Log(LogMessage::Promise { ballot, .. }) => log.leads_under().is_none_or(|led| led < *ballot),
-            Message::Log(LogMessage::Accepted { ballot, slots }) => {
+            Message::Log(LogMessage::Accepted { ballot, slots, .. }) => {
                 log.leads_under() == Some(*ballot) && slots.iter().any(|slot| *slot > state.applied)
             }
             Message::Log(LogMessage::Refused { ballot, .. }) => {

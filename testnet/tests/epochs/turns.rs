@@ -274,7 +274,7 @@ impl Rules {
 fn says_the_end(disk: &Disk, ends: bool, message: &Message) -> bool {
     match message {
         Message::Log(LogMessage::Promise { .. }) => ends,
-        Message::Log(LogMessage::Accepted { ballot, slots }) => slots.iter().any(|slot| {
+        Message::Log(LogMessage::Accepted { ballot, slots, .. }) => slots.iter().any(|slot| {
             disk.log_accepted.get(slot).is_some_and(|(under, entry)| under == ballot && entry.ends_epoch())
         }),
         _ => false,

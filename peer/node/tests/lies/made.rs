@@ -72,6 +72,11 @@ fn record(rng: &mut Rng, number: Number) -> Record {
     }
 }
 
+/// The last epoch about which its word is in doubt: mostly none.
+fn doubt(rng: &mut Rng, state: &GroupState) -> Epoch {
+    if is(rng, 4) { Epoch(odd(rng, state.epoch.0)) } else { Epoch(0) }
+}
+
 fn write(rng: &mut Rng, number: Number) -> Write {
     let key = Key::new(format!("key {}", rng.below(24)).as_bytes()).unwrap();
     Write { key, record: Arc::new(record(rng, number)) }
@@ -131,7 +136,7 @@ fn committee(rng: &mut Rng, group: &Group, liar: NodeId) -> Message {
         6 => {
             let record = Some(Arc::new(record(rng, number)));
             let key = Key::new(format!("key {}", rng.below(24)).as_bytes()).unwrap();
-            CommitteeMessage::RecordIs { ballot, key, attempt: rng.below(9), record }
+            CommitteeMessage::RecordIs { ballot, key, attempt: rng.below(9), record, doubt: doubt(rng, state) }
         }
         _ => {
             let unsettled = (0..rng.below(3)).map(|_| write(rng, number)).collect();
@@ -145,6 +150,7 @@ fn committee(rng: &mut Rng, group: &Group, liar: NodeId) -> Message {
                 unsettled,
                 leases: vec![(ballot, odd(rng, 9))],
                 delegated: vec![(ballot, odd(rng, 9))],
+                doubt: doubt(rng, state),
             }
         }
     })
@@ -281,7 +287,7 @@ fn log(rng: &mut Rng, group: &Group, other: &GroupState, liar: NodeId) -> Messag
         1 => {
             let ballot = group.log().promised().unwrap_or(ballot);
             let state = is(rng, 2).then(|| Box::new(state(rng, own, other)));
-            LogMessage::Promise { ballot, state, accepted: vec![(slot, ballot, entry)] }
+            LogMessage::Promise { ballot, state, accepted: vec![(slot, ballot, entry)], doubt: doubt(rng, own) }
         }
         _ => {
             let chosen = Slot(own.applied.0 + rng.below(3));

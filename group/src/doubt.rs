@@ -1,0 +1,383 @@
+//! Doubt: the state of a member whose journal ends with a torn frame. Such a member may have acknowledged more than its store
+//! shows, because nobody can tell whether the torn frame was ever durable.
+//!
+//! # Scope
+//! A member knows everything that it said in epochs that began after its restart. Doubt therefore covers *epochs*: all up to
+//! [`Doubt::up_to`], a bound that the other members supply ([`crate::vouching`]). In these epochs the member sends nothing in
+//! committees, is primary of no sub-range, and ends the epoch. In later epochs it is an ordinary member that was away: it knows
+//! which records it holds and which it lacks.
+//!
+//! # Counting votes
+//! One function, [`decides`], counts every majority. The vote of a member in doubt counts only where *all* members of the
+//! configuration have answered. Let a ballot `b` ask a set of members for the values that lower ballots may have chosen, and let
+//! a lower ballot have chosen `v`: a majority accepted `v` before it promised `b`. If a majority of the answers is sure, one of
+//! them comes from a member that accepted `v` and still knows it. If all members have answered, every member that accepted `v`
+//! has answered, and one of them still knows `v`, unless each member of that majority lost an acknowledgement.
+//!
+//! The same rule counts accepts. A member that forgot its promise to `c`, above `b`, must not help to choose a value under `b`
+//! that `c` has not seen. If its accept counts, all members have accepted the value, the proposer of `c` included; that proposer
+//! has promised `c` to itself, and a proposer that forgets its promise has also lost the process that would have used `c`.
+//!
+//! # Why epochs and not terms
+//! A primary that forgets its term, or a leader that forgets its ballot, would use it for a second value. A forgotten promise may
+//! be higher than the next one. Other members rely on answers of the run that forgot. Sealing the epoch ends all three at once,
+//! and any member can seal an epoch.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use overlay::{Epoch, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::ballot::{Number, Slot};
+use crate::config::{Defect, Defects};
+use crate::group::{Group, context};
+use crate::message::Message;
+use crate::outbox::{Durable, GroupOutput};
+use crate::state::Config;
+use crate::time::Time;
+use crate::vouching::Vouching;
+
+/// How long a member waits in doubt while a sure majority serves without it. Then it enters again as a new incarnation.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between two log lines that name the members waited for.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+/// Gap between the highest known round and the first round that a leader in doubt uses: it may have used rounds that no
+/// other member has seen.
+const ROUNDS_APART: u64 = 1 << 20;
+
+/// The acknowledgements that a member may have forgotten. Kept in the store until the doubt ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// The last epoch in doubt; [`Doubt::UNKNOWN`] until all other members have told which epochs may have begun.
+    pub up_to: Epoch,
+    /// An administrator accepted the loss (`scatter group accept-loss`).
+    pub accepted: bool,
+    /// Starts of the process since the torn frame was found, the present one included.
+    pub runs: u32,
+}
+
+impl Doubt {
+    /// Value of [`Doubt::up_to`] before the other members have answered.
+    pub const UNKNOWN: Epoch = Epoch(u64::MAX);
+
+    /// Doubt about everything that the previous run acknowledged.
+    pub const fn new() -> Doubt {
+        Doubt { up_to: Doubt::UNKNOWN, accepted: false, runs: 1 }
+    }
+
+    /// Returns the doubt after one more start.
+    #[must_use]
+    pub const fn again(self) -> Doubt {
+        Doubt { runs: self.runs.saturating_add(1), ..self }
+    }
+
+    /// Returns the doubt after one more start that found a torn frame again.
+    #[must_use]
+    pub const fn anew(self) -> Doubt {
+        Doubt { runs: self.runs.saturating_add(1), ..Doubt::new() }
+    }
+
+    /// Returns whether acknowledgements of `epoch` may be forgotten, whether or not the loss was accepted.
+    pub(crate) fn covers(doubt: Option<Doubt>, epoch: Epoch) -> bool {
+        doubt.is_some_and(|doubt| epoch <= doubt.up_to)
+    }
+
+    /// The last epoch in doubt as votes carry it: [`SURE`] once the loss was accepted.
+    pub(crate) fn told(doubt: Option<Doubt>) -> Epoch {
+        doubt.filter(|doubt| !doubt.accepted).map_or(SURE, |doubt| doubt.up_to)
+    }
+}
+
+impl Default for Doubt {
+    fn default() -> Doubt {
+        Doubt::new()
+    }
+}
+
+/// The epoch that votes without doubt carry: it lies before all epochs.
+pub(crate) const SURE: Epoch = Epoch(0);
+
+/// Returns whether the answers decide for a configuration of `epoch`: a majority of its members without doubt has answered, or all
+/// members have.
+///
+/// `answer` maps a member to the last epoch in doubt that its answer carried; `None`: no answer.
+pub(crate) fn decides(
+    members: &[NodeId],
+    epoch: Epoch,
+    defects: Defects,
+    answer: impl Fn(NodeId) -> Option<Epoch>,
+) -> bool {
+    let is_sure = |doubt: Epoch| doubt < epoch || defects.has(Defect::DoubtCounts);
+    let answers: Vec<Epoch> = members.iter().filter_map(|node| answer(*node)).collect();
+    let sure = answers.iter().filter(|doubt| is_sure(**doubt)).count();
+    sure > members.len() / 2 || (!members.is_empty() && answers.len() == members.len())
+}
+
+/// The members that a group waits for because of a doubt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InDoubt {
+    /// Members in doubt.
+    pub members: Vec<NodeId>,
+    /// Members without which the group cannot go on; empty where the rest suffices.
+    pub waiting_for: Vec<NodeId>,
+}
+
+/// Doubt of this node as a member of one group, during the present run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doubting {
+    pub(crate) doubt: Option<Doubt>,
+    /// The last slot applied before the start. The member may have forgotten its consent to later entries.
+    restored: Slot,
+    /// The epoch of the store at the start that found the torn frame; no earlier epoch lost anything. `None` in later runs and in
+    /// successors of the group: the store has promises by then that hide the forgotten ones.
+    left_in: Option<Epoch>,
+    since: Time,
+    /// When this member next tries to end the epoch.
+    due: Time,
+    said: Option<Time>,
+    /// The member was in doubt at some time in this run, so its record of other members may lack entries, too.
+    pub(crate) was: bool,
+}
+
+impl Doubting {
+    pub(crate) fn new(doubt: Option<Doubt>, (epoch, restored): (Epoch, Slot), now: Time) -> Doubting {
+        let left_in = doubt.filter(|doubt| doubt.runs <= 1).map(|_| epoch);
+        Doubting { doubt, restored, left_in, since: now, due: now, said: None, was: doubt.is_some() }
+    }
+
+    /// Returns the doubt that a successor of this group inherits. The bound is unknown again: the successor's members supply it.
+    pub(crate) fn heir(&self, restored: Slot, now: Time) -> Doubting {
+        let doubt = self.doubt.map(|doubt| Doubt { up_to: Doubt::UNKNOWN, ..doubt });
+        Doubting { was: self.was, left_in: None, ..Doubting::new(doubt, (SURE, restored), now) }
+    }
+
+    /// Returns the epoch of the store at the start that found the torn frame, in that run only.
+    pub(crate) fn left_in(&self) -> Option<Epoch> {
+        self.left_in
+    }
+}
+
+impl Group {
+    /// Returns the doubt of this member, if any.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.doubting.doubt
+    }
+
+    /// Returns the doubt as heartbeats carry it. A member that still waits for answers can serve in no epoch, and says so.
+    pub(crate) fn doubt_to_tell(&self) -> Option<Doubt> {
+        let up_to = |doubt: Doubt| if self.vouching.is_some() { Doubt::UNKNOWN } else { doubt.up_to };
+        self.doubting.doubt.map(|doubt| Doubt { up_to: up_to(doubt), ..doubt })
+    }
+
+    /// Returns whether this member may have forgotten acknowledgements of `epoch`.
+    pub(crate) fn doubts(&self, epoch: Epoch) -> bool {
+        Doubt::covers(self.doubting.doubt, epoch)
+    }
+
+    /// Takes over the doubt of `other`, a predecessor of this new group on the same node.
+    pub fn inherit_doubt(&mut self, other: &Group) {
+        let inherited = other.doubting.heir(self.state.applied, self.now.time);
+        if let (None, Some(doubt)) = (self.doubting.doubt, inherited.doubt) {
+            self.doubting = inherited;
+            self.vouching = Some(Vouching::new(self.now.time));
+            self.primaries.values_mut().for_each(|primary| primary.end(&mut context!(self)));
+            self.drop_ended();
+            self.out.persist(Durable::Doubt(Some(doubt)));
+        }
+    }
+
+    /// Returns whether this node must send nothing in committees of `epoch`: it is a member of it and may have forgotten a promise
+    /// or an accept. A learner, or a former member that recovery asks, has made no promise in the present epoch that counts.
+    pub(crate) fn is_silent_in(&self, epoch: Epoch) -> bool {
+        self.doubts(epoch) && (epoch != self.state.epoch || self.state.is_member(self.me))
+    }
+
+    /// Sets the bound of the doubt from the answers of the other members: the last epoch that may have begun, and the highest round
+    /// of the log's ballots.
+    pub(crate) fn bound_doubt(&mut self, last: Epoch, round: u64) {
+        let Some(doubt) = &mut self.doubting.doubt else { return };
+        let sealed = u64::from(self.acceptor.has_sealed(self.state.epoch));
+        let before = if doubt.up_to == Doubt::UNKNOWN { SURE } else { doubt.up_to };
+        doubt.up_to = last.max(before).max(Epoch(self.state.epoch.0 + sealed));
+        self.log.begin_above(round, ROUNDS_APART);
+        let doubt = *doubt;
+        self.out.persist(Durable::Doubt(Some(doubt)));
+        self.doubting.due = self.now.time;
+    }
+
+    /// Ends the doubt, durably.
+    pub(crate) fn end_doubt(&mut self) {
+        if self.doubting.doubt.take().is_some() {
+            self.out.persist(Durable::Doubt(None));
+            self.out.push(GroupOutput::Note("is sure again to have all that it acknowledged".into()));
+        }
+    }
+
+    /// Ends the doubt once no configuration that recovery asks is in doubt; ends this incarnation where the new state shows a loss.
+    pub(crate) fn review_doubt(&mut self) {
+        let Some(doubt) = self.doubting.doubt else { return };
+        if !self.holds_what_was_purged(doubt.up_to) {
+            return self.failed_with("its store lacks something that it had acknowledged");
+        }
+        // It held it then. What showed that may be let go of.
+        self.doubting.restored = self.doubting.restored.max(self.state.applied);
+        let configs = self.state.configs(self.state.range);
+        let asks = |config: &Config| config.epoch <= doubt.up_to && config.members.contains(&self.me);
+        if doubt.up_to < self.state.epoch && !configs.iter().any(asks) {
+            self.end_doubt();
+        }
+    }
+
+    /// Returns whether this member holds all records that it must have held for the known purges. Tombstones are purged only after
+    /// every member has reported that it holds all writes up to a number.
+    fn holds_what_was_purged(&self, up_to: Epoch) -> bool {
+        let Some(me) = self.state.members.iter().find(|member| member.node == self.me) else { return true };
+        let purged = self.state.purged.bounds.pieces(self.state.range).into_iter();
+        let purged = purged.filter_map(|(piece, purge)| purge.map(|purge| (piece, purge)));
+        let mut forgotten =
+            purged.filter(|(_, purge)| purge.slot > self.doubting.restored.max(me.since) && purge.epoch <= up_to);
+        forgotten.all(|(piece, purge)| {
+            let Number { term, n } = purge.up_to;
+            self.acceptor.holds_up_to(piece, term, n)
+        })
+    }
+
+    /// Ends the present epoch where it is in doubt; logs the members waited for; ends this incarnation after [`PATIENCE`].
+    pub(crate) fn tick_doubt(&mut self) {
+        let Some(doubt) = self.doubting.doubt else { return };
+        let known = self.in_doubt();
+        let waits = !known.waiting_for.is_empty() && !doubt.accepted;
+        let is_due = |at: Time| self.now.time.since(at) >= SAID_EVERY;
+        if waits && self.doubting.said.map_or(self.now.time.since(self.doubting.since) >= PATIENCE / 6, is_due) {
+            self.doubting.said = Some(self.now.time);
+            let note = alloc::format!(
+                "the end of this peer's journal is bad, so it may have forgotten the last thing it acknowledged; the group waits for \
+                 {:?}. If they are lost for good, `scatter group accept-loss {}` goes on with what is there",
+                known.waiting_for,
+                self.state.id
+            );
+            self.out.push(GroupOutput::Note(note.into()));
+        }
+        if self.vouching.is_some() {
+            if self.now.time.since(self.doubting.since) >= PATIENCE && self.others_suffice() && !doubt.accepted {
+                self.failed_with("it may have forgotten the last thing it acknowledged, and others go on without it");
+            }
+            return;
+        }
+        if self.doubts(self.state.epoch) && self.state.ended.is_none() && self.now.time >= self.doubting.due {
+            let patience = self.config.timing.seal_patience;
+            self.doubting.due = self.now.time + patience + self.rng.duration_below(patience);
+            let (members, heard) = (self.state.nodes(), |node| self.heard_doubt(node));
+            if decides(&members, self.state.epoch, self.config.defects, heard) && self.state.is_member(self.me) {
+                self.stop_epoch();
+            }
+        }
+    }
+
+    /// Returns when [`Group::tick_doubt`] is due next.
+    pub(crate) fn doubt_due(&self) -> Time {
+        match self.doubting.doubt {
+            Some(_) if self.vouching.is_none() && self.doubts(self.state.epoch) => self.doubting.due,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Returns the last epoch in doubt of a member, as its heartbeats carry it; `None` where it is not heard.
+    fn heard_doubt(&self, node: NodeId) -> Option<Epoch> {
+        if node == self.me {
+            return Some(Doubt::told(self.doubting.doubt));
+        }
+        let timing = &self.config.timing;
+        let heartbeat = self.pulse.heartbeat(node, timing.suspicion(), self.now.time)?;
+        (!self.pulse.suspects(node, timing, self.now.time)).then_some(Doubt::told(heartbeat.doubt))
+    }
+
+    fn others_suffice(&self) -> bool {
+        let configs = self.state.configs(self.state.range);
+        let heard = |node| if node == self.me { None } else { self.heard_doubt(node) };
+        configs.iter().all(|config| decides(&config.members, config.epoch, self.config.defects, heard))
+    }
+
+    /// Returns the members in doubt, and the members that the group waits for because of them.
+    pub fn in_doubt(&self) -> InDoubt {
+        let mut known = InDoubt::default();
+        for config in self.state.configs(self.state.range) {
+            let of = |node: &&NodeId| self.heard_doubt(**node).is_some_and(|doubt| doubt >= config.epoch);
+            let doubtful: Vec<NodeId> = config.members.iter().filter(of).copied().collect();
+            let heard = |node| self.heard_doubt(node);
+            let is_needed = |node: &&NodeId| {
+                let is_asked = self.vouching.as_ref().is_some_and(|vouching| !vouching.has(**node));
+                heard(**node).is_none() || is_asked && **node != self.me && doubtful.contains(&self.me)
+            };
+            let waits = !doubtful.is_empty() && !self.has_sure_majority(&config);
+            known.waiting_for.extend(config.members.iter().filter(|_| waits).filter(is_needed));
+            known.members.extend(doubtful);
+        }
+        for nodes in [&mut known.members, &mut known.waiting_for] {
+            nodes.sort_unstable();
+            nodes.dedup();
+        }
+        known
+    }
+
+    /// Returns whether a majority of the configuration is heard and sure.
+    fn has_sure_majority(&self, config: &Config) -> bool {
+        let sure =
+            config.members.iter().filter(|node| self.heard_doubt(**node).is_some_and(|doubt| doubt < config.epoch));
+        sure.count() > config.members.len() / 2
+    }
+
+    /// Accepts the loss of the members waited for: members in doubt go on with the contents of their stores. Tells all members that
+    /// this one reaches. Returns `false`, and changes nothing, where the group waits for no member.
+    pub fn accept_loss(&mut self) -> bool {
+        if self.in_doubt().waiting_for.is_empty() {
+            return false;
+        }
+        let others: Vec<NodeId> = self.state.audience().into_iter().filter(|node| *node != self.me).collect();
+        self.out.send(&others, Message::AcceptLoss);
+        self.on_accept_loss();
+        true
+    }
+
+    pub(crate) fn on_accept_loss(&mut self) {
+        if self.in_doubt().waiting_for.is_empty() {
+            return;
+        }
+        let Some(doubt) = self.doubting.doubt.as_mut().filter(|doubt| !doubt.accepted) else { return };
+        doubt.accepted = true;
+        let doubt = *doubt;
+        self.out.persist(Durable::Doubt(Some(doubt)));
+        self.out.push(GroupOutput::Note("goes on with what its store has: somebody accepted what may be lost".into()));
+        self.heartbeat_due = self.now.time;
+        self.tick_vouching();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overlay::{Incarnation, PeerKey};
+
+    use super::*;
+
+    fn node(peer: u8) -> NodeId {
+        NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
+    }
+
+    #[test]
+    fn a_member_in_doubt_counts_where_all_have_answered() {
+        let members: Vec<NodeId> = (0..5).map(node).collect();
+        let sure_of = |answers: &[(u8, u64)], epoch| {
+            let answer =
+                |asked: NodeId| answers.iter().find(|(n, _)| node(*n) == asked).map(|(_, doubt)| Epoch(*doubt));
+            decides(&members, Epoch(epoch), Defects::NONE, answer)
+        };
+        assert!(sure_of(&[(0, 0), (1, 0), (2, 0)], 7), "an ordinary majority");
+        assert!(!sure_of(&[(0, 0), (1, 0)], 7));
+        assert!(!sure_of(&[(0, 0), (1, 0), (2, 7), (3, 7)], 7), "two are in doubt, and one is silent");
+        assert!(sure_of(&[(0, 0), (1, 0), (2, 7), (3, 7)], 8), "of a later epoch they know everything");
+        assert!(sure_of(&[(0, 9), (1, 9), (2, 9), (3, 9), (4, 9)], 7), "all have answered");
+        assert!(sure_of(&[(0, 0), (1, 0), (2, 0), (3, 9)], 7), "nobody needs the one");
+        assert!(!decides(&[], Epoch(1), Defects::NONE, |_| Some(SURE)));
+    }
+}
