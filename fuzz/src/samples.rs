@@ -87,9 +87,18 @@ fn member() -> Member {
     Member {
         node: NODE,
         addresses: vec!["/ip4/127.0.0.1/tcp/6478".into(), "/ip6/::1/tcp/1".into()],
+        name: "oak".parse().ok(),
         cluster: "attic".into(),
         joined: WallMillis(77),
         since: Slot(3),
+    }
+}
+
+fn contact() -> Contact {
+    Contact {
+        node: NODE,
+        addresses: vec!["/ip4/127.0.0.1/tcp/1".into(), String::new()],
+        name: "oak-7_b.c".parse().ok(),
     }
 }
 
@@ -122,7 +131,7 @@ fn entries() -> Vec<Entry> {
         Entry::Horizon(12),
         Entry::Switch(Switch::on(3)),
         Entry::Switch(Switch::barred(3)),
-        Entry::Addresses(NODE, vec!["/ip4/127.0.0.1/tcp/1".into()]),
+        Entry::Contact(contact()),
     ];
     own.into_iter().chain(dealings::deals().into_iter().map(Entry::Deal)).collect()
 }
@@ -285,7 +294,7 @@ fn messages() -> Vec<Message> {
         Message::Vouch(vouch),
         Message::State(Box::new(state())),
         Message::AskState,
-        Message::Addresses(vec!["/ip4/127.0.0.1/tcp/1".into(), String::new()]),
+        Message::Contact(contact()),
         Message::AskCopy(AskCopy { piece: RANGE, after: Some(key("b")), number: 1 << 60 }),
         Message::Copied(Box::new(Copied {
             piece: RANGE,
@@ -322,7 +331,7 @@ pub fn frames() -> Vec<Frame> {
         id: GroupId(5),
         epoch: Epoch(7),
         range: KeyRange::new(Point(3), Point(9)),
-        members: vec![Contact { node: NODE, addresses: vec!["/ip4/127.0.0.1/tcp/1".into()] }],
+        members: vec![contact()],
     };
     let origin = group.members[0].clone();
     let sample = Sample { ring: None, origin: origin.clone() };

@@ -12,6 +12,8 @@ use serde::de::{Visitor, value::U32Deserializer};
 const ELEMENTS: usize = 2;
 /// Lists are empty below this depth.
 const DEPTH_MAX: usize = 48;
+/// Types around a text that refuse one with spaces.
+const PLAIN: &[&str] = &["PeerName"];
 /// More examples than any type has: it would go on for ever.
 const EXAMPLES_MAX: usize = 10_000;
 
@@ -68,6 +70,8 @@ struct Maker {
     fields: BTreeMap<String, Vec<String>>,
     /// The next number is zero.
     zero: bool,
+    /// The next text has no spaces.
+    plain: bool,
 }
 
 /// The cases of an option.
@@ -326,7 +330,8 @@ impl<'de> Deserializer<'de> for &mut Maker {
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
         self.counter += 1;
-        visitor.visit_string(format!("text {}", self.counter))
+        let space = if self.plain { '-' } else { ' ' };
+        visitor.visit_string(format!("text{space}{}", self.counter))
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
@@ -358,8 +363,11 @@ impl<'de> Deserializer<'de> for &mut Maker {
         visitor.visit_unit()
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Refused> {
-        visitor.visit_newtype_struct(self)
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Refused> {
+        self.plain = PLAIN.contains(&name);
+        let made = visitor.visit_newtype_struct(&mut *self);
+        self.plain = false;
+        made
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{KeyRange, NodeId, Point};
+use overlay::{KeyRange, NodeId, PeerName, Point};
 
 /// How long things take. Only liveness rests on these; leases' lengths are the group's ([`crate::state::Settings`]).
 #[derive(Clone, Debug)]
@@ -80,6 +80,8 @@ pub type DividePolicy = fn(&DivisionView<'_>) -> Option<Vec<(Point, NodeId)>>;
 /// What one member may choose for itself.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
+    /// What this node's operator calls its peer. Default: no name.
+    pub name: Option<PeerName>,
     /// How long things take.
     pub timing: Timing,
     /// Acknowledgements wait for the store. Without, the store is not used, and every start is a new incarnation.

@@ -119,6 +119,7 @@ impl GroupState {
         let contact = |member: &Member| Contact {
             node: member.node,
             addresses: member.addresses.iter().take(ADDRESSES_TOLD).cloned().collect(),
+            name: member.name.clone(),
         };
         let members = self.members.iter().map(contact).collect();
         GroupRef { id: self.id, epoch: self.epoch, range: self.range, members }

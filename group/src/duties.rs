@@ -1,11 +1,10 @@
 //! What the leader sees to: who is primary of what, who joins, what is established (Scatter §5, Harmony §7.6).
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use overlay::{KeyRange, NodeId, PeerKey, Point};
+use overlay::{Contact, KeyRange, NodeId, PeerKey, Point};
 
 use crate::ballot::{Slot, Term};
 use crate::config::{Defect, DivisionView};
@@ -32,7 +31,8 @@ pub struct Duties {
     goals: BTreeMap<(NodeId, Term), u64>,
     /// Who wants in, and who has to go.
     pub(crate) doors: Doors,
-    addresses: BTreeMap<NodeId, Vec<String>>,
+    /// What nodes want known of themselves, until the agreed state says the same.
+    contacts: BTreeMap<NodeId, Contact>,
     /// When membership or division changed last.
     changed: Time,
     /// When the horizon was raised last, as this node knows.
@@ -58,7 +58,7 @@ impl Duties {
             progress: BTreeMap::new(),
             goals: BTreeMap::new(),
             doors: Doors::default(),
-            addresses: BTreeMap::new(),
+            contacts: BTreeMap::new(),
             changed: now,
             horizon: (0, now),
         }
@@ -74,9 +74,9 @@ impl Duties {
         self.progress.retain(|node, _| node.peer != peer);
     }
 
-    /// Somebody's addresses changed.
-    pub fn on_addresses(&mut self, from: NodeId, addresses: Vec<String>) {
-        self.addresses.insert(from, addresses);
+    /// The addresses or the name of a node changed.
+    pub fn on_contact(&mut self, contact: Contact) {
+        self.contacts.insert(contact.node, contact);
     }
 
     /// Membership or division changed.
@@ -102,7 +102,7 @@ impl Duties {
     pub fn keep(&mut self, nodes: &[NodeId]) {
         self.progress.retain(|node, _| nodes.contains(node));
         self.goals.retain(|(node, _), _| nodes.contains(node));
-        self.addresses.retain(|node, _| nodes.contains(node));
+        self.contacts.retain(|node, _| nodes.contains(node));
         self.doors.keep(nodes);
     }
 
@@ -168,18 +168,20 @@ impl Group {
         self.out.send(&others, Message::Heartbeat(heartbeat));
         if self.vouching.is_none() {
             self.send_progress(self.progress());
-            self.tell_addresses();
+            self.tell_contact();
         }
     }
 
-    fn tell_addresses(&mut self) {
+    /// Tells the leader this node's addresses and name, where the agreed state has others.
+    fn tell_contact(&mut self) {
         let mut all = self.state.members.iter().chain(&self.state.learners);
-        let known = all.find(|member| member.node == self.me).map(|member| &member.addresses);
-        if !self.addresses.is_empty()
-            && known.is_some_and(|known| *known != self.addresses)
-            && let Some(leader) = self.log.leader()
-        {
-            self.out.send(&[leader], Message::Addresses(self.addresses.clone()));
+        let Some(known) = all.find(|member| member.node == self.me) else { return };
+        // Before the network has said which addresses there are, those of the last start stand.
+        let addresses = if self.addresses.is_empty() { &known.addresses } else { &self.addresses };
+        let differs = known.addresses != *addresses || known.name != self.config.name;
+        if let Some(leader) = self.log.leader().filter(|_| differs) {
+            let contact = Contact { node: self.me, addresses: addresses.clone(), name: self.config.name.clone() };
+            self.out.send(&[leader], Message::Contact(contact));
         }
     }
 
@@ -224,7 +226,7 @@ impl Group {
             .or_else(|| self.divide())
             .or_else(|| self.next_members())
             .or_else(|| self.admit())
-            .or_else(|| self.update_addresses())
+            .or_else(|| self.update_contact())
             .or_else(|| self.drop_learner())
             .or_else(|| self.raise_horizon());
         if let Some(entry) = entry {
@@ -366,11 +368,11 @@ impl Group {
             .is_some_and(|heartbeat| heartbeat.applied >= term.slot() && !heartbeat.terms.contains(&term))
     }
 
-    fn update_addresses(&mut self) -> Option<Entry> {
-        let (node, addresses) = self.duties.addresses.pop_first()?;
+    fn update_contact(&mut self) -> Option<Entry> {
+        let (node, contact) = self.duties.contacts.pop_first()?;
         let mut known = self.state.members.iter().chain(&self.state.learners);
-        let differs = known.any(|member| member.node == node && member.addresses != addresses);
-        differs.then_some(Entry::Addresses(node, addresses))
+        let differs = known.any(|member| member.node == node && member.contact() != contact);
+        differs.then_some(Entry::Contact(contact))
     }
 
     /// Ids of operations are remembered for at least as long as the horizon stands.

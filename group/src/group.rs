@@ -301,7 +301,7 @@ impl Group {
                 self.duties.on_progress(from.node, progress);
                 self.do_duties();
             }
-            Message::Addresses(addresses) => self.duties.on_addresses(from.node, addresses),
+            Message::Contact(contact) => self.duties.on_contact(contact),
             Message::Letter(letter) => self.on_letter(*letter),
             Message::Declined => {
                 self.duties.doors.on_declined(from.node);

@@ -4,11 +4,10 @@
 //! lost, repeated or reordered.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use overlay::{Epoch, Key, KeyRange, NodeId};
+use overlay::{Contact, Epoch, Key, KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Ballot, Number, Slot, TermBallot};
@@ -47,8 +46,8 @@ pub enum Message {
     State(Box<GroupState>),
     /// Send me your state: mine is older than your message.
     AskState,
-    /// The sender's addresses, as it wants them known.
-    Addresses(Vec<String>),
+    /// The sender's addresses and name, as it wants them known.
+    Contact(Contact),
     /// What another group says to this one, for whoever leads it.
     Letter(Box<Letter>),
     /// From a learner: it is in another group by now.

@@ -151,7 +151,10 @@ impl Message {
             Message::Committee(message) => message.check(from),
             Message::Client(ClientMessage { operations, .. }) => operations.iter().try_for_each(Operation::check),
             Message::Join(member) => unless(member.is_sound(), Nonsense::Malformed),
-            Message::Addresses(addresses) => unless(are_addresses(addresses), Nonsense::Malformed),
+            Message::Contact(contact) => {
+                // Each node speaks for itself only.
+                unless(contact.node == from && are_addresses(&contact.addresses), Nonsense::Malformed)
+            }
             Message::State(state) => unless(state.is_sound(), Nonsense::Malformed),
             Message::Vouch(vouch) => vouch.check(),
             Message::Letter(letter) => unless(letter.is_sound(), Nonsense::Malformed),
@@ -285,7 +288,7 @@ impl Entry {
             Entry::Horizon(horizon) => *horizon < u64::MAX / 2,
             Entry::Switch(switch) => Switch::is_id(switch.id),
             Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
-            Entry::Addresses(_, addresses) => are_addresses(addresses),
+            Entry::Contact(contact) => are_addresses(&contact.addresses),
             Entry::Deal(deal) => deal.is_sound(),
         }
     }

@@ -9,7 +9,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use overlay::{Epoch, GroupId, GroupRef, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId};
+use overlay::{
+    Called, Contact, Epoch, GroupId, GroupRef, IntervalMap, Key, KeyRange, NodeId, PeerKey, PeerName, Point, RingId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::ballot::{Number, Slot, Term, TermBallot};
@@ -33,12 +35,26 @@ pub struct Member {
     pub node: NodeId,
     /// Where it can be reached: multiaddresses as text, best first.
     pub addresses: Vec<String>,
+    /// What its operator calls it.
+    pub name: Option<PeerName>,
     /// Where it stands, for diversity.
     pub cluster: String,
     /// When it came, in group time.
     pub joined: WallMillis,
     /// The slot of the entry that made it a member, or a learner; what a proposal says here is not looked at.
     pub since: Slot,
+}
+
+impl Member {
+    /// Its node, addresses and name, as other members and groups should know them.
+    pub fn contact(&self) -> Contact {
+        Contact { node: self.node, addresses: self.addresses.clone(), name: self.name.clone() }
+    }
+
+    /// The peer as people are shown it.
+    pub fn called(&self) -> Called<'_, NodeId> {
+        Called { name: self.name.as_ref(), id: self.node }
+    }
 }
 
 /// One sub-range's primary.
@@ -236,8 +252,8 @@ pub enum Entry {
     },
     /// From now on this switch is to be used, or none. Void where its id is lower than one before, or the same one anew.
     Switch(Switch),
-    /// A member's or learner's addresses changed.
-    Addresses(NodeId, Vec<String>),
+    /// The addresses or the name of a member or learner changed.
+    Contact(Contact),
     /// About a transaction with other groups, or a neighbour.
     Deal(Deal),
 }
@@ -260,12 +276,12 @@ impl fmt::Display for Entry {
             }
             Entry::Learners(members) => {
                 f.write_str("to take in")?;
-                members.iter().try_for_each(|member| write!(f, " {}", member.node))
+                members.iter().try_for_each(|member| write!(f, " {}", member.called()))
             }
             Entry::DropLearner(node) => write!(f, "to wait no longer for {node}"),
             Entry::Next(members) => {
                 f.write_str("these members from now on:")?;
-                members.iter().try_for_each(|member| write!(f, " {}", member.node))
+                members.iter().try_for_each(|member| write!(f, " {}", member.called()))
             }
             Entry::Established(epoch, ranges) => {
                 write!(f, "that all is there in epoch {}, in", epoch.0)?;
@@ -276,7 +292,7 @@ impl fmt::Display for Entry {
             Entry::Switch(switch) if switch.is_on() => write!(f, "to use the switch {}", switch.id),
             Entry::Switch(switch) if switch.is_barred() => f.write_str("to use no switch until somebody says so"),
             Entry::Switch(_) => f.write_str("to use no switch"),
-            Entry::Addresses(node, addresses) => write!(f, "to reach {node} at {}", addresses.join(", ")),
+            Entry::Contact(contact) => write!(f, "to reach {} at {}", contact.called(), contact.addresses.join(", ")),
             Entry::Deal(deal) => deal.fmt(f),
         }
     }
@@ -378,6 +394,12 @@ impl GroupState {
     pub fn last_life(&self, peer: PeerKey) -> Option<NodeId> {
         let all = self.members.iter().chain(&self.learners).map(|member| member.node);
         all.filter(|node| node.peer == peer).max()
+    }
+
+    /// A node as people are shown it: with its name, where it is a member or a learner that has one.
+    pub fn called(&self, node: NodeId) -> Called<'_, NodeId> {
+        let known = self.members.iter().chain(&self.learners).find(|member| member.node == node);
+        Called { name: known.and_then(|member| member.name.as_ref()), id: node }
     }
 
     /// The members' nodes, in order.
@@ -495,10 +517,11 @@ impl GroupState {
                 self.switch = self.switch.then(*switch);
             }
             Entry::Purge { epoch, bounds, floor } => self.apply_purge(slot, *epoch, bounds, *floor),
-            Entry::Addresses(node, addresses) => {
+            Entry::Contact(contact) => {
                 let all = self.members.iter_mut().chain(&mut self.learners);
-                if let Some(member) = all.into_iter().find(|member| member.node == *node) {
-                    member.addresses.clone_from(addresses);
+                if let Some(member) = all.into_iter().find(|member| member.node == contact.node) {
+                    member.addresses.clone_from(&contact.addresses);
+                    member.name.clone_from(&contact.name);
                 }
             }
             Entry::Deal(deal) => self.apply_deal(slot, deal, defects),
@@ -620,7 +643,14 @@ mod tests {
 
     fn member(peer: u8, incarnation: u64) -> Member {
         let node = NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(incarnation) };
-        Member { node, addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0), since: Slot(0) }
+        Member {
+            node,
+            addresses: Vec::new(),
+            name: None,
+            cluster: String::new(),
+            joined: WallMillis(0),
+            since: Slot(0),
+        }
     }
 
     fn founded() -> GroupState {

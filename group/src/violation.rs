@@ -66,17 +66,18 @@ impl<B: Ord> Disowned<B> {
 pub(crate) fn contradiction(ctx: &mut Context<'_>, of: Contradicts, from: NodeId, what: fmt::Arguments<'_>) {
     assert!(!ctx.config.fatal_contradictions, "{from:?} {what}, against what is {of:?}");
     ctx.dropped.note(Nonsense::Contradiction);
+    let who = ctx.state.called(from);
     match of {
         Contradicts::Accepted => {
             let note = alloc::format!(
-                "{from:?} {what}: this peer keeps what it accepted first, and ignores that ballot. Is the store of \
-                 {from:?} an old copy, or does a second process run with its identity?"
+                "{who} {what}: this peer keeps what it accepted first, and ignores that ballot. Is the store of \
+                 {who} an old copy, or does a second process run with its identity?"
             );
             ctx.out.push(GroupOutput::Note(note.into()));
         }
         Contradicts::Chosen => {
             let why: Box<str> = alloc::format!(
-                "{from:?} {what}, but this peer knows another value to be chosen: the group has decided twice. Is the \
+                "{who} {what}, but this peer knows another value to be chosen: the group has decided twice. Is the \
                  store of a member an old copy, or does a second process run with a member's identity?"
             )
             .into();

@@ -150,8 +150,14 @@ fn crowd(members_max: u32) -> usize {
         let mut peer = [9; 32];
         peer[..4].copy_from_slice(&(turn % 100).to_be_bytes());
         let joiner = NodeId { peer: PeerKey(peer), incarnation: Incarnation(1) };
-        let member =
-            Member { node: joiner, addresses: vec![], cluster: String::new(), joined: WallMillis(0), since: Slot(0) };
+        let member = Member {
+            node: joiner,
+            addresses: vec![],
+            name: None,
+            cluster: String::new(),
+            joined: WallMillis(0),
+            since: Slot(0),
+        };
         now.time = now.time + std::time::Duration::from_millis(50);
         group.set_now(now);
         let from = group::message::Sender { node: joiner, epoch: group.state().epoch };

@@ -120,7 +120,7 @@ fn a_second_entry_in_a_slot_is_refused() {
 /// One that stops serving: it says why, answers nobody with a value, and says nothing more in the group.
 fn assert_halted(mut whole: Whole, own: TermBallot) {
     let why = whole.group.halted().expect("it noticed").to_owned();
-    assert!(why.contains(&format!("{:?}", node(2))), "{why}");
+    assert!(why.contains(&node(2).to_string()), "{why}");
     assert_eq!(whole.halted, [why], "a person is told, once");
     assert!(whole.group.primaries().next().is_none(), "it is primary of nothing");
     whole.said.clear();

@@ -201,7 +201,7 @@ fn a_plan_has_parties() {
     use group::transaction::plan::{Operation, Plan, Rank};
     use overlay::{Contact, GroupId, GroupRef};
 
-    let members = vec![Contact { node: node(2), addresses: vec![] }];
+    let members = vec![Contact { node: node(2), addresses: vec![], name: None }];
     let group = GroupRef { id: GroupId(7), epoch: Epoch(1), range: KeyRange::FULL, members };
     let operation = Operation::Repair { from: Point(1), last: Point(1), lost: vec![GroupId(3)] };
     let plan = Plan { operation, parties: vec![], births: vec![], rank: Rank::new(0, WallMillis(0)) };
@@ -209,6 +209,19 @@ fn a_plan_has_parties() {
     let word = Word::Prepare(id, Box::new(plan));
     let letter = Letter { from: group.id, by: group.clone(), to: group, word };
     expect(Nonsense::Malformed, Message::Letter(Box::new(letter)));
+}
+
+/// Each node speaks for itself only, and names a bounded number of addresses.
+#[test]
+fn a_contact_is_its_senders_own() {
+    use overlay::Contact;
+
+    let contact = |peer, addresses| Contact { node: node(peer), addresses, name: "oak".parse().ok() };
+    expect(Nonsense::Malformed, Message::Contact(contact(3, vec![])));
+    expect(Nonsense::Malformed, Message::Contact(contact(2, vec!["far away".repeat(1 << 10)])));
+    let mut whole = Whole::new(&Bench::new(node(1), 3));
+    whole.hear(2, Message::Contact(contact(2, vec![])));
+    assert_eq!(whole.group.dropped().total(), 0);
 }
 
 /// What is written next counts on from there: before, that overflowed.

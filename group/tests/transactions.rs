@@ -56,7 +56,7 @@ struct World {
 
 fn contact(n: u8) -> Contact {
     let node = NodeId { peer: PeerKey([n; 32]), incarnation: Incarnation(1) };
-    Contact { node, addresses: Vec::new() }
+    Contact { node, addresses: Vec::new(), name: None }
 }
 
 impl World {

@@ -13,7 +13,7 @@ use crate::{
 
 fn reference(id: u128, epoch: u64, start: u128, end: u128) -> GroupRef {
     let node = NodeId { peer: PeerKey([id as u8; 32]), incarnation: Incarnation(1) };
-    let contact = Contact { node, addresses: alloc::vec![String::from("/ip4/10.0.0.1/tcp/6478")] };
+    let contact = Contact { node, addresses: alloc::vec![String::from("/ip4/10.0.0.1/tcp/6478")], name: None };
     let range = KeyRange::new(Point(start), Point(end));
     GroupRef { id: GroupId(id), epoch: Epoch(epoch), range, members: alloc::vec![contact; 5] }
 }

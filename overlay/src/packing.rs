@@ -8,7 +8,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Contact, NodeId};
+use crate::{Contact, NodeId, PeerName};
 
 /// An address is text, and may be any. Those of these shapes take a third of that.
 #[derive(Serialize, Deserialize)]
@@ -50,21 +50,38 @@ impl Address<'_> {
     }
 }
 
+/// One contact as it is packed.
+#[derive(Serialize, Deserialize)]
+struct Packed<'a> {
+    node: NodeId,
+    #[serde(borrow)]
+    addresses: Vec<Address<'a>>,
+    name: Option<PeerName>,
+}
+
+impl Packed<'_> {
+    fn of(contact: &Contact) -> Packed<'_> {
+        Packed {
+            node: contact.node,
+            addresses: contact.addresses.iter().map(|address| Address::of(address)).collect(),
+            name: contact.name.clone(),
+        }
+    }
+}
+
 /// These contacts in few bytes.
 pub(crate) fn pack(contacts: &[Contact]) -> Box<[u8]> {
-    let packed: Vec<(NodeId, Vec<Address<'_>>)> = contacts
-        .iter()
-        .map(|contact| (contact.node, contact.addresses.iter().map(|address| Address::of(address)).collect()))
-        .collect();
+    let packed: Vec<Packed<'_>> = contacts.iter().map(Packed::of).collect();
     postcard::to_allocvec(&packed).expect("contacts have no maps of unknown length").into_boxed_slice()
 }
 
 /// The contacts that [`pack`] made this of.
 pub(crate) fn unpack(bytes: &[u8]) -> Vec<Contact> {
-    let packed: Vec<(NodeId, Vec<Address<'_>>)> = postcard::from_bytes(bytes).expect("it was written here");
-    let contact = |(node, addresses): (NodeId, Vec<Address<'_>>)| Contact {
+    let packed: Vec<Packed<'_>> = postcard::from_bytes(bytes).expect("it was written here");
+    let contact = |Packed { node, addresses, name }: Packed<'_>| Contact {
         node,
         addresses: addresses.iter().map(Address::text).collect(),
+        name,
     };
     packed.into_iter().map(contact).collect()
 }
@@ -78,7 +95,10 @@ mod tests {
 
     fn packed(addresses: &[String]) -> usize {
         let node = NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1 << 40) };
-        let contacts = [Contact { node, addresses: addresses.to_vec() }, Contact { node, addresses: Vec::new() }];
+        let contacts = [
+            Contact { node, addresses: addresses.to_vec(), name: None },
+            Contact { node, addresses: Vec::new(), name: "oak".parse().ok() },
+        ];
         let bytes = pack(&contacts);
         assert_eq!(unpack(&bytes), contacts);
         bytes.len()
@@ -88,7 +108,7 @@ mod tests {
     fn addresses_read_back_as_they_were_however_they_were_written() {
         let shaped = ["/ip4/203.0.113.77/tcp/6478", "/ip4/203.0.113.77/udp/6478/quic-v1", "/ip6/2001:db8::1/tcp/65535"];
         let shaped: Vec<String> = shaped.map(String::from).to_vec();
-        assert!(packed(&shaped) < 2 * 40 + 8 + 8 + 20);
+        assert!(packed(&shaped) < 2 * 41 + 8 + 8 + 20 + 4);
         for odd in [
             "/ip4/203.0.113.77/tcp/06478",
             "/ip4/203.0.113.077/tcp/6478",

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, GroupId, KeyRange, NodeId, Point};
+use crate::{Called, Epoch, GroupId, KeyRange, NodeId, PeerName, Point};
 
 /// Somebody who can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,6 +14,15 @@ pub struct Contact {
     pub node: NodeId,
     /// Where: multiaddresses as text, best first.
     pub addresses: Vec<String>,
+    /// What its operator calls it.
+    pub name: Option<PeerName>,
+}
+
+impl Contact {
+    /// The peer as people are shown it.
+    pub fn called(&self) -> Called<'_, NodeId> {
+        Called { name: self.name.as_ref(), id: self.node }
+    }
 }
 
 /// One group as another one, or a peer, knows it (Scatter §3.2).

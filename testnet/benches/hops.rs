@@ -42,6 +42,7 @@ impl Ring {
         let contact = |member: u64| Contact {
             node: NodeId { peer: PeerKey([member as u8; 32]), incarnation: Incarnation(1_790_000_000_000 + member) },
             addresses: vec!["/ip4/203.0.113.77/tcp/6478".into(), "/ip4/203.0.113.77/udp/6478/quic-v1".into()],
+            name: None,
         };
         let range = KeyRange::new(Point(self.starts[index]), Point(self.starts[(index + 1) % count]));
         let members = (0..10).map(contact).collect();

@@ -16,7 +16,7 @@ const OTHER: NodeId = NodeId { peer: PeerKey([8; 32]), incarnation: Incarnation(
 
 /// One that has the whole ring to itself.
 fn alone() -> View {
-    let contact = |node| Contact { node, addresses: vec!["/ip4/127.0.0.1/tcp/6478".into()] };
+    let contact = |node| Contact { node, addresses: vec!["/ip4/127.0.0.1/tcp/6478".into()], name: "elm".parse().ok() };
     let own =
         GroupRef { id: ID.group, epoch: ID.epoch, range: KeyRange::FULL, members: vec![contact(NODE), contact(OTHER)] };
     View { own: own.clone(), predecessor: own.clone(), successor: own }

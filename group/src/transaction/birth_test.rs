@@ -19,7 +19,14 @@ fn node(peer: u8) -> NodeId {
 }
 
 fn member(peer: u8) -> Member {
-    Member { node: node(peer), addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0), since: Slot(0) }
+    Member {
+        node: node(peer),
+        addresses: Vec::new(),
+        name: None,
+        cluster: String::new(),
+        joined: WallMillis(0),
+        since: Slot(0),
+    }
 }
 
 /// Five members, each primary of a fifth of the whole ring.

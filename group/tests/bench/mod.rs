@@ -57,6 +57,7 @@ impl Bench {
         let member = |peer| Member {
             node: node(peer),
             addresses: Vec::new(),
+            name: None,
             cluster: String::from("hall"),
             joined: WallMillis(0),
             since: Slot(0),
@@ -64,6 +65,7 @@ impl Bench {
         let mut state = GroupState::founded(RingId(1), GroupId(1), member(1), settings);
         state.members = (1..=nodes).map(member).collect();
         let config = GroupConfig {
+            name: None,
             timing: Timing::default(),
             durable: true,
             memory_bytes_max: 1 << 20,

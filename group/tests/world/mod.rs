@@ -116,7 +116,14 @@ pub fn peer(index: usize) -> PeerKey {
 }
 
 pub fn member(node: NodeId) -> Member {
-    Member { node, addresses: Vec::new(), cluster: String::from("hall"), joined: WallMillis(0), since: Slot(0) }
+    Member {
+        node,
+        addresses: Vec::new(),
+        name: None,
+        cluster: String::from("hall"),
+        joined: WallMillis(0),
+        since: Slot(0),
+    }
 }
 
 /// Equal shares for all that are able, where somebody is not, or all is calm.
@@ -190,6 +197,7 @@ impl World {
     fn config(&self) -> GroupConfig {
         let ms = Duration::from_millis;
         GroupConfig {
+            name: None,
             timing: Timing {
                 heartbeat: ms(20),
                 missed_max: 4,

@@ -26,6 +26,7 @@ fn state(name: u128, epoch: u64, range: KeyRange, members: &[u8]) -> GroupState 
     let member = |peer: &u8| Member {
         node: id(*peer),
         addresses: Vec::new(),
+        name: None,
         cluster: String::new(),
         joined: WallMillis(0),
         since: slot,

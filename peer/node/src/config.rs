@@ -7,7 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use group::config::Defects;
 use header::ReplyTo;
-use overlay::{Incarnation, PeerKey, RingId};
+use overlay::{Incarnation, PeerKey, PeerName, RingId};
 
 use crate::policies::Policies;
 
@@ -109,6 +109,8 @@ pub struct NodeConfig {
     pub switch: Option<SwitchConfig>,
     /// Chance of which nobody else knows anything: what comes back from a switch is told by it from what strangers send.
     pub secret: u64,
+    /// What this peer's operator calls it. Default: no name.
+    pub name: Option<PeerName>,
     /// Where this peer stands, for diversity.
     pub cluster: String,
     /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
@@ -152,6 +154,7 @@ impl NodeConfig {
             policies: Policies::default(),
             switch: None,
             secret: 0,
+            name: None,
             cluster: String::new(),
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,

@@ -95,7 +95,8 @@ impl Node {
             Frame::CopyOrder(order) => self.on_copy_order(from, *order),
             Frame::CopyTold(told) => self.on_copy_told(from, *told),
             Frame::NotUnderstood { version } => {
-                self.event(Event::Note(format!("{from} does not understand frames of version {version}")));
+                let note = format!("{} does not understand frames of version {version}", self.called(from));
+                self.event(Event::Note(note));
             }
             Frame::Contested(contested) => self.on_contested(from, *contested),
             Frame::Started | Frame::Refused(_) => {}

@@ -17,6 +17,8 @@ mod key_use;
 mod leading;
 mod leaving;
 mod letting_go;
+#[cfg(test)]
+mod names_test;
 mod node;
 pub mod policies;
 mod preparing;

@@ -19,7 +19,7 @@ use group::state::{GroupState, Member, Settings};
 use group::time::{Now, Time};
 use group::watched::Watched;
 use group::{Doubt, Group, Stored};
-use overlay::{Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
+use overlay::{Called, Contact, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, RingId};
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::bays::Walk;
@@ -325,14 +325,22 @@ impl Node {
         Space(self.config.lane)
     }
 
+    /// A peer as people are shown it: with its name, where it is in a group of this node and has one.
+    pub(crate) fn called(&self, peer: PeerKey) -> Called<'_, PeerKey> {
+        let states = self.hosts.living().map(|group| group.state());
+        let mut members = states.flat_map(|state| state.members.iter().chain(&state.learners));
+        let known = members.find(|member| member.node.peer == peer);
+        Called { name: known.and_then(|member| member.name.as_ref()), id: peer }
+    }
+
+    /// This node as others should know it.
+    pub(crate) fn contact(&self) -> Contact {
+        Contact { node: self.me, addresses: self.addresses.clone(), name: self.config.name.clone() }
+    }
+
     pub(crate) fn member(&self) -> Member {
-        Member {
-            node: self.me,
-            addresses: self.addresses.clone(),
-            cluster: self.config.cluster.clone(),
-            joined: self.now.wall,
-            since: Slot(0),
-        }
+        let Contact { node, addresses, name } = self.contact();
+        Member { node, addresses, name, cluster: self.config.cluster.clone(), joined: self.now.wall, since: Slot(0) }
     }
 
     pub(crate) fn group_config(&self) -> GroupConfig {
@@ -345,6 +353,7 @@ impl Node {
             ..group::config::Timing::default()
         };
         GroupConfig {
+            name: self.config.name.clone(),
             timing,
             durable: self.config.durability == Durability::Sync,
             memory_bytes_max: self.config.memory_bytes_max,

@@ -101,7 +101,7 @@ impl Node {
         if self.seeking.probing.is_some() {
             return; // There is enough to choose from.
         }
-        let origin = Contact { node: self.me, addresses: self.addresses.clone() };
+        let origin = self.contact();
         let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
         self.post(peer, Class::Control, &frame);
         if self.seeking.until.is_none() {

@@ -3,6 +3,8 @@
 extern crate std;
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::ToString;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use std::panic::catch_unwind;
@@ -11,7 +13,7 @@ use bytes::Bytes;
 use group::config::Defects;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
 use group::time::{Now, WallMillis};
-use overlay::{Key, RingId};
+use overlay::{Key, PeerName, RingId};
 
 use super::*;
 use crate::api::{Change, ConnectionId, Input, Request, RequestId};
@@ -67,6 +69,8 @@ struct World {
     defects: Defects,
     asked: u64,
     drawn: u64,
+    /// What people call these peers.
+    names: BTreeMap<u8, PeerName>,
 }
 
 fn key(peer: u8) -> PeerKey {
@@ -77,8 +81,16 @@ impl World {
     /// A group of the peers 0, 1 and 2, in processes of the same numbers.
     fn of_three(defects: Defects) -> World {
         let now = Now { time: Time(1_000_000_000), awake: Time(1_000_000_000), wall: WallMillis(1_000_000) };
-        let mut world =
-            World { now, processes: Vec::new(), cut: Vec::new(), replies: Vec::new(), defects, asked: 0, drawn: 0 };
+        let mut world = World {
+            now,
+            processes: Vec::new(),
+            cut: Vec::new(),
+            replies: Vec::new(),
+            defects,
+            asked: 0,
+            drawn: 0,
+            names: BTreeMap::new(),
+        };
         (0..3).for_each(|peer| assert_eq!(world.start(peer, Disk::default()), usize::from(peer)));
         world.run_until("three members", |world| {
             world.processes.iter().all(|process| {
@@ -93,6 +105,7 @@ impl World {
         self.drawn += 1;
         let mut config = NodeConfig::new(key(peer), Incarnation(1_000 * self.drawn));
         config.defects = self.defects;
+        config.name = self.names.get(&peer).cloned();
         config.ring = disk.ring;
         config.found = peer == 0 && self.drawn == 1;
         let tail = match (disk.is_used, disk.is_sealed) {
@@ -514,4 +527,29 @@ fn starts_of_nodes_that_are_gone_are_forgotten() {
     let starts = &world.processes[1].node.starts;
     let written = starts.known.values().filter(|known| known.written == Written::Yes).count();
     assert_eq!((starts.known.len(), written), (STRANGERS_MAX + GONE_MAX + 2, GONE_MAX + 2));
+}
+
+/// A name that a start gives anew replaces the one that all members know.
+#[test]
+fn another_name_at_a_start_is_learned_by_all() {
+    let mut world = World::of_three(Defects::NONE);
+    let known = |world: &World| -> Vec<Option<String>> {
+        let of = |process: &Process| {
+            let state = process.node.group().expect("it is in one").state();
+            let member = state.members.iter().find(|member| member.node.peer == key(2)).expect("it stays a member");
+            member.name.as_ref().map(ToString::to_string)
+        };
+        world.processes.iter().filter(|process| process.is_up).map(of).collect()
+    };
+    assert_eq!(known(&world), [None, None, None]);
+    let mut life = world.processes[2].node.id();
+    for name in ["oak", "elm"] {
+        world.names.insert(2, name.parse().unwrap());
+        let process = world.processes.len() - 1;
+        let disk = world.stop(process, true);
+        let process = world.start(2, disk);
+        world.run_until("the name is known", |world| known(world) == vec![Some(name.into()); 3]);
+        let next = world.processes[process].node.id();
+        assert_eq!(core::mem::replace(&mut life, next), next, "it went on with what it had");
+    }
 }

@@ -13,7 +13,7 @@ use group::time::WallMillis;
 use group::transaction::TransactionId;
 use group::transaction::plan::Plan;
 use group::{Group, InDoubt};
-use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, Point, RingId};
+use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, PeerName, Point, RingId};
 
 use crate::config::SwitchConfig;
 use crate::leaving::LeaveStatus;
@@ -28,6 +28,8 @@ pub struct MemberStatus {
     pub node: NodeId,
     /// Where it stands.
     pub cluster: String,
+    /// What its operator calls it.
+    pub name: Option<PeerName>,
     /// When it came, in group time.
     pub joined: WallMillis,
     /// It votes.
@@ -225,6 +227,7 @@ impl GroupStatus {
         let hears = group.hears();
         let member = |member: &Member, votes| MemberStatus {
             node: member.node,
+            name: member.name.clone(),
             cluster: member.cluster.clone(),
             joined: member.joined,
             votes,

@@ -545,6 +545,7 @@ mod tests {
                 group::state::Member {
                     node: ballot(1).node,
                     addresses: Vec::new(),
+                    name: None,
                     cluster: alloc::string::String::new(),
                     joined: group::time::WallMillis(0),
                     since: Slot(0),

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::time::Time;
-use overlay::{Contact, GroupRef, KeyRange, Point};
+use overlay::{GroupRef, KeyRange, Point};
 
 use crate::api::Output;
 use crate::node::Node;
@@ -206,7 +206,7 @@ impl Node {
 
     pub(crate) fn ask_where(&mut self, point: Point) {
         let Some(ring) = self.ring else { return };
-        let origin = Contact { node: self.me, addresses: self.addresses.clone() };
+        let origin = self.contact();
         self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
     }
 

@@ -65,7 +65,7 @@ fn located(net: &mut Net, index: usize, range: KeyRange) -> GroupId {
 
 /// A question to this node, as another one passes it on.
 fn passes_on(net: &mut Net, from: usize, to: usize, point: Point) {
-    let origin = Contact { node: net.nodes[from].id(), addresses: Vec::new() };
+    let origin = Contact { node: net.nodes[from].id(), addresses: Vec::new(), name: None };
     let ring = net.nodes[from].ring.expect("it is in one");
     let frame = wire::encode(
         &net.nodes[from].stamp(),

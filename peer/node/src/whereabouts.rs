@@ -315,7 +315,7 @@ impl Node {
         let busy = !wanted.is_empty() || !operations.is_empty();
         let Some(ring) = self.ring else { return busy };
         for point in wanted {
-            let origin = Contact { node: self.me, addresses: self.addresses.clone() };
+            let origin = self.contact();
             self.pass_on(Locate::new(ring, point, origin, Wanted::Owner));
         }
         for ((group, primary), operations) in operations {

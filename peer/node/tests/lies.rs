@@ -21,7 +21,7 @@ use group::state::{Assignment, GroupState, Member};
 use network::{Network, Theme};
 use node::wire::{self, Frame, Stamp};
 use node::{Input, Node, NodeConfig, Restored, Start};
-use overlay::{Epoch, Incarnation, NodeId, PeerKey, RingId};
+use overlay::{Contact, Epoch, Incarnation, NodeId, PeerKey, RingId};
 
 /// Seeds that run with all tests.
 const SEEDS: u64 = 24;
@@ -124,4 +124,28 @@ fn a_newcomer_is_told_of_a_life_that_no_other_follows() {
     let frame = wire::encode(&stamp, &Frame::Group { ring, group, sender, message }, None);
     outside.handle(network.now, Input::Frame { from: sender.node.peer, frame });
     assert_eq!(outside.id().incarnation, last);
+}
+
+/// A name that would write all over a terminal is no name: the frame is dropped and counted, and nothing of it is known.
+#[test]
+fn a_name_with_control_characters_is_not_heard() {
+    let mut network = Network::new(0);
+    network.settle_in();
+    let told = network.nodes[3].group().unwrap().state().clone();
+    let sender = Sender { node: network.nodes[3].id(), epoch: told.epoch };
+    let contact = Contact { node: sender.node, addresses: vec![], name: "oak".parse().ok() };
+    let frame = Frame::Group { ring: told.ring, group: told.id, sender, message: Message::Contact(contact) };
+    let stamp = network.stamp_of(sender.node.peer);
+    let good = wire::encode(&stamp, &frame, None).to_vec();
+    let place = good.windows(3).position(|bytes| bytes == b"oak").expect("it is in there");
+    let mut bad = good.clone();
+    bad[place] = 0x1b;
+    let mut dropped = network.nodes[0].status().frames_dropped;
+    for (bytes, more) in [(good, 0), (bad, 1)] {
+        network.nodes[0].handle(network.now, Input::Frame { from: sender.node.peer, frame: bytes.into() });
+        dropped += more;
+        assert_eq!(network.nodes[0].status().frames_dropped, dropped);
+    }
+    let members = network.nodes.iter().flat_map(Node::groups).flat_map(|group| group.state().members.clone());
+    assert!(members.into_iter().all(|member| member.name.is_none_or(|name| name.as_str() == "oak")));
 }

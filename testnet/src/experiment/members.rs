@@ -46,6 +46,7 @@ pub fn founded(members: usize, parts: usize, settings: Settings) -> GroupState {
     let member = |member| Member {
         node: node(member),
         addresses: Vec::new(),
+        name: None,
         cluster: String::from("hall"),
         joined: WallMillis(0),
         since: Slot(0),
@@ -64,6 +65,7 @@ pub fn founded(members: usize, parts: usize, settings: Settings) -> GroupState {
 /// What each member chooses for itself: the division stays as it is.
 pub fn config(durable: bool, defects: Defects) -> GroupConfig {
     GroupConfig {
+        name: None,
         timing: Timing::default(),
         durable,
         memory_bytes_max: 1 << 30,

@@ -120,7 +120,7 @@ fn part(index: usize, groups: usize) -> Point {
 
 fn contact(n: u8) -> Contact {
     let node = NodeId { peer: PeerKey([n; 32]), incarnation: Incarnation(1) };
-    Contact { node, addresses: Vec::new() }
+    Contact { node, addresses: Vec::new(), name: None }
 }
 
 impl Ring {

@@ -34,7 +34,14 @@ pub fn node(index: usize) -> NodeId {
 
 /// The member of this index.
 pub fn member(index: usize) -> Member {
-    Member { node: node(index), addresses: Vec::new(), cluster: String::new(), joined: WallMillis(0), since: Slot(0) }
+    Member {
+        node: node(index),
+        addresses: Vec::new(),
+        name: None,
+        cluster: String::new(),
+        joined: WallMillis(0),
+        since: Slot(0),
+    }
 }
 
 /// The one key.
@@ -65,6 +72,7 @@ pub fn state(division: u64, primary: usize) -> GroupState {
 /// What each member is told.
 pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
     GroupConfig {
+        name: None,
         timing,
         durable: true,
         memory_bytes_max: 1 << 20,

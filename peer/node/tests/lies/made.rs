@@ -157,7 +157,7 @@ fn committee(rng: &mut Rng, group: &Group, liar: NodeId) -> Message {
 }
 
 fn contacts(group: &GroupState) -> Vec<Contact> {
-    let contact = |node: NodeId| Contact { node, addresses: Vec::new() };
+    let contact = |node: NodeId| Contact { node, addresses: Vec::new(), name: None };
     group.nodes().into_iter().map(contact).collect()
 }
 

@@ -425,9 +425,13 @@ impl Network {
             Frame::Group { sender, .. } => sender.node.peer,
             _ => key(self.liar),
         };
-        // Under the start of that peer that counts, or nothing of it would be looked at.
-        let stamp = self.stamps.get(&from).copied().unwrap_or_default();
+        let stamp = self.stamp_of(from);
         self.nodes[to].handle(self.now, Input::Frame { from, frame: wire::encode(&stamp, frame, None) });
+    }
+
+    /// Under the start of that peer that counts, or nothing of what it says would be looked at.
+    pub fn stamp_of(&self, peer: PeerKey) -> Stamp {
+        self.stamps.get(&peer).copied().unwrap_or_default()
     }
 
     /// The liar says something about this frame, or any, to somebody.
