@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use node::Event;
+use overlay::PeerName;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -29,6 +30,7 @@ use crate::descriptors::{self, Shares};
 use crate::diary::{Diary, Happening, Neighbours};
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
+use crate::names::Names;
 use crate::net::peer_id_of;
 use crate::resp::{self, Backend, Metrics, Password, Router, Settings, Shared};
 use crate::status::StatusSource;
@@ -64,6 +66,8 @@ pub struct Seat<'a> {
 pub struct Peer {
     /// As in `/p2p/…`.
     pub peer_id: String,
+    /// What people call it.
+    pub name: Option<PeerName>,
     /// Where other peers reach it, each with `/p2p/…` at its end.
     pub listen: Vec<String>,
     /// Where clients' requests go.
@@ -323,8 +327,9 @@ fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Optio
             // By hand for the order of the fields, which is part of how it is documented.
             let text = |text: &str| serde_json::Value::from(text).to_string();
             let address = |address: Option<SocketAddr>| address.map_or("null".into(), |a| text(&a.to_string()));
+            let name = peer.name.as_ref().map_or(String::new(), |name| format!(r#","name":{}"#, text(name.as_str())));
             format!(
-                r#"{{"event":"ready","peer_id":{},"listen":[{}],"resp":{},"http":{}}}"#,
+                r#"{{"event":"ready","peer_id":{},"listen":[{}],"resp":{},"http":{}{name}}}"#,
                 text(&peer.peer_id),
                 peer.listen.iter().map(|listen| text(listen)).collect::<Vec<_>>().join(","),
                 address(resp),
@@ -335,7 +340,8 @@ fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Optio
             let address = |address: Option<SocketAddr>| address.map_or("off".into(), |address| address.to_string());
             // The addresses last: scripts know the others by their places.
             let join = if peer.listen.is_empty() { String::new() } else { format!(" join={}", peer.listen.join(",")) };
-            format!("ready peer={} resp={} http={}{join}", peer.peer_id, address(resp), address(http))
+            let name = peer.name.as_ref().map_or(String::new(), |name| format!(" name={name}"));
+            format!("ready peer={} resp={} http={}{name}{join}", peer.peer_id, address(resp), address(http))
         }
     }
 }
@@ -409,7 +415,7 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
                 announced = true;
                 say(&lines.ready);
             }
-            other => tell(other),
+            other => tell(other, &*status),
         }
     }
     tracing::info!("stopping; a second signal stops at once");
@@ -417,7 +423,7 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
     let finished = async {
         loop {
             match news.recv().await.unwrap_or(News::Ended(Ending::Stopped)) {
-                News::Happened(event) => tell(event),
+                News::Happened(event) => tell(event, &*status),
                 News::Ended(ending) => return tell_end(ending, lines),
             }
         }
@@ -471,7 +477,7 @@ fn tell_end(ending: Ending, lines: &Lines) -> Ending {
 }
 
 /// Tells an event to the log.
-fn tell(event: Event) {
+fn tell(event: Event, status: &dyn StatusSource) {
     match event {
         // They are followed by the end.
         Event::Ready | Event::Stopped | Event::Left => {}
@@ -479,7 +485,10 @@ fn tell(event: Event) {
         Event::NotReady => tracing::warn!("does not serve"),
         Event::Reincarnate { why, .. } | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
         Event::Alarm(why) => tracing::error!("{why}"),
-        Event::Identity { peer, what } => tracing::warn!("peer {}: {what}", peer_id_of(&peer)),
+        Event::Identity { peer, what } => {
+            let groups = status.groups();
+            tracing::warn!("peer {}: {what}", Names::of_groups(&groups).whole(&peer_id_of(&peer).to_string()));
+        }
         Event::Note(line) => tracing::info!("{line}"),
         Event::InRing(ring) => tracing::info!("this peer belongs to the network with the ring {ring}"),
         other => tracing::info!(?other),

@@ -12,6 +12,7 @@ pub mod http;
 mod lock;
 mod log;
 pub mod machine;
+mod names;
 pub mod net;
 pub mod offload;
 mod places;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use overlay::{Key, KeyRange, Point};
+use overlay::{Key, KeyRange, PeerName, Point};
 use serde::{Deserialize, Serialize};
 
 use crate::offload::Offload;
@@ -14,6 +14,9 @@ use crate::offload::Offload;
 pub struct Status {
     /// This peer, as in `/p2p/…`.
     pub peer_id: String,
+    /// Its name (`--name`), where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<PeerName>,
     /// The network's name.
     pub network: String,
     /// Of the software.
@@ -248,6 +251,9 @@ pub struct SilentRange {
     pub group: Option<String>,
     /// Its members then.
     pub members: Vec<String>,
+    /// Names of those that have one, by peer id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, PeerName>,
 }
 
 impl Ring {
@@ -278,6 +284,9 @@ pub struct Located {
     pub range: RangeStatus,
     /// Its members.
     pub members: Vec<String>,
+    /// Names of those that have one, by peer id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, PeerName>,
     /// Who is primary of the place.
     pub primary: String,
     /// Whether the member that answered hears a majority; `null` from earlier versions.
@@ -329,6 +338,9 @@ pub struct TransferStatus {
 pub struct MemberStatus {
     /// Who it is.
     pub peer_id: String,
+    /// Its name, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<PeerName>,
     /// Where it stands, for diversity.
     pub cluster: String,
     /// When it joined the group.
@@ -396,6 +408,9 @@ pub struct Location {
 pub struct PeerTraffic {
     /// Who it is.
     pub peer_id: String,
+    /// Its name, where it has one and is a member of a group that the peer knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<PeerName>,
     /// Connected.
     pub up: bool,
     /// How it is written to, while it is connected: `tcp` or `quic`.

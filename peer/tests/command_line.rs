@@ -351,6 +351,46 @@ fn settings_and_where_they_are_from() {
 }
 
 #[test]
+fn a_name_is_checked_before_anything_starts() {
+    let too_long = "x".repeat(33);
+    for bad in ["", "an oak", "o\u{1b}k", "chêne", "a/b", &too_long] {
+        let output = command(&["run", "--new", "--name", bad]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{bad:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("--name") && said.contains("1 to 32 characters"), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+    }
+    let output = command(&["run", "--new"]).env("SCATTER_NAME", "an oak").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("SCATTER_NAME"), "{}", text(&output.stderr));
+    let shown = |name: &str| -> serde_json::Value {
+        let mut command = command(&["run", "--new", "--print-config", "--output", "json"]);
+        serde_json::from_slice(&command.env("SCATTER_NAME", name).output().unwrap().stdout).unwrap()
+    };
+    assert_eq!((&shown("")["name"]["value"], &shown("")["name"]["origin"]), (&"".into(), &"default".into()));
+    let oak = &shown("oak-7_b.c")["name"];
+    assert_eq!((&oak["value"], &oak["origin"]), (&"oak-7_b.c".into(), &"environment SCATTER_NAME".into()));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "name = \"an oak\"\n").unwrap();
+    let output = command(&["run", "--new", "--config", file.path().to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("1 to 32 characters"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_ready_line_has_the_name() {
+    for (output, wanted) in [("json", ",\"name\":\"oak\"}"), ("text", " name=oak join=")] {
+        let arguments = ["run", "--new", "--resp", "127.0.0.1:0", "--http", "off", "--name", "oak", "--output", output];
+        let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        signal(&child, Signal::INT);
+        assert_eq!(end(&mut child, Duration::from_secs(5)).0, Some(0));
+        assert!(line.contains(wanted), "{line}");
+    }
+}
+
+#[test]
 fn for_packagers() {
     for shell in ["bash", "zsh", "fish"] {
         let output = command(&["completions", shell]).output().unwrap();

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use super::exit::{Exit, fail};
 use super::{print, web};
 use crate::config::Format;
+use crate::names::Names;
 use crate::status::{GroupStatus, Groups, Located, LossStatus, QuorumStatus, RangeStatus, Ring, SilentRange};
 
 /// How to ask for something to look at.
@@ -60,14 +61,22 @@ pub fn ring(args: &RingArgs) -> ExitCode {
 fn describe_ring(ring: &Ring) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{:32}  {:32}  {:>7}  {:32}  {:>6}  members", "start", "end", "share", "group", "epoch");
-    for Located { group, epoch, range, members, quorum, .. } in &ring.groups {
+    for located in &ring.groups {
+        let Located { group, epoch, range, members, quorum, .. } = located;
         let RangeStatus { start, end } = range;
         let lost = quorum.as_ref().filter(|quorum| !quorum.held);
         let lost = lost.map_or(String::new(), |quorum| format!(", {} heard: NO MAJORITY", quorum.heard));
-        let _ = writeln!(text, "{start}  {end}  {:>6.2}%  {group}  {epoch:>6}  {}{lost}", share(range), members.len());
+        let _ = writeln!(
+            text,
+            "{start}  {end}  {:>6.2}%  {group}  {epoch:>6}  {}{lost}: {}",
+            share(range),
+            members.len(),
+            listed(members, &Names::of_located(located))
+        );
     }
     let mut lost_share = 0.0;
-    for (Located { group, range, unheard, .. }, quorum) in ring.without_majority() {
+    for (located, quorum) in ring.without_majority() {
+        let Located { group, range, unheard, .. } = located;
         let RangeStatus { start, end } = range;
         lost_share += share(range);
         let _ = writeln!(
@@ -76,13 +85,16 @@ fn describe_ring(ring: &Ring) -> String {
             quorum.words(),
             quorum.needed
         );
-        unheard.iter().for_each(|peer| text.push_str(&format!("             not heard: {peer}\n")));
+        let names = Names::of_located(located);
+        unheard.iter().for_each(|peer| text.push_str(&format!("             not heard: {}\n", names.whole(peer))));
     }
-    for SilentRange { range, group, members } in &ring.silent {
+    for silent in &ring.silent {
+        let SilentRange { range, group, members, .. } = silent;
         let RangeStatus { start, end } = range;
         lost_share += share(range);
         let group = group.as_ref().map_or("its group is not known".into(), |group| {
-            format!("group {group} with {} members, when it was last heard of", members.len())
+            let who = listed(members, &Names::of_silent(silent));
+            format!("group {group} with {} members, when it was last heard of: {who}", members.len())
         });
         let _ = writeln!(text, "no answer:   {start} to {end}, {group}");
     }
@@ -99,6 +111,11 @@ fn describe_ring(ring: &Ring) -> String {
     text
 }
 
+/// Peers in one line, each as people are shown it.
+fn listed(peers: &[String], names: &Names<'_>) -> String {
+    peers.iter().map(|peer| names.label(peer)).collect::<Vec<_>>().join(", ")
+}
+
 /// `scatter where KEY`
 pub fn locate(args: &WhereArgs) -> ExitCode {
     look(&args.look, &format!("/v1/where?key={}", percent_encoded(args.key.as_bytes())), |located: &Located| {
@@ -106,8 +123,9 @@ pub fn locate(args: &WhereArgs) -> ExitCode {
         let _ = writeln!(text, "point      {}", located.point);
         let _ = writeln!(text, "group      {}, epoch {}", located.group, located.epoch);
         let _ = writeln!(text, "range      {} to {}", located.range.start, located.range.end);
-        let _ = writeln!(text, "primary    {}", located.primary);
-        located.members.iter().for_each(|member| text.push_str(&format!("member     {member}\n")));
+        let names = Names::of_located(located);
+        let _ = writeln!(text, "primary    {}", names.whole(&located.primary));
+        located.members.iter().for_each(|member| text.push_str(&format!("member     {}\n", names.whole(member))));
         (text, true)
     })
 }
@@ -138,8 +156,11 @@ fn describe(group: &GroupStatus, text: &mut String) {
     let lane = group.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
     let _ = writeln!(text, "group {}, epoch {}, {} here{lane}", group.id, group.epoch, group.part);
     let _ = writeln!(text, "  range       {} to {} ({:.2} %)", group.range.start, group.range.end, share(&group.range));
-    let leader = group.leader.as_deref().unwrap_or("none");
+    let names = Names::of_groups([group]);
+    let leader = group.leader.as_deref().map_or("none".into(), |leader| names.whole(leader));
     let _ = writeln!(text, "  members     {}, led by {leader}{}", group.members.len(), doubt(group));
+    let members: Vec<String> = group.members.iter().map(|member| member.peer_id.clone()).collect();
+    let _ = writeln!(text, "              {}", listed(&members, &names));
     let fresh = match group.links_fresh {
         Some(true) => "; both know it as it is",
         Some(false) => "; not both know it as it is yet",

@@ -9,6 +9,7 @@ use super::exit::{Exit, fail};
 use super::groups::doubt;
 use super::{leave, print, web};
 use crate::config::Format;
+use crate::names::Names;
 use crate::status::{GroupStatus, InDoubtStatus, Status};
 
 /// Arguments of `scatter status`.
@@ -49,6 +50,9 @@ pub fn status(args: &StatusArgs) -> ExitCode {
 fn describe(status: &Status, ready: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "peer       {}", status.peer_id);
+    if let Some(name) = &status.name {
+        let _ = writeln!(text, "name       {name}");
+    }
     let _ = writeln!(text, "network    {}", status.network);
     let _ = writeln!(text, "version    {}, up {} s", status.version, status.uptime_s);
     let _ = writeln!(text, "durability {}", status.durability);
@@ -63,6 +67,7 @@ fn describe(status: &Status, ready: bool) -> String {
 }
 
 fn describe_group(group: &GroupStatus, text: &mut String) {
+    let names = Names::of_groups([group]);
     let lane = group.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
     let _ = writeln!(text, "\ngroup {}, epoch {}, term {}{lane}", group.id, group.epoch, group.term);
     let _ = writeln!(text, "  range      {} to {}", group.range.start, group.range.end);
@@ -71,24 +76,30 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         "  holds      {} keys, {} bytes; {:.1} operations a second",
         group.keys, group.bytes, group.ops_per_s
     );
-    let leader = group.leader.as_deref().unwrap_or("none");
+    let leader = group.leader.as_deref().map_or("none".into(), |leader| names.whole(leader));
     let _ = writeln!(text, "  leader     {leader}{}", doubt(group));
     let _ = writeln!(text, "  complete   {} of {} parts here", group.complete, group.primaries.len());
     for transfer in &group.transfers {
         let _ = writeln!(
             text,
             "  copies     {} from {}: {} records, {} bytes, {} pieces left, {} % of this one",
-            transfer.what, transfer.from, transfer.records, transfer.bytes, transfer.pieces, transfer.done_percent
+            transfer.what,
+            names.whole(&transfer.from),
+            transfer.records,
+            transfer.bytes,
+            transfer.pieces,
+            transfer.done_percent
         );
     }
     if let Some(InDoubtStatus { members, waiting_for }) = &group.in_doubt {
-        let _ = writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", members.join(", "));
+        let list = |peers: &[String]| peers.iter().map(|peer| names.whole(peer)).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "  in doubt   may have forgotten the last thing acknowledged: {}", list(members));
         if !waiting_for.is_empty() {
             let _ = writeln!(
                 text,
                 "             so this group answers nothing until these are back: {}. If they are lost for good: scatter group \
                  accept-loss {}",
-                waiting_for.join(", "),
+                list(waiting_for),
                 group.id
             );
         }
@@ -112,13 +123,16 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         let _ = writeln!(
             text,
             "  member     {}{leads}{place}, {}, for {} s",
-            member.peer_id, member.role, member.lifetime_s
+            names.whole(&member.peer_id),
+            member.role,
+            member.lifetime_s
         );
         for address in &member.addresses {
             let _ = writeln!(text, "             {address}");
         }
     }
     for primary in &group.primaries {
-        let _ = writeln!(text, "  primary    {} from {} to {}", primary.peer_id, primary.start, primary.end);
+        let _ =
+            writeln!(text, "  primary    {} from {} to {}", names.whole(&primary.peer_id), primary.start, primary.end);
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use overlay::PeerName;
 use serde::Deserialize;
 
 use super::units::{Bytes, Endpoint, Multiaddr, Policy, Switch};
@@ -121,6 +122,11 @@ pub struct Layer {
     /// What an acknowledgement rests on: the disks of a quorum, or its memory [default: sync]
     #[arg(long, env = "SCATTER_DURABILITY", hide_possible_values = false)]
     pub durability: Option<Durability>,
+
+    /// What people call this peer, beside its id: 1 to 32 letters, digits, `-`, `_` and `.`; remembered in the data directory
+    /// [default: no name]
+    #[arg(long, value_name = "NAME", env = "SCATTER_NAME")]
+    pub name: Option<PeerName>,
 
     /// Where this peer stands: groups are spread over clusters
     #[arg(long, value_name = "LABEL", env = "SCATTER_CLUSTER")]

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use overlay::PeerName;
+
 pub use layer::{Durability, Format, Layer, Profile};
 pub use resolve::{Sources, network_key_is_long, parse, resolve};
 pub use units::{Bytes, Endpoint, Multiaddr, Policy, Switch};
@@ -43,6 +45,8 @@ pub enum Origin {
     Profile(Profile),
     /// What this peer remembers of its network.
     Network,
+    /// What this peer remembers of itself.
+    DataDir,
     /// Built in.
     Default,
 }
@@ -55,6 +59,7 @@ impl std::fmt::Display for Origin {
             Origin::File(path) => write!(f, "file {}", path.display()),
             Origin::Profile(profile) => write!(f, "profile {profile}"),
             Origin::Network => f.write_str("network"),
+            Origin::DataDir => f.write_str("data directory"),
             Origin::Default => f.write_str("default"),
         }
     }
@@ -102,6 +107,8 @@ pub struct Config {
     pub away: Duration,
     /// What an acknowledgement rests on.
     pub durability: Durability,
+    /// What people call this peer.
+    pub name: Option<PeerName>,
     /// Where this peer stands.
     pub cluster: String,
     /// The switch that spreads reads.

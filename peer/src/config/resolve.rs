@@ -182,6 +182,7 @@ fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<Path
         )));
     }
     let durability = p.pick("durability", |l| l.durability, Durability::Sync, ToString::to_string);
+    let name = p.pick_option("name", |l| l.name.clone(), ToString::to_string);
     let cluster = p.pick("cluster", |l| l.cluster.clone(), String::new(), Clone::clone);
     let switch = p.pick("switch", |l| l.switch, Endpoint(None), ToString::to_string).0;
     can_have_switch(switch, &entry, coarse && leases, &cluster)?;
@@ -231,6 +232,7 @@ fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<Path
         lanes,
         away: Duration::from_secs(away),
         durability,
+        name,
         cluster,
         switch,
         min_group,

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use overlay::KeyRange;
 
-use crate::status::{GroupStatus, MemberStatus, QuorumStatus, RangeStatus, part_of_ring, short_group, short_peer};
+use crate::names::Names;
+use crate::status::{GroupStatus, MemberStatus, QuorumStatus, RangeStatus, part_of_ring, short_group};
 
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,9 +139,9 @@ impl Happening {
         Happening::of(kind, None, None, text.into())
     }
 
-    /// This peer leaves, and has come to this step.
-    pub fn leaving(peer: &str, step: &str) -> Happening {
-        Happening::of(Kind::Leaving, None, Some(peer), format!("{} is leaving: {step}", short_peer(peer)))
+    /// This peer leaves, and has come to this step. `label` is how people are shown it.
+    pub fn leaving(peer: &str, label: &str, step: &str) -> Happening {
+        Happening::of(Kind::Leaving, None, Some(peer), format!("{label} is leaving: {step}"))
     }
 
     /// With what it is compared.
@@ -158,16 +159,17 @@ impl Happening {
 
 /// What happened to the groups of the peer `me` from `last` to `now`. Groups that only need what it holds do not count.
 pub fn happenings(me: &str, last: &[GroupStatus], now: &[GroupStatus]) -> Vec<Happening> {
+    let names = &Names::of_groups(last.iter().chain(now));
     let lanes: BTreeSet<Option<u8>> = last.iter().chain(now).map(|group| group.lane).collect();
     let mut all = Vec::new();
     for lane in lanes {
         match (own(last, lane), own(now, lane)) {
-            (None, Some(now)) => all.push(entered(me, now)),
+            (None, Some(now)) => all.push(entered(me, now, names)),
             (Some(last), None) => {
-                let text = format!("{} is in group {} no more", short_peer(me), short_group(&last.id));
+                let text = format!("{} is in group {} no more", names.label(me), short_group(&last.id));
                 all.push(Happening::of(Kind::Left, Some(&last.id), Some(me), text));
             }
-            (Some(last), Some(now)) => between(last, now, &mut all),
+            (Some(last), Some(now)) => between(last, now, names, &mut all),
             (None, None) => {}
         }
     }
@@ -186,16 +188,16 @@ fn own(groups: &[GroupStatus], lane: Option<u8>) -> Option<&GroupStatus> {
     groups.iter().find(|group| group.lane == lane && group.part != "former")
 }
 
-fn entered(me: &str, group: &GroupStatus) -> Happening {
+fn entered(me: &str, group: &GroupStatus, names: &Names<'_>) -> Happening {
     let (kind, what) = match group.part == "learner" {
         true => (Kind::Learning, "copies from"),
         false => (Kind::Joined, "is a member of"),
     };
-    let text = format!("{} {what} group {}", short_peer(me), short_group(&group.id));
+    let text = format!("{} {what} group {}", names.label(me), short_group(&group.id));
     Happening::of(kind, Some(&group.id), Some(me), text)
 }
 
-fn between(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
+fn between(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut Vec<Happening>) {
     let became = became(last, now);
     all.extend(became.clone());
     if now.losses.len() > last.losses.len() {
@@ -204,13 +206,13 @@ fn between(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
     }
     // Those of another group did not come or go one by one.
     if became.is_none_or(|became| became.kind == Kind::Repartitioned) {
-        members(last, now, all);
+        members(last, now, names, all);
     }
     quorums(last, now, all);
     if let Some(leader) = &now.leader
         && (last.leader.as_ref() != Some(leader) && last.id == now.id)
     {
-        let text = format!("{} leads group {}", short_peer(leader), short_group(&now.id));
+        let text = format!("{} leads group {}", names.label(leader), short_group(&now.id));
         all.push(Happening::of(Kind::Led, Some(&now.id), Some(leader), text));
     }
 }
@@ -313,10 +315,10 @@ fn find<'a>(group: &'a GroupStatus, peer: &str) -> Option<&'a MemberStatus> {
 }
 
 /// Who came, went, fell silent or was heard again.
-fn members(last: &GroupStatus, now: &GroupStatus, all: &mut Vec<Happening>) {
+fn members(last: &GroupStatus, now: &GroupStatus, names: &Names<'_>, all: &mut Vec<Happening>) {
     let group = short_group(&now.id);
     let mut tell = |kind, peer: &str, what: &str| {
-        let text = format!("{} {what}", short_peer(peer));
+        let text = format!("{} {what}", names.label(peer));
         all.push(Happening::of(kind, Some(&now.id), Some(peer), text));
     };
     for member in &now.members {

@@ -39,6 +39,16 @@ fn told(last: &[GroupStatus], now: &[GroupStatus]) -> Vec<String> {
 }
 
 #[test]
+fn a_name_stands_beside_the_id() {
+    let last = [group("g", 0, 0, "me:leader b c")];
+    let mut now = [group("g", 0, 0, "me b:leader c:suspect")];
+    for (member, name) in now[0].members.iter_mut().zip(["", "oak", "elm"]) {
+        member.name = name.parse().ok();
+    }
+    assert_eq!(told(&last, &now), ["suspected: elm (c) is not heard of", "led: oak (b) leads group g"]);
+}
+
+#[test]
 fn members_come_and_go() {
     let last = [group("g", 0, 0, "me:leader b c:suspect d e:suspect f:learner")];
     let now = [group("g", 0, 0, "me:leader b:suspect d e f g:learner h")];

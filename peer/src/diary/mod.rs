@@ -21,6 +21,7 @@ pub use neighbours::Neighbours;
 
 use crate::lock::lock;
 use crate::machine::unix_ms;
+use crate::names::label;
 use crate::resp::latencies::Latencies;
 use crate::status::{GroupStatus, LeavingStatus, LoadSample, PeerTraffic, StatusSource, Told};
 
@@ -109,7 +110,8 @@ impl Diary {
         if let Some(leaving) = &now.leaving
             && last.leaving.as_ref().map(|leaving| &leaving.step) != Some(&leaving.step)
         {
-            self.tell(Happening::leaving(&whole.peer_id, &leaving.step));
+            let label = label(whole.name.as_ref(), &whole.peer_id);
+            self.tell(Happening::leaving(&whole.peer_id, &label, &leaving.step));
         }
         now
     }

@@ -1,12 +1,14 @@
 //! `/v1/groups`, `/v1/ring`, `/v1/where`, and what administrators ask of groups.
 
+use std::collections::BTreeMap;
+
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use group::transaction::plan::LOST_MAX;
 use node::{Granted, Wish};
-use overlay::{GroupId, Key, PeerKey, Point};
+use overlay::{Contact, GroupId, GroupRef, Key, PeerKey, PeerName, Point};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -246,6 +248,12 @@ pub fn answer(code: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
+/// Names of the members of a group that have one, by peer id.
+fn names(group: &GroupRef) -> BTreeMap<String, PeerName> {
+    let named = |contact: &Contact| Some((peer_id_of(&contact.node.peer).to_string(), contact.name.clone()?));
+    group.members.iter().filter_map(named).collect()
+}
+
 impl Located {
     /// As it is told outside.
     pub fn of(located: &node::whereabouts::Located) -> Located {
@@ -256,6 +264,7 @@ impl Located {
             epoch: located.group.epoch.0,
             range: located.group.range.into(),
             members: located.group.nodes().map(|node| name(&node.peer)).collect(),
+            names: names(&located.group),
             primary: name(&located.ballot.node.peer),
             quorum: Some(QuorumStatus::of(located.heard(), located.group.members.len())),
             unheard: located.unheard.iter().map(|node| name(&node.peer)).collect(),
@@ -276,6 +285,7 @@ impl SilentRange {
     fn of(silent: &node::Silent) -> SilentRange {
         let members = silent.group.iter().flat_map(|group| group.nodes());
         SilentRange {
+            names: silent.group.as_ref().map(names).unwrap_or_default(),
             range: silent.range.into(),
             group: silent.group.as_ref().map(|group| group.id.to_string()),
             members: members.map(|node| peer_id_of(&node.peer).to_string()).collect(),

@@ -36,6 +36,7 @@ fn golden_memo() {
         }),
         leaving: Some(true),
         left: Some(ring.clone()),
+        name: "oak-7_b.c".parse().ok(),
     };
     let left = Content { left: Some(ring), incarnation: 5, ..Content::default() };
     let mut golden = Golden::new(env!("CARGO_MANIFEST_DIR"), "memo", MEMOS);

@@ -69,12 +69,13 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let surroundings = Surroundings::new(config, net.handle().clone(), store.as_ref().map(StoreThread::watch));
     let store = store.map(|store| Arc::new(Mutex::new(store)));
     let seconds = clocks.wall().0 / 1000;
+    // Written together with the incarnation.
+    memo.set_name(config.name.as_ref());
     let incarnation = memo.fresh_incarnation(seconds << 20 | draw() >> 44)?;
     let mut port = net.port(0);
     let (mut early, listen) = wait_for_addresses(&mut port)?;
     let peer_id = identity.peer_id().to_string();
-    let durability = config.durability.to_string();
-    let showcase = Showcase::new(peer_id.clone(), config.network.clone(), durability, config.lanes, surroundings);
+    let showcase = Showcase::new(peer_id.clone(), config, surroundings);
     let (news_in, news) = mpsc::unbounded_channel();
     let rings = memo.rings();
     let memo = Arc::new(SharedMemo::new(memo, network));
@@ -126,6 +127,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let stopper = lanes.clone();
     Ok(Peer {
         peer_id,
+        name: config.name.clone(),
         listen,
         backend: lanes.clone(),
         admin: lanes,
@@ -177,6 +179,7 @@ fn node_config(
         members_max: config.max_group,
         policies: config.policies,
         secret: draw(),
+        name: config.name.clone(),
         cluster: config.cluster.clone(),
         memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use overlay::{Incarnation, PeerKey, RingId};
+use overlay::{Incarnation, PeerKey, PeerName, RingId};
 use serde::{Deserialize, Serialize};
 
 use super::remembered::{Agreed, Network};
@@ -20,7 +20,7 @@ use crate::version::PROGRAM;
 
 /// The version of this file. Raise it with every change of what stands in it; the golden file finds a change that was not
 /// meant. 1 was never written down.
-pub(super) const MEMO_VERSION: u32 = 2;
+pub(super) const MEMO_VERSION: u32 = 3;
 /// Peers remembered at most.
 const PEERS_MAX: usize = 64;
 
@@ -41,6 +41,9 @@ pub(super) struct Content {
     /// The ring that it has left, while it belongs to no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left: Option<String>,
+    /// What people call this peer, in whichever network it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<PeerName>,
 }
 
 /// What stands in the file: a changed digit would still be a ring, or an incarnation that was used before.
@@ -171,6 +174,19 @@ impl Memo {
             let before = network.clone();
             change(network);
             self.changed |= *network != before;
+        }
+    }
+
+    /// What people call this peer, as it was said last.
+    pub fn name(&self) -> Option<&PeerName> {
+        self.content.name.as_ref()
+    }
+
+    /// People call it this from now on; `None` changes nothing.
+    pub fn set_name(&mut self, name: Option<&PeerName>) {
+        if let Some(name) = name.filter(|name| self.name() != Some(name)) {
+            self.content.name = Some(name.clone());
+            self.changed = true;
         }
     }
 
@@ -411,6 +427,24 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_remembered_until_there_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = || Memo::load(dir.path()).unwrap();
+        let name = |name: &str| name.parse::<PeerName>().ok();
+        for (said, known) in [("", None), ("oak", Some("oak")), ("", Some("oak")), ("elm-2", Some("elm-2"))] {
+            let mut memo = load();
+            memo.set_name(name(said).as_ref());
+            memo.save().unwrap();
+            assert_eq!(load().name().map(PeerName::as_str), known);
+        }
+        let mut memo = load();
+        memo.set_rings(&network(), RingId(7), []);
+        memo.set_left();
+        memo.save().unwrap();
+        assert_eq!(load().name(), name("elm-2").as_ref(), "it is the peer's, whichever network it is in");
+    }
+
+    #[test]
     fn another_version_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("peer.json");
@@ -461,6 +495,7 @@ mod tests {
         memo.learn(PeerKey([3; 32]), &["/ip4/127.0.0.1/tcp/1".to_owned()]);
         memo.set_leaving(Some(false));
         memo.content.left = Some(RingId(0x9abc).to_string());
+        memo.set_name("oak".parse().ok().as_ref());
         let key = super::super::key_hash::KeyHash::new(b"a key", super::super::key_hash::CHEAP).unwrap();
         memo.change_network(|network| network.key = Some(key));
         memo.fresh_incarnation(1000).unwrap();

@@ -124,14 +124,24 @@ fn origin(config: &Config, name: &str) -> String {
 
 /// Somebody said so, for this peer: not a profile, nor nobody.
 fn is_said(config: &Config, name: &str) -> bool {
-    !matches!(config.origin(name), None | Some(Origin::Default | Origin::Profile(_) | Origin::Network))
+    !matches!(
+        config.origin(name),
+        None | Some(Origin::Default | Origin::Profile(_) | Origin::Network | Origin::DataDir)
+    )
 }
 
-/// Puts into the settings what this peer remembers of its network.
+/// Puts into the settings the name that this peer was given last, where this start gives none.
+fn recall_name(config: &mut Config, memo: &Memo) {
+    let Some(name) = memo.name().filter(|_| !is_said(config, "name")) else { return };
+    put_from(Origin::DataDir, config, "name", name.to_string(), |config| config.name = Some(name.clone()));
+}
+
+/// Puts into the settings what this peer remembers of its network and of itself.
 ///
 /// # Errors
 /// A contradiction; the words are for the person who wrote the settings.
 pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
+    recall_name(config, memo);
     let Some(network) = memo.network().filter(|_| memo.ring().is_some()) else { return Ok(()) };
     let Network { name, durability, lanes, .. } = network;
     let dir = config.data_dir.display().to_string();
@@ -221,11 +231,16 @@ pub fn contradictions(config: &Config, agreed: Agreed) -> Vec<String> {
 
 /// Takes a remembered value, and shows where it is from. One that was said already, and is the same, stays as it was said.
 fn put(config: &mut Config, name: &str, value: String, set: impl FnOnce(&mut Config)) {
+    put_from(Origin::Network, config, name, value, set);
+}
+
+/// The same of what was remembered somewhere else.
+fn put_from(origin: Origin, config: &mut Config, name: &str, value: String, set: impl FnOnce(&mut Config)) {
     set(config);
     if let Some(shown) = config.shown.iter_mut().find(|shown| shown.name == name)
         && shown.value != value
     {
         shown.value = value;
-        shown.origin = Origin::Network;
+        shown.origin = origin;
     }
 }

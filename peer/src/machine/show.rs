@@ -1,5 +1,6 @@
 //! What a running peer tells about itself.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -7,10 +8,11 @@ use group::InDoubt;
 use group::nonsense::Nonsense;
 use group::state::Loss;
 use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, SpreadCounts, TransactionStatus as NodeTransaction};
-use overlay::NodeId;
+use overlay::{NodeId, PeerKey, PeerName};
 
 use super::packets::address;
 use super::surroundings::Surroundings;
+use crate::config::Config;
 use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
@@ -23,6 +25,7 @@ use crate::version::COMMIT;
 /// The last pictures of a peer's nodes, one for each lane, and what does not change.
 pub struct Showcase {
     peer_id: String,
+    name: Option<PeerName>,
     network: String,
     durability: String,
     started: Instant,
@@ -39,15 +42,16 @@ struct Picture {
 
 impl Showcase {
     /// Without pictures yet.
-    pub fn new(
-        peer_id: String,
-        network: String,
-        durability: String,
-        lanes: u8,
-        surroundings: Surroundings,
-    ) -> Arc<Showcase> {
-        let pictures = Mutex::new((0..lanes).map(|_| None).collect());
-        Arc::new(Showcase { peer_id, network, durability, started: Instant::now(), surroundings, pictures })
+    pub fn new(peer_id: String, config: &Config, surroundings: Surroundings) -> Arc<Showcase> {
+        Arc::new(Showcase {
+            peer_id,
+            name: config.name.clone(),
+            network: config.network.clone(),
+            durability: config.durability.to_string(),
+            started: Instant::now(),
+            surroundings,
+            pictures: Mutex::new((0..config.lanes).map(|_| None).collect()),
+        })
     }
 
     fn pictures(&self) -> MutexGuard<'_, Vec<Option<Picture>>> {
@@ -80,12 +84,29 @@ fn identity_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> Vec<IdentityS
     seen.into_iter().map(status).collect()
 }
 
+/// Names that the lanes know, by peer id: of members of their groups, and of the groups beside these.
+fn names_of<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> BTreeMap<String, PeerName> {
+    let mut names = BTreeMap::new();
+    let mut add = |peer: &PeerKey, known: &Option<PeerName>| {
+        names.extend(known.clone().map(|known| (name(peer), known)));
+    };
+    for group in nodes.flat_map(|node| &node.groups) {
+        for contact in group.predecessor.members.iter().chain(&group.successor.members) {
+            add(&contact.node.peer, &contact.name);
+        }
+        // What the peer's own group says of a member counts more.
+        group.members.iter().for_each(|member| add(&member.node.peer, &member.name));
+    }
+    names
+}
+
 impl StatusSource for Showcase {
     fn status(&self) -> Status {
         let pictures = self.pictures();
         let own = |picture: &Picture| picture.node.group.clone().into_iter().collect();
         Status {
             peer_id: self.peer_id.clone(),
+            name: self.name.clone(),
             network: self.network.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: COMMIT.into(),
@@ -107,7 +128,10 @@ impl StatusSource for Showcase {
     }
 
     fn peers(&self) -> Vec<PeerTraffic> {
-        self.surroundings.peers()
+        let mut peers = self.surroundings.peers();
+        let names = names_of(self.pictures().iter().flatten().map(|picture| &picture.node));
+        peers.iter_mut().for_each(|peer| peer.name = names.get(&peer.peer_id).cloned());
+        peers
     }
 
     fn budgets(&self) -> Budgets {
@@ -196,7 +220,7 @@ fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
     ]
 }
 
-fn name(peer: &overlay::PeerKey) -> String {
+fn name(peer: &PeerKey) -> String {
     peer_id_of(peer).to_string()
 }
 
@@ -282,6 +306,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         };
         MemberStatus {
             peer_id: name(&member.node.peer),
+            name: member.name.clone(),
             cluster: member.cluster.clone(),
             joined_unix_s,
             lifetime_s: wall_s.saturating_sub(joined_unix_s),

@@ -84,6 +84,7 @@ fn traffic(peer: &PeerStats) -> PeerTraffic {
     });
     PeerTraffic {
         peer_id: peer_id_of(&peer.peer).to_string(),
+        name: None,
         up: peer.up,
         via: via.map(str::to_owned),
         rtt_ms: peer.rtt.filter(|_| peer.up).map(|rtt| rtt.as_secs_f64() * 1e3),

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use super::common::process::{Peer, end, ends, real, signal, text};
@@ -121,6 +121,78 @@ fn a_peer_remembers_its_network() {
     assert_eq!(change(&["--no-key"]).status.code(), Some(0));
     has(&refused(&["--network-key", &two]), &["`mine` has no key", "leave --network-key out"]);
     stop(place.peer("a", &[]));
+}
+
+/// What a peer's endpoint tells at this path.
+fn told(peer: &Peer, path: &str) -> serde_json::Value {
+    serde_json::from_str(peer.get(path).1.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+}
+
+/// Waits until a peer tells this of its groups.
+fn await_told<T>(peer: &Peer, what: impl Fn(&serde_json::Value) -> Option<T>) -> T {
+    let deadline = Instant::now() + STOP_MAX;
+    loop {
+        let groups = told(peer, "/v1/groups");
+        if let Some(found) = what(&groups) {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{groups}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until a peer tells that the members of its group have these names.
+fn await_names(peer: &Peer, names: [Option<&str>; 2]) {
+    await_told(peer, |groups| {
+        let members = groups["groups"][0]["members"].as_array()?;
+        let mut known: Vec<Option<&str>> = members.iter().map(|member| member["name"].as_str()).collect();
+        known.sort_unstable();
+        (known == names).then_some(())
+    });
+}
+
+#[test]
+fn a_peer_remembers_its_name_and_tells_others() {
+    let place = Place::new();
+    let founder = place.peer("a", &["--new", "--min-group", "1"]);
+    let id = told(&founder, "/v1/status")["peer_id"].as_str().unwrap().to_owned();
+    let listen =
+        await_told(&founder, |groups| groups["groups"][0]["members"][0]["addresses"][0].as_str().map(str::to_owned));
+    let entry = format!("{listen}/p2p/{id}");
+    let peer = place.peer("b", &["--join", &entry, "--name", "oak"]);
+    for peer in [&founder, &peer] {
+        await_names(peer, [None, Some("oak")]);
+    }
+    let status = told(&peer, "/v1/status");
+    let short = &status["peer_id"].as_str().unwrap()[46..];
+    assert_eq!(status["name"], "oak");
+    assert!(told(&founder, "/v1/status").get("name").is_none());
+    assert_eq!(told(&founder, "/v1/peers")["peers"][0]["name"], "oak");
+    let names = &told(&founder, "/v1/ring")["groups"][0]["names"];
+    assert_eq!(names[status["peer_id"].as_str().unwrap()], "oak", "{names}");
+    // A person sees it beside the id, whichever peer is asked.
+    has(text(&peer.run(&["status"]).stdout), &["name       oak\n", "member     oak (12D3"]);
+    let shown = format!("oak ({short})");
+    for command in ["groups", "ring"] {
+        has(text(&founder.run(&[command]).stdout), &[&shown]);
+    }
+    has(text(&founder.run(&["top", "--once", "--size", "120x40"]).stdout), &[&shown]);
+    has(&told(&founder, "/v1/events").to_string(), &[&format!("{shown} is a member of group")]);
+    // Remembered, and changed by another one.
+    stop(peer);
+    let name = &place.settings("b", &[])["name"];
+    assert_eq!((&name["value"], &name["origin"]), (&"oak".into(), &"data directory".into()));
+    let peer = place.peer("b", &[]);
+    assert_eq!(told(&peer, "/v1/status")["name"], "oak");
+    stop(peer);
+    let name = &place.settings("b", &["--name", "elm"])["name"];
+    assert_eq!((&name["value"], &name["origin"]), (&"elm".into(), &"flag".into()));
+    let peer = place.peer("b", &["--name", "elm"]);
+    for peer in [&founder, &peer] {
+        await_names(peer, [None, Some("elm")]);
+    }
+    stop(peer);
+    assert_eq!(place.settings("b", &[])["name"]["value"], "elm");
 }
 
 #[test]

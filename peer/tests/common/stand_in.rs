@@ -95,6 +95,7 @@ fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     news.send(News::Happened(Event::Ready)).map_err(|error| error.to_string())?;
     let leaving = Arc::new(Mutex::new(None));
     Ok(Peer {
+        name: config.name.clone(),
         admin: Arc::new(Leaver { news: news.clone(), leaving: leaving.clone() }),
         peer_id: "12D3KooWAlone".into(),
         listen: config.listen.iter().map(|listen| format!("{listen}/p2p/12D3KooWAlone")).collect(),
