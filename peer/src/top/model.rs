@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::Names;
 use crate::status::{
     Budgets, GroupStatus, LoadSample, Located, MemberStatus, PeerTraffic, QuorumStatus, RangeStatus, Ring, SilentRange,
     Status, Told,
@@ -100,6 +101,14 @@ impl Model {
             let member = group.members.iter().find(|member| member.peer_id == peer_id)?;
             Some((group, member))
         })
+    }
+
+    /// Names of all peers that the answers mention, as far as they have some.
+    pub fn names(&self) -> Names<'_> {
+        let mut names = Names::of_groups(self.all_groups().iter().chain(self.own_groups()));
+        self.ring.iter().for_each(|ring| names.add_ring(ring));
+        names.add_peers(self.peers.as_deref().unwrap_or_default());
+        names
     }
 
     /// The traffic with a peer.

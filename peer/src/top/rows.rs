@@ -7,6 +7,7 @@ mod peers;
 
 use std::cmp::Ordering;
 
+use overlay::PeerName;
 use screen::safe;
 
 use super::model::Model;
@@ -21,11 +22,16 @@ pub struct Column {
     pub title: &'static str,
     /// Columns of the screen that it takes.
     pub width: u16,
+    /// Columns that it takes at most, where its texts need more.
+    pub most: u16,
     /// Its texts stand at the right, as numbers do.
     pub right: bool,
     /// Where there is little room the highest go first; those with 0 stay.
     pub rank: u8,
 }
+
+/// The longest way to show a peer: its name, and its short id in brackets.
+const LABEL_COLUMNS: u16 = PeerName::BYTES_MAX as u16 + 9;
 
 /// How a cell looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

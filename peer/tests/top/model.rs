@@ -1,5 +1,6 @@
 //! What a peer may have told, made up: a ring of five groups with something of everything, and names that do harm.
 
+use overlay::PeerName;
 use peer::status::{
     Budget, Budgets, GroupStatus, LoadSample, Located, LossStatus, MemberStatus, PeerTraffic, PrimaryStatus,
     RangeStatus, Ring, Status, Told, TransactionStatus, TransferStatus,
@@ -31,9 +32,16 @@ fn id(letter: char) -> String {
     format!("{}{}", String::from(letter).repeat(4), "0123456789abcdef0123456789ab")
 }
 
+/// Some peers have a name.
+fn name(number: usize) -> Option<PeerName> {
+    let names = [(0, "oak"), (4, "elm-2.cellar"), (9, "oak")];
+    names.into_iter().find(|(named, _)| *named == number).and_then(|(_, name)| name.parse().ok())
+}
+
 fn member(number: usize, role: &str, cluster: &str) -> MemberStatus {
     MemberStatus {
         peer_id: peer(number),
+        name: name(number),
         cluster: cluster.into(),
         joined_unix_s: 1_790_000_000,
         lifetime_s: 86_400 + 3600 * number as u64,
@@ -120,6 +128,7 @@ fn located(letter: char, start: u32, end: u32, epoch: u64, members: std::ops::Ra
         epoch,
         range: range(start, end),
         primary: peer(members.start),
+        names: members.clone().filter_map(|number| Some((peer(number), name(number)?))).collect(),
         members: members.map(peer).collect(),
         ..Located::default()
     }
@@ -129,6 +138,7 @@ fn traffic(number: usize, up: bool, rtt_ms: Option<f64>) -> PeerTraffic {
     let bytes = 1_000_000 * (number as u64 + 1);
     PeerTraffic {
         peer_id: peer(number),
+        name: name(number),
         up,
         via: up.then(|| if number.is_multiple_of(3) { "quic" } else { "tcp" }.to_owned()),
         rtt_ms,
@@ -187,6 +197,7 @@ fn load() -> Vec<LoadSample> {
 pub fn rich() -> Model {
     let status = Status {
         peer_id: peer(0),
+        name: name(0),
         network: "mine".into(),
         version: "0.1.0".into(),
         commit: "0123456789ab".into(),

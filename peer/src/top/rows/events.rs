@@ -6,7 +6,7 @@ use crate::top::model::Model;
 use crate::top::units;
 
 const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Column {
-    Column { title, width, right, rank }
+    Column { title, width, most: width, right, rank }
 }
 
 pub const COLUMNS: [Column; 4] =

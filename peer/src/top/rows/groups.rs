@@ -1,12 +1,13 @@
 //! The groups of the ring, with what this peer knows of its own.
 
-use super::{Cell, Column, Row, Tone};
-use crate::status::{GroupStatus, QuorumStatus, short_group, short_peer};
+use super::{Cell, Column, LABEL_COLUMNS, Row, Tone};
+use crate::names::Names;
+use crate::status::{GroupStatus, QuorumStatus, short_group};
 use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
 const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Column {
-    Column { title, width, right, rank }
+    Column { title, width, most: width, right, rank }
 }
 
 /// The first is the group's letter along the ring.
@@ -16,7 +17,7 @@ pub const COLUMNS: [Column; 10] = [
     column("share", 6, true, 0),
     column("members", 7, true, 0),
     column("epoch", 6, true, 1),
-    column("leader", 7, false, 2),
+    Column { most: LABEL_COLUMNS, ..column("leader", 7, false, 2) },
     column("keys", 6, true, 1),
     column("ops/s", 6, true, 1),
     column("holds", 6, true, 3),
@@ -25,22 +26,22 @@ pub const COLUMNS: [Column; 10] = [
 
 /// In the order of the ring; then those that have no place on it.
 pub fn rows(model: &Model) -> Vec<Row> {
-    let arcs = model.arcs();
+    let (arcs, names) = (model.arcs(), &model.names());
     let mut rows: Vec<Row> =
-        arcs.iter().enumerate().map(|(number, arc)| row(number, arc, model.group(&arc.id))).collect();
+        arcs.iter().enumerate().map(|(number, arc)| row(number, arc, model.group(&arc.id), names)).collect();
     let elsewhere = model.all_groups().iter().filter(|group| arcs.iter().all(|arc| arc.id != group.id));
     rows.extend(elsewhere.map(|group| {
         let lane = group.lane.map_or("-".into(), |lane| format!("L{lane}"));
         let mut cells = vec![Cell::number(lane, f64::MAX).tone(Tone::Faint), name(&group.id), Cell::default()];
         cells.push(Cell::number(group.members.len().to_string(), group.members.len() as f64));
         cells.push(Cell::number(group.epoch.to_string(), group.epoch as f64));
-        cells.extend(known(group));
+        cells.extend(known(group, names));
         Row { id: group.id.clone(), names: vec![group.id.clone()], cells, mine: false }
     }));
     rows
 }
 
-fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>) -> Row {
+fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>, names: &Names<'_>) -> Row {
     let mark = if arc.mine { "*" } else { "" };
     let letter = Cell::number(format!("{}{mark}", letters(number)), number as f64).tone(Tone::Group(number));
     let mut cells = vec![
@@ -51,9 +52,9 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>) -> Row {
         Cell::number(arc.epoch.to_string(), arc.epoch as f64),
     ];
     match group {
-        Some(group) => cells.extend(known(group)),
+        Some(group) => cells.extend(known(group, names)),
         None => {
-            cells.push(Cell::text(short_peer(&arc.primary)).tone(Tone::Faint));
+            cells.push(Cell::text(names.label(&arc.primary)).tone(Tone::Faint));
             cells.extend([Cell::default(), Cell::default(), Cell::default()]);
             cells.push(match &arc.quorum {
                 Some(quorum) if !quorum.held => Cell::text(lost(quorum)).tone(Tone::Bad),
@@ -77,10 +78,10 @@ fn name(id: &str) -> Cell {
 }
 
 /// What only somebody with a part in it knows.
-fn known(group: &GroupStatus) -> [Cell; 5] {
+fn known(group: &GroupStatus, names: &Names<'_>) -> [Cell; 5] {
     let parts = group.primaries.len() as u64;
     let leader = match group.leader.as_deref() {
-        Some(leader) => Cell::text(short_peer(leader)),
+        Some(leader) => Cell::text(names.label(leader)),
         None if group.part == "former" => Cell::text("-").tone(Tone::Faint),
         None => Cell::text("none").tone(Tone::Bad),
     };
@@ -137,7 +138,12 @@ mod tests {
             unheard: members[1..].to_vec(),
             ..Located::default()
         };
-        let silent = SilentRange { range: range("4", "8"), group: Some("h".into()), members: vec!["d".into()] };
+        let silent = SilentRange {
+            range: range("4", "8"),
+            group: Some("h".into()),
+            members: vec!["d".into()],
+            ..SilentRange::default()
+        };
         let well = Located { group: "i".into(), range: range("8", "0"), ..Located::default() };
         let ring = Ring { groups: vec![located, well], silent: vec![silent], ..Ring::default() };
         assert_eq!((ring.is_well(), ring.without_majority().count()), (false, 1));

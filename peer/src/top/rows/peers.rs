@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cell, Column, Row, Tone};
-use crate::status::{GroupStatus, MemberStatus, PeerTraffic, Ring, short_peer};
+use super::{Cell, Column, LABEL_COLUMNS, Row, Tone};
+use crate::names::Names;
+use crate::status::{GroupStatus, MemberStatus, PeerTraffic, Ring};
 use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
 const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Column {
-    Column { title, width, right, rank }
+    Column { title, width, most: width, right, rank }
 }
 
 pub const COLUMNS: [Column; 11] = [
-    column("peer", 7, false, 0),
+    Column { most: LABEL_COLUMNS + 1, ..column("peer", 7, false, 0) },
     column("cluster", 12, false, 1),
     column("role", 8, false, 0),
     column("ring", 4, false, 2),
@@ -47,7 +48,8 @@ pub fn rows(model: &Model) -> Vec<Row> {
     lost.retain(|peer, _| !members.contains_key(peer));
     let all: BTreeSet<&str> = members.keys().chain(traffic.keys()).chain(lost.keys()).copied().collect();
     let known = |peer| (members.get(peer).copied(), traffic.get(peer).copied(), lost.get(peer).copied());
-    all.into_iter().map(|peer| row(model, &arcs, peer, known(peer))).collect()
+    let names = model.names();
+    all.into_iter().map(|peer| row(model, &names, &arcs, peer, known(peer))).collect()
 }
 
 /// Groups with members that do not answer.
@@ -61,10 +63,10 @@ fn unheard(ring: &Ring) -> impl Iterator<Item = (&str, &[String])> {
 /// others whose members do not hear it.
 type Known<'a> = (Option<(&'a GroupStatus, &'a MemberStatus)>, Option<&'a PeerTraffic>, Option<usize>);
 
-fn row(model: &Model, arcs: &[Arc], peer: &str, (member, traffic, lost): Known<'_>) -> Row {
+fn row(model: &Model, names: &Names<'_>, arcs: &[Arc], peer: &str, (member, traffic, lost): Known<'_>) -> Row {
     let me = peer == model.me();
     let mark = if me { "*" } else { "" };
-    let name = Cell::text(format!("{}{mark}", short_peer(peer)));
+    let name = Cell::text(format!("{}{mark}", names.label(peer)));
     let name = if me { name.tone(Tone::Strong) } else { name };
     let mut cells = vec![name];
     match member {

@@ -6,7 +6,7 @@ use screen::safe;
 
 use super::Scene;
 use super::brush::Brush;
-use crate::status::short_peer;
+use crate::names::label;
 use crate::top::model::Model;
 use crate::top::state::Tab;
 use crate::top::units;
@@ -20,7 +20,7 @@ pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let mut words = vec![(" scatter top ".to_owned(), palette.chosen())];
     let mut say = |text: String, style: Style| words.extend([(" ".to_owned(), palette.text()), (text, style)]);
     if let Some(status) = &model.status {
-        say(short_peer(&status.peer_id).to_owned(), palette.strong());
+        say(label(status.name.as_ref(), &status.peer_id), palette.strong());
         let cluster = model.member(&status.peer_id).map_or("", |(_, member)| &member.cluster);
         if !cluster.is_empty() {
             say(format!("({})", safe::cut(cluster, 12)), palette.text());

@@ -5,7 +5,8 @@ use screen::safe;
 
 use super::brush::{Brush, Words, above, beside};
 use super::{Scene, lists, ring, table};
-use crate::status::{GroupStatus, MemberStatus, part_of_ring, short_group, short_peer};
+use crate::names::{Names, label};
+use crate::status::{GroupStatus, MemberStatus, part_of_ring, short_group};
 use crate::top::model::{Model, place};
 use crate::top::rows::{columns, marked, rows};
 use crate::top::state::Tab;
@@ -37,7 +38,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
     let title = format!("group {}", safe::cut(&group.id, 32));
     let inside = brush.frame(area, &title, if area.width >= 80 { &group.part } else { "" });
     let palette = brush.palette;
-    let mut lines = lists::summary(model, &model.arcs(), group, brush);
+    let mut lines = lists::summary(model, &model.arcs(), group, brush, inside.width);
     lines.extend(lists::transactions(group, brush, inside.width));
     lines.extend(members(model, group, brush));
     let known = |id: &Option<String>| id.as_deref().map_or("?".to_owned(), |id| short_group(id).to_owned());
@@ -48,11 +49,12 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
     };
     let neighbours = format!("between {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
     lines.push(vec![(neighbours, palette.text())]);
+    let names = Names::of_groups([group]);
     for transfer in &group.transfers {
         let text = format!(
             "copies {} from {}: {} records, {}, {}%, {} pieces to go",
             transfer.what,
-            short_peer(&transfer.from),
+            names.label(&transfer.from),
             units::count(transfer.records),
             units::bytes(transfer.bytes),
             transfer.done_percent,
@@ -88,25 +90,42 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
 /// How wide the columns of members are: sign and name, role, cluster, parts, round trip, time.
 const MEMBER: [usize; 6] = [10, 8, 14, 16, 8, 9];
 
+/// The same where names need more room than short ids.
+fn member_columns(group: &GroupStatus) -> [usize; 6] {
+    let label = |member: &MemberStatus| safe::width(&label(member.name.as_ref(), &member.peer_id));
+    let [first, others @ ..] = MEMBER;
+    let [role, cluster, parts, trip, since] = others;
+    // The sign with a blank, the mark of this peer and a blank.
+    let name = group.members.iter().map(label).max().unwrap_or(0) + 4;
+    [name.max(first), role, cluster, parts, trip, since]
+}
+
 /// All members with a line each, and titles above.
 pub fn members(model: &Model, group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
-    let mut lines = vec![member_titles(brush)];
-    lines.extend(group.members.iter().map(|member| member_line(model, group, member, brush)));
+    let columns = member_columns(group);
+    let mut lines = vec![member_titles(&columns, brush)];
+    lines.extend(group.members.iter().map(|member| member_line(model, group, member, &columns, brush)));
     lines
 }
 
-/// Columns that such a line takes.
-pub fn members_width() -> u16 {
-    MEMBER.iter().sum::<usize>() as u16
+/// Columns of the screen that such a line takes.
+pub fn members_width(group: &GroupStatus) -> u16 {
+    member_columns(group).iter().sum::<usize>() as u16
 }
 
-fn member_titles(brush: &Brush<'_>) -> Words {
+fn member_titles(columns: &[usize; 6], brush: &Brush<'_>) -> Words {
     let faint = brush.palette.faint();
     let titles = ["member", "role", "cluster", "primary of", "trip", "since"];
-    titles.iter().zip(MEMBER).map(|(title, width)| (safe::left(title, width), faint)).collect()
+    titles.iter().zip(columns).map(|(title, width)| (safe::left(title, *width), faint)).collect()
 }
 
-fn member_line(model: &Model, group: &GroupStatus, member: &MemberStatus, brush: &Brush<'_>) -> Words {
+fn member_line(
+    model: &Model,
+    group: &GroupStatus,
+    member: &MemberStatus,
+    columns: &[usize; 6],
+    brush: &Brush<'_>,
+) -> Words {
     let palette = brush.palette;
     let (sign, style) = lists::sign(member, palette);
     let mark = if member.peer_id == model.me() { "*" } else { "" };
@@ -121,9 +140,9 @@ fn member_line(model: &Model, group: &GroupStatus, member: &MemberStatus, brush:
     let role = if member.role == "suspect" { "SILENT" } else { &member.role };
     let trip = model.traffic(&member.peer_id).and_then(|peer| peer.rtt_ms).map(units::millis);
     let texts = [role, &member.cluster, &primary, trip.as_deref().unwrap_or("-"), &units::span(member.lifetime_s)];
-    let name = format!("{}{mark}", short_peer(&member.peer_id));
-    let mut words = vec![(format!("{sign} "), style), (safe::left(&name, MEMBER[0] - 2), palette.text())];
-    for (column, (text, width)) in texts.into_iter().zip(&MEMBER[1..]).enumerate() {
+    let name = format!("{}{mark}", label(member.name.as_ref(), &member.peer_id));
+    let mut words = vec![(format!("{sign} "), style), (safe::left(&name, columns[0] - 2), palette.text())];
+    for (column, (text, width)) in texts.into_iter().zip(&columns[1..]).enumerate() {
         let style = if column == 0 { style } else { palette.text() };
         words.push((safe::left(&safe::cut(text, width - 1), *width), style));
     }
@@ -141,7 +160,8 @@ fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
             vec![(format!("range {} to {}", silent.range.start, silent.range.end), palette.faint())],
             vec![(words.into(), palette.bad())],
         ];
-        lines.extend(silent.members.iter().map(|member| other_member(model, member, true, "", brush)));
+        let others = Others::new(model, &silent.members, Names::of_silent(silent));
+        lines.extend(silent.members.iter().map(|member| others.line(member, true, "", brush)));
         return brush.lines_or_more(inside, lines, "");
     }
     let Some(located) = ring.groups.iter().find(|located| located.group == id) else { return };
@@ -163,23 +183,39 @@ fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
         lines.push(vec![(words, palette.bad())]);
     }
     lines.push(vec![("members, as they say:".into(), palette.faint())]);
+    let others = Others::new(model, &located.members, Names::of_located(located));
     for member in &located.members {
         let primary = if *member == located.primary { "  primary where it begins" } else { "" };
-        lines.push(other_member(model, member, located.unheard.contains(member), primary, brush));
+        lines.push(others.line(member, located.unheard.contains(member), primary, brush));
     }
     brush.lines_or_more(inside, lines, "");
 }
 
-/// A member of a group of others: whether its own group hears it, and the round trip from here.
-fn other_member(model: &Model, member: &str, unheard: bool, about: &str, brush: &Brush<'_>) -> Words {
-    let palette = brush.palette;
-    let trip = model.traffic(member).and_then(|peer| peer.rtt_ms).map(units::millis).unwrap_or_default();
-    let (sign, style, trip) =
-        if unheard { ("? ", palette.bad(), "SILENT".to_owned()) } else { ("● ", palette.text(), trip) };
-    vec![
-        (sign.into(), style),
-        (safe::left(short_peer(member), 8), palette.text()),
-        (safe::left(&trip, 9), style),
-        (about.into(), palette.faint()),
-    ]
+/// The members of a group of others.
+struct Others<'a> {
+    model: &'a Model,
+    names: Names<'a>,
+    /// Columns for the longest name, and a blank.
+    width: usize,
+}
+
+impl<'a> Others<'a> {
+    fn new(model: &'a Model, members: &[String], names: Names<'a>) -> Others<'a> {
+        let widest = members.iter().map(|member| safe::width(&names.label(member))).max().unwrap_or(0);
+        Others { model, names, width: (widest + 1).max(8) }
+    }
+
+    /// One of them: whether its own group hears it, and the round trip from here.
+    fn line(&self, member: &str, unheard: bool, about: &str, brush: &Brush<'_>) -> Words {
+        let palette = brush.palette;
+        let trip = self.model.traffic(member).and_then(|peer| peer.rtt_ms).map(units::millis).unwrap_or_default();
+        let (sign, style, trip) =
+            if unheard { ("? ", palette.bad(), "SILENT".to_owned()) } else { ("● ", palette.text(), trip) };
+        vec![
+            (sign.into(), style),
+            (safe::left(&self.names.label(member), self.width), palette.text()),
+            (safe::left(&trip, 9), style),
+            (about.into(), palette.faint()),
+        ]
+    }
 }

@@ -6,7 +6,8 @@ use screen::ratatui::style::Style;
 use screen::safe;
 
 use super::brush::{Brush, Words};
-use crate::status::{GroupStatus, MemberStatus, Told, short_group, short_peer};
+use crate::names::{Names, label};
+use crate::status::{GroupStatus, MemberStatus, Told, short_group};
 use crate::top::Pane;
 use crate::top::model::{Arc, Model};
 use crate::top::rows::{event_tone, group_state};
@@ -68,8 +69,8 @@ pub fn pane(pane: &Pane, brush: &mut Brush<'_>, area: Rect) {
     brush.lines(inside, &lines);
 }
 
-/// A group in a few lines: what it is and how it is.
-pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'_>) -> Vec<Words> {
+/// A group in a few lines of so many columns: what it is and how it is.
+pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let palette = brush.palette;
     let (text, faint, strong) = (palette.text(), palette.faint(), palette.strong());
     let number = arcs.iter().position(|arc| arc.id == group.id);
@@ -83,20 +84,17 @@ pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'
         Some(load) => (load, ""),
         None => (group.ops_per_s, " here"),
     };
-    let leader = group.leader.as_deref().map_or("NOT KNOWN", short_peer);
+    let names = Names::of_groups([group]);
+    let leader = group.leader.as_deref().map_or("NOT KNOWN".into(), |leader| names.label(leader));
     let whole = group.complete as usize >= parts;
-    vec![
+    let leader = vec![("leader ".into(), faint), (leader, if group.leader.is_some() { text } else { palette.bad() })];
+    let primaries = vec![("primaries ".into(), faint), (format!("{here}/{parts} mine"), text)];
+    let mut lines = vec![
         vec![
             (format!("{letter}* "), number.map_or(strong, |number| palette.kind(number).patch(strong))),
             (short_group(&group.id).to_owned(), strong),
             (format!(" {} e{}  ", units::percent(share), group.epoch), text),
             (state.text.clone(), brush.style(state.tone)),
-        ],
-        vec![
-            ("leader ".into(), faint),
-            (leader.to_owned(), if group.leader.is_some() { text } else { palette.bad() }),
-            ("  primaries ".into(), faint),
-            (format!("{here}/{parts} mine"), text),
         ],
         vec![
             ("load ".into(), faint),
@@ -109,7 +107,20 @@ pub fn summary(model: &Model, arcs: &[Arc], group: &GroupStatus, brush: &Brush<'
             (format!("{}/{parts} parts", group.complete), if whole { palette.good() } else { palette.warning() }),
             (copying(group), palette.warning()),
         ],
-    ]
+    ];
+    lines.splice(1..1, beside(leader, primaries, faint, width));
+    lines
+}
+
+/// Both in one line where there is room, or else below each other.
+fn beside(mut first: Words, second: Words, gap: Style, width: u16) -> Vec<Words> {
+    let columns: usize = first.iter().chain(&second).map(|(text, _)| safe::width(text)).sum();
+    if columns + 2 > width.into() {
+        return vec![first, second];
+    }
+    first.push(("  ".into(), gap));
+    first.extend(second);
+    vec![first]
 }
 
 fn copying(group: &GroupStatus) -> String {
@@ -126,7 +137,7 @@ pub fn members(group: &GroupStatus, me: &str, brush: &Brush<'_>, width: u16) -> 
     for member in &group.members {
         let (sign, style) = sign(member, brush.palette);
         let mark = if member.peer_id == me { "*" } else { "" };
-        let name = format!("{}{mark} ", safe::line(short_peer(&member.peer_id)));
+        let name = format!("{}{mark} ", safe::line(&label(member.name.as_ref(), &member.peer_id)));
         let wide = safe::width(&name) + 1;
         if room < wide {
             lines.push(Vec::new());

@@ -72,12 +72,12 @@ fn groups(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
         if !lines.is_empty() {
             lines.push(Vec::new());
         }
-        lines.extend(lists::summary(scene.model, &arcs, one, brush));
+        lines.extend(lists::summary(scene.model, &arcs, one, brush, inside.width));
         // Before the members: it ends soon, and nobody wants to miss it.
         lines.extend(lists::transactions(one, brush, inside.width));
         // A line each where there is room for that.
         let room = usize::from(inside.height).saturating_sub(lines.len()) > one.members.len() + 1;
-        lines.extend(match room && own.len() == 1 && inside.width >= group::members_width() {
+        lines.extend(match room && own.len() == 1 && inside.width >= group::members_width(one) {
             true => group::members(scene.model, one, brush),
             false => lists::members(one, scene.model.me(), brush, inside.width),
         });

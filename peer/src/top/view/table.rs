@@ -61,7 +61,7 @@ pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], cho
     if area.height == 0 || area.width == 0 {
         return;
     }
-    let columns = fitting(all, area.width);
+    let columns = fitting(all, rows, area.width);
     header(brush, area, &columns, choice);
     let room = usize::from(area.height - 1);
     let marked = marked(rows, choice);
@@ -80,9 +80,20 @@ pub fn draw(brush: &mut Brush<'_>, area: Rect, all: &[Column], rows: &[Row], cho
 /// A column that is shown: which, and how wide.
 type Shown = (usize, Column);
 
+/// A column as wide as its texts need, within its bounds.
+fn widened(number: usize, column: Column, rows: &[Row]) -> Column {
+    if column.most == column.width {
+        return column;
+    }
+    let needed = rows.iter().filter_map(|row| row.cells.get(number)).map(|cell| safe::width(&cell.text)).max();
+    let needed = needed.and_then(|width| u16::try_from(width).ok()).unwrap_or(0);
+    Column { width: needed.clamp(column.width, column.most), ..column }
+}
+
 /// As many columns as fit; what is left over is for the last one.
-fn fitting(all: &[Column], width: u16) -> Vec<Shown> {
-    let mut columns: Vec<Shown> = all.iter().copied().enumerate().collect();
+fn fitting(all: &[Column], rows: &[Row], width: u16) -> Vec<Shown> {
+    let mut columns: Vec<Shown> =
+        all.iter().enumerate().map(|(number, column)| (number, widened(number, *column, rows))).collect();
     let taken = |columns: &[Shown]| columns.iter().map(|(_, column)| column.width + 1).sum::<u16>().saturating_sub(1);
     while taken(&columns) > width {
         let least = columns.iter().map(|(_, column)| column.rank).max().unwrap_or(0);
@@ -136,14 +147,20 @@ fn draw_row(brush: &mut Brush<'_>, area: Rect, columns: &[Shown], row: &Row, mar
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::rows::Cell;
 
     #[test]
     fn the_least_important_columns_go_first() {
         let all = columns(Tab::Peers);
-        let titles = |width| fitting(all, width).into_iter().map(|(_, column)| column.title).collect::<Vec<_>>();
+        let titles = |width| fitting(all, &[], width).into_iter().map(|(_, column)| column.title).collect::<Vec<_>>();
         assert_eq!(titles(200).len(), all.len());
         assert_eq!(titles(78), ["peer", "cluster", "role", "ring", "parts", "via", "round trip", "sent", "received"]);
         assert_eq!(titles(36), ["peer", "role", "via", "round trip"]);
         assert_eq!(titles(1), ["peer", "role", "via", "round trip"]);
+        let cell = Cell { text: "a-name-of-some-length (MMjh9m)".into(), ..Cell::default() };
+        let named = Row { cells: vec![cell], ..Row::default() };
+        let shown = fitting(all, &[named], 78);
+        assert_eq!(shown[0].1.width, 30, "a name is shown whole, and others make room");
+        assert_eq!(shown.last().map(|(_, column)| column.title), Some("round trip"));
     }
 }
