@@ -223,9 +223,16 @@ impl Group {
         Some(TermBallot { epoch: self.state.epoch, term: part.term, node: part.node })
     }
 
-    /// Has this node handed over everything that it was primary of?
+    /// Whether a member that stops has nothing left to wait for: every sub-range of its own that another member can take over
+    /// is handed over, and every batch is durable.
     pub fn is_idle(&self) -> bool {
-        self.state.division.iter().all(|part| part.node != self.me) && self.out.batches_waiting() == 0
+        let is_primary = self.state.division.iter().any(|part| part.node == self.me);
+        !(is_primary && self.has_successor()) && self.out.batches_waiting() == 0
+    }
+
+    /// Whether another member can take over the sub-ranges of this one: the group has others, and a majority hears each other.
+    fn has_successor(&self) -> bool {
+        self.state.members.len() > 1 && self.is_connected()
     }
 
     /// The time, before anything else is handed in.

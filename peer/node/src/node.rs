@@ -115,7 +115,7 @@ pub struct Node {
 const PROBE: (ConnectionId, RequestId) = (ConnectionId(u64::MAX), RequestId(u64::MAX));
 /// How often a node outside asks to be let in, and one inside asks itself whether it can serve.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How long a node that stops waits for others to take its sub-ranges.
+/// How long a node that stops waits for other members to take its sub-ranges, where there are members that can.
 const HAND_OVER_MAX: Duration = Duration::from_secs(4);
 
 impl Node {
@@ -799,7 +799,8 @@ impl Node {
     /// Whether a node that stops has nothing left to wait for.
     fn tick_stopping(&mut self) {
         if let Some(since) = self.stopping {
-            let idle = self.hosts.living().all(Group::is_idle) && self.sessions.is_empty();
+            // Nobody waits for the node's own question.
+            let idle = self.hosts.living().all(Group::is_idle) && self.sessions.is_empty_but(PROBE.1);
             if idle || self.now.time.since(since) >= HAND_OVER_MAX {
                 self.over = true;
                 self.with_sessions(Sessions::stop);

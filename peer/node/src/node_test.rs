@@ -11,6 +11,7 @@ use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;
 use crate::api::Change;
+use crate::small_net::Net;
 
 fn at(time: Time) -> Now {
     Now { time, awake: time, wall: WallMillis(time.since(Time(0)).as_millis() as u64) }
@@ -118,6 +119,123 @@ fn what_was_never_begun_certainly_did_nothing() {
     node.handle(at(now), Input::Tick);
     let never = Err(OpError::TryAgain(Refusal::NoPrimary));
     assert_eq!(pull(&mut node, now, false), [(RequestId(1), Err(OpError::Uncertain)), (RequestId(2), never)]);
+}
+
+/// A founder alone, with a store that answers only when it is told to.
+struct Lone {
+    node: Node,
+    now: Time,
+    /// Batches that the store has not confirmed yet.
+    waiting: Vec<u64>,
+    replies: Vec<(RequestId, Result<Answer, OpError>)>,
+    stopped: bool,
+}
+
+impl Lone {
+    /// One that serves.
+    fn ready() -> Lone {
+        let now = Time(1_000_000_000);
+        let node = node_that_is(Durability::Sync, true, now);
+        let mut lone = Lone { node, now, waiting: Vec::new(), replies: Vec::new(), stopped: false };
+        while !lone.node.ready {
+            lone.turn(Duration::from_millis(10));
+            lone.persist();
+        }
+        lone
+    }
+
+    fn turn(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.handle(Input::Tick);
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.node.handle(at(self.now), input);
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Reply { id, result } => self.replies.push((id, result)),
+                Output::Persist { token, .. } => self.waiting.push(token),
+                Output::Event(Event::Stopped) => self.stopped = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn persist(&mut self) {
+        while !self.waiting.is_empty() {
+            for token in core::mem::take(&mut self.waiting) {
+                self.handle(Input::Persisted(token));
+            }
+        }
+    }
+}
+
+/// A peer alone has nobody to hand over to: it ends as soon as all is durable, not after [`HAND_OVER_MAX`].
+#[test]
+fn a_lone_node_stops_at_once() {
+    let mut lone = Lone::ready();
+    lone.handle(Input::Stop);
+    lone.turn(Duration::from_millis(60));
+    assert!(lone.stopped);
+}
+
+/// A write that was accepted before the stop is answered, and a write that comes after it is refused.
+#[test]
+fn a_lone_node_that_stops_settles_what_it_accepted() {
+    let mut lone = Lone::ready();
+    lone.handle(request(1, Op::Add(1)));
+    lone.handle(Input::Stop);
+    lone.turn(Duration::from_millis(60));
+    assert!(!lone.waiting.is_empty() && !lone.stopped, "the write is not durable yet");
+    lone.persist();
+    lone.turn(Duration::from_millis(20));
+    lone.persist();
+    lone.handle(request(2, Op::Add(1)));
+    lone.turn(Duration::from_millis(60));
+    assert!(lone.stopped && lone.waiting.is_empty());
+    let refused = Err(OpError::TryAgain(Refusal::Stopping));
+    assert!(lone.replies[0].1.is_ok(), "{:?}", lone.replies);
+    assert_eq!(lone.replies[1..], [(RequestId(2), refused)]);
+}
+
+/// Of three members two fall silent. The third stops at once, but for a write under way: nobody can choose that any more. One that
+/// does not serve asks itself again and again whether it can, which nobody waits for.
+#[test]
+fn the_last_member_that_is_heard_stops_at_once() {
+    for (writes, serves) in [(false, true), (true, true), (false, false)] {
+        let mut net = Net::of(3);
+        net.run_until(|net| net.nodes.iter().all(|node| node.status().ready));
+        net.cut[1..].fill(true);
+        net.run_until(|net| net.nodes[0].group().is_some_and(|group| group.hears().is_empty()));
+        if !serves {
+            net.nodes[0].ready = false;
+            net.run_for(ASK_AGAIN);
+            assert!(!net.nodes[0].sessions.is_empty_but(RequestId(1)), "it asks itself");
+        }
+        if writes {
+            net.nodes[0].handle(net.now, request(1, Op::Add(1)));
+        }
+        net.nodes[0].handle(net.now, Input::Stop);
+        net.run_for(Duration::from_millis(60));
+        let has_stopped = |net: &Net| net.events[0].contains(&Event::Stopped);
+        assert_eq!(has_stopped(&net), !writes);
+        // The client's patience is 100 ms.
+        net.run_for(Duration::from_millis(100));
+        assert!(has_stopped(&net));
+        assert_eq!(net.replies.iter().filter(|(id, _)| *id == RequestId(1)).count(), usize::from(writes));
+    }
+}
+
+/// A majority that is heard takes over first.
+#[test]
+fn a_member_among_others_hands_over_before_it_stops() {
+    let mut net = Net::of(3);
+    net.run_until(|net| net.nodes.iter().all(|node| node.status().ready));
+    net.nodes[0].handle(net.now, Input::Stop);
+    net.run_until(|net| net.events[0].contains(&Event::Stopped));
+    let me = net.nodes[0].id();
+    let state = net.nodes[1].group().expect("it stays").state();
+    assert!(state.division.iter().all(|part| part.node != me), "{:?}", state.division);
 }
 
 /// Two nodes that hear each other at once, and all that each of them had its store write.

@@ -21,7 +21,7 @@ use group::time::{Now, Time};
 use header::Header;
 use overlay::{GroupId, Key, KeyRange, NodeId};
 
-use crate::api::{Output, Request};
+use crate::api::{Output, Request, RequestId};
 use crate::config::SwitchConfig;
 use crate::hosting::Hosts;
 use crate::key_use::KeyUse;
@@ -146,9 +146,9 @@ impl Sessions {
         self.sessions.len()
     }
 
-    /// Is none under way?
-    pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
+    /// Is none under way but those of this request?
+    pub fn is_empty_but(&self, request: RequestId) -> bool {
+        self.sessions.iter().all(|(_, session)| session.request.id == request)
     }
 
     /// When [`Sessions::tick`] has something to do next.

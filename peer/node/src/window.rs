@@ -24,11 +24,6 @@ impl<T> Window<T> {
         self.len
     }
 
-    /// Is there none?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Puts one behind all others.
     ///
     /// # Panics
@@ -142,7 +137,7 @@ mod tests {
         assert_eq!((window.remove(first), window.remove(u64::MAX)), (Some(0), Some(1)));
         assert_eq!((window.first, window.places.len()), (1, 1), "those before are gone");
         assert_eq!((window.remove(1), window.remove(1)), (Some(3), None));
-        assert!(window.is_empty());
+        assert_eq!(window.len(), 0);
         window.push(100, 9);
         assert_eq!(window.get_mut(100), Some(&mut 9));
     }
