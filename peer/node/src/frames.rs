@@ -33,11 +33,23 @@ impl Node {
                     self.on_admitted(from, decoded);
                 }
             }
-            Err(FrameError::Version(_)) => {
-                self.frames_dropped += 1;
-                self.post(from, Class::Control, &Frame::NotUnderstood { version: wire::FRAME_VERSION });
-            }
+            Err(FrameError::Version(version)) => self.on_foreign_version(from, version, frame),
             Err(FrameError::Malformed) => self.frames_dropped += 1,
+        }
+    }
+
+    /// A frame of another version arrived. The sender is told once in each connection, and never in answer to a
+    /// [`Frame::NotUnderstood`]: two peers would go on answering each other for ever.
+    fn on_foreign_version(&mut self, from: PeerKey, version: u8, frame: &[u8]) {
+        self.frames_dropped += 1;
+        if !self.foreign.insert(from) {
+            return;
+        }
+        let own = wire::FRAME_VERSION;
+        let note = format!("{} speaks frames of version {version}, and this peer version {own}", self.called(from));
+        self.event(Event::Note(note));
+        if !wire::is_not_understood(frame, self.config.lane) {
+            self.post(from, Class::Control, &Frame::NotUnderstood { version: own });
         }
     }
 
@@ -94,11 +106,9 @@ impl Node {
             Frame::Patience { ring, number } => self.on_patience(from, ring, number),
             Frame::CopyOrder(order) => self.on_copy_order(from, *order),
             Frame::CopyTold(told) => self.on_copy_told(from, *told),
-            Frame::NotUnderstood { version } => {
-                let note = format!("{} does not understand frames of version {version}", self.called(from));
-                self.event(Event::Note(note));
-            }
             Frame::Contested(contested) => self.on_contested(from, *contested),
+            // A peer of another version says it under that version: see `on_foreign_version`.
+            Frame::NotUnderstood { .. } => self.frames_dropped += 1,
             Frame::Started | Frame::Refused(_) => {}
         }
     }

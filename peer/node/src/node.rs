@@ -90,6 +90,8 @@ pub struct Node {
     sessions: Sessions,
     pub(crate) outputs: VecDeque<Output>,
     connected: BTreeSet<PeerKey>,
+    /// Peers that sent a frame of another version since they connected.
+    pub(crate) foreign: BTreeSet<PeerKey>,
     pub(crate) addresses: Vec<String>,
     pub(crate) join_due: Time,
     /// The store has it that this node is in its group: until then nobody hears of it.
@@ -156,6 +158,7 @@ impl Node {
             switched: Switched::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
+            foreign: BTreeSet::new(),
             addresses: Vec::new(),
             join_due: now.time,
             entered: false,
@@ -463,6 +466,7 @@ impl Node {
             }
             Input::PeerDown(peer) => {
                 self.connected.remove(&peer);
+                self.foreign.remove(&peer);
                 self.each_group(|group| group.on_broken(peer));
             }
             Input::Routecast(request) => self.routecast(request),

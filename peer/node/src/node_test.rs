@@ -12,6 +12,7 @@ use overlay::{Incarnation, Key, PeerKey, Point};
 use super::*;
 use crate::api::Change;
 use crate::small_net::Net;
+use crate::wire::{self, Frame, Stamp};
 
 fn at(time: Time) -> Now {
     Now { time, awake: time, wall: WallMillis(time.since(Time(0)).as_millis() as u64) }
@@ -236,6 +237,57 @@ fn a_member_among_others_hands_over_before_it_stops() {
     let me = net.nodes[0].id();
     let state = net.nodes[1].group().expect("it stays").state();
     assert!(state.division.iter().all(|part| part.node != me), "{:?}", state.division);
+}
+
+/// Frames that a node sends to a peer in answer to this one.
+fn answers(node: &mut Node, now: Time, from: PeerKey, frame: &[u8]) -> Vec<Bytes> {
+    node.handle(at(now), Input::Frame { from, frame: Bytes::copy_from_slice(frame) });
+    let sent = core::iter::from_fn(|| node.poll_output()).filter_map(|output| match output {
+        Output::Send { to, frame, .. } if to == from => Some(frame),
+        _ => None,
+    });
+    sent.collect()
+}
+
+/// A peer of another frame version is told so once in each connection.
+#[test]
+fn a_frame_of_another_version_is_answered_once() {
+    for lane in [None, Some(3)] {
+        let (now, from) = (Time(1_000_000_000), PeerKey([2; 32]));
+        let config = NodeConfig { lane, ..config(1, Durability::Memory, false) };
+        let mut node = Node::new(config, 7, at(now), Restored::empty());
+        let version = usize::from(lane.is_some());
+        let later = |frame: &Frame| {
+            let mut bytes = wire::encode(&Stamp::default(), frame, lane).to_vec();
+            bytes[version] += 1;
+            bytes
+        };
+        let started = later(&Frame::Started);
+        let told = answers(&mut node, now, from, &started);
+        assert!(
+            matches!(wire::decode(&told[0], lane), Ok((_, Frame::NotUnderstood { version: wire::FRAME_VERSION }))),
+            "{told:?}"
+        );
+        assert!(answers(&mut node, now, from, &started).is_empty(), "it was told");
+        node.handle(at(now), Input::PeerDown(from));
+        assert_eq!(answers(&mut node, now, from, &started).len(), 1, "the next connection may be of another process");
+    }
+}
+
+/// Two peers of different versions must not answer each other for ever.
+#[test]
+fn not_understood_is_never_answered() {
+    for lane in [None, Some(3)] {
+        let (now, from) = (Time(1_000_000_000), PeerKey([2; 32]));
+        let config = NodeConfig { lane, ..config(1, Durability::Memory, false) };
+        let mut node = Node::new(config, 7, at(now), Restored::empty());
+        for version in 0..=u8::MAX {
+            let mut bytes = wire::encode(&Stamp::default(), &Frame::NotUnderstood { version }, lane).to_vec();
+            bytes[usize::from(lane.is_some())] = version;
+            assert!(answers(&mut node, now, from, &bytes).is_empty(), "of version {version}");
+            node.handle(at(now), Input::PeerDown(from));
+        }
+    }
 }
 
 /// Two nodes that hear each other at once, and all that each of them had its store write.

@@ -45,9 +45,10 @@ pub enum Frame {
         /// Itself.
         member: Member,
     },
-    /// The sender did not understand a frame. Never answered.
+    /// The sender did not understand a frame. Never answered. Its bytes keep their places in all versions
+    /// ([`is_not_understood`]).
     NotUnderstood {
-        /// The version it met.
+        /// The version that the sender speaks.
         version: u8,
     },
     /// Who owns a place?
@@ -207,6 +208,15 @@ pub fn decode(bytes: &[u8], lane: Option<u8>) -> Result<(Stamp, Frame), FrameErr
         Some((version, _)) => Err(FrameError::Version(*version)),
         None => Err(FrameError::Malformed),
     }
+}
+
+/// The place of [`Frame::NotUnderstood`] among the frames.
+const NOT_UNDERSTOOD: u8 = 2;
+
+/// Whether a frame of any version, of this lane, is a [`Frame::NotUnderstood`].
+pub fn is_not_understood(bytes: &[u8], lane: Option<u8>) -> bool {
+    let prefix = 1 + STAMP + usize::from(lane.is_some());
+    matches!(bytes.get(prefix..), Some([NOT_UNDERSTOOD, _]))
 }
 
 /// On which stream a message travels: bulk never delays operations, and those never delay signs of life.
