@@ -1,12 +1,14 @@
 //! The `scatter-switch` program.
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "control")]
 use switch::control::cli::{ControlArgs, control};
 use switch::soft::cli::{self, SoftArgs};
+use switch::soft::environment;
 #[cfg(feature = "p4runtime")]
 use switch::trace::cli::{ReplayArgs, replay};
 
@@ -45,7 +47,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::try_parse() {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    match parse(&typed) {
         Ok(Cli { command: Command::Soft(args) }) => cli::run(&args),
         #[cfg(feature = "control")]
         Ok(Cli { command: Command::Control(args) }) => control(&args),
@@ -56,6 +59,9 @@ fn main() -> ExitCode {
             let text = cli::shown(&error.to_string());
             if error.use_stderr() {
                 let _ = write!(io::stderr(), "{text}");
+                if let Some(name) = environment::culprit(&error, &Cli::command(), &typed) {
+                    let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
+                }
                 return ExitCode::from(2);
             }
             let mut out = io::stdout().lock();
@@ -63,6 +69,11 @@ fn main() -> ExitCode {
             if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
         }
     }
+}
+
+fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = environment::without_empty(Cli::command()).try_get_matches_from(typed)?;
+    Cli::from_arg_matches(&matches)
 }
 
 #[cfg(test)]

@@ -342,6 +342,17 @@ fn what_was_typed_wrongly_is_said() {
     }
 }
 
+#[test]
+fn an_empty_variable_is_unset() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = taken.local_addr().unwrap().to_string();
+    let arguments = ["--target", "http://127.0.0.1:1", "--groups", "127.0.0.1:2", "--metrics", &metrics];
+    // It begins, and finds that another program listens there.
+    let done = program(&arguments).env("SCATTER_ADMIN_TOKEN_FILE", "").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(1) && said.contains("cannot start"), "{said}");
+}
+
 /// The line in which it says that it begins.
 fn ready(child: &mut Child) -> String {
     let mut line = String::new();

@@ -285,6 +285,24 @@ fn a_signal_ends_it() {
 }
 
 #[test]
+fn variables_are_named_and_empty_ones_are_unset() {
+    let run = |value: &str, more: &[&str]| {
+        let mut command = program();
+        command.args(["soft", "--listen", "127.0.0.1:0"]).args(more).env("SCATTER_OUTPUT", value);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let named = "from the environment variable SCATTER_OUTPUT.";
+    let empty = run("", &[]);
+    assert!(empty.contains("nobody would set its tables"), "{empty}");
+    let wrong = run("xml", &[]);
+    assert!(wrong.contains("--output") && wrong.contains(named), "{wrong}");
+    let typed = run("xml", &["--output", "yaml"]);
+    assert!(typed.contains("yaml") && !typed.contains(named), "{typed}");
+}
+
+#[test]
 fn command_lines_that_cannot_be() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum as _};
+use clap::builder::Resettable;
+use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use node::Node;
 use testnet::bench::{Comparison, Kind, Tools, compare};
 use testnet::checkers::model::Limits;
@@ -163,12 +164,28 @@ struct Bench {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let command = match parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => {
+            put(format_args!("{help}"));
+            return ExitCode::SUCCESS;
+        }
+    };
+    match command {
         Command::Sim(sim) => simulate(&sim),
         Command::Check(check) => check_file(&check),
         Command::Bench(bench) => compare_stores(bench),
         Command::Experiment(experiment) => run_experiment(&experiment),
     }
+}
+
+/// The command line. A variable of the environment that is empty counts as unset, as for `scatter`.
+fn parse() -> Result<Arguments, clap::Error> {
+    let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    let reset = |arg: Arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg };
+    let command = Arguments::command().mut_subcommand("bench", |bench| bench.mut_args(reset));
+    Arguments::from_arg_matches(&command.try_get_matches()?)
 }
 
 /// Prints, or ends the program: results that nobody gets are no success.
@@ -300,6 +317,9 @@ fn compare_stores(bench: Bench) -> ExitCode {
         ExitCode::from(2)
     };
     let beside = || Some(std::env::current_exe().ok()?.with_file_name("scatter"));
+    if let Some(named) = bench.program.as_ref().filter(|program| !program.exists()) {
+        return fail(format!("there is no program {}: name the daemon with --program or SCATTER_BIN", named.display()));
+    }
     let Some(program) = bench.program.or_else(beside).filter(|program| program.exists()) else {
         return fail(
             "there is no scatter beside this program: build it (cargo build --release), or name it with --program"

@@ -1,15 +1,17 @@
 //! The command line: what each command is called, what it takes, how it ends.
 
+mod environment;
 mod print;
 mod run;
 mod show;
 mod timeline;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::list::AppendMode;
 
@@ -161,10 +163,16 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    match Cli::try_parse() {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    match parse(&typed) {
         Ok(Cli { settings, command }) => run::run(&settings, command),
-        Err(error) => refuse(&error),
+        Err(error) => refuse(&error, &typed),
     }
+}
+
+fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = environment::without_unused(Cli::command(), typed).try_get_matches_from(typed)?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// The script that completes commands in this shell.
@@ -175,7 +183,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 }
 
 /// What is not to be carried out is said. Help and version are no errors.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error, typed: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         let printed = error.print().and_then(|()| io::stdout().flush());
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(2) };
@@ -184,6 +192,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     for line in text.trim_end().split('\n') {
         let _ = writeln!(io::stderr(), "{}", screen::safe::line(line));
+    }
+    if let Some(name) = environment::culprit(error, &Cli::command(), typed) {
+        let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
     }
     ExitCode::from(2)
 }

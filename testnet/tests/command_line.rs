@@ -1,0 +1,25 @@
+//! The `scatter-testnet` program as a script runs it: variables of the environment.
+
+use std::process::{Command, Stdio};
+
+fn testnet(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scatter-testnet"));
+    command.env_remove("SCATTER_BIN").args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// `--seconds inf` is refused once the daemon is found, before anything is measured.
+#[test]
+fn an_empty_variable_is_unset_and_a_wrong_one_is_named() {
+    let bench = |daemon: &str| {
+        let output = testnet(&["bench", "--seconds", "inf"]).env("SCATTER_BIN", daemon).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let empty = bench("");
+    assert!(empty.contains("--seconds") || empty.contains("beside this program"), "{empty}");
+    let wrong = bench("/nowhere/at/all");
+    assert!(wrong.contains("/nowhere/at/all") && wrong.contains("SCATTER_BIN"), "{wrong}");
+    let there = bench(env!("CARGO_BIN_EXE_scatter-testnet"));
+    assert!(there.contains("--seconds"), "{there}");
+}
