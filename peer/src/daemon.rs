@@ -557,7 +557,7 @@ impl Signals {
 }
 
 /// Whether the process was started with SIGHUP ignored. Where the system does not tell, it was not.
-fn is_hangup_ignored() -> bool {
+pub(crate) fn is_hangup_ignored() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
 }
 

@@ -100,6 +100,16 @@ fn peers_end_with_a_demo_that_is_killed() {
     demo.wait_for_peers_to_end();
 }
 
+/// A SIGHUP ends it in order also where its standard output is no terminal.
+#[test]
+fn a_hangup_leaves_nothing_behind() {
+    let mut demo = Demo::start("1");
+    signal(&demo.child, Signal::HUP);
+    assert_eq!(end(&mut demo.child, Duration::from_secs(15)).0, Some(0));
+    demo.wait_for_peers_to_end();
+    assert_eq!(std::fs::read_dir(demo.directory.path()).unwrap().count(), 0, "nothing stays behind");
+}
+
 /// Peers of which something lies in this directory, with their command lines.
 fn peers(directory: &Path) -> Vec<(Pid, String)> {
     let here = directory.display().to_string();

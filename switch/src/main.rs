@@ -28,13 +28,14 @@ enum Command {
     /// Run a switch in software: one core, and not line rate
     ///
     /// Clients send their packets (UDP) to it and replicas their answers. Its tables are set by a controller through P4Runtime, or
-    /// by --ports and --partition for trials without one. It stops at SIGTERM and SIGINT; at a second one, at once.
+    /// by --ports and --partition for trials without one. It stops at SIGTERM, SIGINT and SIGHUP; at a second SIGTERM or SIGINT, at
+    /// once.
     Soft(Box<SoftArgs>),
 
     /// Keep a switch's tables as the groups that use it need them
     ///
     /// It asks peers what their groups are, sets the switch's tables through P4Runtime, and has groups choose ids for it. What changes
-    /// is said on stderr. SIGTERM and SIGINT end it, and the tables stay as they are: so they do when it is killed, and whoever
+    /// is said on stderr. SIGTERM, SIGINT and SIGHUP end it, and the tables stay as they are: so they do when it is killed, and whoever
     /// comes next goes on with them.
     #[cfg(feature = "control")]
     Control(ControlArgs),

@@ -394,7 +394,7 @@ fn it_ends_when_it_is_told_to() {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
 
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let mut child = program(&["--target", "http://127.0.0.1:1", "--groups", "127.0.0.1:2"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -275,13 +275,26 @@ fn monitoring_is_answered_and_bounded() {
 
 #[test]
 fn a_signal_ends_it() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let (soft, _replicas) = of(1);
         let asked = Instant::now();
         let (status, rest) = soft.end(signal);
         assert_eq!((status.code(), rest.as_str()), (Some(0), ""));
         assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
     }
+}
+
+/// Where it was started with SIGHUP ignored, the end of a terminal does not end it.
+#[test]
+fn nohup_is_heard() {
+    let ports = Node::new();
+    let mut command = std::process::Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_scatter-switch"));
+    let soft = Soft::begin_with(command, "127.0.0.1:0", &format!("1={}", ports.address()), &["7,primary=1".to_owned()]);
+    soft.signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(soft.page("/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert_eq!(soft.end(Signal::SIGTERM).0.code(), Some(0));
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod people;
 mod show;
 mod victim;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::process::{Child, ExitCode};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::Exit;
+use crate::daemon::is_hangup_ignored;
 use crate::lock::lock;
 use network::{Gone, Network, PEERS_MAX};
 use peer::{DemoPeer, quoted};
@@ -102,15 +103,13 @@ fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
-/// SIGINT and SIGTERM; and SIGHUP, where there is a terminal that may go: the peers' data would stay behind.
+/// SIGINT, SIGTERM and SIGHUP: the peers' data would stay behind. SIGHUP not where it is ignored, as `nohup` has it.
 struct Interrupts(Signal, Signal, Option<Signal>);
 
 impl Interrupts {
     fn watch() -> Result<Interrupts, String> {
         let watch = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-        // Where `nohup` stands before the command that goes on, and standard output is no terminal.
-        let hangs_up = std::io::stdout().is_terminal();
-        let hangup = hangs_up.then(|| watch(SignalKind::hangup())).transpose()?;
+        let hangup = (!is_hangup_ignored()).then(|| watch(SignalKind::hangup())).transpose()?;
         Ok(Interrupts(watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?, hangup))
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::metrics::{Tally, listen, serve};
 use super::run::{Setup, run};
 use crate::p4rt::controller::Config;
-use crate::soft::cli::{DEVICE, address, shown};
+use crate::soft::cli::{DEVICE, address, is_hangup_ignored, shown};
 use crate::trace::cli::read;
 
 /// Where switches are controlled, unless somebody says otherwise.
@@ -114,10 +114,7 @@ pub fn control(args: &ControlArgs) -> ExitCode {
     let metrics = args.metrics;
     let worked = crate::p4rt::runtime().and_then(|runtime| {
         runtime.block_on(async {
-            let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-            let stop = async {
-                tokio::select! { _ = end.recv() => {}, _ = interrupt.recv() => {} }
-            };
+            let stop = signalled()?;
             let (tallies, tally) = watch::channel(Tally::default());
             let listener = metrics.map(listen).transpose()?;
             let at = listener.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -137,6 +134,21 @@ pub fn control(args: &ControlArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(1, &format!("cannot start: {error}")),
     }
+}
+
+/// Done once a signal asks for the end: SIGTERM, SIGINT, or a SIGHUP that is not ignored.
+fn signalled() -> io::Result<impl Future<Output = ()>> {
+    let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hangup = (!is_hangup_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
+    Ok(async move {
+        let hangup = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! { _ = end.recv() => {}, _ = interrupt.recv() => {}, _ = hangup => {} }
+    })
 }
 
 /// A line for people; what others said may be in it.

@@ -41,7 +41,11 @@ impl Soft {
     }
 
     pub fn begin(listen: &str, ports: &str, partitions: &[String]) -> Soft {
-        let mut command = program();
+        Soft::begin_with(program(), listen, ports, partitions)
+    }
+
+    /// With this program, or one that becomes it.
+    pub fn begin_with(mut command: Command, listen: &str, ports: &str, partitions: &[String]) -> Soft {
         command.args(["soft", "--listen", listen, "--metrics", "127.0.0.1:0", "--ports", ports]);
         partitions.iter().for_each(|partition| _ = command.args(["--partition", partition]));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -57,9 +61,13 @@ impl Soft {
         Soft { child, stdout, address, metrics }
     }
 
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
     /// Ends it with a signal; what it printed meanwhile.
     pub fn end(mut self, signal: Signal) -> (ExitStatus, String) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+        self.signal(signal);
         let deadline = Instant::now() + Duration::from_secs(5);
         let status = loop {
             match self.child.try_wait().unwrap() {
