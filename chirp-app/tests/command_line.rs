@@ -1,5 +1,8 @@
-//! The `chirp` program as a script runs it, where no peer is needed: variables of the environment.
+//! The `chirp` program as a script runs it, where no peer is needed: variables of the environment, and exit codes of what cannot
+//! be printed.
 
+use std::fs::OpenOptions;
+use std::io;
 use std::process::{Command, Output, Stdio};
 
 /// The program with nothing from this process's environment that it would heed.
@@ -50,4 +53,20 @@ fn an_error_names_the_variable_unless_the_flag_was_typed() {
     assert!(code == Some(3), "{words}");
     let (code, words) = with("CHIRP_USER", "ann", &[&NOWHERE[..], &["post", "--", "--user"]].concat());
     assert!(code == Some(3), "{words}");
+}
+
+#[test]
+fn what_cannot_be_printed_ends_with_74() {
+    for arguments in [&["--help"][..], &["--version"], &["completions", "bash"]] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let closed = chirp(arguments).stdout(writer).output().unwrap();
+        assert_eq!(closed.status.code(), Some(74), "{arguments:?}");
+        assert!(closed.stderr.is_empty(), "whoever closed the pipe has seen enough: {closed:?}");
+        if let Ok(full) = OpenOptions::new().write(true).open("/dev/full") {
+            let full = chirp(arguments).stdout(full).output().unwrap();
+            assert_eq!(full.status.code(), Some(74), "{arguments:?}");
+            assert!(!full.stderr.is_empty(), "{arguments:?}");
+        }
+    }
 }

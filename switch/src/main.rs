@@ -16,7 +16,8 @@ use switch::trace::cli::{ReplayArgs, replay};
 #[derive(Debug, Parser)]
 #[command(name = "scatter-switch", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 it cannot start, or a switch does something else than a story says; 2 usage."
+    after_help = "Exit codes: 0 done; 1 it cannot start, or a switch does something else than a story says; 2 usage; 74 the answer \
+        could not be printed."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -66,8 +67,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
             let mut out = io::stdout().lock();
-            let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+            cli::printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
         }
     }
 }

@@ -316,6 +316,20 @@ fn variables_are_named_and_empty_ones_are_unset() {
 }
 
 #[test]
+fn what_cannot_be_printed_ends_with_74() {
+    for asked in ["--help", "--version"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = program().arg(asked).stdout(writer).output().unwrap();
+        assert_eq!(closed.status.code(), Some(74), "{asked}");
+        assert!(closed.stderr.is_empty(), "whoever closed the pipe has seen enough: {closed:?}");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let full = program().arg(asked).stdout(full).output().unwrap();
+        assert!(full.status.code() == Some(74) && !full.stderr.is_empty(), "{asked}: {full:?}");
+    }
+}
+
+#[test]
 fn command_lines_that_cannot_be() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();

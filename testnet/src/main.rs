@@ -188,13 +188,19 @@ fn parse() -> Result<Arguments, clap::Error> {
     Arguments::from_arg_matches(&command.try_get_matches()?)
 }
 
+/// How a command ends whose results could not be printed (`EX_IOERR` of sysexits.h), as those of `scatter` do.
+const UNPRINTED: i32 = 74;
+
 /// Prints, or ends the program: results that nobody gets are no success.
 fn put(text: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
-        note!("cannot print: {error}");
-        std::process::exit(74);
+        // Whoever closes a pipe has seen enough of it.
+        if error.kind() != std::io::ErrorKind::BrokenPipe {
+            note!("cannot print: {error}");
+        }
+        std::process::exit(UNPRINTED);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `scatter-testnet` program as a script runs it: variables of the environment.
+//! The `scatter-testnet` program as a script runs it: variables of the environment, and what cannot be printed.
 
 use std::process::{Command, Stdio};
 
@@ -22,4 +22,15 @@ fn an_empty_variable_is_unset_and_a_wrong_one_is_named() {
     assert!(wrong.contains("/nowhere/at/all") && wrong.contains("SCATTER_BIN"), "{wrong}");
     let there = bench(env!("CARGO_BIN_EXE_scatter-testnet"));
     assert!(there.contains("--seconds"), "{there}");
+}
+
+#[test]
+fn what_cannot_be_printed_ends_with_74() {
+    for arguments in [&["--help"][..], &["--version"], &["sim", "--small", "--nodes", "3"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = testnet(arguments).stdout(writer).output().unwrap();
+        assert_eq!(closed.status.code(), Some(74), "{arguments:?}");
+        assert!(closed.stderr.is_empty(), "whoever closed the pipe has seen enough: {closed:?}");
+    }
 }

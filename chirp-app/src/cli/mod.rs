@@ -21,7 +21,7 @@ use crate::list::AppendMode;
 #[command(
     after_help = "Names are trusted: whoever says to be somebody can post as them, unless they sign (--key). Exit codes: \
     0 done; 1 the answer is no (no such user, name taken); 2 usage, or a text or name that cannot be; 3 cannot reach a peer; \
-    4 refused; 5 outcome unknown; 6 nothing was done, try again."
+    4 refused; 5 outcome unknown; 6 nothing was done, try again; 74 the answer could not be printed."
 )]
 struct Cli {
     #[command(flatten)]
@@ -161,6 +161,9 @@ fn size(text: &str) -> Result<(u16, u16), String> {
     two.filter(fits).ok_or_else(|| "a size is COLUMNSxROWS, from 20x6 to 500x200".to_owned())
 }
 
+/// How a command ends whose answer could not be printed (`EX_IOERR` of sysexits.h), as those of `scatter` do.
+pub(crate) const UNPRINTED: u8 = 74;
+
 /// The whole program.
 pub fn main() -> ExitCode {
     let typed: Vec<OsString> = std::env::args_os().collect();
@@ -186,7 +189,10 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 fn refuse(error: &clap::Error, typed: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         let printed = error.print().and_then(|()| io::stdout().flush());
-        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        return match printed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => run::unprinted(&error),
+        };
     }
     // It quotes what was typed, or what somebody had pasted.
     let text = error.to_string();

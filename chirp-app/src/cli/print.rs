@@ -14,7 +14,7 @@ pub(crate) enum Stop {
     Usage(String),
     /// It could not be done.
     Failed(Error),
-    /// Whoever reads what is printed has seen enough: that is no failure.
+    /// The reader has closed the pipe. The reader needs no word about it, and a script learns that not all was printed.
     Unread,
     /// It cannot be printed: a full disk, for one.
     Unprinted(io::Error),

@@ -8,7 +8,7 @@ use screen::colour::Palette;
 use serde_json::json;
 
 use super::print::{Printer, Stop};
-use super::{Command, Output, Settings, show, timeline};
+use super::{Command, Output, Settings, UNPRINTED, show, timeline};
 use crate::chirp::{Chirp, now_ms};
 use crate::error::Error;
 use crate::name::UserName;
@@ -47,11 +47,19 @@ pub(crate) fn run(settings: &Settings, command: Command) -> ExitCode {
 /// Says why it goes no further.
 fn end(settings: &Settings, stop: &Stop) -> ExitCode {
     match stop {
-        Stop::Unread => ExitCode::SUCCESS,
+        Stop::Unread => ExitCode::from(UNPRINTED),
         Stop::Usage(why) => fail(settings, 2, why),
         Stop::Failed(error) => fail(settings, error.exit(), &error.to_string()),
-        Stop::Unprinted(error) => fail(settings, 2, &format!("cannot print: {error}")),
+        Stop::Unprinted(error) => fail(settings, UNPRINTED, &format!("cannot print: {error}")),
     }
+}
+
+/// Says why help could not be printed, unless the reader has closed the pipe.
+pub(crate) fn unprinted(error: &io::Error) -> ExitCode {
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        let _ = writeln!(io::stderr(), "chirp: cannot print: {error}");
+    }
+    ExitCode::from(UNPRINTED)
 }
 
 fn fail(settings: &Settings, exit: u8, why: &str) -> ExitCode {

@@ -136,6 +136,17 @@ enum Stop {
     Start(#[from] io::Error),
 }
 
+/// How a command ends that printed an answer: 74 where that could not be done (`EX_IOERR` of sysexits.h), as those of `scatter` do.
+pub fn printed(written: io::Result<()>) -> ExitCode {
+    const UNPRINTED: u8 = 74;
+    let Err(error) = written else { return ExitCode::SUCCESS };
+    // Whoever closes a pipe has seen enough of it.
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        let _ = writeln!(io::stderr(), "scatter-switch: cannot print the answer: {error}");
+    }
+    ExitCode::from(UNPRINTED)
+}
+
 /// Runs it to its end.
 pub fn run(args: &SoftArgs) -> ExitCode {
     match start(args) {

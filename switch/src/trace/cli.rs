@@ -12,7 +12,7 @@ use clap::Args;
 use super::Trace;
 use super::replay::{Failed, On};
 use crate::p4rt::controller::Config;
-use crate::soft::cli::{DEVICE, address, shown};
+use crate::soft::cli::{DEVICE, address, printed, shown};
 
 /// No story is longer, and nothing that a compiler makes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -84,8 +84,7 @@ pub fn replay(args: &ReplayArgs) -> ExitCode {
     match played {
         Ok(packets) => {
             let mut out = io::stdout().lock();
-            let printed = writeln!(out, "{packets} packets, and all went as the story says").and_then(|()| out.flush());
-            printed.map_or_else(|error| fail(1, &format!("cannot print: {error}")), |()| ExitCode::SUCCESS)
+            printed(writeln!(out, "{packets} packets, and all went as the story says").and_then(|()| out.flush()))
         }
         Err(failed) => fail(1, &failed.to_string()),
     }
