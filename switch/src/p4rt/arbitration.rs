@@ -124,6 +124,11 @@ impl Arbitration {
         self.roles.values().any(|role| role.primary == Some(stream))
     }
 
+    /// Whether somebody said who it is in this stream.
+    pub fn knows(&self, stream: StreamId) -> bool {
+        self.controllers.contains_key(&stream)
+    }
+
     /// Whether who says of itself to have this role and this election id may write.
     ///
     /// # Errors

@@ -49,6 +49,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Handle {
     places: Arc<Places>,
+    is_local: bool,
     age: Arc<Mutex<u64>>,
 }
 
@@ -79,7 +80,7 @@ impl Places {
         held.remote += usize::from(!is_local);
         let age = held.add(Holder { is_local, streams: 0, _stay: sender });
         drop(held);
-        let handle = Handle { places: self.clone(), age: Arc::new(Mutex::new(age)) };
+        let handle = Handle { places: self.clone(), is_local, age: Arc::new(Mutex::new(age)) };
         Place { handle, stay, is_lost: false }
     }
 }
@@ -138,6 +139,11 @@ impl Drop for Place {
 }
 
 impl Handle {
+    /// Whether the connection is of a client on this machine.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
     /// Notes a stream of a controller.
     pub fn open(&self) -> OpenStream {
         self.change(|streams| streams + 1);

@@ -190,10 +190,11 @@ impl P4Runtime for Server {
         &self,
         request: Request<Streaming<v1::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let Opened { id, responses, gone } = self.service.open()?;
+        let place = request.extensions().get::<Handle>();
+        let Opened { id, responses, gone } = self.service.open(place.is_some_and(Handle::is_local))?;
         let service = self.service.clone();
         // A connection with a stream is not the first to make room.
-        let open = request.extensions().get::<Handle>().map(Handle::open);
+        let open = place.map(Handle::open);
         tokio::spawn(async move {
             let _open = open;
             let heard = hear(&service, id, request.into_inner());

@@ -2,6 +2,11 @@
 //!
 //! All calls take one lock, one after the other: so a write is done before the next one begins, a read never sees half of one, and
 //! who was the primary writes nothing once somebody else is told to be.
+//!
+//! Streams are bounded in number, and whoever reaches the address may open as many as there can be. So a newcomer that finds no
+//! room takes the place of another stream, as connections do ([`Places`](super::places)): of one in which nobody said who it is,
+//! then of a backup's, then of a primary's, and of the oldest of those; of a remote one first, and some places are kept for
+//! controllers on this machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +26,8 @@ use super::target::{Counted, Target};
 
 /// So many controllers may be there at once.
 pub const STREAMS_MAX: usize = 32;
+/// Of those, so many places are kept for controllers on this machine.
+const STREAMS_KEPT: usize = STREAMS_MAX / 4;
 
 /// So much may wait for a controller; who does not take it is let go.
 const NOTICES_MAX: usize = 64;
@@ -31,6 +38,7 @@ pub type Response = Result<v1::StreamMessageResponse, Status>;
 /// The near end of a controller's stream. When it is dropped, the stream ends.
 #[derive(Debug)]
 struct Stream {
+    is_local: bool,
     out: mpsc::Sender<Response>,
     _gone: oneshot::Sender<()>,
 }
@@ -101,23 +109,21 @@ impl Service {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A controller opens its stream.
+    /// A controller opens its stream, on this machine or from elsewhere. Where there is no room, another stream ends.
     ///
     /// # Errors
-    /// Where there are too many.
-    pub fn open(&self) -> Result<Opened, Problem> {
+    /// Where the switch stops.
+    pub fn open(&self, is_local: bool) -> Result<Opened, Problem> {
         let mut state = self.lock();
         if state.is_closed {
             return Err(Problem::new(Code::Unavailable, "this switch stops"));
         }
-        if state.streams.len() >= STREAMS_MAX {
-            return Err(Problem::new(Code::ResourceExhausted, format!("there are {STREAMS_MAX} streams already")));
-        }
+        state.make_room(is_local);
         let (out, responses) = mpsc::channel(NOTICES_MAX);
         let (still_here, gone) = oneshot::channel();
         let id = state.next_stream;
         state.next_stream += 1;
-        state.streams.insert(id, Stream { out, _gone: still_here });
+        state.streams.insert(id, Stream { is_local, out, _gone: still_here });
         Ok(Opened { id, responses, gone })
     }
 
@@ -286,6 +292,29 @@ impl State {
         }
     }
 
+    /// Ends a stream where there is no room for another one. A remote one takes the place of a local one only where those hold
+    /// more than is kept for them.
+    fn make_room(&mut self, for_local: bool) {
+        let local = self.streams.values().filter(|stream| stream.is_local).count();
+        let remote = self.streams.len() - local;
+        if self.streams.len() < STREAMS_MAX && (for_local || remote < STREAMS_MAX - STREAMS_KEPT) {
+            return;
+        }
+        let takes_local = for_local || local > STREAMS_KEPT;
+        let candidates = self.streams.iter().filter(|(_, stream)| takes_local || !stream.is_local);
+        let arbitration = &self.arbitration;
+        let first =
+            candidates.map(|(id, stream)| (arbitration.is_primary(*id), arbitration.knows(*id), stream.is_local, *id));
+        let Some((.., id)) = first.min() else { return };
+        if let Some(stream) = self.streams.remove(&id) {
+            let why =
+                format!("there are {STREAMS_MAX} streams already, and another controller takes the place of this one");
+            let _ = stream.out.try_send(Err(Status::resource_exhausted(why)));
+        }
+        let notices = self.arbitration.close(id);
+        self.tell(notices);
+    }
+
     /// Tells controllers, and lets those go who do not listen; of that the others hear, too.
     fn tell(&mut self, notices: Notices) {
         let mut notices = VecDeque::from(notices);
@@ -380,7 +409,7 @@ mod tests {
         ) {
             let standin = Arc::new(Standin::new(Shape { stages: 3, slots: 8 }, 4));
             let service = Service::new(0, standin.clone());
-            let mut controller = service.open().unwrap();
+            let mut controller = service.open(true).unwrap();
             service.hear(controller.id, says(1)).unwrap();
             let config = v1::ForwardingPipelineConfig { p4info: Some(p4info().clone()), ..Default::default() };
             let request = v1::SetForwardingPipelineConfigRequest {
@@ -446,10 +475,43 @@ mod tests {
         v1::WriteRequest { updates, ..Default::default() }
     }
 
+    /// The streams, of those that were opened, that have ended, by their place.
+    fn ended(streams: &mut [Opened]) -> Vec<usize> {
+        let is_over = |stream: &mut Opened| stream.gone.try_recv() == Err(oneshot::error::TryRecvError::Closed);
+        streams.iter_mut().enumerate().filter_map(|(place, stream)| is_over(stream).then_some(place)).collect()
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_place_of_the_least_needed_stream() {
+        let service = Service::new(0, Arc::new(Standin::new(Shape { stages: 3, slots: 8 }, 1)));
+        let remote = || service.open(false).unwrap();
+        let room = STREAMS_MAX - STREAMS_KEPT;
+        let mut streams: Vec<Opened> = std::iter::repeat_with(remote).take(room).collect();
+        // The first one is the primary, the second a backup, and the others say nothing.
+        service.hear(streams[0].id, says(9)).unwrap();
+        service.hear(streams[1].id, says(8)).unwrap();
+        for silent in 2..room {
+            streams.push(remote());
+            assert_eq!(ended(&mut streams).last(), Some(&silent), "the oldest silent one goes");
+            service.hear(streams.last().unwrap().id, says(silent as u128 + 10)).unwrap();
+        }
+        // All say who they are, and the last one is the primary.
+        streams.push(remote());
+        let gone = ended(&mut streams);
+        let expected: Vec<usize> = std::iter::once(0).chain(2..room).collect();
+        assert_eq!(gone, expected, "the oldest backup goes");
+        // Places are kept for this machine, and then remote ones go first.
+        let mut local: Vec<Opened> = (0..STREAMS_KEPT).map(|_| service.open(true).unwrap()).collect();
+        assert_eq!(ended(&mut streams), gone);
+        local.push(service.open(true).unwrap());
+        streams.push(remote());
+        assert_eq!((ended(&mut streams).len(), ended(&mut local).len()), (gone.len() + 1, 1));
+    }
+
     #[test]
     fn who_does_not_listen_is_let_go() {
         let service = Service::new(0, Arc::new(Standin::new(Shape { stages: 3, slots: 8 }, 1)));
-        let (mut deaf, mut primary) = (service.open().unwrap(), service.open().unwrap());
+        let (mut deaf, mut primary) = (service.open(true).unwrap(), service.open(true).unwrap());
         service.hear(deaf.id, says(0)).unwrap();
         for election in 1..=NOTICES_MAX as u128 {
             assert!(deaf.gone.try_recv() == Err(oneshot::error::TryRecvError::Empty), "{election}");
@@ -460,6 +522,6 @@ mod tests {
         // Its election id is free.
         service.hear(primary.id, says(0)).unwrap();
         service.stop();
-        assert_eq!(service.open().unwrap_err().code, Code::Unavailable);
+        assert_eq!(service.open(true).unwrap_err().code, Code::Unavailable);
     }
 }
