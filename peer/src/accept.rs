@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::seldom::Seldom;
+
 /// Where no client can be taken, for want of descriptors mostly, it is tried again after so long.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Between two lines of the log about that.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// After so long without a byte the kernel asks a client whether it is there, so often, this far apart. A client whose
 /// machine or network is gone holds its place for four minutes.
 const PROBE_AFTER: Duration = Duration::from_secs(120);
@@ -21,14 +21,13 @@ const PROBE_EVERY: Duration = Duration::from_secs(30);
 pub struct Accept {
     listener: TcpListener,
     endpoint: &'static str,
-    told: Option<Instant>,
-    failures: u64,
+    failures: Seldom,
 }
 
 impl Accept {
     /// Takes clients of a listener; `endpoint` is its name in the log.
     pub fn new(listener: TcpListener, endpoint: &'static str) -> Accept {
-        Accept { listener, endpoint, told: None, failures: 0 }
+        Accept { listener, endpoint, failures: Seldom::default() }
     }
 
     /// Waits for the next client. Where the system refuses, it is told to the log now and then, and tried again.
@@ -40,7 +39,7 @@ impl Accept {
                     return (stream, address);
                 }
                 Err(error) => {
-                    self.tell(&error, Instant::now());
+                    self.tell(&error);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -69,15 +68,11 @@ impl Accept {
         self.listener.local_addr()
     }
 
-    fn tell(&mut self, error: &io::Error, now: Instant) {
-        self.failures += 1;
-        if self.told.is_some_and(|told| now.duration_since(told) < TOLD_EVERY) {
-            return;
-        }
-        let (endpoint, failures) = (self.endpoint, std::mem::take(&mut self.failures));
+    fn tell(&mut self, error: &io::Error) {
+        let Some(failures) = self.failures.failed(Instant::now()) else { return };
+        let endpoint = self.endpoint;
         let advice = if is_exhausted(error) { ": raise the limit of open files (ulimit -n, LimitNOFILE)" } else { "" };
         tracing::warn!("cannot accept clients of {endpoint}: {error}{advice}; {failures} attempts failed");
-        self.told = Some(now);
     }
 }
 
@@ -127,16 +122,9 @@ mod tests {
         assert!(connect().is_err());
     }
 
-    #[tokio::test]
-    async fn a_want_of_descriptors_is_told_once_a_minute() {
-        let mut accept = Accept::new(TcpListener::bind("127.0.0.1:0").await.unwrap(), "test");
-        let (start, error) = (Instant::now(), io::Error::from(rustix::io::Errno::MFILE));
-        assert!(is_exhausted(&error));
-        for n in 0..100 {
-            accept.tell(&error, start + n * TOLD_EVERY / 100);
-        }
-        assert_eq!((accept.told, accept.failures), (Some(start), 99));
-        accept.tell(&error, start + TOLD_EVERY);
-        assert_eq!((accept.told, accept.failures), (Some(start + TOLD_EVERY), 0));
+    #[test]
+    fn a_want_of_descriptors_is_known() {
+        assert!(is_exhausted(&io::Error::from(rustix::io::Errno::MFILE)));
+        assert!(!is_exhausted(&io::Error::from(rustix::io::Errno::CONNABORTED)));
     }
 }

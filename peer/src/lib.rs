@@ -18,6 +18,7 @@ pub mod offload;
 mod places;
 mod priority;
 pub mod resp;
+mod seldom;
 pub mod status;
 pub mod store;
 pub mod top;

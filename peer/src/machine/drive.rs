@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use group::op::{Limit, OpError, Refusal};
 use group::time::{Now, Time};
@@ -27,6 +27,7 @@ use crate::config::Config;
 use crate::net::{NetEvent, NetPort, Outgoing, Transport, peer_id_of};
 use crate::priority::step_back;
 use crate::resp::Replies;
+use crate::seldom::Seldom;
 use crate::store::{Shortage, StoreError, StoreEvent};
 
 /// Between two pictures for people to see.
@@ -142,6 +143,7 @@ impl Drive {
         let (mut events, mut requests, mut stored) = (std::mem::take(&mut self.early), Vec::new(), Vec::new());
         let mut wake_at = Time(0);
         let mut pictured = Time(0);
+        let mut unsaved = Seldom::default();
         let mut outgoing: Vec<Outgoing> = Vec::new();
         if let Some(force) = self.memo.with(|memo| memo.leaving()) {
             tracing::info!("this peer was leaving when it ended, and goes on leaving");
@@ -232,8 +234,10 @@ impl Drive {
             if now.time.since(pictured) >= PICTURE_EVERY {
                 pictured = now.time;
                 self.picture();
-                if let Err(why) = self.memo.with(Memo::save) {
-                    tracing::warn!("{why}");
+                if let Err(why) = self.memo.with(Memo::save)
+                    && let Some(failures) = unsaved.failed(Instant::now())
+                {
+                    tracing::warn!(failures, "{why}");
                 }
             }
         }

@@ -11,6 +11,7 @@ use super::config::StoreConfig;
 use super::error::StoreError;
 use super::room::{Gauge, Shortage};
 use super::thread::{Report, StoreEvent};
+use crate::seldom::Seldom;
 
 /// How often it looks round without being called, and measures the room.
 const TICK: Duration = Duration::from_millis(500);
@@ -47,6 +48,8 @@ pub(crate) struct Turns<'a> {
     low: Option<Shortage>,
     /// When the room was measured last.
     measured: Option<Instant>,
+    /// Times that this failed.
+    unmeasured: Seldom,
     /// When the last sweep ended.
     swept: Instant,
 }
@@ -54,7 +57,8 @@ pub(crate) struct Turns<'a> {
 impl Turns<'_> {
     pub(crate) fn new(behind: Behind, gauge: Gauge, config: StoreConfig, report: &Report) -> Turns<'_> {
         let load = Load { most: config.behind_max(), is_behind: false };
-        Turns { behind, gauge, config, report, load, low: None, measured: None, swept: Instant::now() }
+        let unmeasured = Seldom::default();
+        Turns { behind, gauge, config, report, load, low: None, measured: None, unmeasured, swept: Instant::now() }
     }
 
     /// Works until the store fails or stops.
@@ -125,7 +129,12 @@ impl Turns<'_> {
         let room = match self.gauge.read() {
             Ok(room) => room,
             // Nothing durable hangs on it.
-            Err(error) => return tracing::warn!(%error, "the room on the disk is not known"),
+            Err(error) => {
+                if let Some(failures) = self.unmeasured.failed(Instant::now()) {
+                    tracing::warn!(%error, failures, "the room on the disk is not known");
+                }
+                return;
+            }
         };
         self.behind.pending.meters.used(room.used);
         if std::mem::replace(&mut self.low, room.low) == room.low {
