@@ -124,7 +124,8 @@ pub(crate) fn find(segment: &[u8], from: usize, salt: u64, id: u64) -> Option<Fr
         .find_map(|at| parse(segment, Place { salt, segment: id, at: u32::try_from(at).ok()? }))
 }
 
-fn crc(salt: u64, bytes: &[u8]) -> u32 {
+/// Checksum of bytes of the store with this salt.
+pub(crate) fn crc(salt: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_le_bytes());
     hasher.update(bytes);

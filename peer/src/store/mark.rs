@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::codec::Reader;
 use super::disk::{Disk, DiskFile};
 use super::error::{Doing, StoreError};
+use super::frame::crc;
 
 /// The file.
 pub(crate) const MARK: &str = "mark";
@@ -111,13 +112,6 @@ fn seq_of(salt: u64, bytes: &[u8]) -> Option<u64> {
     let mut reader = Reader::new(fields);
     let (magic, seq, sum) = (reader.u32()?, reader.u64()?, reader.u32()?);
     (magic == MAGIC && sum == crc(salt, &fields[..FIELDS - 4])).then_some(seq)
-}
-
-fn crc(salt: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&salt.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
 }
 
 #[cfg(test)]
