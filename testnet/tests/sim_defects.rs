@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use group::config::{Defect, Defects};
-use group::op::{Condition, Expiry, Op, Read};
+use group::op::{Op, Read};
 use node::{Node, Timing};
 use overlay::Key;
 use testnet::checkers::Failure;
 use testnet::sim::fault::Target::{Host, Primary};
 use testnet::sim::fault::{Kind, Mix, target};
 use testnet::sim::harness::is_found;
+use testnet::sim::script::set;
 use testnet::sim::{Load, Noise, Scenario, World};
 
 /// What clients see go wrong.
@@ -182,11 +182,6 @@ fn quiet(scenario: Scenario) -> World<Node> {
     // Long enough for the range to be divided evenly.
     world.run_for(Duration::from_secs(5));
     world
-}
-
-fn set(text: &'static str) -> Op {
-    let value = Bytes::from_static(text.as_bytes());
-    Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false }
 }
 
 /// Says it until it is done.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use group::op::{Answer, Condition, Expiry, Op};
+use group::op::Answer;
 use node::Node;
 use testnet::history::Outcome;
 use testnet::sim::fault::{Kind, Target};
 use testnet::sim::harness::for_each_seed;
+use testnet::sim::script::{set, value};
 use testnet::sim::{Load, Scenario, World};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -23,13 +23,8 @@ fn idle(seed: u64, leases: bool) -> World<Node> {
 /// A group of three that serves, and is asked nothing but by the script.
 fn quiet(seed: u64, leases: bool) -> World<Node> {
     let mut world = idle(seed, leases);
-    for turn in 0..300 {
-        world.tell(turn % 3, "first", set("first"));
-        if world.run_until_ready(Duration::from_millis(100)) {
-            return world;
-        }
-    }
-    panic!("no group of three: {:?}", world.failure());
+    world.run_until_group();
+    world
 }
 
 #[test]
@@ -38,19 +33,6 @@ fn machines_that_nobody_asks_anything_become_one_group() {
         let mut world = idle(seed, false);
         assert!(world.run_until_ready(SOON), "{:?}", world.failure());
     });
-}
-
-fn set(text: &'static str) -> Op {
-    Op::Set {
-        value: Bytes::from_static(text.as_bytes()),
-        condition: Condition::Always,
-        expiry: Expiry::Clear,
-        get: false,
-    }
-}
-
-fn value(text: &'static str) -> Outcome {
-    Outcome::Answered(Answer::Value(Some(Bytes::from_static(text.as_bytes()))))
 }
 
 /// fRSM Figure 1 (PITFALLS 11): a write reaches its primary alone, which is then cut off; the others read the value

@@ -4,15 +4,15 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use bytes::Bytes;
 use group::config::Defect;
-use group::op::{Answer, Condition, Expiry, Op};
+use group::op::Answer;
 use node::{Durability, Node};
 use testnet::history::Outcome;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
 use testnet::sim::fault::{Fault, Kind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found};
+use testnet::sim::script::{set, value};
 use testnet::sim::{Load, Scenario, World};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -92,30 +92,12 @@ fn a_doubt_that_is_forgotten() {
     is_found(Defect::DoubtForgotten, &LOST, 100, alone_with_a_loss);
 }
 
-fn set(text: &'static str) -> Op {
-    Op::Set {
-        value: Bytes::from_static(text.as_bytes()),
-        condition: Condition::Always,
-        expiry: Expiry::Clear,
-        get: false,
-    }
-}
-
-fn value(text: &'static str) -> Outcome {
-    Outcome::Answered(Answer::Value(Some(Bytes::from_static(text.as_bytes()))))
-}
-
 /// Three members, asked by the script alone.
 fn quiet(seed: u64) -> World<Node> {
     let load = Load { clients: 0, ..Load::default() };
     let mut world = World::new(Scenario { load, tears: true, ..Scenario::calm(seed) });
-    for turn in 0..300 {
-        world.tell(turn % 3, "first", set("first"));
-        if world.run_until_ready(Duration::from_millis(100)) {
-            return world;
-        }
-    }
-    panic!("no group of three: {:?}", world.failure());
+    world.run_until_group();
+    world
 }
 
 /// Two of three acknowledge a write while the third is away. Both are killed, one of them loses what it wrote last, and the

@@ -18,7 +18,7 @@ mod observe;
 mod observe_log;
 mod queue;
 mod scenario;
-mod script;
+pub mod script;
 mod store;
 mod switch;
 mod switches;

@@ -2,13 +2,29 @@
 
 use std::time::Duration;
 
-use group::op::{Op, Read};
+use bytes::Bytes;
+use group::op::{Answer, Condition, Expiry, Op, Read};
 use overlay::Key;
 
 use crate::history::Outcome;
 use crate::sim::host::Host;
 use crate::sim::network::Flight;
 use crate::sim::world::{Fate, World};
+
+/// A plain write of this value.
+pub fn set(text: &'static str) -> Op {
+    Op::Set {
+        value: Bytes::from_static(text.as_bytes()),
+        condition: Condition::Always,
+        expiry: Expiry::Clear,
+        get: false,
+    }
+}
+
+/// The answer to a read of this value.
+pub fn value(text: &'static str) -> Outcome {
+    Outcome::Answered(Answer::Value(Some(Bytes::from_static(text.as_bytes()))))
+}
 
 impl<H: Host> World<H> {
     /// Asks a machine something; the index names it for [`World::outcome`].
@@ -61,6 +77,21 @@ impl<H: Host> World<H> {
         }
         assert_eq!(self.failure, None);
         None
+    }
+
+    /// Writes the key `first` through each machine in turn until all of them are ready.
+    ///
+    /// # Panics
+    /// If they are not after 300 writes.
+    pub fn run_until_group(&mut self) {
+        let hosts = self.machines.len();
+        for turn in 0..300 {
+            self.tell(turn % hosts, "first", set("first"));
+            if self.run_until_ready(Duration::from_millis(100)) {
+                return;
+            }
+        }
+        panic!("no group of {hosts}: {:?}", self.failure());
     }
 
     /// Goes on until every machine is up, but for those that a fault keeps down, says that it is ready, and holds what it
