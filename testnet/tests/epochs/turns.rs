@@ -16,7 +16,7 @@ use group::outbox::{Durable, GroupOutput};
 use group::state::Entry;
 use overlay::{Epoch, Point};
 
-use super::parts::{self, Ask, Disk, MEMBERS, NOW, node};
+use super::parts::{self, Ask, Disk, MEMBERS, node};
 
 // What must hold.
 pub const ONE_ENTRY: &str = "one entry is chosen in a slot";
@@ -201,7 +201,7 @@ impl Rules {
 
     fn restart(&self, index: usize, member: &mut Member) {
         member.runs += 1;
-        member.group = Group::restore(config(self.defects), node(index), parts::stored(&member.disk), NOW, 1);
+        member.group = parts::restarted(config(self.defects), index, &member.disk);
     }
 
     /// All live but the leader, to this member and to the one that would promise: what it asks changes nothing there.

@@ -18,7 +18,7 @@ use overlay::{Epoch, KeyRange, NodeId};
 pub mod parts;
 
 pub use parts::Ask;
-use parts::{Asked, Disk, MEMBERS, NOW, node, state, stored, sum_of};
+use parts::{Asked, Disk, MEMBERS, NOW, node, restarted, state, sum_of};
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,8 +175,7 @@ impl Trio {
             Step::Restart(index) => {
                 self.restarts -= 1;
                 self.runs[*index] += 1;
-                let stored = stored(&self.disks[*index]);
-                self.groups[*index] = Group::restore(config(self.defects), node(*index), stored, NOW, 1);
+                self.groups[*index] = restarted(config(self.defects), *index, &self.disks[*index]);
                 self.drain(*index);
             }
         }

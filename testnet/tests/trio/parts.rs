@@ -1,14 +1,14 @@
 //! What searches through all schedules are made of: three members, a key, a disk that has everything at once, and what
 //! clients ask.
 
-use group::Stored;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
-use group::message::Operation;
+use group::message::{Message, Operation, Sender, Vouch};
 use group::op::{Answer, Op, Read, ReadMode};
 use group::record::OpId;
 use group::state::{Assignment, GroupState, Member, Settings};
 use group::time::{Now, Time, WallMillis};
+use group::{Group, Stored};
 use overlay::{GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
 
 #[path = "../../../group/tests/world/content.rs"]
@@ -87,10 +87,22 @@ pub fn config(defects: Defects, timing: Timing) -> GroupConfig {
     }
 }
 
-/// What a member is given back when it starts again. Nothing is ever lost here, so nobody needs to vouch for it; and it
-/// always looks for records.
+/// The store of a member that starts again, which always looks for records.
 pub fn stored(disk: &Disk) -> Stored {
     Stored { empty: false, ..disk.stored(true) }
+}
+
+/// A member that starts again from its disk. Nothing is ever lost here, so that the other members
+/// have nothing to add to its store: their answers come at once, and are no steps of a schedule.
+pub fn restarted(config: GroupConfig, index: usize, disk: &Disk) -> Group {
+    let mut group = Group::restore(config, node(index), stored(disk), NOW, 1);
+    let (applied, epoch) = (group.state().applied, group.state().epoch);
+    for other in (0..MEMBERS).filter(|other| *other != index) {
+        let vouch = Message::Vouch(Vouch::silent(applied, epoch));
+        group.on_message(Sender { node: node(other), epoch }, vouch);
+    }
+    assert!(!group.is_vouching(), "every other member has answered");
+    group
 }
 
 /// What clients ask, in this order; each addition is a bit of its own, so a sum tells which took effect.
