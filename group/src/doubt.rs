@@ -265,7 +265,7 @@ impl Group {
             }
             return;
         }
-        if self.doubts(self.state.epoch) && self.state.ended.is_none() && self.now.time >= self.doubting.due {
+        if self.ends_doubted_epoch() && self.now.time >= self.doubting.due {
             let patience = self.config.timing.seal_patience;
             self.doubting.due = self.now.time + patience + self.rng.duration_below(patience);
             let (members, heard) = (self.state.nodes(), |node| self.heard_doubt(node));
@@ -275,12 +275,16 @@ impl Group {
         }
     }
 
+    /// Returns whether this member has to end the present epoch because of its doubt. Where the epoch is sealed, every member
+    /// sees to its end anyway.
+    fn ends_doubted_epoch(&self) -> bool {
+        self.doubts(self.state.epoch) && self.state.ended.is_none() && self.sealed_since.is_none()
+    }
+
     /// Returns when [`Group::tick_doubt`] is due next.
     pub(crate) fn doubt_due(&self) -> Time {
-        match self.doubting.doubt {
-            Some(_) if self.vouching.is_none() && self.doubts(self.state.epoch) => self.doubting.due,
-            _ => Time::NEVER,
-        }
+        let is_due = self.vouching.is_none() && self.ends_doubted_epoch();
+        if is_due { self.doubting.due } else { Time::NEVER }
     }
 
     /// Returns the last epoch in doubt of a member, as its heartbeats carry it; `None` where it is not heard.

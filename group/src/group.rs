@@ -401,15 +401,22 @@ impl Group {
 
     /// Who sealed an epoch sees to its end, if nobody else does (PITFALLS 21).
     fn tick_sealed(&mut self) {
-        let Some(since) = self.sealed_since else { return };
-        if self.now.time.since(since) >= self.config.timing.seal_patience && self.log.leads_under().is_none() {
+        let Some(due) = self.seal_due() else { return };
+        if self.now.time >= due && self.log.leads_under().is_none() {
             // Not all at once.
-            let patience = self.config.timing.seal_patience;
-            self.sealed_since = Some(self.now.time + self.rng.duration_below(patience));
+            let spread = self.log.spread(self.config.timing.seal_patience);
+            self.sealed_since = Some(self.now.time + self.rng.duration_below(spread));
             if self.is_connected() {
                 self.stop_epoch();
             }
         }
+    }
+
+    /// Returns when this member sees to the end of an epoch that it has sealed, unless it leads then.
+    fn seal_due(&self) -> Option<Time> {
+        let since = self.sealed_since?;
+        let attempt = self.log.promised_other().unwrap_or(since);
+        Some(since.max(attempt) + self.config.timing.seal_patience)
     }
 
     /// Does it hear a majority?
@@ -580,10 +587,10 @@ impl Group {
         if self.vouching.is_none() {
             next = next.min(self.purging.next_timeout(self.now.time));
         }
-        if let Some(since) = self.sealed_since {
+        if let Some(due) = self.seal_due() {
             // Whoever leads, or is still finding out what it has, has other things to wait for.
             let soon = self.now.time + self.config.timing.resend / 4;
-            next = next.min((since + self.config.timing.seal_patience).max(soon));
+            next = next.min(due.max(soon));
         }
         next = next.min(self.doubt_due());
         next = next.min(self.acceptor.catch_up_due(&context!(self))).min(self.dealings_due()).min(self.behind_due());

@@ -13,7 +13,7 @@ use testnet::rng::Rng;
 use testnet::sim::fault::{Fault, Kind, Target};
 use testnet::sim::harness::{expect_well, for_each_seed, is_found};
 use testnet::sim::script::{set, value};
-use testnet::sim::{Load, Scenario, World};
+use testnet::sim::{Latency, Load, Scenario, World};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -128,4 +128,28 @@ fn the_write_of_two_outlasts_a_bad_end_of_one() {
         assert_eq!(world.failure(), None);
     });
     assert!(bad.get() > 10 || std::env::var_os("SCATTER_SEED").is_some(), "only {} journals went bad", bad.get());
+}
+
+/// Where all members are in doubt, each ballot needs the answers of all, which takes longer than the pause between the attempts
+/// of eight members. Attempts must not outrun each other for ever.
+#[test]
+fn eight_members_in_doubt_find_a_leader() {
+    for_each_seed("eight_members_in_doubt_find_a_leader", 30, |seed| {
+        let load = Load { clients: 0, ..Load::default() };
+        let latency = Latency::ThreeSites;
+        let sync_time = (Duration::from_millis(2), Duration::from_millis(30));
+        let mut world =
+            World::<Node>::new(Scenario { load, tears: true, hosts: 8, latency, sync_time, ..Scenario::calm(seed) });
+        world.run_until_group();
+        while world.tell(0, "k", set("old")) != Outcome::Answered(Answer::Done) {}
+        let torn = world.inject(Kind::TearAll);
+        world.undo(torn);
+        assert_eq!(world.read_within(1, "k", SOON), Some(value("old")), "seed {seed}");
+    });
+}
+
+/// A run of many faults in which the same went on for 60 s.
+#[test]
+fn attempts_that_outran_each_other_for_a_minute() {
+    expect_well::<Node>(&Scenario::torn(50_454_539_937_336));
 }

@@ -14,6 +14,7 @@ mod leader;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use overlay::{Epoch, NodeId};
 
@@ -36,6 +37,9 @@ use crate::violation::{Contradicts, Disowned, contradiction};
 /// How far ahead of the applied state an entry, or a term, may lie. A leader has one decision on its way, and a few from
 /// before: whoever is further behind than this is given the state, and stores and fills no slots up to there.
 pub const AHEAD_MAX: u64 = 1 << 10;
+
+/// Doublings of the pause before the next attempt to lead, at most: sixteen times as long.
+const DOUBLINGS_MAX: u32 = 4;
 
 /// What this node does about leading.
 #[derive(Clone, Debug)]
@@ -65,6 +69,10 @@ pub struct Log {
     election_due: Time,
     /// The next attempt's name.
     next_attempt: u64,
+    /// Attempts of this node that a higher ballot outran since the state last moved on.
+    outrun: u32,
+    /// When this node last promised a ballot to another member.
+    promised_other: Option<Time>,
     /// The end of the epoch was promised or accepted: its data plane is to be sealed. Said once.
     seals: bool,
     /// Ballots under which something was proposed twice.
@@ -84,6 +92,8 @@ impl Log {
             chosen: BTreeMap::new(),
             election_due: Time(0),
             next_attempt: 1,
+            outrun: 0,
+            promised_other: None,
             seals: false,
             disowned: Disowned::default(),
         }
@@ -110,6 +120,18 @@ impl Log {
     /// The highest round seen anywhere.
     pub fn round_seen(&self) -> u64 {
         self.round_seen
+    }
+
+    /// When this node last promised a ballot to another member, which then needs time to finish.
+    pub(crate) fn promised_other(&self) -> Option<Time> {
+        self.promised_other
+    }
+
+    /// Returns the longest random pause before the next attempt to lead: `base`, doubled with each attempt that was outrun.
+    /// Members that each outrun the others would else do so for ever, where an attempt takes longer than the pause between
+    /// the attempts of all.
+    pub(crate) fn spread(&self, base: Duration) -> Duration {
+        base * (1 << self.outrun.min(DOUBLINGS_MAX))
     }
 
     /// From now on its own ballots are so far above this round and all that it has seen.
@@ -170,6 +192,7 @@ impl Log {
 
     /// The state moved on: what it contains is forgotten; a new epoch begins with nothing promised (Harmony §3.3.2).
     pub fn on_applied(&mut self, ctx: &mut Context<'_>, epoch_before: Epoch, led: bool) {
+        self.outrun = 0;
         if ctx.state.ended.is_some() {
             // Nothing follows; whoever still tries is told the last state.
             self.acceptor.forget(ctx.state.applied, ctx.out);
@@ -327,7 +350,7 @@ impl Log {
 
     /// Puts the next election off, by a time that differs between members.
     fn arm(&mut self, ctx: &mut Context<'_>) {
-        let jitter = ctx.rng.duration_below(ctx.config.timing.heartbeat);
+        let jitter = ctx.rng.duration_below(self.spread(ctx.config.timing.heartbeat));
         self.election_due = ctx.now.time + ctx.config.timing.heartbeat / 4 + jitter;
     }
 
@@ -371,10 +394,14 @@ impl Log {
             return;
         }
         self.seals |= stop;
-        if self.leads_under().is_some_and(|mine| mine < ballot) {
+        if let Role::Leader(leadership) = &self.role
+            && leadership.ballot() < ballot
+        {
+            self.outrun = self.outrun.saturating_add(u32::from(!leadership.is_confirmed()));
             self.role = Role::Follower;
         }
         if from != ctx.me {
+            self.promised_other = Some(ctx.now.time);
             self.arm(ctx);
         }
         let state = (ctx.state.applied > applied).then(|| alloc::boxed::Box::new(ctx.state.clone()));
@@ -458,6 +485,7 @@ impl Log {
             Role::Follower => None,
         };
         if mine == Some(ballot) && promised > ballot {
+            self.outrun = self.outrun.saturating_add(1);
             self.role = Role::Follower;
             self.arm(ctx);
         }
