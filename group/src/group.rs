@@ -230,9 +230,20 @@ impl Group {
         !(is_primary && self.has_successor()) && self.out.batches_waiting() == 0
     }
 
-    /// Whether another member can take over the sub-ranges of this one: the group has others, and a majority hears each other.
+    /// Whether a majority is heard, and all other members that are heard stop as well.
+    pub fn stops_together(&self) -> bool {
+        self.is_connected() && !self.has_successor() && !self.hears().is_empty()
+    }
+
+    /// Whether another member can take over the sub-ranges of this one: this member hears a majority, and another member that
+    /// does not stop as well.
     fn has_successor(&self) -> bool {
-        self.state.members.len() > 1 && self.is_connected()
+        let hears = self.hears();
+        let stops = |node| {
+            let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
+            matches!(told, Some(Parting::Stops { .. }))
+        };
+        self.is_connected() && hears.into_iter().any(|node| self.state.is_member(node) && !stops(node))
     }
 
     /// The time, before anything else is handed in.

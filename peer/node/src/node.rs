@@ -119,6 +119,8 @@ const PROBE: (ConnectionId, RequestId) = (ConnectionId(u64::MAX), RequestId(u64:
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// How long a node that stops waits for other members to take its sub-ranges, where there are members that can.
 const HAND_OVER_MAX: Duration = Duration::from_secs(4);
+/// How long a node stays that stops together with all others, which may still need its votes for what they accepted.
+const SETTLE: Duration = Duration::from_millis(300);
 
 impl Node {
     /// A node at its start. `seed` feeds its only source of chance.
@@ -805,7 +807,9 @@ impl Node {
         if let Some(since) = self.stopping {
             // Nobody waits for the node's own question.
             let idle = self.hosts.living().all(Group::is_idle) && self.sessions.is_empty_but(PROBE.1);
-            if idle || self.now.time.since(since) >= HAND_OVER_MAX {
+            let stays = if self.hosts.living().any(Group::stops_together) { SETTLE } else { Duration::ZERO };
+            let waited = self.now.time.since(since);
+            if idle && waited >= stays || waited >= HAND_OVER_MAX {
                 self.over = true;
                 self.with_sessions(Sessions::stop);
                 self.event(Event::Stopped);

@@ -239,6 +239,25 @@ fn a_member_among_others_hands_over_before_it_stops() {
     assert!(state.division.iter().all(|part| part.node != me), "{:?}", state.division);
 }
 
+/// Members that all stop at the same time have no successor, and wait for none; they settle what each had accepted.
+#[test]
+fn members_that_stop_at_the_same_time_stop_at_once() {
+    for count in [2, 3, 5] {
+        let mut net = Net::of(count);
+        net.run_until(|net| net.nodes.iter().all(|node| node.status().ready));
+        for (index, node) in net.nodes.iter_mut().enumerate() {
+            node.handle(net.now, request(index as u64, Op::Add(1)));
+        }
+        for node in &mut net.nodes {
+            node.handle(net.now, Input::Stop);
+        }
+        net.run_for(SETTLE + Duration::from_millis(200));
+        assert!(net.events.iter().all(|events| events.contains(&Event::Stopped)), "{count}: {:?}", net.events);
+        assert_eq!(net.replies.len(), count, "{:?}", net.replies);
+        assert!(net.replies.iter().all(|(_, reply)| reply.is_ok()), "{count}: {:?}", net.replies);
+    }
+}
+
 /// Frames that a node sends to a peer in answer to this one.
 fn answers(node: &mut Node, now: Time, from: PeerKey, frame: &[u8]) -> Vec<Bytes> {
     node.handle(at(now), Input::Frame { from, frame: Bytes::copy_from_slice(frame) });
