@@ -43,6 +43,10 @@ fn an_error_names_the_variable_unless_the_flag_was_typed() {
     let named = "from the environment variable SCATTER_OUTPUT.";
     let (code, words) = with("SCATTER_OUTPUT", "xml", &["following"]);
     assert!(code == Some(2) && words.contains("--output") && words.contains(named), "{words}");
+    let (code, words) = with("CHIRP_USER", "no name", &["following"]);
+    assert!(code == Some(2) && words.contains("from the environment variable CHIRP_USER."), "{words}");
+    let (code, words) = with("CHIRP_USER", "no name", &["--user", "not this", "following"]);
+    assert!(code == Some(2) && !words.contains("CHIRP_USER."), "{words}");
     for typed in [&["--output", "yaml", "following"][..], &["following", "--output=yaml"]] {
         let (code, words) = with("SCATTER_OUTPUT", "xml", typed);
         assert!(code == Some(2) && words.contains("yaml") && !words.contains(named), "{words}");

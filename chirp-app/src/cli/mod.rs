@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::list::AppendMode;
+use crate::name::UserName;
 
 /// A small Twitter on any Scatter peer.
 #[derive(Debug, Parser)]
@@ -46,7 +47,7 @@ pub(crate) struct Settings {
 
     /// Who you are
     #[arg(long, global = true, value_name = "NAME", env = "CHIRP_USER")]
-    pub(crate) user: Option<String>,
+    pub(crate) user: Option<UserName>,
 
     /// A file with your key: `signup` makes it where it is not there, `post` signs with it
     #[arg(long, global = true, value_name = "FILE", env = "CHIRP_KEY")]

@@ -147,10 +147,8 @@ async fn sign_up(settings: &Settings, name: &UserName) -> Result<Option<UserKey>
 
 /// Who the person at the keyboard is.
 fn me(settings: &Settings) -> Result<UserName, Stop> {
-    let name = settings.user.as_ref();
-    let name =
-        name.ok_or_else(|| Stop::Usage("say who you are: --user NAME, or CHIRP_USER in the environment".into()))?;
-    Ok(name.parse().map_err(Error::from)?)
+    let name = settings.user.clone();
+    name.ok_or_else(|| Stop::Usage("say who you are: --user NAME, or CHIRP_USER in the environment".into()))
 }
 
 fn key(settings: &Settings) -> Result<Option<UserKey>, Error> {
@@ -181,7 +179,7 @@ fn ui(settings: &Settings, once: bool, size: Option<(u16, u16)>) -> ExitCode {
             addresses: settings.addr.clone(),
             password: password(settings)?,
             mode: settings.append.into(),
-            user: settings.user.as_ref().map(|name| name.parse()).transpose().map_err(Error::from)?,
+            user: settings.user.clone(),
             key: key(settings)?.map(Into::into),
         })
     };
