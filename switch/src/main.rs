@@ -8,7 +8,6 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "control")]
 use switch::control::cli::{ControlArgs, control};
 use switch::soft::cli::{self, SoftArgs};
-use switch::soft::environment;
 #[cfg(feature = "p4runtime")]
 use switch::trace::cli::{ReplayArgs, replay};
 
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
             let text = cli::shown(&error.to_string());
             if error.use_stderr() {
                 let _ = write!(io::stderr(), "{text}");
-                if let Some(name) = environment::culprit(&error, &Cli::command(), &typed) {
+                if let Some(name) = environment::culprit(&error, &Cli::command(), &typed, &environment::of_process) {
                     let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
                 }
                 return ExitCode::from(2);
@@ -73,7 +72,8 @@ fn main() -> ExitCode {
 }
 
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
-    let matches = environment::without_empty(Cli::command()).try_get_matches_from(typed)?;
+    let matches =
+        environment::without_unused(Cli::command(), typed, &environment::of_process).try_get_matches_from(typed)?;
     Cli::from_arg_matches(&matches)
 }
 

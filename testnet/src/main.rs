@@ -1,11 +1,12 @@
 //! `scatter-testnet`: experiments and checks from the command line.
 
+use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::Resettable;
-use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use node::Node;
 use testnet::bench::{Comparison, Kind, Tools, compare};
 use testnet::checkers::model::Limits;
@@ -164,9 +165,16 @@ struct Bench {
 }
 
 fn main() -> ExitCode {
-    let command = match parse() {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let command = match parse(&typed) {
         Ok(arguments) => arguments.command,
-        Err(error) if error.use_stderr() => error.exit(),
+        Err(error) if error.use_stderr() => {
+            let _ = error.print();
+            if let Some(name) = environment::culprit(&error, &Arguments::command(), &typed, &environment::of_process) {
+                let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
+            }
+            return ExitCode::from(2);
+        }
         Err(help) => {
             put(format_args!("{help}"));
             return ExitCode::SUCCESS;
@@ -180,12 +188,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. A variable of the environment that is empty counts as unset, as for `scatter`.
-fn parse() -> Result<Arguments, clap::Error> {
-    let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
-    let reset = |arg: Arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg };
-    let command = Arguments::command().mut_subcommand("bench", |bench| bench.mut_args(reset));
-    Arguments::from_arg_matches(&command.try_get_matches()?)
+fn parse(typed: &[OsString]) -> Result<Arguments, clap::Error> {
+    let command = environment::without_unused(Arguments::command(), typed, &environment::of_process);
+    Arguments::from_arg_matches(&command.try_get_matches_from(typed)?)
 }
 
 /// How a command ends whose results could not be printed (`EX_IOERR` of sysexits.h), as those of `scatter` do.
@@ -193,7 +198,6 @@ const UNPRINTED: i32 = 74;
 
 /// Prints, or ends the program: results that nobody gets are no success.
 fn put(text: std::fmt::Arguments<'_>) {
-    use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
         // Whoever closes a pipe has seen enough of it.

@@ -8,18 +8,34 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may know whom; what is not here may not be.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("overlay", &[]),
     ("policy", &["overlay"]),
     ("group", &["overlay"]),
     ("node", &["overlay", "policy", "group", "header"]),
     ("load", &[]),
     ("screen", &[]),
-    ("peer", &["overlay", "group", "header", "node", "load", "screen", "chirp-app"]),
-    ("chirp-app", &["screen"]),
+    ("environment", &[]),
+    ("peer", &["overlay", "group", "header", "node", "load", "screen", "environment", "chirp-app"]),
+    ("chirp-app", &["screen", "environment"]),
     ("header", &[]),
-    ("switch", &["header"]),
-    ("testnet", &["overlay", "policy", "group", "node", "load", "screen", "peer", "chirp-app", "header", "switch"]),
+    ("switch", &["header", "environment"]),
+    (
+        "testnet",
+        &[
+            "overlay",
+            "policy",
+            "group",
+            "node",
+            "load",
+            "screen",
+            "environment",
+            "peer",
+            "chirp-app",
+            "header",
+            "switch",
+        ],
+    ),
     ("fuzz", &["overlay", "group", "header", "node", "peer"]),
     ("golden", &[]),
 ];

@@ -1,6 +1,5 @@
 //! The command line: what each command is called, what it takes, how it ends.
 
-mod environment;
 mod print;
 mod run;
 mod show;
@@ -175,7 +174,8 @@ pub fn main() -> ExitCode {
 }
 
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
-    let matches = environment::without_unused(Cli::command(), typed).try_get_matches_from(typed)?;
+    let matches =
+        environment::without_unused(Cli::command(), typed, &environment::of_process).try_get_matches_from(typed)?;
     Cli::from_arg_matches(&matches)
 }
 
@@ -200,7 +200,7 @@ fn refuse(error: &clap::Error, typed: &[OsString]) -> ExitCode {
     for line in text.trim_end().split('\n') {
         let _ = writeln!(io::stderr(), "{}", screen::safe::line(line));
     }
-    if let Some(name) = environment::culprit(error, &Cli::command(), typed) {
+    if let Some(name) = environment::culprit(error, &Cli::command(), typed, &environment::of_process) {
         let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
     }
     ExitCode::from(2)

@@ -4,7 +4,6 @@ mod address;
 mod bench;
 mod client;
 mod data;
-mod environment;
 mod exit;
 mod export;
 mod group;
@@ -18,7 +17,7 @@ mod suggestion;
 mod top;
 pub(crate) mod web;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -178,8 +177,7 @@ pub fn main(launch: Launch) -> ExitCode {
         Err(error) => {
             // Help and version are no errors.
             let printed = error.print().and_then(|()| std::io::stdout().flush());
-            let variable = |name: &OsStr| std::env::var_os(name);
-            if let Some(name) = environment::culprit(&error, &Cli::command(), &typed, &variable) {
+            if let Some(name) = environment::culprit(&error, &Cli::command(), &typed, &environment::of_process) {
                 let _ = writeln!(std::io::stderr(), "\nThis value is from the environment variable {name}.");
             }
             exit::printed(if error.use_stderr() { Exit::Usage } else { Exit::Done }, printed)
@@ -188,7 +186,7 @@ pub fn main(launch: Launch) -> ExitCode {
 }
 
 fn parse(args: &[OsString]) -> Result<(Cli, clap::ArgMatches), clap::Error> {
-    let command = environment::without_empty(Cli::command(), &|name| std::env::var_os(name));
+    let command = environment::without_unused(Cli::command(), args, &environment::of_process);
     let matches = command.try_get_matches_from(args).map_err(suggestion::improve)?;
     Ok((Cli::from_arg_matches(&matches)?, matches))
 }

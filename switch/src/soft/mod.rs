@@ -17,7 +17,6 @@
 
 pub mod cli;
 pub mod clients;
-pub mod environment;
 mod forward;
 mod http;
 #[cfg(target_os = "linux")]

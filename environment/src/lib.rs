@@ -1,0 +1,95 @@
+//! Settings from the environment, for all programs of the project: an empty variable counts as unset, a flag on the command line
+//! wins wherever it stands, and an error about the value of a variable names the variable, not a flag that nobody typed.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command};
+
+/// Returns the value of a variable of the environment.
+pub type Lookup<'a> = &'a dyn Fn(&OsStr) -> Option<OsString>;
+
+/// The environment of this process.
+pub fn of_process(name: &OsStr) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// Returns the command without the variables that are empty or whose flags are in `typed`, here and in all subcommands. A global flag
+/// needs the latter: clap prefers the variable where the flag stands before the subcommand.
+pub fn without_unused(command: Command, typed: &[OsString], lookup: Lookup<'_>) -> Command {
+    let is_empty = |arg: &Arg| arg.get_env().and_then(lookup).is_some_and(|value| value.is_empty());
+    let is_typed = |arg: &Arg| arg.get_long().is_some_and(|long| is_typed(long, typed));
+    let command =
+        command.mut_args(|arg| if is_empty(&arg) || is_typed(&arg) { arg.env(Resettable::Reset) } else { arg });
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let inside = |sub| without_unused(sub, typed, lookup);
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, inside))
+}
+
+/// Returns the variable that an error is about; `None` where its flag is in `typed`, or no variable has to do with it.
+pub fn culprit(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> Option<String> {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let long = shown.split([' ', '=', '[']).next()?.strip_prefix("--").filter(|long| !is_typed(long, typed))?;
+    let variable = variable_of(command, long, lookup)?;
+    Some(variable.to_string_lossy().into_owned())
+}
+
+/// Returns the variable behind a flag, where it is set.
+fn variable_of(command: &Command, long: &str, lookup: Lookup<'_>) -> Option<OsString> {
+    let own = command.get_arguments().filter(|arg| arg.get_long() == Some(long)).filter_map(Arg::get_env);
+    let set = own.filter(|name| lookup(name).is_some()).map(OsStr::to_owned).next();
+    set.or_else(|| command.get_subcommands().find_map(|sub| variable_of(sub, long, lookup)))
+}
+
+/// Returns whether this flag is on the command line: behind `--` there are none.
+fn is_typed(long: &str, typed: &[OsString]) -> bool {
+    let is_flag = |word: &OsString| {
+        let word = word.to_string_lossy();
+        let rest = word.strip_prefix("--").and_then(|word| word.strip_prefix(long));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    typed.iter().take_while(|word| *word != "--").any(is_flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VARIABLE: &str = "SCATTER_TEST_UNUSED";
+
+    fn command() -> Command {
+        let join = Arg::new("join").long("join").env(VARIABLE).value_parser(clap::value_parser!(u8));
+        Command::new("scatter").subcommand(Command::new("run").arg(join))
+    }
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn an_empty_variable_is_unset_and_a_flag_wins() {
+        let of = |value: &'static str, typed: &[&str]| {
+            let command = without_unused(command(), &words(typed), &|_| Some(OsString::from(value)));
+            let run = command.find_subcommand("run").unwrap();
+            let variable = run.get_arguments().find(|arg| arg.get_id() == "join").unwrap().get_env();
+            variable.is_some_and(|name| name == VARIABLE)
+        };
+        assert!(!of("", &["scatter", "run"]));
+        assert!(of("7", &["scatter", "run"]));
+        assert!(!of("7", &["scatter", "run", "--join", "8"]));
+        assert!(!of("7", &["scatter", "run", "--join=8"]));
+        assert!(of("7", &["scatter", "run", "--joined", "--", "--join"]));
+    }
+
+    #[test]
+    fn an_error_names_the_variable_unless_the_flag_was_typed() {
+        let set = |_: &OsStr| Some(OsString::from("x"));
+        let typed = words(&["scatter", "run", "--join=x"]);
+        let error = command().try_get_matches_from(&typed).unwrap_err();
+        assert_eq!(culprit(&error, &command(), &typed, &set), None);
+        let untyped = words(&["scatter", "run"]);
+        assert_eq!(culprit(&error, &command(), &untyped, &set), Some(VARIABLE.into()));
+        assert_eq!(culprit(&error, &command(), &untyped, &|_| None), None);
+    }
+}
