@@ -205,6 +205,8 @@ pub enum Defect {
     PointUnchecked,
     /// Nobody looks at which start of a process a frame comes from.
     StartsIgnored,
+    /// A start counts by its counter, whatever it descends from.
+    LineageIgnored,
     /// What waited for a switch is proposed also after who asked for it has been told that nobody knows.
     LateWrites,
     /// An id leaves its key's record when its completion record is due, before that is chosen.

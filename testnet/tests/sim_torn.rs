@@ -18,7 +18,7 @@ use testnet::sim::{Latency, Load, Scenario, World};
 const SOON: Duration = Duration::from_secs(30);
 
 /// The properties that a lost acknowledgement breaks.
-const LOST: [&str; 8] = [
+const LOST: [&str; 9] = [
     "I1 one value",
     "I2 one configuration",
     "I4 linearizable",
@@ -26,6 +26,7 @@ const LOST: [&str; 8] = [
     "I6 at most once",
     "I7 no dirty read",
     "I12 only up",
+    "PTO5 total order",
     "panic",
 ];
 

@@ -109,7 +109,7 @@ impl Node {
             Frame::Contested(contested) => self.on_contested(from, *contested),
             // A peer of another version says it under that version: see `on_foreign_version`.
             Frame::NotUnderstood { .. } => self.frames_dropped += 1,
-            Frame::Started | Frame::Refused(_) => {}
+            Frame::Started | Frame::Refused(_) | Frame::Lineage(_) => {}
         }
     }
 

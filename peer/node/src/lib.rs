@@ -17,6 +17,7 @@ mod key_use;
 mod leading;
 mod leaving;
 mod letting_go;
+mod lineage;
 #[cfg(test)]
 mod names_test;
 mod node;
@@ -49,6 +50,7 @@ pub mod wishes;
 pub use api::{Change, Class, ConnectionId, Event, Input, Output, Request, RequestId};
 pub use config::{Durability, NodeConfig, Restored, SwitchConfig, Tail, Timing};
 pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
+pub use lineage::Lineage;
 pub use node::Node;
 pub use policies::Policies;
 pub use policy::size::can_flap;

@@ -213,7 +213,7 @@ impl Node {
             return Ok(());
         }
         (self.me.incarnation, self.voted) = (life.incarnation, life.voted);
-        self.starts.resume(self.space().restore_count(&restored.meta)?);
+        self.starts.resume(self.space().restore_lineage(&restored.meta)?);
         self.kept = self.space().restore_finals(&restored.meta)?;
         for (drawer, stored) in stored {
             let seed = self.rng.draw();
@@ -299,8 +299,9 @@ impl Node {
         self.ring = Some(ring);
         if self.config.durability == Durability::Sync {
             // Before the group's own first batch, which is still to come: until then, nothing is promised.
-            let (space, counter) = (self.space(), self.starts.own().counter);
-            let changes = alloc::vec![space.life(&self.life(ring)), space.bays(&self.hosts.bays), space.count(counter)];
+            let (space, life) = (self.space(), self.life(ring));
+            let lineage = space.lineage(&self.starts.lineage);
+            let changes = alloc::vec![space.life(&life), space.bays(&self.hosts.bays), lineage];
             self.outputs.push_back(Output::Persist { token: 0, changes });
         }
         self.share_memory();
@@ -462,6 +463,7 @@ impl Node {
             Input::Frame { from, frame } => self.on_frame(from, &frame),
             Input::PeerUp(peer) => {
                 self.connected.insert(peer);
+                self.tell_lineage(peer);
                 if self.hosts.is_empty() {
                     self.ask_for_sample(peer);
                 }

@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::state::GroupState;
 use group::time::Time;
-use overlay::PeerKey;
+use overlay::{Epoch, KeyRange, PeerKey};
 
 use crate::api::{Class, Event};
 use crate::node::Node;
@@ -25,7 +26,7 @@ impl Node {
         if refused.node != self.me || refused.start != own || refused.known == own {
             return;
         }
-        if !self.fellows(None).contains(&from) {
+        if !self.fellows(None).contains(&from) && !self.is_outlived_by(&refused.groups) {
             return; // Whoever is in no group with it cannot have counted anything of it.
         }
         self.starts.refused_at = now;
@@ -57,7 +58,7 @@ impl Node {
                         self.bar(is_doubtful);
                         format!(
                             "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
-                             not agree on one, none counts: stop one of the two processes",
+                             not agree on one, none counts: if two processes run, stop one of them",
                             names(known)
                         )
                     }
@@ -68,6 +69,15 @@ impl Node {
             }
         };
         self.note_start(what);
+    }
+
+    /// Whether one of these groups of another node, all with this node, has a later epoch than a group here in the same place: this
+    /// store is from before that node came.
+    fn is_outlived_by(&self, groups: &[(KeyRange, Epoch)]) -> bool {
+        let outlives = |state: &GroupState| {
+            groups.iter().any(|(range, epoch)| *epoch > state.epoch && range.overlaps(state.range))
+        };
+        self.hosts.living().map(Group::state).any(outlives)
     }
 
     /// What the refusals of late come to, where the start that others know has the same counter.
@@ -154,8 +164,10 @@ impl Node {
         }
         if now.since(barred.asked) >= self.config.timing.heartbeat {
             self.starts.barred = Some(Barred { asked: now, ..barred });
-            let fellows: Vec<PeerKey> = self.fellows(None).into_iter().collect();
-            self.post_all(&fellows, Class::Control, &Frame::Started);
+            let mut asked = self.fellows(None);
+            asked.extend(self.starts.refusals.keys());
+            let asked: Vec<PeerKey> = asked.into_iter().collect();
+            self.post_all(&asked, Class::Control, &Frame::Started);
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A *start* is a counter, which the store holds and each start of the process raises, and a number drawn at random. Each
 //! frame carries its sender's. A node keeps the highest that it has heard of each member, and makes it durable before
-//! anything counts that was said from that start. A lower one, or the same counter with another number, is refused: that
-//! process has an older copy of the store, or the process that is known still runs ([`crate::refused`]).
+//! anything counts that was said from that start. A higher one counts where it descends from the known one ([`crate::lineage`]). All
+//! others are refused: that process has an older copy of the store, or the process that is known still runs ([`crate::refused`]).
 //!
 //! # Invariants
 //! - A node sends nothing before its own counter is durable: no two starts from one store share a number that others heard.
@@ -23,11 +23,12 @@ use group::config::Defect;
 use group::message::{Message, Sender};
 use group::rng::Rng;
 use group::time::Time;
-use overlay::{GroupId, Incarnation, NodeId, PeerKey};
+use overlay::{Epoch, GroupId, Incarnation, KeyRange, NodeId, PeerKey};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Event, Output};
 use crate::config::Durability;
+use crate::lineage::{Lineage, RUNS_MAX};
 use crate::node::Node;
 use crate::wire::{self, Frame, Stamp};
 
@@ -67,15 +68,18 @@ pub struct Refused {
     pub alive: Option<bool>,
     /// The known one is refused as well: members know different ones.
     pub contested: bool,
+    /// Groups of the sender that the node is in: their ranges and epochs. A node that has gone back in time may know none of
+    /// its members.
+    pub groups: Vec<(KeyRange, Epoch)>,
 }
 
 /// What the sender holds for the start of a member, where it refused another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contested {
     /// Whose.
     pub node: NodeId,
-    /// The one that it holds.
-    pub start: Start,
+    /// The one that it holds, as far as it knows the starts before it.
+    pub lineage: Lineage,
 }
 
 /// Whether a start is in the store.
@@ -100,6 +104,8 @@ struct Rival {
 #[derive(Clone, Debug)]
 struct Known {
     start: Start,
+    /// [`Lineage::before`] of it, where that was told.
+    before: Vec<u64>,
     written: Written,
     /// When this start was last heard.
     heard: Option<Time>,
@@ -111,6 +117,8 @@ struct Known {
 /// What became of a frame's start.
 enum Verdict {
     Counts,
+    /// That depends on its lineage, which is not known yet: known is this start.
+    Unknown(Start),
     /// Known is this, in that life; it was heard then, and the refused one first.
     Refused {
         incarnation: Incarnation,
@@ -141,6 +149,10 @@ pub(crate) struct Barred {
 pub(crate) struct Starts {
     /// This node's.
     pub(crate) own: Start,
+    /// That, with the starts before it.
+    pub(crate) lineage: Lineage,
+    /// What peers told of starts that are not known.
+    lineages: BTreeMap<NodeId, Lineage>,
     /// It is in the store, or nothing is.
     is_durable: bool,
     /// What is to be sent once it is.
@@ -154,6 +166,8 @@ pub(crate) struct Starts {
     held_bytes: usize,
     /// When a peer was last told that its start, or that of its addressee, is not the right one.
     told: BTreeMap<PeerKey, Time>,
+    /// When a peer was last asked for its lineage.
+    asked: BTreeMap<PeerKey, Time>,
     /// Who refuses this node, where its counter is not lower than the known one.
     pub(crate) refusals: BTreeMap<PeerKey, Refusal>,
     /// Who said something to this very process.
@@ -172,8 +186,11 @@ impl Starts {
     /// Of a process that begins now.
     pub(crate) fn new(seed: u64) -> Starts {
         let run = Rng::new(seed.rotate_left(32) ^ 0x5374_6172_7473).draw().max(1);
+        let lineage = Lineage::default().next(run);
         Starts {
-            own: Start { counter: 1, run },
+            own: lineage.start,
+            lineage,
+            lineages: BTreeMap::new(),
             is_durable: true,
             withheld: Vec::new(),
             known: BTreeMap::new(),
@@ -182,6 +199,7 @@ impl Starts {
             held: VecDeque::new(),
             held_bytes: 0,
             told: BTreeMap::new(),
+            asked: BTreeMap::new(),
             refusals: BTreeMap::new(),
             accepted: BTreeMap::new(),
             barred: None,
@@ -199,9 +217,10 @@ impl Starts {
         self.known = known.collect();
     }
 
-    /// It goes on with the life in the store, whose last start had this counter.
-    pub(crate) fn resume(&mut self, counter: u64) {
-        self.own.counter = counter.saturating_add(1);
+    /// It goes on with the life in the store, whose last start was this.
+    pub(crate) fn resume(&mut self, last: Lineage) {
+        self.lineage = last.next(self.own.run);
+        self.own = self.lineage.start;
         self.is_durable = false;
     }
 
@@ -242,12 +261,16 @@ fn contradiction(refused: Start, known: Start) -> String {
 
 impl Known {
     fn new(start: Start, written: Written) -> Known {
-        Known { start, written, heard: None, rival: None, told: BTreeMap::new() }
+        Known { start, before: Vec::new(), written, heard: None, rival: None, told: BTreeMap::new() }
     }
 
-    /// Do as many members hold another start of the same counter as hold this one?
+    fn lineage(&self) -> Lineage {
+        Lineage { start: self.start, before: self.before.clone() }
+    }
+
+    /// Do as many members hold a start of another lineage as hold this one?
     fn is_contested(&self, fresh: impl Fn(Time) -> bool) -> bool {
-        let said = self.told.values().filter(|(start, at)| start.counter == self.start.counter && fresh(*at));
+        let said = self.told.values().filter(|(_, at)| fresh(*at));
         let (mut same, mut other) = (1, 0);
         for (start, _) in said {
             *(if *start == self.start { &mut same } else { &mut other }) += 1;
@@ -323,6 +346,11 @@ impl Node {
                 Written::No | Written::Yes => {}
             }
         }
+        self.admit_held();
+    }
+
+    /// Judges all frames that wait once more.
+    fn admit_held(&mut self) {
         self.starts.held_bytes = 0;
         for (from, stamp, frame, bytes) in core::mem::take(&mut self.starts.held) {
             if let Some(frame) = self.admit(from, stamp, frame, bytes) {
@@ -340,7 +368,7 @@ impl Node {
         if stamp.to != 0 && stamp.to != own {
             // For another process of this peer: one that was here before, as a rule.
             if self.may_tell_start(from) {
-                self.post_for(from, 0, Class::Control, &Frame::Started);
+                self.tell_lineage(from);
             }
             return None;
         }
@@ -356,11 +384,29 @@ impl Node {
             frame => frame,
         };
         let node = NodeId { peer: from, incarnation: stamp.incarnation };
-        if let Verdict::Refused { incarnation, known, heard, since, contested } = self.judge(node, stamp.start) {
+        let frame = match frame {
+            Frame::Lineage(before) => {
+                self.on_lineage(node, Lineage { start: stamp.start, before });
+                Frame::Started
+            }
+            frame => frame,
+        };
+        let verdict = self.judge(node, stamp.start);
+        if let Verdict::Unknown(known) = verdict {
+            self.hold(from, stamp, frame, bytes);
+            let (now, pause) = (self.now.time, self.pause());
+            if may_tell(&mut self.starts.asked, from, now, pause) {
+                // What is for an earlier start is answered with the lineage.
+                self.post_for(from, known.run, Class::Control, &Frame::Started);
+            }
+            return None;
+        }
+        if let Verdict::Refused { incarnation, known, heard, since, contested } = verdict {
             let alive = self.is_alive(heard, since);
             self.starts.refused += 1;
             if self.may_tell_start(from) {
-                let refused = Refused { node, start: stamp.start, incarnation, known, alive, contested };
+                let groups = self.groups_with(node);
+                let refused = Refused { node, start: stamp.start, incarnation, known, alive, contested, groups };
                 self.post_for(from, stamp.start.run, Class::Control, &Frame::Refused(Box::new(refused)));
                 self.tell_fellows(node);
             }
@@ -402,9 +448,18 @@ impl Node {
             return Verdict::Counts;
         };
         if start.counter > known.start.counter {
-            self.learn_start(node, start);
-            return Verdict::Counts;
+            let before = known.start;
+            let told = self.starts.lineages.get(&node).filter(|told| told.start == start);
+            let counts = told.map(|told| told.descends_from(before));
+            if counts == Some(true) || !self.is_here(node) || self.config.defects.has(Defect::LineageIgnored) {
+                self.learn_start(node, start);
+                return Verdict::Counts;
+            }
+            if counts.is_none() {
+                return Verdict::Unknown(before);
+            }
         }
+        let Some(known) = self.starts.known.get_mut(&node) else { return Verdict::Counts };
         let contested = known.is_contested(fresh);
         if start == known.start {
             known.heard = Some(now);
@@ -445,8 +500,39 @@ impl Node {
             self.forget_starts();
         }
         let heard = Some(self.now.time);
-        self.starts.known.insert(node, Known { heard, ..Known::new(start, Written::No) });
+        let told = self.starts.lineages.remove(&node).filter(|told| told.start == start);
+        let before = told.map(|told| told.before).unwrap_or_default();
+        self.starts.known.insert(node, Known { heard, before, ..Known::new(start, Written::No) });
         self.each_group(|group| group.on_new_run(node.peer));
+    }
+
+    /// Whether this node is in a group here.
+    fn is_here(&self, node: NodeId) -> bool {
+        self.hosts.living().any(|group| group.state().is_in_audience(node))
+    }
+
+    /// Tells a peer from which starts this one descends.
+    pub(crate) fn tell_lineage(&mut self, to: PeerKey) {
+        let frame = Frame::Lineage(self.starts.lineage.before.clone());
+        self.post_for(to, 0, Class::Control, &frame);
+    }
+
+    /// A node told from which starts its start descends. What waits for that is judged again.
+    fn on_lineage(&mut self, node: NodeId, lineage: Lineage) {
+        if lineage.before.len() > RUNS_MAX {
+            self.frames_dropped += 1;
+            return;
+        }
+        match self.starts.known.get_mut(&node) {
+            Some(known) if known.start == lineage.start => {
+                known.before = lineage.before;
+                return;
+            }
+            _ if self.starts.lineages.len() >= STRANGERS_MAX => self.starts.lineages.clear(),
+            _ => {}
+        }
+        self.starts.lineages.insert(node, lineage);
+        self.admit_held();
     }
 
     /// Is this node in a group here, and its start still to be written? It is from then on.
@@ -456,7 +542,7 @@ impl Node {
             Written::Yes => false,
             Written::Soon(_) => true,
             Written::No if self.config.durability == Durability::Memory => false,
-            Written::No if !self.hosts.living().any(|group| group.state().is_in_audience(node)) => false,
+            Written::No if !self.is_here(node) => false,
             Written::No => {
                 let changes = alloc::vec![self.space().start_of(node, known.start)];
                 let token = self.hosts.name_batch(0, 0);
@@ -494,16 +580,13 @@ impl Node {
 
     /// Who repeats itself is not told as often.
     fn may_tell_start(&mut self, peer: PeerKey) -> bool {
-        let (now, pause) = (self.now.time, self.config.timing.heartbeat * 2 / 5);
-        let told = &mut self.starts.told;
-        if told.get(&peer).is_some_and(|at| now.since(*at) < pause) {
-            return false;
-        }
-        if told.len() >= STRANGERS_MAX {
-            told.clear();
-        }
-        told.insert(peer, now);
-        true
+        let (now, pause) = (self.now.time, self.pause());
+        may_tell(&mut self.starts.told, peer, now, pause)
+    }
+
+    /// Between two frames of that kind.
+    fn pause(&self) -> Duration {
+        self.config.timing.heartbeat * 2 / 5
     }
 
     /// Peers that are in a group with this node, or with that one and this.
@@ -519,36 +602,45 @@ impl Node {
         peers
     }
 
+    /// Ranges and epochs of the groups here that a node is in.
+    fn groups_with(&self, node: NodeId) -> Vec<(KeyRange, Epoch)> {
+        let states = self.hosts.living().map(Group::state);
+        states.filter(|state| state.is_in_audience(node)).map(|state| (state.range, state.epoch)).collect()
+    }
+
     /// Other members learn which start this node holds of one that it refused another of.
     fn tell_fellows(&mut self, node: NodeId) {
-        let Some(start) = self.starts.known.get(&node).map(|known| known.start) else { return };
+        let Some(lineage) = self.starts.known.get(&node).map(Known::lineage) else { return };
         let fellows: Vec<PeerKey> = self.fellows(Some(node)).into_iter().collect();
-        self.post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, start })));
+        self.post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
     }
 
     /// A member holds this start of another.
     pub(crate) fn on_contested(&mut self, from: PeerKey, contested: Contested) {
-        let Contested { node, start } = contested;
-        if !self.fellows(Some(node)).contains(&from) {
+        let Contested { node, lineage } = contested;
+        if !self.fellows(Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
             self.frames_dropped += 1;
             return;
         }
-        let now = self.now.time;
+        let (now, start) = (self.now.time, lineage.start);
         let known = self.starts.known.entry(node).or_insert_with(|| Known::new(start, Written::No));
-        if start.counter > known.start.counter {
-            *known = Known::new(start, Written::No);
+        if known.lineage().descends_from(start) {
+            return; // It has not heard of the known one yet.
+        }
+        if lineage.descends_from(known.start) {
+            *known = Known { before: lineage.before, ..Known::new(start, Written::No) };
             known.told.insert(from, (start, now));
             // It was not heard from that start: nothing was said that this node could vouch for.
             self.is_unwritten(node);
             return;
         }
-        let is_news = start.counter == known.start.counter && start != known.start && known.told.is_empty();
+        let is_news = start != known.start && known.told.is_empty();
         known.told.insert(from, (start, now));
         if is_news {
             let what = format!(
-                "start {} has run {:x}, as is known here, and run {:x}, as another member knows: the identity runs twice. As \
-                 long as no more members know one of them than the other, neither counts",
-                start.counter, known.start.run, start.run
+                "start {} (run {:x}) is known here, and start {} (run {:x}) to another member: the identity runs twice, or an older \
+                 copy of its data directory was started. As long as no more members know one of them than the other, neither counts",
+                known.start.counter, known.start.run, start.counter, start.run
             );
             self.event(Event::Identity { peer: node.peer, what });
         }
@@ -601,6 +693,18 @@ impl Node {
         self.starts.runs.retain(|peer, _| is_known(peer));
         self.starts.accepted.retain(|peer, _| is_known(peer));
     }
+}
+
+/// Whether a peer may be told again now, and notes that it is.
+fn may_tell(told: &mut BTreeMap<PeerKey, Time>, peer: PeerKey, now: Time, pause: Duration) -> bool {
+    if told.get(&peer).is_some_and(|at| now.since(*at) < pause) {
+        return false;
+    }
+    if told.len() >= STRANGERS_MAX {
+        told.clear();
+    }
+    told.insert(peer, now);
+    true
 }
 
 #[cfg(test)]

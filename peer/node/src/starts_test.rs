@@ -78,10 +78,10 @@ fn key(peer: u8) -> PeerKey {
 }
 
 impl World {
-    /// A group of the peers 0, 1 and 2, in processes of the same numbers.
-    fn of_three(defects: Defects) -> World {
+    /// Nobody yet.
+    fn empty(defects: Defects) -> World {
         let now = Now { time: Time(1_000_000_000), awake: Time(1_000_000_000), wall: WallMillis(1_000_000) };
-        let mut world = World {
+        World {
             now,
             processes: Vec::new(),
             cut: Vec::new(),
@@ -90,7 +90,12 @@ impl World {
             asked: 0,
             drawn: 0,
             names: BTreeMap::new(),
-        };
+        }
+    }
+
+    /// A group of the peers 0, 1 and 2, in processes of the same numbers.
+    fn of_three(defects: Defects) -> World {
+        let mut world = World::empty(defects);
         (0..3).for_each(|peer| assert_eq!(world.start(peer, Disk::default()), usize::from(peer)));
         world.run_until("three members", |world| {
             world.processes.iter().all(|process| {
@@ -333,6 +338,76 @@ fn a_store_that_went_back_in_time_is_not_counted() {
     }
 }
 
+/// A copy that was put back is started again and again, so its counter passes that of the start that a member knows. `refused`: the
+/// member is there from the copy's first start on, and refuses it. Answers what is read once all are back.
+fn started_again(defects: Defects, refused: bool) -> Answer {
+    let mut world = World::of_three(defects);
+    world.set(1, "old");
+    let copy = world.stop(0, true);
+    let a = world.start(0, copy.clone());
+    world.get(a);
+    let c = world.stop(2, true);
+    world.set(1, "new");
+    world.stop(a, true);
+    let b = world.stop(1, false);
+    let c = if refused { Ok(world.start(2, c)) } else { Err(c) };
+    let mut a = world.start(0, copy);
+    for _ in 0..3 {
+        world.run_for(Duration::from_secs(2));
+        let disk = world.stop(a, false);
+        a = world.start(0, disk);
+    }
+    let c = c.unwrap_or_else(|disk| world.start(2, disk));
+    world.run_for(Duration::from_secs(3));
+    if !defects.has(Defect::LineageIgnored) {
+        assert!(world.ask(c, Op::Read(Read::Value)).is_err(), "nobody answers from what was old");
+    }
+    world.start(1, b);
+    world.get(c)
+}
+
+#[test]
+fn a_copy_that_is_started_again_is_not_counted() {
+    for refused in [true, false] {
+        assert_eq!(started_again(Defects::NONE, refused), value("new"), "{refused}");
+        let defects = Defects::NONE.with(Defect::LineageIgnored);
+        let outcome = catch_unwind(|| started_again(defects, refused));
+        assert!(
+            outcome.is_err() || outcome.is_ok_and(|read| read != value("new")),
+            "by counters alone it is: {refused}"
+        );
+    }
+}
+
+/// A copy from a time when the peer was alone knows none of the members that refuse it, and would go on by itself.
+#[test]
+fn a_copy_from_when_a_peer_was_alone_does_not_go_on() {
+    for times in [1, 3] {
+        let mut world = World::empty(Defects::NONE);
+        let a = world.start(0, Disk::default());
+        world.set(a, "old");
+        let copy = world.stop(a, true);
+        let a = world.start(0, copy.clone());
+        let (b, _) = (world.start(1, Disk::default()), world.start(2, Disk::default()));
+        world.run_until("three members", |world| {
+            let states = world.processes[1..].iter().filter_map(|process| process.node.group()).map(Group::state);
+            states.filter(|state| state.members.len() == 3 && state.recovery.is_empty()).count() == 3
+        });
+        world.set(b, "new");
+        world.stop(a, true);
+        let mut disk = copy;
+        for _ in 1..times {
+            let a = world.start(0, disk);
+            disk = world.stop(a, false);
+        }
+        let a = world.start(0, disk);
+        world.run_for(Duration::from_secs(1));
+        assert!(world.ask(a, Op::Read(Read::Value)) != Ok(value("old")), "{times}");
+        world.run_until("a new life", |world| world.processes[a].lives == 1);
+        assert_eq!(world.get(a), value("new"));
+    }
+}
+
 /// Without starts the write is lost, or a member that did nothing wrong panics.
 #[test]
 fn without_starts_writes_are_lost() {
@@ -462,7 +537,7 @@ fn nothing_is_said_before_the_start_is_durable() {
     }
 }
 
-/// What comes from a start that a member has not written down waits for that.
+/// What comes from a start whose lineage a member does not know, or that it has not written down, waits for that.
 #[test]
 fn a_new_start_counts_once_it_is_written_down() {
     let mut world = World::of_three(Defects::NONE);
@@ -472,10 +547,11 @@ fn a_new_start_counts_once_it_is_written_down() {
     let run = |run| Stamp { incarnation: member.incarnation, start: Start { counter: 9, run }, to: 0 };
     let message = group::message::Message::AskVouch;
     let sender = group::message::Sender { node: member, epoch: state.epoch };
-    let frame = Frame::Group { ring, group: state.id, sender, message };
+    let asked = Frame::Group { ring, group: state.id, sender, message };
+    let known = world.processes[0].node.starts.own.run;
     let node = &mut world.processes[1].node;
-    let mut hear = |stamp: Stamp, persisted: bool| {
-        node.handle(now, Input::Frame { from: key(0), frame: wire::encode(&stamp, &frame, None) });
+    let mut hear = |stamp: Stamp, frame: &Frame, persisted: bool| {
+        node.handle(now, Input::Frame { from: key(0), frame: wire::encode(&stamp, frame, None) });
         let (mut told, mut token) = (Vec::new(), None);
         while let Some(output) = node.poll_output() {
             match output {
@@ -493,15 +569,21 @@ fn a_new_start_counts_once_it_is_written_down() {
         }
         (told, 0)
     };
-    assert!(matches!(hear(run(5), false), (told, 1) if told.is_empty()), "first it is written down");
-    let (told, _) = hear(run(5), true);
+    let (told, _) = hear(run(5), &asked, false);
+    assert!(
+        matches!(&told[..], [(stamp, Frame::Started)] if stamp.to == known),
+        "first its lineage is asked for: {told:?}"
+    );
+    let lineage = Frame::Lineage([&[1; 7], &[known][..]].concat());
+    assert!(matches!(hear(run(5), &lineage, false), (told, 1) if told.is_empty()), "then it is written down");
+    let (told, _) = hear(run(5), &asked, true);
     assert!(matches!(&told[..], [(Stamp { to: 5, .. }, Frame::Group { .. })]), "then it is known: {told:?}");
-    let (told, _) = hear(run(6), true);
+    let (told, _) = hear(run(6), &asked, true);
     let refused = |frame: &Frame| matches!(frame, Frame::Refused(refused) if refused.known.run == 5);
     assert!(matches!(&told[..], [(Stamp { to: 6, .. }, frame)] if refused(frame)), "another is refused: {told:?}");
-    let (told, _) = hear(Stamp { to: 77, ..run(5) }, true);
+    let (told, _) = hear(Stamp { to: 77, ..run(5) }, &asked, true);
     assert!(
-        told.iter().all(|(_, frame)| *frame == Frame::Started),
+        told.iter().all(|(_, frame)| *frame == Frame::Lineage(Vec::new())),
         "what was for another process is not read: {told:?}"
     );
 }

@@ -13,7 +13,7 @@
 //! | `~b` | in which bays records lie ([`Bays`]) |
 //! | `~o` | what is left of groups here that are over ([`Over`]) |
 //! | `~f` | last states of groups that others may need to know |
-//! | `~c` | how often this life was started ([`Start::counter`]) |
+//! | `~c` | the starts of this life ([`Lineage`]) |
 //! | `~s` peer incarnation | the highest start that is known of another node |
 //!
 //! A drawer is a byte: each group that a node is in has one of its own, and an empty one is used again. Numbers are
@@ -40,13 +40,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Change;
 use crate::bays::Bays;
+use crate::lineage::Lineage;
 use crate::starts::Start;
 
 /// The version of all entries and records that a node stores: of their keys, and of every type in their values.
 ///
 /// A store of another version is refused by name before anything in it is touched. Raise this number with every change of
 /// those bytes; the golden files find a change that was not meant. 1 was never written down: stores before 2 did not say.
-pub const STORED_VERSION: u32 = 3;
+pub const STORED_VERSION: u32 = 4;
 
 /// What stands before a record's key in an unsettled write's, beside the space: tag, term, number.
 const UNSETTLED_PREFIX: usize = 1 + 8 + 8;
@@ -187,17 +188,17 @@ impl Space {
         meta.get(&self.own(b'f')).map_or(Ok(Vec::new()), |finals| decode(finals, "list of last states"))
     }
 
-    /// The entry of how often this life was started.
-    pub fn count(self, counter: u64) -> Change {
-        Change::PutMeta(self.own(b'c'), encode(&counter))
+    /// The entry of the starts of this life.
+    pub fn lineage(self, lineage: &Lineage) -> Change {
+        Change::PutMeta(self.own(b'c'), encode(lineage))
     }
 
-    /// The same as it was stored; 0 where it was not.
+    /// The same as it was stored; of no start where it was not.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn restore_count(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<u64, StorageError> {
-        meta.get(&self.own(b'c')).map_or(Ok(0), |count| decode(count, "count of starts"))
+    pub fn restore_lineage(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Lineage, StorageError> {
+        meta.get(&self.own(b'c')).map_or(Ok(Lineage::default()), |lineage| decode(lineage, "lineage of starts"))
     }
 
     fn start_key(self, node: NodeId) -> Bytes {

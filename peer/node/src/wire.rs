@@ -22,7 +22,7 @@ use crate::wishes::{Granted, Wished};
 
 /// The version of frames that this node speaks. Raise it with every change of their bytes: peers of another version are
 /// refused at their hello. The golden files find a change that was not meant.
-pub const FRAME_VERSION: u8 = 10;
+pub const FRAME_VERSION: u8 = 11;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +103,8 @@ pub enum Frame {
     Refused(Box<Refused>),
     /// The sender refused a start of a member, and holds this one.
     Contested(Box<Contested>),
+    /// The [`Lineage::before`] of the sender's start: told with each connection, and to a peer that speaks to an earlier start.
+    Lineage(Vec<u64>),
 }
 
 /// From which start of a process a frame comes, and for which it is.

@@ -11,6 +11,7 @@ use group::number_set::NumberSet;
 use group::outbox::{CommitteeHead, Durable};
 use group::record::Record;
 use group::state::{Entry, GroupState};
+use node::Lineage;
 use node::bays::Bays;
 use node::storage::{Drawer, Life, Over, STORED_VERSION, Space, decode_record, encode_record};
 use node::wire::{FRAME_VERSION, Frame, Stamp, decode, encode};
@@ -160,7 +161,8 @@ fn golden_own_entries() {
     put(&mut golden, "over", space.over(&over));
     let finals: Vec<GroupState> = examples::<GroupState>().values.into_iter().map(|(_, state)| state).take(3).collect();
     put(&mut golden, "finals", space.finals(&finals));
-    put(&mut golden, "count of starts", space.count(STAMP.start.counter));
+    let lineage = Lineage { start: STAMP.start, before: vec![7, 6] };
+    put(&mut golden, "lineage of starts", space.lineage(&lineage));
     let other = NodeId { peer: PeerKey([0x5a; 32]), incarnation: STAMP.incarnation };
     put(&mut golden, "start of another node", space.start_of(other, STAMP.start));
     golden.check();
@@ -169,6 +171,6 @@ fn golden_own_entries() {
     assert_eq!(space.restore_life(&meta), Ok(Some((*life, bays()))));
     assert_eq!(space.restore_over(&meta), Ok(over));
     assert_eq!(space.restore_finals(&meta), Ok(finals));
-    assert_eq!(space.restore_count(&meta), Ok(STAMP.start.counter));
+    assert_eq!(space.restore_lineage(&meta), Ok(lineage));
     assert_eq!(space.restore_starts(&meta), Ok(vec![(other, STAMP.start)]));
 }
