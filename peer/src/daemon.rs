@@ -445,11 +445,12 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
 
 /// Says why the peer does not serve, when that is due. How the peer ends, where it never can.
 fn complain(unready: &mut Unready, status: &dyn StatusSource) -> Option<Ending> {
-    let now = Instant::now();
+    let (now, readiness) = (Instant::now(), status.readiness());
+    // A majority may be lost without an event of the node's.
+    unready.look(readiness.ready, now);
     if !unready.is_long(now) {
         return None;
     }
-    let readiness = status.readiness();
     if let Some(why) = &readiness.hopeless {
         let why = format!(
             "no peer named by --join lets this one in, and trying again is of no use: {why}; change what differs \

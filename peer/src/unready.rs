@@ -31,6 +31,11 @@ impl Unready {
         self.since.get_or_insert((now, now + FIRST));
     }
 
+    /// What the checks of its readiness say.
+    pub fn look(&mut self, is_ready: bool, now: Instant) {
+        if is_ready { self.ready() } else { self.not_ready(now) }
+    }
+
     /// For how long it has not served, where that is to be said now.
     pub fn due(&mut self, now: Instant) -> Option<Duration> {
         let (since, next) = self.since.as_mut().filter(|(_, next)| *next <= now)?;
@@ -65,10 +70,10 @@ mod tests {
             range.filter(|second| unready.due(start + Duration::from_secs(*second)).is_some()).collect()
         };
         assert_eq!(said(&mut unready, 0..130), [3, 63, 123]);
-        unready.ready();
+        unready.look(true, start + Duration::from_secs(130));
         assert!(said(&mut unready, 130..300).is_empty());
-        unready.not_ready(start + Duration::from_secs(300));
-        unready.not_ready(start + Duration::from_secs(301));
+        unready.look(false, start + Duration::from_secs(300));
+        unready.look(false, start + Duration::from_secs(301));
         assert_eq!(said(&mut unready, 300..370), [303, 363]);
         assert!(
             unready.is_long(start + Duration::from_secs(303)) && !unready.is_long(start + Duration::from_secs(302))

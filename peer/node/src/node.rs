@@ -100,6 +100,8 @@ pub struct Node {
     /// What limits the store's room, where that is low.
     pub(crate) full: Option<Limit>,
     probe_due: Time,
+    /// The key that it asks for: in its own group, for other groups may serve or not.
+    probe_key: Option<Key>,
     pub(crate) stopping: Option<Time>,
     /// It leaves for good, and perhaps insists.
     pub(crate) leaving: Option<bool>,
@@ -115,6 +117,8 @@ pub struct Node {
 
 /// The connection and request of a node's own question whether it can serve.
 const PROBE: (ConnectionId, RequestId) = (ConnectionId(u64::MAX), RequestId(u64::MAX));
+/// Keys that are tried for one in the range of this node's own group.
+const PROBE_KEYS_MAX: u16 = 1 << 14;
 /// How often a node outside asks to be let in, and one inside asks itself whether it can serve.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// How long a node that stops waits for other members to take its sub-ranges, where there are members that can.
@@ -166,6 +170,7 @@ impl Node {
             entered: false,
             ready: false,
             probe_due: now.time,
+            probe_key: None,
             stopping: None,
             leaving: None,
             leave_step: None,
@@ -854,7 +859,12 @@ impl Node {
 
     /// Asks itself what a client might ask.
     fn probe(&mut self) {
-        let Ok(key) = Key::new(b"") else { return };
+        let Some(range) = self.hosts.home().map(|group| group.state().range) else { return };
+        let key = match self.probe_key.take() {
+            Some(key) if range.contains(key.point()) => key,
+            _ => probe_key(range),
+        };
+        self.probe_key = Some(key.clone());
         let request = Request {
             id: PROBE.1,
             connection: PROBE.0,
@@ -906,6 +916,14 @@ impl Node {
     pub(crate) fn event(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
     }
+}
+
+/// Returns a key in this range; the empty one where none is found.
+fn probe_key(range: KeyRange) -> Key {
+    let empty = Key::new(b"").expect("a key may be empty");
+    let numbered = (0..PROBE_KEYS_MAX).filter_map(|number| Key::new(&number.to_be_bytes()).ok());
+    let found = core::iter::once(empty.clone()).chain(numbered).find(|key| range.contains(key.point()));
+    found.unwrap_or(empty)
 }
 
 #[cfg(test)]

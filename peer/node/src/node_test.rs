@@ -11,8 +11,9 @@ use overlay::{Incarnation, Key, PeerKey, Point};
 
 use super::*;
 use crate::api::Change;
-use crate::small_net::Net;
+use crate::small_net::{self, Net};
 use crate::wire::{self, Frame, Stamp};
+use crate::wishes::{Granted, Wish};
 
 fn at(time: Time) -> Now {
     Now { time, awake: time, wall: WallMillis(time.since(Time(0)).as_millis() as u64) }
@@ -237,6 +238,22 @@ fn a_member_among_others_hands_over_before_it_stops() {
     let me = net.nodes[0].id();
     let state = net.nodes[1].group().expect("it stays").state();
     assert!(state.division.iter().all(|part| part.node != me), "{:?}", state.division);
+}
+
+/// A node serves where its own group does, whatever becomes of other groups.
+#[test]
+fn a_node_serves_while_another_group_has_no_majority() {
+    for dead in [0..3, 3..6] {
+        let settle = |config| NodeConfig { members_min: 1, members_max: 6, ..config };
+        let mut net = Net::with(6, settle);
+        let id = net.nodes[0].group().expect("it is in one").state().id;
+        let split = Wish::Split { at: None, first: (0..3).map(small_net::key).collect() };
+        assert!(matches!(net.wish(0, id, split), Granted::Done(_)));
+        net.run_until(|net| net.nodes.iter().all(|node| node.status().ready && node.groups().count() == 1));
+        net.cut[dead].fill(true);
+        net.add(settle);
+        net.run_until(|net| net.nodes[6].status().ready);
+    }
 }
 
 /// Members that all stop at the same time have no successor, and wait for none; they settle what each had accepted.

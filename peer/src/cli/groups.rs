@@ -124,9 +124,18 @@ pub fn locate(args: &WhereArgs) -> ExitCode {
         let _ = writeln!(text, "group      {}, epoch {}", located.group, located.epoch);
         let _ = writeln!(text, "range      {} to {}", located.range.start, located.range.end);
         let names = Names::of_located(located);
-        let _ = writeln!(text, "primary    {}", names.whole(&located.primary));
-        located.members.iter().for_each(|member| text.push_str(&format!("member     {}\n", names.whole(member))));
-        (text, true)
+        let not_heard = |peer: &String| if located.unheard.contains(peer) { ", not heard" } else { "" };
+        let primary = &located.primary;
+        let _ = writeln!(text, "primary    {}{}", names.whole(primary), not_heard(primary));
+        for member in &located.members {
+            let _ = writeln!(text, "member     {}{}", names.whole(member), not_heard(member));
+        }
+        let lost = located.quorum.as_ref().filter(|quorum| !quorum.held);
+        if let Some(quorum) = lost {
+            let _ =
+                writeln!(text, "NO MAJORITY: {} of {} members heard; it answers nothing", quorum.heard, quorum.members);
+        }
+        (text, lost.is_none())
     })
 }
 

@@ -44,8 +44,8 @@ struct Cli {
 enum Command {
     /// Run a peer in the foreground
     #[command(
-        after_help = "Exit codes: 0 it was told to stop, or has left; 1 it cannot start or go on; 2 usage; 74 the disk is \
-        full or failing: look after it, then start the peer again; 75 start the peer again: it begins anew as a new member. The \
+        after_help = "Exit codes: 0 it was told to stop, or has left; 1 it cannot start or go on; 2 usage; 4 its \
+        network refuses it for good; 74 the disk is full or failing: look after it, then start the peer again; 75 start the peer again: it begins anew as a new member. The \
         last line of the log says why."
     )]
     Run(Box<RunArgs>),
@@ -75,7 +75,9 @@ enum Command {
     )]
     Ring(groups::RingArgs),
     /// Where a key lives
-    #[command(after_help = "Exit codes: 0 done; 1 nobody who owns it answers; 2 usage; 3 cannot reach the peer.")]
+    #[command(
+        after_help = "Exit codes: 0 done; 1 nobody who owns it answers, or its group has no majority; 2 usage; 3 cannot reach the peer."
+    )]
     Where(groups::WhereArgs),
     /// Show the ring, groups, peers, load and events of a peer, as they change
     ///

@@ -16,6 +16,8 @@ const FULL_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(11);
 /// So many peers are named to one that enters, as some may be killed meanwhile.
 const ENTRANCES: usize = 3;
+/// An answer that comes sooner after the question is none.
+const ASKED_MIN: Duration = Duration::from_secs(1);
 /// How long a question is open.
 const ASKED_MAX: Duration = Duration::from_secs(10);
 /// How long a peer may take to tell its status before another is killed.
@@ -163,11 +165,15 @@ impl Network {
             return "the last peer that runs is left alone".into();
         }
         let victims = victims(&self.look());
-        let asked = self.asked.take().filter(|(_, since)| since.elapsed() < ASKED_MAX);
+        let asked = self.asked.filter(|(_, since)| since.elapsed() < ASKED_MAX);
         let harmless: Vec<&Victim> = victims.iter().filter(|victim| victim.keeps).collect();
         let wanted = asked.and_then(|(index, _)| victims.iter().find(|victim| victim.index == index));
         let victim = match (wanted, harmless.is_empty()) {
             (_, false) => harmless[chance % harmless.len()],
+            // A key that is held down answers nothing.
+            (Some(wanted), true) if asked.is_some_and(|(_, since)| since.elapsed() < ASKED_MIN) => {
+                return wanted.question();
+            }
             (Some(wanted), true) => wanted,
             (None, true) => {
                 let Some(victim) = victims.get(chance % victims.len().max(1)) else { return "no peer runs".into() };
@@ -175,6 +181,7 @@ impl Network {
                 return victim.question();
             }
         };
+        self.asked = None;
         let Some(mut child) = self.peers[victim.index].child.take() else { return "no peer runs".into() };
         // It has ended where it cannot be killed.
         let _ = child.kill();

@@ -12,14 +12,21 @@ pub const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0
 /// The content type of Prometheus's own text.
 pub const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether a scraper takes OpenMetrics: it names that, and not only to refuse it with `q=0`.
+/// Whether a scraper wants OpenMetrics: it names that, and likes it at least as much as plain text.
 pub fn wants_open_metrics(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted.flat_map(|value| value.split(',')).any(|range| {
+    let (mut open, mut text) = (0.0_f32, 0.0_f32);
+    for range in accepted.flat_map(|value| value.split(',')) {
         let mut parts = range.split(';').map(str::trim);
-        let is_it = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(OPEN_METRICS));
-        is_it && !parts.any(|part| part.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0))
-    })
+        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let quality = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.trim().parse().unwrap_or(0.0));
+        match kind.as_str() {
+            OPEN_METRICS => open = open.max(quality),
+            "text/plain" => text = text.max(quality),
+            _ => {}
+        }
+    }
+    open > 0.0 && open >= text
 }
 
 /// The same metrics as Prometheus's own text.
@@ -90,5 +97,7 @@ mod tests {
         assert!(!asks(None) && !asks(Some("*/*")) && !asks(Some("text/plain;version=0.0.4")));
         assert!(asks(Some("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.1")));
         assert!(!asks(Some("application/openmetrics-text; q=0, text/plain")));
+        assert!(!asks(Some("text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5")));
+        assert!(asks(Some("text/plain;q=0.5,Application/OpenMetrics-Text;q=0.5")));
     }
 }

@@ -54,7 +54,10 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>, names: &Names<'_>)
     match group {
         Some(group) => cells.extend(known(group, names)),
         None => {
-            cells.push(Cell::text(names.label(&arc.primary)).tone(Tone::Faint));
+            // That primary may be one of the members that are not heard.
+            let has_quorum = arc.quorum.as_ref().is_none_or(|quorum| quorum.held);
+            let primary = if has_quorum { names.label(&arc.primary) } else { "NOT KNOWN".into() };
+            cells.push(Cell::text(primary).tone(Tone::Faint));
             cells.extend([Cell::default(), Cell::default(), Cell::default()]);
             cells.push(match &arc.quorum {
                 Some(quorum) if !quorum.held => Cell::text(lost(quorum)).tone(Tone::Bad),
@@ -154,6 +157,8 @@ mod tests {
             .collect();
         let wanted = [("NO MAJORITY: 1 of 3", Tone::Bad), ("NO ANSWER", Tone::Bad), ("of others", Tone::Faint)];
         assert_eq!(states, wanted.map(|(text, tone)| (text.to_owned(), tone)));
+        let leaders: Vec<String> = rows(&model).into_iter().map(|row| row.cells[5].text.clone()).collect();
+        assert_eq!(leaders[0], "NOT KNOWN", "the primary is not the one that is heard");
         let silent: Vec<String> = super::super::peers::rows(&model).into_iter().map(|row| row.id).collect();
         assert_eq!(silent, ["b", "c", "d"], "those that nobody hears are named");
     }
