@@ -71,13 +71,13 @@ impl Node {
         self.note_start(what);
     }
 
-    /// Whether one of these groups of another node, all with this node, has a later epoch than a group here in the same place: this
-    /// store is from before that node came.
+    /// Whether this node is alone in a group, and one of these groups, which another node is in with it, has a later epoch in the
+    /// same place: this store is from before that node came. A larger group has members of its own that are heeded.
     fn is_outlived_by(&self, groups: &[(KeyRange, Epoch)]) -> bool {
         let outlives = |state: &GroupState| {
             groups.iter().any(|(range, epoch)| *epoch > state.epoch && range.overlaps(state.range))
         };
-        self.hosts.living().map(Group::state).any(outlives)
+        self.hosts.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
     }
 
     /// What the refusals of late come to, where the start that others know has the same counter.

@@ -624,10 +624,14 @@ impl Node {
         }
         let (now, start) = (self.now.time, lineage.start);
         let known = self.starts.known.entry(node).or_insert_with(|| Known::new(start, Written::No));
-        if known.lineage().descends_from(start) {
+        // Whoever has restarted knows a start without those before it: then counters decide.
+        let follows = |later: &Lineage, former: Start| {
+            later.descends_from(former) || later.before.is_empty() && later.start.counter > former.counter
+        };
+        if follows(&known.lineage(), start) {
             return; // It has not heard of the known one yet.
         }
-        if lineage.descends_from(known.start) {
+        if follows(&lineage, known.start) {
             *known = Known { before: lineage.before, ..Known::new(start, Written::No) };
             known.told.insert(from, (start, now));
             // It was not heard from that start: nothing was said that this node could vouch for.
