@@ -103,7 +103,7 @@ pub enum Frame {
     Refused(Box<Refused>),
     /// The sender refused a start of a member, and holds this one.
     Contested(Box<Contested>),
-    /// The [`Lineage::before`] of the sender's start: told with each connection, and to a peer that speaks to an earlier start.
+    /// The [`crate::Lineage::before`] of the sender's start: told with each connection, and to a peer that speaks to an earlier start.
     Lineage(Vec<u64>),
 }
 
