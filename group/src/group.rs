@@ -238,12 +238,8 @@ impl Group {
     /// Whether another member can take over the sub-ranges of this one: this member hears a majority, and another member that
     /// does not stop as well.
     fn has_successor(&self) -> bool {
-        let hears = self.hears();
-        let stops = |node| {
-            let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
-            matches!(told, Some(Parting::Stops { .. }))
-        };
-        self.is_connected() && hears.into_iter().any(|node| self.state.is_member(node) && !stops(node))
+        let stops = |node| matches!(self.parting_of(node), Some(Parting::Stops { .. }));
+        self.is_connected() && self.hears().into_iter().any(|node| self.state.is_member(node) && !stops(node))
     }
 
     /// The time, before anything else is handed in.

@@ -237,14 +237,17 @@ impl Group {
 
     /// Members that leave, and whether they insist.
     pub fn leaving(&self) -> Vec<(NodeId, bool)> {
-        let of = |node: NodeId| {
-            let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
-            match if node == self.me { Some(self.parting) } else { told } {
-                Some(Parting::Leaves { force }) => Some((node, force)),
-                _ => None,
-            }
+        let of = |node: NodeId| match self.parting_of(node) {
+            Some(Parting::Leaves { force }) => Some((node, force)),
+            _ => None,
         };
         self.state.nodes().into_iter().filter_map(of).collect()
+    }
+
+    /// What a node is about to do, as it last told in this epoch.
+    pub(crate) fn parting_of(&self, node: NodeId) -> Option<Parting> {
+        let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
+        if node == self.me { Some(self.parting) } else { told }
     }
 
     /// Lets newcomers in, all that there is room for at once: a crowd at the door of one group should find two, and not make it

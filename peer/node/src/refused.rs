@@ -22,7 +22,7 @@ use crate::wire::Frame;
 impl Node {
     /// Somebody knows another start of this peer than this process.
     pub(crate) fn on_refused(&mut self, from: PeerKey, refused: &Refused) {
-        let (own, now) = (self.starts.own, self.now.time);
+        let (own, now) = (self.starts.own(), self.now.time);
         if refused.node != self.me || refused.start != own || refused.known == own {
             return;
         }

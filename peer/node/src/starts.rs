@@ -147,9 +147,7 @@ pub(crate) struct Barred {
 
 /// See the module.
 pub(crate) struct Starts {
-    /// This node's.
-    pub(crate) own: Start,
-    /// That, with the starts before it.
+    /// This node's start, with the starts before it.
     pub(crate) lineage: Lineage,
     /// What peers told of starts that are not known.
     lineages: BTreeMap<NodeId, Lineage>,
@@ -186,10 +184,8 @@ impl Starts {
     /// Of a process that begins now.
     pub(crate) fn new(seed: u64) -> Starts {
         let run = Rng::new(seed.rotate_left(32) ^ 0x5374_6172_7473).draw().max(1);
-        let lineage = Lineage::default().next(run);
         Starts {
-            own: lineage.start,
-            lineage,
+            lineage: Lineage::default().next(run),
             lineages: BTreeMap::new(),
             is_durable: true,
             withheld: Vec::new(),
@@ -219,14 +215,13 @@ impl Starts {
 
     /// It goes on with the life in the store, whose last start was this.
     pub(crate) fn resume(&mut self, last: Lineage) {
-        self.lineage = last.next(self.own.run);
-        self.own = self.lineage.start;
+        self.lineage = last.next(self.own().run);
         self.is_durable = false;
     }
 
     /// This process's.
     pub(crate) fn own(&self) -> Start {
-        self.own
+        self.lineage.start
     }
 
     /// How many frames were refused.
@@ -297,7 +292,7 @@ impl Node {
 
     /// What this node's frames begin with.
     pub(crate) fn stamp(&self) -> Stamp {
-        Stamp { incarnation: self.me.incarnation, start: self.starts.own, to: 0 }
+        Stamp { incarnation: self.me.incarnation, start: self.starts.own(), to: 0 }
     }
 
     /// Says something to one peer, for the process of it that was last heard.
@@ -364,7 +359,7 @@ impl Node {
         if self.config.defects.has(Defect::StartsIgnored) {
             return Some(frame);
         }
-        let own = self.starts.own.run;
+        let own = self.starts.own().run;
         if stamp.to != 0 && stamp.to != own {
             // For another process of this peer: one that was here before, as a rule.
             if self.may_tell_start(from) {
@@ -374,7 +369,7 @@ impl Node {
         }
         if from == self.me.peer {
             // Another process of this peer: whoever hears both says which of them counts.
-            return (stamp.start == self.starts.own).then_some(frame);
+            return (stamp.start == self.starts.own()).then_some(frame);
         }
         let frame = match frame {
             Frame::Refused(refused) => {

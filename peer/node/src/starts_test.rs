@@ -289,9 +289,9 @@ fn value(text: &'static str) -> Answer {
     Answer::Value(Some(Bytes::from_static(text.as_bytes())))
 }
 
-/// A copy of a directory is made, then the peer votes for what is acknowledged, and then the copy is put back. One member
-/// knows the later start, and has begun anew since; the other was away. Which of them reaches the rolled-back process first?
-fn put_back(defects: Defects, sealed: bool, knower_first: bool) -> Answer {
+/// Of three members 0 is stopped, its directory is copied, and it is started again; 2, which knows that start, is stopped; 0 and 1
+/// acknowledge a write; 0 is stopped. Returns the copy and the directory of 2.
+fn copied(defects: Defects, sealed: bool) -> (World, Disk, Disk) {
     let mut world = World::of_three(defects);
     world.set(1, "old");
     let copy = world.stop(0, sealed);
@@ -300,6 +300,13 @@ fn put_back(defects: Defects, sealed: bool, knower_first: bool) -> Answer {
     let c = world.stop(2, true);
     world.set(1, "new");
     world.stop(a, sealed);
+    (world, copy, c)
+}
+
+/// A copy of a directory is made, then the peer votes for what is acknowledged, and then the copy is put back. One member
+/// knows the later start, and has begun anew since; the other was away. Which of them reaches the rolled-back process first?
+fn put_back(defects: Defects, sealed: bool, knower_first: bool) -> Answer {
+    let (mut world, copy, c) = copied(defects, sealed);
     let b = world.stop(1, true);
     // What was acknowledged to it is forgotten, the start is not.
     let (c, b, a) = if knower_first {
@@ -341,14 +348,7 @@ fn a_store_that_went_back_in_time_is_not_counted() {
 /// A copy that was put back is started again and again, so its counter passes that of the start that a member knows. `refused`: the
 /// member is there from the copy's first start on, and refuses it. Answers what is read once all are back.
 fn started_again(defects: Defects, refused: bool) -> Answer {
-    let mut world = World::of_three(defects);
-    world.set(1, "old");
-    let copy = world.stop(0, true);
-    let a = world.start(0, copy.clone());
-    world.get(a);
-    let c = world.stop(2, true);
-    world.set(1, "new");
-    world.stop(a, true);
+    let (mut world, copy, c) = copied(defects, true);
     let b = world.stop(1, false);
     let c = if refused { Ok(world.start(2, c)) } else { Err(c) };
     let mut a = world.start(0, copy);
@@ -548,7 +548,7 @@ fn a_new_start_counts_once_it_is_written_down() {
     let message = group::message::Message::AskVouch;
     let sender = group::message::Sender { node: member, epoch: state.epoch };
     let asked = Frame::Group { ring, group: state.id, sender, message };
-    let known = world.processes[0].node.starts.own.run;
+    let known = world.processes[0].node.starts.own().run;
     let node = &mut world.processes[1].node;
     let mut hear = |stamp: Stamp, frame: &Frame, persisted: bool| {
         node.handle(now, Input::Frame { from: key(0), frame: wire::encode(&stamp, frame, None) });
