@@ -265,7 +265,7 @@ impl Group {
             }
             return;
         }
-        if self.ends_doubted_epoch() && self.now.time >= self.doubting.due {
+        if self.ends_doubted_epoch() && self.now.time >= self.end_due() {
             let patience = self.config.timing.seal_patience;
             self.doubting.due = self.now.time + patience + self.rng.duration_below(patience);
             let (members, heard) = (self.state.nodes(), |node| self.heard_doubt(node));
@@ -284,7 +284,12 @@ impl Group {
     /// Returns when [`Group::tick_doubt`] is due next.
     pub(crate) fn doubt_due(&self) -> Time {
         let is_due = self.vouching.is_none() && self.ends_doubted_epoch();
-        if is_due { self.doubting.due } else { Time::NEVER }
+        if is_due { self.end_due() } else { Time::NEVER }
+    }
+
+    /// Returns when this member next tries to end the epoch, unless it tries already.
+    fn end_due(&self) -> Time {
+        self.log.ending_until(&self.config.timing).map_or(self.doubting.due, |until| until.max(self.doubting.due))
     }
 
     /// Returns the last epoch in doubt of a member, as its heartbeats carry it; `None` where it is not heard.

@@ -423,7 +423,8 @@ impl Group {
     fn seal_due(&self) -> Option<Time> {
         let since = self.sealed_since?;
         let attempt = self.log.promised_other().unwrap_or(since);
-        Some(since.max(attempt) + self.config.timing.seal_patience)
+        let due = since.max(attempt) + self.config.timing.seal_patience;
+        Some(self.log.ending_until(&self.config.timing).map_or(due, |until| until.max(due)))
     }
 
     /// Does it hear a majority?

@@ -42,6 +42,11 @@ impl Candidacy {
         }
     }
 
+    /// Since when it is an attempt to end the epoch.
+    pub(super) fn ends_epoch_since(&self) -> Option<Time> {
+        matches!(self.stage, Stage::Preparing { stop: true, .. }).then_some(self.since)
+    }
+
     /// Has it taken too long?
     pub(super) fn is_stale(&self, ctx: &Context<'_>) -> bool {
         ctx.now.time.since(self.since) >= ctx.config.timing.suspicion()

@@ -23,7 +23,7 @@ use candidate::Candidacy;
 use leader::Leadership;
 
 use crate::ballot::{Ballot, Slot};
-use crate::config::Defect;
+use crate::config::{Defect, Timing};
 use crate::context::Context;
 use crate::doubt::decides;
 use crate::message::{LogMessage, Message};
@@ -125,6 +125,13 @@ impl Log {
     /// When this node last promised a ballot to another member, which then needs time to finish.
     pub(crate) fn promised_other(&self) -> Option<Time> {
         self.promised_other
+    }
+
+    /// Returns until when members have time to answer an attempt of this node to end the epoch, where one is in phase 1. Another
+    /// attempt would replace it: where one answer takes longer than the pause between them, none would ever come to its end.
+    pub(crate) fn ending_until(&self, timing: &Timing) -> Option<Time> {
+        let Role::Candidate(candidacy) = &self.role else { return None };
+        candidacy.ends_epoch_since().map(|since| since + timing.suspicion())
     }
 
     /// Returns the longest random pause before the next attempt to lead: `base`, doubled with each attempt that was outrun.
