@@ -130,7 +130,7 @@ pub(crate) struct Doubting {
     /// The last slot applied before the start. The member may have forgotten its consent to later entries.
     restored: Slot,
     /// The epoch of the store at the start that found the torn frame; no earlier epoch lost anything. `None` in later runs and in
-    /// successors of the group: the store has promises by then that hide the forgotten ones.
+    /// successors of the group: the store has promises by then that hide the forgotten ones. `None` also where the store lacks more.
     left_in: Option<Epoch>,
     since: Time,
     /// When this member next tries to end the epoch.
@@ -168,6 +168,15 @@ impl Group {
     pub(crate) fn doubt_to_tell(&self) -> Option<Doubt> {
         let up_to = |doubt: Doubt| if self.vouching.is_some() { Doubt::UNKNOWN } else { doubt.up_to };
         self.doubting.doubt.map(|doubt| Doubt { up_to: up_to(doubt), ..doubt })
+    }
+
+    /// The store lacks more than its torn end, by what other members know: it may be older by any number of epochs. What they have
+    /// answered so far was compared with a store that only lacks its end, so they are asked again.
+    pub fn on_store_older(&mut self) {
+        self.doubting.left_in = None;
+        if self.vouching.is_some() {
+            self.vouching = Some(Vouching::new(self.now.time));
+        }
     }
 
     /// Returns whether this member may have forgotten acknowledgements of `epoch`.

@@ -3,6 +3,9 @@
 //! Counters alone do not tell an older copy of a data directory from its original: the copy counts on with each of its own starts,
 //! also with those that were refused, and passes the original's. So a store keeps the runs of its last starts, and a peer tells
 //! them. A member takes a higher start only where it descends from the start that the member knows.
+//!
+//! A store whose end was torn may have lost the entry of its last start, though others heard that start. Its peer knows that
+//! something is lost ([`group::Group::doubt`]), so it may go on: its next start says that the runs of some starts before it are lost.
 
 use alloc::vec::Vec;
 
@@ -10,16 +13,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::starts::Start;
 
-/// Runs of a lineage at most. A start that is so far from the known one is taken for its descendant.
+/// Runs of a lineage at most.
 pub(crate) const RUNS_MAX: usize = 64;
+/// In the place of a run: the store lost the entry of that start.
+const LOST: u64 = 0;
 
 /// A start, and the starts of the same store before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lineage {
     /// The start.
     pub start: Start,
-    /// [`Start::run`] of the starts before it, the latest first; at most 64 of them.
+    /// [`Start::run`] of the starts before it, the latest first; at most 64 of them; 0 for one that the store lost.
     pub before: Vec<u64>,
+}
+
+/// What a lineage says of a start with a lower counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descent {
+    /// It was a start of the same store, or may have been where that store lost the entry.
+    Yes,
+    /// It was not.
+    No,
+    /// It is older than all that the lineage holds.
+    TooOld,
 }
 
 impl Lineage {
@@ -32,15 +48,29 @@ impl Lineage {
         Lineage { start: Start { counter: self.start.counter.saturating_add(1), run }, before: self.before }
     }
 
-    /// Returns whether this start comes after `former` in the same store, or so long after it that the lineage does not tell.
-    pub(crate) fn descends_from(&self, former: Start) -> bool {
+    /// Returns the lineage of the next start of this store, which had a start `known` to others and lost its entry. Other members may
+    /// know others of the lost starts: from the first one that may be lost, none is named.
+    pub(crate) fn next_after_loss(&self, known: Start, run: u64) -> Lineage {
+        let last = self.start.counter.max(known.counter);
+        let first_lost = self.start.counter.min(known.counter);
+        let kept = usize::try_from(self.start.counter - first_lost).unwrap_or(usize::MAX);
+        let lost = usize::try_from(last - first_lost).unwrap_or(usize::MAX).saturating_add(1).min(RUNS_MAX);
+        let mut before = alloc::vec![LOST; lost];
+        before.extend(self.before.iter().skip(kept));
+        before.truncate(RUNS_MAX);
+        Lineage { start: Start { counter: last.saturating_add(1), run }, before }
+    }
+
+    /// Returns whether `former` is a start of the same store before this one.
+    pub(crate) fn descent_from(&self, former: Start) -> Descent {
         let Some(apart) = self.start.counter.checked_sub(former.counter).filter(|apart| *apart > 0) else {
-            return false;
+            return Descent::No;
         };
         let place = usize::try_from(apart - 1).unwrap_or(usize::MAX);
         match self.before.get(place) {
-            Some(run) => *run == former.run,
-            None => self.before.len() >= RUNS_MAX,
+            Some(run) if *run == former.run || *run == LOST => Descent::Yes,
+            None if self.before.len() >= RUNS_MAX => Descent::TooOld,
+            _ => Descent::No,
         }
     }
 }
@@ -54,12 +84,14 @@ mod tests {
         let first = Lineage::default().next(7);
         assert_eq!(first, Lineage { start: Start { counter: 1, run: 7 }, before: Vec::new() });
         let second = first.clone().next(8);
-        assert!(second.descends_from(first.start));
-        assert!(!second.descends_from(second.start) && !first.descends_from(second.start));
+        assert_eq!(second.descent_from(first.start), Descent::Yes);
+        assert_eq!(second.descent_from(second.start), Descent::No);
+        assert_eq!(first.descent_from(second.start), Descent::No);
         let copy = first.clone().next(9).next(10);
-        assert!(copy.descends_from(first.start) && !copy.descends_from(second.start));
+        assert_eq!(copy.descent_from(first.start), Descent::Yes);
+        assert_eq!(copy.descent_from(second.start), Descent::No);
         let claims = Lineage { start: Start { counter: 5, run: 1 }, before: Vec::new() };
-        assert!(!claims.descends_from(first.start), "it does not say so");
+        assert_eq!(claims.descent_from(first.start), Descent::No, "it does not say so");
     }
 
     #[test]
@@ -67,8 +99,25 @@ mod tests {
         let first = Lineage::default().next(1);
         let late = (2..=2 * RUNS_MAX as u64).fold(first.clone(), Lineage::next);
         assert_eq!(late.before.len(), RUNS_MAX);
-        assert!(late.descends_from(first.start), "too long ago to tell");
+        assert_eq!(late.descent_from(first.start), Descent::TooOld);
         let recent = Start { counter: late.start.counter - 3, run: late.start.counter - 3 };
-        assert!(late.descends_from(recent) && !late.descends_from(Start { run: 1, ..recent }));
+        assert_eq!(late.descent_from(recent), Descent::Yes);
+        assert_eq!(late.descent_from(Start { run: 1, ..recent }), Descent::No);
+    }
+
+    /// Whichever of the starts from the first lost one on a member knows, the next one descends from it; not so for what lies before.
+    #[test]
+    fn a_store_that_lost_starts_goes_on_from_all_of_them() {
+        let third = (11..14).fold(Lineage::default(), Lineage::next);
+        for counter in [1, 2, 3, 4, 7, 200, u64::MAX] {
+            let known = Start { counter, run: 99 };
+            let next = third.next_after_loss(known, 50);
+            assert_eq!(next.start, Start { counter: counter.max(3).saturating_add(1), run: 50 });
+            assert!(next.before.len() <= RUNS_MAX);
+            let (yes, no) = (|start| next.descent_from(start) == Descent::Yes, Start { counter: 1, run: 98 });
+            assert!(yes(known) || counter == u64::MAX, "{counter}");
+            assert!(yes(third.start) || counter > 60, "{counter}");
+            assert!(counter == 1 || !yes(no), "{counter}");
+        }
     }
 }

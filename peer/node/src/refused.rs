@@ -13,7 +13,7 @@ use group::state::GroupState;
 use group::time::Time;
 use overlay::{Epoch, KeyRange, PeerKey};
 
-use crate::api::{Class, Event};
+use crate::api::{Class, Event, Output};
 use crate::node::Node;
 use crate::sessions::Sessions;
 use crate::starts::{Barred, Refusal, Refused, Start};
@@ -26,10 +26,6 @@ impl Node {
         if refused.node != self.me || refused.start != own || refused.known == own {
             return;
         }
-        if !self.fellows(None).contains(&from) && !self.is_outlived_by(&refused.groups) {
-            return; // Whoever is in no group with it cannot have counted anything of it.
-        }
-        self.starts.refused_at = now;
         let Refused { known, alive, contested, .. } = *refused;
         let is_later = refused.incarnation > self.me.incarnation || known.counter > own.counter;
         let life = if refused.incarnation > self.me.incarnation { " of a later life of it" } else { "" };
@@ -39,43 +35,106 @@ impl Node {
                 own.counter, own.run, known.counter, known.run
             )
         };
-        let what = match (alive, is_later) {
-            (Some(false), _) => {
-                let why = format!("{}: this directory has gone back in time, to an older copy", names(known));
-                return self.end_life(Event::Damaged(why));
+        if !self.fellows(None).contains(&from) {
+            if self.is_outlived_by(&refused.groups) {
+                self.on_outlived(from, alive, &names(known));
             }
-            (Some(true), true) => return self.usurped(&names(known)),
+            return; // Whoever is in no group with it cannot have counted anything of it.
+        }
+        self.starts.refused_at = now;
+        if contested || !is_later {
+            self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
+        }
+        let weight = self.weigh_refusals();
+        let is_outweighed = (contested || !is_later) && weight == Weight::Won;
+        let what = match (alive, is_later) {
+            (Some(false), _) if !is_outweighed => {
+                if refused.incarnation != self.me.incarnation || !self.go_on_after_loss(known) {
+                    self.went_back(&names(known));
+                }
+                return;
+            }
+            (Some(true), true) if !is_outweighed => return self.usurped(&names(known)),
             (None, true) => {
                 self.bar(true);
                 format!("{}; whether that one still runs will show in some seconds", names(known))
             }
-            (_, false) => {
-                self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
-                match self.weigh_refusals() {
-                    Weight::Lost => return self.usurped(&names(known)),
-                    Weight::Open => {
-                        let is_doubtful = self.hosts.living().any(Group::is_vouching);
-                        self.bar(is_doubtful);
-                        format!(
-                            "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
+            _ => match weight {
+                Weight::Lost => return self.usurped(&names(known)),
+                Weight::Open => {
+                    let is_doubtful = self.hosts.living().any(Group::is_vouching);
+                    self.bar(is_doubtful);
+                    format!(
+                        "{}: the same identity runs twice, or this directory is an older copy. As long as members do \
                              not agree on one, none counts: if two processes run, stop one of them",
-                            names(known)
-                        )
-                    }
-                    Weight::Won => {
-                        format!("{}: the same identity runs twice, and more members know this one", names(known))
-                    }
+                        names(known)
+                    )
                 }
-            }
+                Weight::Won => {
+                    format!("{}: the same identity runs twice, and more members know this one", names(known))
+                }
+            },
         };
         self.note_start(what);
     }
 
-    /// Whether this node is alone in a group, and one of these groups, which another node is in with it, has a later epoch in the
-    /// same place: this store is from before that node came. A larger group has members of its own that are heeded.
+    /// This directory is an older copy: this life ends, and the store is kept aside.
+    fn went_back(&mut self, names: &str) {
+        self.end_life(Event::Damaged(format!("{names}: this directory has gone back in time, to an older copy")));
+    }
+
+    /// Whether this process takes part in nothing yet, because its journal has a torn end: all that the store ever acknowledged is
+    /// in doubt, however much of it is lost.
+    fn doubts_all(&self) -> bool {
+        let doubts = |group: &Group| group.is_vouching() && group.doubt().is_some_and(|doubt| !doubt.accepted);
+        !self.hosts.is_empty() && self.hosts.living().all(doubts)
+    }
+
+    /// A member knows a start of which this store has no entry. Where the whole store is in doubt, the entry was lost with the end
+    /// of the journal, or the store is an older copy, and the doubt covers both: the process goes on as a later start of the same
+    /// life. Returns `false`, and changes nothing, where it is not.
+    fn go_on_after_loss(&mut self, known: Start) -> bool {
+        if !self.doubts_all() {
+            return false;
+        }
+        let lineage = self.starts.lineage.next_after_loss(known, self.rng.draw().max(1));
+        if lineage.start.counter <= known.counter {
+            return false;
+        }
+        let entry = self.space().lineage(&lineage);
+        let token = self.hosts.name_batch(0, 0);
+        self.outputs.push_back(Output::Persist { token, changes: alloc::vec![entry] });
+        self.event(Event::Note(format!(
+            "the store lost the entry of start {} (run {:x}), which another member knows: goes on as start {}",
+            known.counter, known.run, lineage.start.counter
+        )));
+        self.starts.go_on_as(lineage, token);
+        self.each_group(Group::on_store_older);
+        true
+    }
+
+    /// A peer that is in no group with this node says that it has gone back in time: as long as any does, it serves nothing. The
+    /// word of one stranger ends no life at once, for it may be wrong for a moment.
+    fn on_outlived(&mut self, from: PeerKey, alive: Option<bool>, names: &str) {
+        let (now, patience) = (self.now.time, self.gone_after());
+        self.bar(true);
+        let Some(barred) = &mut self.starts.barred else { return };
+        let since = barred.outlived.map_or(now, |(_, since)| since);
+        barred.outlived = Some((from, since));
+        match alive {
+            Some(runs) if now.since(since) > patience * 3 => if runs { self.usurped(names) } else { self.went_back(names) },
+            _ => self.note_start(format!(
+                "{names}, and is in a later group in this place: this directory is probably an older copy, from when the peer was \
+                 alone. Nothing is served from it. If that is wrong, stop the other peer, and start this one again"
+            )),
+        }
+    }
+
+    /// Whether this node is alone in a group, and one of these groups, which another node is in with it, is in the same place and not
+    /// older: this store is from before that node came. A larger group has members of its own that are heeded.
     fn is_outlived_by(&self, groups: &[(KeyRange, Epoch)]) -> bool {
         let outlives = |state: &GroupState| {
-            groups.iter().any(|(range, epoch)| *epoch > state.epoch && range.overlaps(state.range))
+            groups.iter().any(|(range, epoch)| *epoch >= state.epoch && range.overlaps(state.range))
         };
         self.hosts.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
     }
@@ -120,7 +179,7 @@ impl Node {
     }
 
     fn bar(&mut self, is_doubtful: bool) {
-        let barred = self.starts.barred.get_or_insert(Barred { is_doubtful, asked: self.now.time });
+        let barred = self.starts.barred.get_or_insert(Barred { is_doubtful, asked: self.now.time, outlived: None });
         barred.is_doubtful |= is_doubtful;
         if self.ready {
             self.ready = false;
@@ -153,19 +212,25 @@ impl Node {
         let (now, patience) = (self.now.time, self.gone_after());
         let Some(barred) = self.starts.barred else { return };
         let is_left_alone = now.since(self.starts.refused_at) > patience * 3;
-        if barred.is_doubtful && is_left_alone {
-            let why =
-                "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
-            return self.end_life(Event::Damaged(why.into()));
+        if barred.outlived.is_none() && is_left_alone {
+            if barred.is_doubtful && !self.doubts_all() {
+                let why = "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
+                return self.end_life(Event::Damaged(why.into()));
+            }
+            if barred.is_doubtful {
+                self.each_group(Group::on_store_older);
+            }
+            self.starts.barred = None;
+            return;
         }
-        if !barred.is_doubtful && (is_left_alone || self.weigh_refusals() == Weight::Won) {
+        if !barred.is_doubtful && self.weigh_refusals() == Weight::Won {
             self.starts.barred = None;
             return;
         }
         if now.since(barred.asked) >= self.config.timing.heartbeat {
             self.starts.barred = Some(Barred { asked: now, ..barred });
             let mut asked = self.fellows(None);
-            asked.extend(self.starts.refusals.keys());
+            asked.extend(barred.outlived.map(|(peer, _)| peer));
             let asked: Vec<PeerKey> = asked.into_iter().collect();
             self.post_all(&asked, Class::Control, &Frame::Started);
         }

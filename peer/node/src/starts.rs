@@ -3,7 +3,8 @@
 //! A *start* is a counter, which the store holds and each start of the process raises, and a number drawn at random. Each
 //! frame carries its sender's. A node keeps the highest that it has heard of each member, and makes it durable before
 //! anything counts that was said from that start. A higher one counts where it descends from the known one ([`crate::lineage`]). All
-//! others are refused: that process has an older copy of the store, or the process that is known still runs ([`crate::refused`]).
+//! others are refused: that process has an older copy of the store, or the process that is known still runs. [`crate::judging`]
+//! decides that, and [`crate::refused`] is what the refused process does.
 //!
 //! # Invariants
 //! - A node sends nothing before its own counter is durable: no two starts from one store share a number that others heard.
@@ -11,33 +12,30 @@
 //! - What answers one peer names the start that it is for: a process never takes an answer to another for its own.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::format;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Bound;
 use core::time::Duration;
 
 use group::Group;
 use group::config::Defect;
-use group::message::{Message, Sender};
 use group::rng::Rng;
 use group::time::Time;
-use overlay::{Epoch, GroupId, Incarnation, KeyRange, NodeId, PeerKey};
+use overlay::{Epoch, Incarnation, KeyRange, NodeId, PeerKey};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Class, Event, Output};
+use crate::api::{Class, Output};
 use crate::config::Durability;
-use crate::lineage::{Lineage, RUNS_MAX};
+use crate::held::Waiting;
+use crate::judging::{Verdict, contradiction};
+use crate::lineage::Lineage;
 use crate::node::Node;
 use crate::wire::{self, Frame, Stamp};
 
-/// Frames that wait for a start to be durable: so many.
-const HELD_MAX: usize = 1024;
-/// And so many bytes of them.
-const HELD_BYTES_MAX: usize = 4 << 20;
+/// Outputs that wait for the own start to be durable: so many.
+const WITHHELD_MAX: usize = 1024;
 /// Starts that are remembered of nodes that are in no group here.
-const STRANGERS_MAX: usize = 1024;
+pub(crate) const STRANGERS_MAX: usize = 1024;
 /// Of those, so many are in the store: nodes that were in a group here.
 const GONE_MAX: usize = 64;
 
@@ -84,7 +82,7 @@ pub struct Contested {
 
 /// Whether a start is in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
+pub(crate) enum Written {
     No,
     /// Once this batch is.
     Soon(u64),
@@ -93,40 +91,27 @@ enum Written {
 
 /// A start that is refused.
 #[derive(Clone, Copy, Debug)]
-struct Rival {
-    start: Start,
-    since: Time,
-    heard: Time,
+pub(crate) struct Rival {
+    pub(crate) start: Start,
+    pub(crate) since: Time,
+    pub(crate) heard: Time,
     is_told: bool,
 }
 
 /// What is known of one life of a peer.
 #[derive(Clone, Debug)]
-struct Known {
-    start: Start,
+pub(crate) struct Known {
+    pub(crate) start: Start,
     /// [`Lineage::before`] of it, where that was told.
-    before: Vec<u64>,
-    written: Written,
+    pub(crate) before: Vec<u64>,
+    pub(crate) written: Written,
+    /// Another member told of it, and it was not heard here.
+    pub(crate) is_hearsay: bool,
     /// When this start was last heard.
-    heard: Option<Time>,
-    rival: Option<Rival>,
+    pub(crate) heard: Option<Time>,
+    pub(crate) rival: Option<Rival>,
     /// Which starts other members said that they hold, where there was a dispute.
-    told: BTreeMap<PeerKey, (Start, Time)>,
-}
-
-/// What became of a frame's start.
-enum Verdict {
-    Counts,
-    /// That depends on its lineage, which is not known yet: known is this start.
-    Unknown(Start),
-    /// Known is this, in that life; it was heard then, and the refused one first.
-    Refused {
-        incarnation: Incarnation,
-        known: Start,
-        heard: Option<Time>,
-        since: Time,
-        contested: bool,
-    },
+    pub(crate) told: BTreeMap<PeerKey, (Start, Time)>,
 }
 
 /// Somebody refuses this node.
@@ -143,6 +128,8 @@ pub(crate) struct Barred {
     /// It does not go on without a verdict: whatever it holds may be old.
     pub(crate) is_doubtful: bool,
     pub(crate) asked: Time,
+    /// Where a peer that is in no group with it refuses it: which one last, and since when any does.
+    pub(crate) outlived: Option<(PeerKey, Time)>,
 }
 
 /// See the module.
@@ -150,18 +137,17 @@ pub(crate) struct Starts {
     /// This node's start, with the starts before it.
     pub(crate) lineage: Lineage,
     /// What peers told of starts that are not known.
-    lineages: BTreeMap<NodeId, Lineage>,
-    /// It is in the store, or nothing is.
-    is_durable: bool,
+    pub(crate) lineages: BTreeMap<NodeId, Lineage>,
+    /// Its start is durable with this batch; `None` where it is, or nothing is.
+    durable_with: Option<u64>,
     /// What is to be sent once it is.
     withheld: Vec<Output>,
-    known: BTreeMap<NodeId, Known>,
+    pub(crate) known: BTreeMap<NodeId, Known>,
     /// The first batch that is under way with some of these.
     writing: Option<u64>,
     /// From which run each peer was last heard, by this very process.
     runs: BTreeMap<PeerKey, u64>,
-    held: VecDeque<(PeerKey, Stamp, Frame, usize)>,
-    held_bytes: usize,
+    pub(crate) waiting: Waiting,
     /// When a peer was last told that its start, or that of its addressee, is not the right one.
     told: BTreeMap<PeerKey, Time>,
     /// When a peer was last asked for its lineage.
@@ -187,13 +173,12 @@ impl Starts {
         Starts {
             lineage: Lineage::default().next(run),
             lineages: BTreeMap::new(),
-            is_durable: true,
+            durable_with: None,
             withheld: Vec::new(),
             known: BTreeMap::new(),
             writing: None,
             runs: BTreeMap::new(),
-            held: VecDeque::new(),
-            held_bytes: 0,
+            waiting: Waiting::default(),
             told: BTreeMap::new(),
             asked: BTreeMap::new(),
             refusals: BTreeMap::new(),
@@ -208,15 +193,24 @@ impl Starts {
     }
 
     /// This is what the store holds of others.
-    pub(crate) fn restore(&mut self, known: Vec<(NodeId, Start)>) {
-        let known = known.into_iter().map(|(node, start)| (node, Known::new(start, Written::Yes)));
+    pub(crate) fn restore(&mut self, known: Vec<(NodeId, Lineage)>) {
+        let known = known.into_iter().map(|(node, lineage)| (node, Known::new(lineage, Written::Yes)));
         self.known = known.collect();
     }
 
     /// It goes on with the life in the store, whose last start was this.
     pub(crate) fn resume(&mut self, last: Lineage) {
         self.lineage = last.next(self.own().run);
-        self.is_durable = false;
+        self.durable_with = Some(0);
+    }
+
+    /// It goes on as another start, which is durable with this batch.
+    pub(crate) fn go_on_as(&mut self, lineage: Lineage, token: u64) {
+        self.lineage = lineage;
+        self.durable_with = Some(token);
+        self.refusals.clear();
+        self.accepted.clear();
+        (self.barred, self.note) = (None, None);
     }
 
     /// This process's.
@@ -245,36 +239,34 @@ impl Starts {
     }
 }
 
-/// What a member sees of two starts.
-fn contradiction(refused: Start, known: Start) -> String {
-    format!(
-        "a process says that it is start {} (run {:x}) of this peer, and start {} (run {:x}) is known: its data directory \
-         is an older copy, or the identity runs twice. Nothing of the former counts",
-        refused.counter, refused.run, known.counter, known.run
-    )
-}
-
 impl Known {
-    fn new(start: Start, written: Written) -> Known {
-        Known { start, before: Vec::new(), written, heard: None, rival: None, told: BTreeMap::new() }
+    pub(crate) fn new(lineage: Lineage, written: Written) -> Known {
+        let Lineage { start, before } = lineage;
+        Known { start, before, written, is_hearsay: false, heard: None, rival: None, told: BTreeMap::new() }
     }
 
-    fn lineage(&self) -> Lineage {
+    pub(crate) fn lineage(&self) -> Lineage {
         Lineage { start: self.start, before: self.before.clone() }
     }
 
     /// Do as many members hold a start of another lineage as hold this one?
-    fn is_contested(&self, fresh: impl Fn(Time) -> bool) -> bool {
-        let said = self.told.values().filter(|(_, at)| fresh(*at));
-        let (mut same, mut other) = (1, 0);
-        for (start, _) in said {
-            *(if *start == self.start { &mut same } else { &mut other }) += 1;
-        }
-        other >= same
+    pub(crate) fn is_contested(&self, fresh: impl Fn(Time) -> bool) -> bool {
+        let others = self.told.values().filter(|(start, at)| *start != self.start && fresh(*at)).count();
+        others > self.voices_for(self.start, fresh)
+    }
+
+    /// Do more members hold this start than the known one?
+    pub(crate) fn is_outvoted_by(&self, start: Start, fresh: impl Fn(Time) -> bool) -> bool {
+        self.voices_for(start, &fresh) > self.voices_for(self.start, fresh) + 1
+    }
+
+    /// How many other members hold this start.
+    fn voices_for(&self, start: Start, fresh: impl Fn(Time) -> bool) -> usize {
+        self.told.values().filter(|(told, at)| *told == start && fresh(*at)).count()
     }
 
     /// Another start than this one was heard, which does not count. True once it has been heard for so long.
-    fn note_rival(&mut self, start: Start, now: Time, patience: Duration, lasting: Duration) -> bool {
+    pub(crate) fn note_rival(&mut self, start: Start, now: Time, patience: Duration, lasting: Duration) -> bool {
         match &mut self.rival {
             Some(rival) if rival.start == start && now.since(rival.heard) <= patience * 2 => rival.heard = now,
             rival => *rival = Some(Rival { start, since: now, heard: now, is_told: false }),
@@ -317,17 +309,17 @@ impl Node {
     }
 
     fn put_out(&mut self, output: Output) {
-        if self.starts.is_durable {
+        if self.starts.durable_with.is_none() {
             self.outputs.push_back(output);
-        } else if self.starts.withheld.len() < HELD_MAX {
+        } else if self.starts.withheld.len() < WITHHELD_MAX {
             self.starts.withheld.push(output);
         }
     }
 
-    /// A batch is durable, and with it, after a start, the counter.
+    /// All batches up to this one are durable, and with one of them, after a start, the counter.
     pub(crate) fn on_starts_persisted(&mut self, token: u64) {
-        if !self.starts.is_durable {
-            self.starts.is_durable = true;
+        if self.starts.durable_with.is_some_and(|with| with <= token) {
+            self.starts.durable_with = None;
             self.outputs.extend(core::mem::take(&mut self.starts.withheld));
         }
         if self.starts.writing.is_none_or(|first| first > token) {
@@ -341,17 +333,7 @@ impl Node {
                 Written::No | Written::Yes => {}
             }
         }
-        self.admit_held();
-    }
-
-    /// Judges all frames that wait once more.
-    fn admit_held(&mut self) {
-        self.starts.held_bytes = 0;
-        for (from, stamp, frame, bytes) in core::mem::take(&mut self.starts.held) {
-            if let Some(frame) = self.admit(from, stamp, frame, bytes) {
-                self.on_admitted(from, frame);
-            }
-        }
+        self.admit_held(|_| true);
     }
 
     /// A frame came, from this start. It is given back if it counts; else it waits, or its sender is told why not.
@@ -396,8 +378,10 @@ impl Node {
             }
             return None;
         }
-        if let Verdict::Refused { incarnation, known, heard, since, contested } = verdict {
-            let alive = self.is_alive(heard, since);
+        if let Verdict::Early = verdict {
+            return None;
+        }
+        if let Verdict::Refused { incarnation, known, alive, contested } = verdict {
             self.starts.refused += 1;
             if self.may_tell_start(from) {
                 let groups = self.groups_with(node);
@@ -419,90 +403,8 @@ impl Node {
         Some(frame)
     }
 
-    /// Whether what is said from this start counts. A higher one takes the place of what was known.
-    fn judge(&mut self, node: NodeId, start: Start) -> Verdict {
-        let (now, patience) = (self.now.time, self.gone_after());
-        let fresh = |at: Time| now.since(at) <= patience * 2;
-        // What an earlier run said may still be under way for a while.
-        let lasting = self.config.timing.heartbeat * 2;
-        let later = (Bound::Excluded(node), Bound::Included(NodeId { incarnation: Incarnation(u64::MAX), ..node }));
-        let later = self.starts.known.range_mut(later).next_back();
-        if let Some((later, known)) = later
-            && let Some(heard) = known.heard.filter(|heard| now.since(*heard) <= patience)
-        {
-            let is_news = known.note_rival(start, now, patience, lasting);
-            let since = known.rival.map_or(now, |rival| rival.since);
-            let (incarnation, known) = (later.incarnation, known.start);
-            if is_news {
-                self.event(Event::Identity { peer: node.peer, what: contradiction(start, known) });
-            }
-            return Verdict::Refused { incarnation, known, heard: Some(heard), since, contested: false };
-        }
-        let Some(known) = self.starts.known.get_mut(&node) else {
-            self.learn_start(node, start);
-            return Verdict::Counts;
-        };
-        if start.counter > known.start.counter {
-            let before = known.start;
-            let told = self.starts.lineages.get(&node).filter(|told| told.start == start);
-            let counts = told.map(|told| told.descends_from(before));
-            if counts == Some(true) || !self.is_here(node) || self.config.defects.has(Defect::LineageIgnored) {
-                self.learn_start(node, start);
-                return Verdict::Counts;
-            }
-            if counts.is_none() {
-                return Verdict::Unknown(before);
-            }
-        }
-        let Some(known) = self.starts.known.get_mut(&node) else { return Verdict::Counts };
-        let contested = known.is_contested(fresh);
-        if start == known.start {
-            known.heard = Some(now);
-            if !contested {
-                return Verdict::Counts;
-            }
-            // Others hold another one.
-            let other = known.told.values().find(|(told, at)| *told != start && fresh(*at));
-            let (other, at) = other.copied().unwrap_or((start, now));
-            let rival = known.rival.filter(|rival| rival.start == other);
-            let (heard, since) = (rival.map(|rival| rival.heard), rival.map_or(at, |rival| rival.since));
-            return Verdict::Refused { incarnation: node.incarnation, known: other, heard, since, contested };
-        }
-        let is_news = known.note_rival(start, now, patience, lasting);
-        let since = known.rival.map_or(now, |rival| rival.since);
-        let (heard, known) = (known.heard, known.start);
-        if is_news {
-            self.event(Event::Identity { peer: node.peer, what: contradiction(start, known) });
-        }
-        Verdict::Refused { incarnation: node.incarnation, known, heard, since, contested }
-    }
-
-    /// Whether what was heard then is alive, where the other one first was heard at `since`: what was under way for a while
-    /// says nothing.
-    fn is_alive(&self, heard: Option<Time>, since: Time) -> Option<bool> {
-        let (now, late) = (self.now.time, since + self.config.timing.heartbeat * 2);
-        let last = heard.unwrap_or(since).max(since);
-        match heard {
-            _ if now.since(last) > self.gone_after() => Some(false),
-            Some(heard) if heard >= late => Some(true),
-            _ => None,
-        }
-    }
-
-    /// A start that was not known.
-    fn learn_start(&mut self, node: NodeId, start: Start) {
-        if self.starts.known.len() >= 4 * STRANGERS_MAX {
-            self.forget_starts();
-        }
-        let heard = Some(self.now.time);
-        let told = self.starts.lineages.remove(&node).filter(|told| told.start == start);
-        let before = told.map(|told| told.before).unwrap_or_default();
-        self.starts.known.insert(node, Known { heard, before, ..Known::new(start, Written::No) });
-        self.each_group(|group| group.on_new_run(node.peer));
-    }
-
     /// Whether this node is in a group here.
-    fn is_here(&self, node: NodeId) -> bool {
+    pub(crate) fn is_here(&self, node: NodeId) -> bool {
         self.hosts.living().any(|group| group.state().is_in_audience(node))
     }
 
@@ -512,26 +414,8 @@ impl Node {
         self.post_for(to, 0, Class::Control, &frame);
     }
 
-    /// A node told from which starts its start descends. What waits for that is judged again.
-    fn on_lineage(&mut self, node: NodeId, lineage: Lineage) {
-        if lineage.before.len() > RUNS_MAX {
-            self.frames_dropped += 1;
-            return;
-        }
-        match self.starts.known.get_mut(&node) {
-            Some(known) if known.start == lineage.start => {
-                known.before = lineage.before;
-                return;
-            }
-            _ if self.starts.lineages.len() >= STRANGERS_MAX => self.starts.lineages.clear(),
-            _ => {}
-        }
-        self.starts.lineages.insert(node, lineage);
-        self.admit_held();
-    }
-
     /// Is this node in a group here, and its start still to be written? It is from then on.
-    fn is_unwritten(&mut self, node: NodeId) -> bool {
+    pub(crate) fn is_unwritten(&mut self, node: NodeId) -> bool {
         let Some(known) = self.starts.known.get(&node) else { return false };
         match known.written {
             Written::Yes => false,
@@ -539,7 +423,7 @@ impl Node {
             Written::No if self.config.durability == Durability::Memory => false,
             Written::No if !self.is_here(node) => false,
             Written::No => {
-                let changes = alloc::vec![self.space().start_of(node, known.start)];
+                let changes = alloc::vec![self.space().start_of(node, &known.lineage())];
                 let token = self.hosts.name_batch(0, 0);
                 self.outputs.push_back(Output::Persist { token, changes });
                 self.starts.writing.get_or_insert(token);
@@ -549,28 +433,6 @@ impl Node {
                 true
             }
         }
-    }
-
-    fn hold(&mut self, from: PeerKey, stamp: Stamp, frame: Frame, bytes: usize) {
-        if self.starts.held.len() >= HELD_MAX || self.starts.held_bytes + bytes > HELD_BYTES_MAX {
-            self.frames_dropped += 1;
-            return;
-        }
-        self.starts.held_bytes += bytes;
-        self.starts.held.push_back((from, stamp, frame, bytes));
-    }
-
-    /// A message that came before its group was here, from a node whose start no group asked for: it waits where that is
-    /// not durable yet, else it is given back.
-    pub(crate) fn hold_early(&mut self, group: GroupId, sender: Sender, message: Message) -> Option<Message> {
-        if matches!(message, Message::Client(_)) || !self.is_unwritten(sender.node) {
-            return Some(message);
-        }
-        let ring = self.ring?;
-        let start = self.starts.known.get(&sender.node)?.start;
-        let stamp = Stamp { incarnation: sender.node.incarnation, start, to: 0 };
-        self.hold(sender.node.peer, stamp, Frame::Group { ring, group, sender, message }, 0);
-        None
     }
 
     /// Who repeats itself is not told as often.
@@ -610,41 +472,6 @@ impl Node {
         self.post_all(&fellows, Class::Control, &Frame::Contested(Box::new(Contested { node, lineage })));
     }
 
-    /// A member holds this start of another.
-    pub(crate) fn on_contested(&mut self, from: PeerKey, contested: Contested) {
-        let Contested { node, lineage } = contested;
-        if !self.fellows(Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
-            self.frames_dropped += 1;
-            return;
-        }
-        let (now, start) = (self.now.time, lineage.start);
-        let known = self.starts.known.entry(node).or_insert_with(|| Known::new(start, Written::No));
-        // Whoever has restarted knows a start without those before it: then counters decide.
-        let follows = |later: &Lineage, former: Start| {
-            later.descends_from(former) || later.before.is_empty() && later.start.counter > former.counter
-        };
-        if follows(&known.lineage(), start) {
-            return; // It has not heard of the known one yet.
-        }
-        if follows(&lineage, known.start) {
-            *known = Known { before: lineage.before, ..Known::new(start, Written::No) };
-            known.told.insert(from, (start, now));
-            // It was not heard from that start: nothing was said that this node could vouch for.
-            self.is_unwritten(node);
-            return;
-        }
-        let is_news = start != known.start && known.told.is_empty();
-        known.told.insert(from, (start, now));
-        if is_news {
-            let what = format!(
-                "start {} (run {:x}) is known here, and start {} (run {:x}) to another member: the identity runs twice, or an older \
-                 copy of its data directory was started. As long as no more members know one of them than the other, neither counts",
-                known.start.counter, known.start.run, start.counter, start.run
-            );
-            self.event(Event::Identity { peer: node.peer, what });
-        }
-    }
-
     /// What is due with starts.
     pub(crate) fn tick_starts(&mut self) {
         let (now, patience) = (self.now.time, self.gone_after());
@@ -661,7 +488,7 @@ impl Node {
     }
 
     /// Forgets who is gone, within bounds: the longest silent first.
-    fn forget_starts(&mut self) {
+    pub(crate) fn forget_starts(&mut self) {
         let here: BTreeSet<NodeId> = self.hosts.living().flat_map(|group| group.state().audience()).collect();
         let mut written = Vec::new();
         let mut strangers = Vec::new();

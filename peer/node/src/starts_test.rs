@@ -16,7 +16,7 @@ use group::time::{Now, WallMillis};
 use overlay::{Key, PeerName, RingId};
 
 use super::*;
-use crate::api::{Change, ConnectionId, Input, Request, RequestId};
+use crate::api::{Change, ConnectionId, Event, Input, Request, RequestId};
 use crate::config::{NodeConfig, Restored, Tail};
 
 /// What a disk holds; all that is written is there at once.
@@ -27,6 +27,8 @@ struct Disk {
     ring: Option<RingId>,
     is_used: bool,
     is_sealed: bool,
+    /// The end of its journal is bad.
+    is_torn: bool,
 }
 
 impl Disk {
@@ -113,10 +115,11 @@ impl World {
         config.name = self.names.get(&peer).cloned();
         config.ring = disk.ring;
         config.found = peer == 0 && self.drawn == 1;
-        let tail = match (disk.is_used, disk.is_sealed) {
-            (false, _) => Tail::Empty,
-            (true, true) => Tail::Sealed,
-            (true, false) => Tail::Unsealed,
+        let tail = match disk {
+            Disk { is_used: false, .. } => Tail::Empty,
+            Disk { is_torn: true, .. } => Tail::Doubtful,
+            Disk { is_sealed: true, .. } => Tail::Sealed,
+            _ => Tail::Unsealed,
         };
         let mut node = Node::new(config, self.drawn, self.now, Restored { meta: disk.meta.clone(), tail });
         (0..3).filter(|other| *other != peer).for_each(|other| node.handle(self.now, Input::PeerUp(key(other))));
@@ -126,7 +129,7 @@ impl World {
     /// A process of this peer begins, in this directory: its number.
     fn start(&mut self, peer: u8, disk: Disk) -> usize {
         let node = self.begin(peer, &disk);
-        let disk = Disk { is_sealed: false, ..disk };
+        let disk = Disk { is_sealed: false, is_torn: false, ..disk };
         self.processes.push(Process { peer, node, disk, is_up: true, twin: None, lives: 0, said: Vec::new() });
         self.settle();
         self.processes.len() - 1
@@ -345,13 +348,164 @@ fn a_store_that_went_back_in_time_is_not_counted() {
     }
 }
 
-/// A copy that was put back is started again and again, so its counter passes that of the start that a member knows. `refused`: the
-/// member is there from the copy's first start on, and refuses it. Answers what is read once all are back.
-fn started_again(defects: Defects, refused: bool) -> Answer {
-    let (mut world, copy, c) = copied(defects, true);
+/// A copy of a directory from before the peer's last start is put back, and its journal's end is bad: the peer knows that it may
+/// have forgotten anything, and goes on in the same life, once those who know more have told.
+#[test]
+fn a_torn_store_that_lost_its_last_start_goes_on() {
+    let (mut world, copy, c) = copied(Defects::NONE, false);
+    let c = world.start(2, c);
+    let a = world.start(0, Disk { is_torn: true, ..copy });
+    assert_eq!(world.get(c), value("new"));
+    let is_sure = |world: &World| {
+        let group = world.processes[a].node.group();
+        group.is_some_and(|group| group.state().is_member(group.me()) && group.doubt().is_none())
+    };
+    world.run_until("it is sure again", is_sure);
+    assert_eq!((world.processes[a].lives, world.processes[a].node.starts.own().counter), (0, 3));
+    assert_eq!(world.get(a), value("new"));
+    // So does its next start.
+    let disk = world.stop(a, true);
+    let a = world.start(0, disk);
+    world.stop(c, false);
+    assert_eq!(world.get(a), value("new"));
+}
+
+/// The same, where the only member that knows more is away: nobody answers from what was old.
+#[test]
+fn a_torn_older_copy_waits_for_who_knows_more() {
+    let (mut world, copy, c) = copied(Defects::NONE, false);
     let b = world.stop(1, false);
+    let c = world.start(2, c);
+    let a = world.start(0, Disk { is_torn: true, ..copy });
+    world.run_for(Duration::from_secs(10));
+    assert!(world.ask(c, Op::Read(Read::Value)).is_err() && world.ask(a, Op::Read(Read::Value)).is_err());
+    world.start(1, b);
+    assert_eq!(world.get(c), value("new"));
+    assert_eq!(world.processes[a].lives, 0);
+}
+
+/// The copy of a running process is started so often that its lineage does not reach back to the start that members know.
+#[test]
+fn a_copy_in_a_restart_loop_does_not_pass_the_running_original() {
+    let mut world = World::of_three(Defects::NONE);
+    world.set(1, "old");
+    let copy = world.stop(0, true);
+    let original = world.start(0, copy.clone());
+    world.get(original);
+    // Nobody hears it yet.
+    let (mut disk, mut copies) = (copy, Vec::new());
+    for _ in 0..70 {
+        let next = world.processes.len();
+        world.cut.extend([(next, 1), (next, 2), (next, original)]);
+        let started = world.start(0, disk);
+        disk = world.stop(started, false);
+        copies.push(started);
+    }
+    let twin = world.start(0, disk);
+    world.run_for(Duration::from_secs(30));
+    assert!(
+        world.processes[original].is_up && world.processes[original].lives == 0,
+        "{:?}",
+        world.processes[original].said
+    );
+    assert!(
+        world.processes[twin].twin.is_some() || world.processes[twin].lives == 1,
+        "{:?}",
+        world.processes[twin].said
+    );
+    assert_eq!(world.get(original), value("old"));
+}
+
+/// Where the known start is gone, one that is so much later counts after a while.
+#[test]
+fn a_start_after_very_many_that_nobody_heard_counts() {
+    let mut world = World::of_three(Defects::NONE);
+    world.set(1, "there");
+    let mut disk = world.stop(0, true);
+    for _ in 0..70 {
+        let next = world.processes.len();
+        world.cut.extend([(next, 1), (next, 2)]);
+        let started = world.start(0, disk);
+        disk = world.stop(started, false);
+    }
+    let last = world.start(0, disk);
+    assert_eq!(world.get(last), value("there"));
+    assert_eq!((world.processes[last].lives, &world.processes[last].twin), (0, &None));
+}
+
+/// A stranger says that a peer, which is alone, has gone back in time: the peer serves nothing as long as it says so, and begins anew
+/// only after a while.
+#[test]
+fn a_stranger_bars_a_lone_peer_and_ends_it_only_after_a_while() {
+    let mut world = World::empty(Defects::NONE);
+    let a = world.start(0, Disk::default());
+    world.set(a, "mine");
+    let (node, start) = (world.processes[a].node.id(), world.processes[a].node.starts.own());
+    let state = world.processes[a].node.group().unwrap().state().clone();
+    let say = |world: &mut World, stranger: u8, groups: Vec<(KeyRange, Epoch)>| {
+        let known = Start { counter: 9, run: 9 };
+        let refused =
+            Refused { node, start, incarnation: node.incarnation, known, alive: Some(false), contested: false, groups };
+        let stamp = Stamp { incarnation: Incarnation(1), start: Start { counter: 1, run: 3 }, to: 0 };
+        let frame = wire::encode(&stamp, &Frame::Refused(Box::new(refused)), None);
+        let now = world.now;
+        world.processes[a].node.handle(now, Input::Frame { from: key(stranger), frame });
+        world.settle();
+    };
+    let earlier = Epoch(state.epoch.0 - 1);
+    for (groups, is_barred) in
+        [(vec![], false), (vec![(state.range, earlier)], false), (vec![(state.range, state.epoch)], true)]
+    {
+        say(&mut world, 7, groups);
+        assert_eq!(world.processes[a].node.starts.is_barred(), is_barred);
+    }
+    for stranger in 10..200 {
+        say(&mut world, stranger, vec![(state.range, state.epoch)]);
+    }
+    assert!(world.ask(a, Op::Read(Read::Value)).is_err());
+    assert_eq!((world.processes[a].lives, world.processes[a].node.starts.refusals.len()), (0, 0));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.processes[a].lives, 0, "nobody says so any more");
+    say(&mut world, 7, vec![(state.range, state.epoch)]);
+    assert_eq!(world.processes[a].lives, 1, "it still says so");
+}
+
+/// What a member knows of the starts before a known one is still there after its own restart, also where it learned it late.
+#[test]
+fn lineages_outlast_a_restart() {
+    let mut world = World::of_three(Defects::NONE);
+    let first = world.processes[0].node.starts.own().run;
+    let member = world.processes[0].node.id();
+    let disk = world.stop(0, true);
+    let again = world.start(0, disk);
+    world.get(again);
+    for member_of in [1, 2] {
+        let known = &world.processes[member_of].node.starts.known[&member];
+        assert_eq!((known.before.as_slice(), known.written), ([first].as_slice(), Written::Yes));
+    }
+    // One that knows it from a time when none was told.
+    let known = world.processes[1].node.starts.known.get_mut(&member).unwrap();
+    let lineage = Lineage { before: core::mem::take(&mut known.before), start: known.start };
+    world.processes[1].node.on_lineage(member, lineage);
+    world.settle();
+    let disk = world.stop(1, false);
+    let b = world.start(1, disk);
+    assert_eq!(world.processes[b].node.starts.known[&member].before, [first]);
+}
+
+/// A copy that was put back is started again and again, so its counter passes that of the start that a member knows. `refused`: the
+/// member is there from the copy's first start on, and refuses it. `restarted`: so is the one that knows, which was restarted.
+/// Answers what is read once all are back.
+fn started_again(defects: Defects, refused: bool, restarted: bool) -> Answer {
+    let (mut world, copy, c) = copied(defects, true);
+    let mut b = world.stop(1, false);
     let c = if refused { Ok(world.start(2, c)) } else { Err(c) };
+    let knower = restarted.then(|| world.start(1, b.clone()));
     let mut a = world.start(0, copy);
+    if let Some(knower) = knower {
+        world.run_for(Duration::from_secs(2));
+        b = world.stop(knower, false);
+    }
     for _ in 0..3 {
         world.run_for(Duration::from_secs(2));
         let disk = world.stop(a, false);
@@ -368,12 +522,12 @@ fn started_again(defects: Defects, refused: bool) -> Answer {
 
 #[test]
 fn a_copy_that_is_started_again_is_not_counted() {
-    for refused in [true, false] {
-        assert_eq!(started_again(Defects::NONE, refused), value("new"), "{refused}");
+    for (refused, restarted) in [(true, false), (false, false), (true, true), (false, true)] {
+        assert_eq!(started_again(Defects::NONE, refused, restarted), value("new"), "{refused} {restarted}");
         let defects = Defects::NONE.with(Defect::LineageIgnored);
-        let outcome = catch_unwind(|| started_again(defects, refused));
+        let outcome = catch_unwind(|| started_again(defects, refused, restarted));
         assert!(
-            outcome.is_err() || outcome.is_ok_and(|read| read != value("new")),
+            restarted || outcome.is_err() || outcome.is_ok_and(|read| read != value("new")),
             "by counters alone it is: {refused}"
         );
     }
@@ -586,6 +740,57 @@ fn a_new_start_counts_once_it_is_written_down() {
         told.iter().all(|(_, frame)| *frame == Frame::Lineage(Vec::new())),
         "what was for another process is not read: {told:?}"
     );
+}
+
+/// A member that only heard tell of another start does not know whether it runs, and ends nobody for it.
+#[test]
+fn hearsay_ends_no_life() {
+    let mut world = World::of_three(Defects::NONE);
+    let node = world.processes[0].node.id();
+    let known = world.processes[0].node.starts.own();
+    let lineage = Lineage { start: Start { run: 77, ..known }, before: Vec::new() };
+    for _ in 0..60 {
+        let stamp = world.processes[1].node.stamp();
+        let frame = Frame::Contested(Box::new(Contested { node, lineage: lineage.clone() }));
+        let (now, frame) = (world.now, wire::encode(&stamp, &frame, None));
+        world.processes[2].node.handle(now, Input::Frame { from: key(1), frame });
+        world.settle();
+        world.run_for(Duration::from_millis(300));
+    }
+    assert!(world.processes[2].node.starts.refused() > 0, "it does refuse it");
+    let peer = &world.processes[0];
+    assert_eq!((peer.is_up, peer.lives, &peer.twin), (true, 0, &None), "{:?}", peer.said);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(world.ask(0, Op::Read(Read::Value)), Ok(Answer::Value(None)), "once nobody says so, it counts");
+}
+
+#[test]
+fn a_start_outvotes_another_with_more_voices() {
+    let (known, other) = (Start { counter: 1, run: 1 }, Start { counter: 1, run: 2 });
+    let mut of = Known::new(Lineage { start: known, before: Vec::new() }, Written::Yes);
+    for (voices, contested, outvoted) in [(1, true, false), (2, true, true)] {
+        of.told.insert(key(voices), (other, Time(0)));
+        assert_eq!((of.is_contested(|_| true), of.is_outvoted_by(other, |_| true)), (contested, outvoted));
+        assert!(!of.is_contested(|_| false) && !of.is_outvoted_by(other, |_| false), "what was said long ago is over");
+    }
+    of.told.insert(key(9), (known, Time(0)));
+    assert!(of.is_contested(|_| true) && !of.is_outvoted_by(other, |_| true));
+}
+
+/// A start that is in the store, of a node that is in no group here any more, stays known: another one passes, but replaces nothing.
+#[test]
+fn a_stranger_does_not_replace_a_start_that_was_written_down() {
+    let mut world = World::of_three(Defects::NONE);
+    let node = NodeId { peer: key(7), incarnation: Incarnation(1) };
+    let member = &mut world.processes[1].node;
+    for (counter, written, known) in [(1, Written::No, 1), (2, Written::No, 2), (3, Written::Yes, 2)] {
+        if let Some(known) = member.starts.known.get_mut(&node) {
+            known.written = written;
+        }
+        let stamp = Stamp { incarnation: node.incarnation, start: Start { counter, run: counter }, to: 0 };
+        assert_eq!(member.admit(key(7), stamp, Frame::Started, 9), Some(Frame::Started));
+        assert_eq!(member.starts.known[&node].start.counter, known);
+    }
 }
 
 /// What is remembered of nodes that are gone has a limit.

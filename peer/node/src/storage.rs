@@ -14,7 +14,7 @@
 //! | `~o` | what is left of groups here that are over ([`Over`]) |
 //! | `~f` | last states of groups that others may need to know |
 //! | `~c` | the starts of this life ([`Lineage`]) |
-//! | `~s` peer incarnation | the highest start that is known of another node |
+//! | `~s` peer incarnation | the highest start that is known of another node ([`Lineage`]) |
 //!
 //! A drawer is a byte: each group that a node is in has one of its own, and an empty one is used again. Numbers are
 //! big-endian, so entries sort as they should. A record's key is its bay (a byte), its point (16 bytes) and its name: the
@@ -41,7 +41,6 @@ use serde::{Deserialize, Serialize};
 use crate::api::Change;
 use crate::bays::Bays;
 use crate::lineage::Lineage;
-use crate::starts::Start;
 
 /// The version of all entries and records that a node stores: of their keys, and of every type in their values.
 ///
@@ -209,9 +208,9 @@ impl Space {
         key.into()
     }
 
-    /// The entry of another node's start.
-    pub fn start_of(self, node: NodeId, start: Start) -> Change {
-        Change::PutMeta(self.start_key(node), encode(&start))
+    /// The entry of another node's start, with those before it as far as they are known.
+    pub fn start_of(self, node: NodeId, lineage: &Lineage) -> Change {
+        Change::PutMeta(self.start_key(node), encode(lineage))
     }
 
     /// That one goes.
@@ -223,7 +222,7 @@ impl Space {
     ///
     /// # Errors
     /// One cannot be read.
-    pub fn restore_starts(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<(NodeId, Start)>, StorageError> {
+    pub fn restore_starts(self, meta: &BTreeMap<Bytes, Bytes>) -> Result<Vec<(NodeId, Lineage)>, StorageError> {
         let first = self.own(b's');
         let stored = meta.range(first.clone()..).map_while(|(key, value)| Some((key.strip_prefix(&first[..])?, value)));
         let read = |(key, value): (&[u8], &Bytes)| {

@@ -164,13 +164,13 @@ fn golden_own_entries() {
     let lineage = Lineage { start: STAMP.start, before: vec![7, 6] };
     put(&mut golden, "lineage of starts", space.lineage(&lineage));
     let other = NodeId { peer: PeerKey([0x5a; 32]), incarnation: STAMP.incarnation };
-    put(&mut golden, "start of another node", space.start_of(other, STAMP.start));
+    put(&mut golden, "start of another node", space.start_of(other, &lineage));
     golden.check();
     let part = |name: &str, part: &str| Bytes::copy_from_slice(golden.bytes(&format!("{name}: {part}")));
     let meta: BTreeMap<_, _> = names.iter().map(|name| (part(name, "key"), part(name, "value"))).collect();
     assert_eq!(space.restore_life(&meta), Ok(Some((*life, bays()))));
     assert_eq!(space.restore_over(&meta), Ok(over));
     assert_eq!(space.restore_finals(&meta), Ok(finals));
-    assert_eq!(space.restore_lineage(&meta), Ok(lineage));
-    assert_eq!(space.restore_starts(&meta), Ok(vec![(other, STAMP.start)]));
+    assert_eq!(space.restore_lineage(&meta), Ok(lineage.clone()));
+    assert_eq!(space.restore_starts(&meta), Ok(vec![(other, lineage)]));
 }
