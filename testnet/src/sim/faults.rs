@@ -356,9 +356,13 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// The first group from that machine on that can.
+    /// The first group from that machine on that can. Not while a machine ends that keeps nothing: a part of its group may consist of
+    /// it and one other.
     fn reform(&mut self, host: usize, chance: u64) {
         let hosts = self.machines.len();
+        if self.scenario.durability == Durability::Memory && self.machines.iter().any(|machine| machine.doomed) {
+            return self.marks.hit("fault: left out, the group could not survive it");
+        }
         for host in (host..hosts).chain(0..host) {
             if self.machines[host].state != State::Running {
                 continue;
