@@ -6,9 +6,9 @@ use core::time::Duration;
 
 use bench::{Bench, ballot, key, node, nothing_newer, write};
 use group::ballot::{Number, Slot, Term};
-use group::message::{AskCompare, CommitteeMessage, Compared, Since};
+use group::message::{AskCompare, Base, CommitteeMessage, Compared, Since};
 use group::state::Config;
-use overlay::{Epoch, KeyRange};
+use overlay::{Epoch, KeyRange, Point};
 
 /// It holds one term's first three writes, and missed the next three; a second term has begun, whose primary is node 3.
 fn away() -> Bench {
@@ -165,4 +165,72 @@ fn what_others_lacked_is_forgotten_when_fewer_are_asked() {
         }
     }
     assert!(bench.acceptor.committee(term).unwrap().missing().is_empty(), "who holds everything now says so");
+}
+
+/// Answers what was asked of these, and forgets what was asked: they hold nothing newer, and everything or not.
+fn answer_compares(bench: &mut Bench, who: &[u8], template: &Compared) {
+    for (to, message) in std::mem::take(&mut bench.said) {
+        let CommitteeMessage::AskCompare(ask) = message else { continue };
+        let AskCompare { ballot, piece, attempt, .. } = *ask;
+        let from = to[0].peer.0[0];
+        if who.contains(&from) {
+            let answer = Compared { ballot, piece, attempt, ..template.clone() };
+            bench.hear(from, CommitteeMessage::Compared(answer.into()));
+        }
+    }
+}
+
+/// A newcomer lacks everything in two sub-ranges. Nobody holds everything yet, and one of three members is gone: the others
+/// together make a majority, and both have to be asked for each sub-range. The two wait, and ask, in step.
+#[test]
+fn two_that_wait_in_step_come_to_everybody() {
+    for (first, second) in [(1, 3), (3, 1)] {
+        let mut bench = Bench::new(node(4), 3);
+        let half = |start, end| KeyRange::new(Point(start), Point(end));
+        let parts = [(ballot(7, first), half(0, 1 << 127)), (ballot(8, second), half(1 << 127, 0))];
+        for (ballot, range) in parts {
+            let from = ballot.node.peer.0[0];
+            let pieces = vec![(range, vec![(Term::new(Slot(5), 0), 6)])];
+            let base = Base { range, pieces, reproposed: 0 };
+            bench.hear(from, CommitteeMessage::Prepare { ballot, range });
+            bench.hear(from, CommitteeMessage::Base { ballot, base, chosen: Some(0) });
+        }
+        let incomplete = Compared { complete: false, ..nothing_newer(parts[0].0, KeyRange::FULL) };
+        bench.said.clear();
+        for _ in 0..10 {
+            bench.tick();
+            answer_compares(&mut bench, &[1, 3], &incomplete);
+        }
+        for (ballot, _) in parts {
+            let missing = bench.acceptor.committee(ballot).unwrap().missing();
+            assert!(missing.is_empty(), "{missing:?} of {ballot:?}");
+        }
+    }
+}
+
+/// Two members of three lacked something when they were compared with, and their words do not count. They get it; the third one,
+/// which has never been compared with, is gone.
+#[test]
+fn who_lacked_something_is_asked_again_where_the_others_are_silent() {
+    for one in [1, 3] {
+        let mut bench = Bench::new(node(4), 3);
+        let term = ballot(7, 1);
+        bench.serve(term, &[(Term::new(Slot(5), 0), 6)]);
+        let complete = nothing_newer(term, KeyRange::FULL);
+        let doubtful = Compared { complete: false, doubt: Epoch(9), ..complete.clone() };
+        bench.said.clear();
+        for _ in 0..10 {
+            bench.tick();
+            answer_compares(&mut bench, &[1, 3], &doubtful);
+        }
+        assert!(!bench.acceptor.committee(term).unwrap().missing().is_empty(), "the third may hold what they forgot");
+        for _ in 0..20 {
+            bench.tick();
+            answer_compares(&mut bench, &[one], &complete);
+        }
+        assert!(
+            bench.acceptor.committee(term).unwrap().missing().is_empty(),
+            "{one} holds everything now, and says so"
+        );
+    }
 }

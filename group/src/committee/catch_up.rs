@@ -47,6 +47,10 @@ const STORE_PATIENCE: Duration = Duration::from_millis(500);
 /// Pages of the store being read at one time: each holds a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
 
+/// Who was compared with and lacked something is asked again once the others were left so much more often. It may hold everything
+/// by now, and they may be gone; but a comparison begins from the start with each source, and one page may be lost.
+const COMPARED_BEFORE: u32 = 2;
+
 /// What a page of the store is for.
 #[derive(Clone, Debug)]
 pub(super) enum ScanUse {
@@ -67,7 +71,7 @@ pub struct CatchUp {
     throttle: Throttle,
     /// The store has much left to write: what clients want to write would wait behind what is copied.
     store_behind: bool,
-    /// Counts questions, to ask another source each time.
+    /// Counts turns of all jobs, so that not all of them go to the same source.
     turns: usize,
 }
 
@@ -195,19 +199,19 @@ impl Acceptor {
         joined.into_iter().map(|(piece, _)| piece).collect()
     }
 
-    /// Another source.
+    /// Another source: one of those that this job has left least often. A count of all jobs does not tell who that is: jobs that
+    /// wait ask in step, and each may come to the same one every time, which may be gone.
     fn turn(&mut self, ctx: &mut Context<'_>, ballot: TermBallot) {
         let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
-        let mut sources = job.sources(ctx, |node| !job.compared.contains_key(&node));
-        if sources.is_empty() {
-            // Who is left did not hold everything when it was compared with; it may by now.
-            job.compared.clear();
-            sources = job.sources(ctx, |_| true);
-        }
-        if !sources.is_empty() {
-            self.catch_up.turns += 1;
-            job.source = sources[self.catch_up.turns % sources.len()];
-        }
+        *job.left.entry(job.source).or_default() += 1;
+        let weight = |node: NodeId| {
+            let compared = if job.compared.contains_key(&node) { COMPARED_BEFORE } else { 0 };
+            job.left.get(&node).copied().unwrap_or(0) + compared
+        };
+        let Some(least) = job.sources(ctx, |_| true).into_iter().map(weight).min() else { return };
+        let sources = job.sources(ctx, |node| weight(node) == least);
+        self.catch_up.turns += 1;
+        job.source = sources[self.catch_up.turns % sources.len()];
     }
 
     /// One source's recent writes do not reach back far enough. Another may have kept more: who was away itself has kept
@@ -390,6 +394,9 @@ impl Acceptor {
         }
         job.pass.page(&answer, job.listed_up_to(answer.up_to.as_ref()));
         job.answered.insert(from);
+        if !job.compared.contains_key(&from) {
+            job.left.remove(&from); // It gets on: a page that is lost is no reason to begin with somebody else.
+        }
         job.all_complete &= complete;
         job.reached(if complete { mark } else { 0 });
         // Parts compared with different sources make a whole only where each of them was complete.

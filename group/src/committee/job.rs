@@ -93,6 +93,8 @@ pub(super) struct Job {
     pub(super) gap: bool,
     /// The lowest mark that a source had when it answered for a piece, or a part of one.
     pub(super) mark: Option<u64>,
+    /// How often each source was left for another: it was silent, or lacked something itself.
+    pub(super) left: BTreeMap<NodeId, u32>,
     /// Sources whose windows do not reach back to what this node holds of the current piece.
     pub(super) too_short: BTreeSet<NodeId>,
     /// Sources that were compared with to the end of the current piece and were not complete, each with its doubt.
@@ -127,6 +129,7 @@ impl Job {
             covers_all,
             gap,
             mark: None,
+            left: BTreeMap::new(),
             too_short: BTreeSet::new(),
             compared: BTreeMap::new(),
             asks: Asks::new(),
