@@ -239,7 +239,8 @@ impl Hints {
         let (from, index) = match (lacking.is_empty(), known.is_empty()) {
             (true, _) => (&known, n),
             (false, false) if n % 4 == 3 => (&known, n / 4),
-            _ => (&lacking, n),
+            // Not in step with those: of four that are missing, and cannot be had, the last would never be looked at.
+            _ => (&lacking, n - n / 4),
         };
         let point = from.get((index % from.len().max(1) as u64) as usize).copied();
         point.map(|point| Look { point, is_lacking: !lacking.is_empty() })

@@ -252,6 +252,23 @@ proptest! {
     }
 }
 
+/// Who owns a place may be unknown to everybody for long: whatever else is missing is looked at all the same, however much that
+/// is, and so is what is known.
+#[test]
+fn whatever_is_missing_is_looked_at_though_the_rest_of_it_cannot_be_found() {
+    let groups = ring((0..200).map(|n| n << 120).collect(), 7, 0);
+    for count in 1..12 {
+        let missing: Vec<usize> = (1..=count).map(|column| 9 ^ column << 4).collect();
+        let mut hints = Hints::new(groups[9].range, usize::MAX);
+        let known = groups.iter().enumerate().filter(|(index, _)| !missing.contains(index));
+        known.for_each(|(_, group)| hints.learn(group));
+        let looks = (0..8 * count as u64).filter_map(|n| hints.to_look_at(n));
+        let looked_at: Vec<usize> = looks.map(|look| (look.point.0 >> 120) as usize).collect();
+        assert!(missing.iter().all(|index| looked_at.contains(index)), "{missing:?}, {looked_at:?}");
+        assert!(looked_at.iter().any(|index| !missing.contains(index)), "{looked_at:?}");
+    }
+}
+
 /// What is missing is found however little of it there is room for, and never at the cost of all that was asked of late.
 #[test]
 fn a_table_without_room_is_no_hurry() {
