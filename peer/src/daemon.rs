@@ -25,7 +25,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::admin::Admin;
 use crate::cli::Exit;
-use crate::config::{Config, Format, Origin};
+use crate::config::{Config, Format, Origin, Shown};
 use crate::descriptors::{self, Shares};
 use crate::diary::{Diary, Happening, Neighbours};
 use crate::http::{self, Served, StatusMetrics};
@@ -129,15 +129,11 @@ pub fn run(mut config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCod
     exit
 }
 
-/// Settings that are taken and checked, and change nothing in this version; their help says so, too.
-const IDLE: [&str; 1] = ["nat"];
-
-/// Whoever set a limit must not believe that it holds.
+/// `--nat on` is taken, and changes nothing in this version; its help says so, too. Whoever wants it must not believe that it is done.
 fn warn_of_idle(config: &Config) {
-    for shown in &config.shown {
-        if IDLE.contains(&shown.name) && !matches!(shown.origin, Origin::Default | Origin::Profile(_)) {
-            tracing::warn!("--{} has no effect in this version", shown.name);
-        }
+    let is_set = |shown: &Shown| shown.name == "nat" && !matches!(shown.origin, Origin::Default | Origin::Profile(_));
+    if config.nat && config.shown.iter().any(is_set) {
+        tracing::warn!("--nat has no effect in this version");
     }
 }
 
@@ -430,7 +426,7 @@ async fn live(peer: Peer, mut signals: Signals, lines: &Lines, diary: &Diary) ->
     };
     tokio::select! {
         end = finished => end,
-        number = signals.second() => {
+        number = signals.second(Instant::now()) => {
             tracing::warn!("stopping at once");
             // What the endpoints still hold is dropped: nobody waits for it any longer.
             log::flush();
@@ -453,8 +449,8 @@ fn complain(unready: &mut Unready, status: &dyn StatusSource) -> Option<Ending> 
     }
     if let Some(why) = &readiness.hopeless {
         let why = format!(
-            "no peer named by --join lets this one in, and trying again is of no use: {why}; change what differs \
-             (--network, --network-key, --lanes, --durability, --join, or the version), and start it again"
+            "no peer named by --join lets this one in, and trying again is of no use: {why}. Change that, \
+             and start it again"
         );
         return Some(Ending::Failed(Exit::Refused, why));
     }
@@ -547,10 +543,12 @@ impl Signals {
 
     /// Waits for one that ends a stop at once. A SIGHUP does not: where a terminal closes, both the kernel and the shell
     /// send one.
-    async fn second(&mut self) -> i32 {
+    async fn second(&mut self, first: Instant) -> i32 {
+        // `timeout` and terminals send a signal to the process and to its group: that is one wish.
+        const TOGETHER: Duration = Duration::from_millis(200);
         loop {
             let number = self.next().await;
-            if number != 1 {
+            if number != 1 && first.elapsed() > TOGETHER {
                 return number;
             }
         }

@@ -28,10 +28,11 @@ impl Node {
         }
         let Refused { known, alive, contested, .. } = *refused;
         let is_later = refused.incarnation > self.me.incarnation || known.counter > own.counter;
-        let life = if refused.incarnation > self.me.incarnation { " of a later life of it" } else { "" };
+        let life =
+            if refused.incarnation > self.me.incarnation { "a later incarnation of it, which is at its " } else { "" };
         let names = |known: Start| {
             format!(
-                "this process is start {} (run {:x}) of the peer, and another member knows start {} (run {:x}){life}",
+                "this process is start {} (run {:x}) of the peer, and another member knows {life}start {} (run {:x})",
                 own.counter, own.run, known.counter, known.run
             )
         };

@@ -44,12 +44,13 @@ pub struct WhereArgs {
     look: LookArgs,
 }
 
-/// `scatter groups`: 1 where the peer has a part in none.
+/// `scatter groups`: 1 where the peer has a part in none, or one has no majority.
 pub fn groups(args: &LookArgs) -> ExitCode {
     look(args, "/v1/groups", |groups: &Groups| {
         let mut text = String::new();
         groups.groups.iter().for_each(|group| describe(group, &mut text));
-        (text, !groups.groups.is_empty())
+        let is_lost = |group: &GroupStatus| group.quorum.as_ref().is_some_and(|quorum| !quorum.held);
+        (text, !groups.groups.is_empty() && !groups.groups.iter().any(is_lost))
     })
 }
 
@@ -99,14 +100,14 @@ fn describe_ring(ring: &Ring) -> String {
         let _ = writeln!(text, "no answer:   {start} to {end}, {group}");
     }
     let (count, lost) = (ring.groups.len(), ring.without_majority().count());
+    let (groups, cover) = if count == 1 { ("1 group".into(), "covers") } else { (format!("{count} groups"), "cover") };
+    let keys = if lost == count { "any key".into() } else { format!("{lost_share:.2}% of the keys") };
     let _ = match (ring.whole, lost) {
-        (true, 0) => writeln!(text, "{count} groups cover the ring exactly"),
-        (true, lost) => writeln!(
-            text,
-            "{count} groups cover the ring, and {lost} of them without a majority: no operation on {lost_share:.2}% of the \
-             keys is answered"
-        ),
-        (false, _) => writeln!(text, "{count} groups; the rest did not answer, or the ring is changing: ask again"),
+        (true, 0) => writeln!(text, "{groups} {cover} the ring exactly"),
+        (true, lost) => {
+            writeln!(text, "{groups} {cover} the ring, {lost} without a majority: no operation on {keys} is answered")
+        }
+        (false, _) => writeln!(text, "{groups}; the rest did not answer, or the ring is changing: ask again"),
     };
     text
 }
@@ -175,8 +176,13 @@ fn describe(group: &GroupStatus, text: &mut String) {
         Some(false) => "; not both know it as it is yet",
         None => "",
     };
-    let known = |id: &Option<String>| id.clone().unwrap_or_default();
-    let _ = writeln!(text, "  neighbours  {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
+    let known = |id: &Option<String>| id.clone().unwrap_or_else(|| "none".into());
+    let _ = writeln!(
+        text,
+        "  neighbours  {} before it, {} behind it{fresh}",
+        known(&group.predecessor),
+        known(&group.successor)
+    );
     for LossStatus { range, groups, declared_unix_s } in &group.losses {
         let _ = writeln!(
             text,

@@ -66,7 +66,10 @@ enum Command {
     /// What a peer knows about itself and its groups
     Status(status::StatusArgs),
     /// All groups that a peer has a part in, with their open transactions and locks
-    #[command(after_help = "Exit codes: 0 done; 1 the peer has a part in none; 2 usage; 3 cannot reach the peer.")]
+    #[command(
+        after_help = "Exit codes: 0 done; 1 the peer has a part in none, or one has no majority; 2 usage; 3 cannot reach \
+        the peer."
+    )]
     Groups(groups::LookArgs),
     /// Which group owns what of the ring, as the groups themselves say now
     #[command(

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use overlay::PeerName;
 use serde::Deserialize;
 
-use super::units::{Bytes, Endpoint, Multiaddr, Policy, Switch};
+use super::units::{Bytes, Endpoint, Multiaddr, Policy, Switch, whole};
 
 /// What an acknowledgement rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -112,11 +112,11 @@ pub struct Layer {
 
     /// Into how many lanes keys are divided, each with a thread of its own in every peer; the same in the whole network,
     /// and for good [default: 1]
-    #[arg(long, value_name = "N", env = "SCATTER_LANES")]
+    #[arg(long, value_name = "N", env = "SCATTER_LANES", value_parser = whole::<u8>)]
     pub lanes: Option<u8>,
 
     /// How long the group waits for this peer after a clean stop before it is replaced [default: 60; home: 0]
-    #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY")]
+    #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY", value_parser = whole::<u64>)]
     pub away: Option<u64>,
 
     /// What an acknowledgement rests on: the disks of a quorum, or its memory [default: sync]
@@ -138,11 +138,11 @@ pub struct Layer {
     pub switch: Option<Endpoint>,
 
     /// A smaller group merges with a neighbour; the same in the whole network [default: 5]
-    #[arg(long, value_name = "N", env = "SCATTER_MIN_GROUP")]
+    #[arg(long, value_name = "N", env = "SCATTER_MIN_GROUP", value_parser = whole::<u32>)]
     pub min_group: Option<u32>,
 
     /// A larger group splits; the same in the whole network [default: 12]
-    #[arg(long, value_name = "N", env = "SCATTER_MAX_GROUP")]
+    #[arg(long, value_name = "N", env = "SCATTER_MAX_GROUP", value_parser = whole::<u32>)]
     pub max_group: Option<u32>,
 
     /// How this peer decides, DECISION=NAME; may be repeated: divide=load|even, join=resilience|random,
@@ -185,7 +185,7 @@ pub struct Layer {
     pub max_bandwidth: Option<Bytes>,
 
     /// How many connections with other peers there may be [default: 256]
-    #[arg(long, value_name = "N", env = "SCATTER_MAX_CONNECTIONS")]
+    #[arg(long, value_name = "N", env = "SCATTER_MAX_CONNECTIONS", value_parser = whole::<u32>)]
     pub max_connections: Option<u32>,
 
     /// How to print the line that says that this peer serves [default: text]

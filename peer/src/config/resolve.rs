@@ -192,8 +192,8 @@ fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<Path
     let policies = policies(p)?;
     let max_value = p.pick("max-value", |l| l.max_value, super::Bytes(64 << 10), ToString::to_string).0;
     if !(1024..=VALUE_BYTES_MAX as u64).contains(&max_value) {
-        let most = super::Bytes(VALUE_BYTES_MAX as u64);
-        return Err(ConfigError(format!("--max-value {max_value} is not between 1KiB and {most}")));
+        let (given, most) = (super::Bytes(max_value), super::Bytes(VALUE_BYTES_MAX as u64));
+        return Err(ConfigError(format!("--max-value {given} is not between 1KiB and {most}")));
     }
     let nat = pick_switch(p, "nat", |l| l.nat, true);
     let dial_private = pick_switch(p, "dial-private", |l| l.dial_private, true);

@@ -55,6 +55,32 @@ impl FromStr for Bytes {
     }
 }
 
+/// A whole number as a person writes it.
+///
+/// # Errors
+/// It is none, or too large for this setting.
+pub fn whole<T: FromStr + Bounded>(text: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| format!("write a whole number from 0 to {}", T::MOST))
+}
+
+/// The largest number of a type.
+pub trait Bounded {
+    /// It.
+    const MOST: u64;
+}
+
+impl Bounded for u8 {
+    const MOST: u64 = u8::MAX as u64;
+}
+
+impl Bounded for u32 {
+    const MOST: u64 = u32::MAX as u64;
+}
+
+impl Bounded for u64 {
+    const MOST: u64 = u64::MAX;
+}
+
 impl fmt::Display for Bytes {
     /// In the largest binary unit that leaves a whole number: reads back as the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -241,6 +267,14 @@ mod tests {
         }
         for bytes in [0, 1, 1023, 1024, 65536, 1_000_000, 3 << 30] {
             assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+        }
+    }
+
+    #[test]
+    fn whole_numbers() {
+        assert_eq!((whole("7"), whole(" 7 "), whole("4294967295")), (Ok(7_u8), Ok(7_u32), Ok(u32::MAX)));
+        for bad in ["x", "", "-1", "1.5", "256"] {
+            assert_eq!(whole::<u8>(bad), Err("write a whole number from 0 to 255".into()));
         }
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
+use tracing::field::display;
 
 pub use happenings::{Happening, Kind, happenings};
 use load::Recorder;
@@ -45,12 +46,12 @@ impl Diary {
         // The daemon says itself whether it serves.
         let is_said = matches!(kind, Kind::Ready | Kind::NotReady);
         if count.is_some_and(|count| count.is_power_of_two()) && !is_said {
-            let (group, peer) = (group.unwrap_or_default(), peer.unwrap_or_default());
+            let (group, peer) = (group.map(display), peer.map(display));
             match kind {
                 Kind::Suspected | Kind::Excluded | Kind::QuorumLost => {
-                    tracing::warn!(kind = kind.name(), %group, %peer, "{text}");
+                    tracing::warn!(kind = kind.name(), group, peer, "{text}");
                 }
-                _ => tracing::info!(kind = kind.name(), %group, %peer, "{text}"),
+                _ => tracing::info!(kind = kind.name(), group, peer, "{text}"),
             }
         }
     }

@@ -49,8 +49,14 @@ pub async fn locate(State(served): State<Served>, RawQuery(query): RawQuery) -> 
     let Some(raw) = parameter(query.as_deref(), "key") else {
         return problem(StatusCode::BAD_REQUEST, "say which key: /v1/where?key=KEY, percent-encoded");
     };
-    let Some(key) = percent_decoded(raw).and_then(|bytes| Key::new(&bytes).ok()) else {
-        return problem(StatusCode::BAD_REQUEST, "a key is at most 1 KiB, percent-encoded");
+    let Some(bytes) = percent_decoded(raw) else {
+        return problem(
+            StatusCode::BAD_REQUEST,
+            "the key is not percent-encoded: two hexadecimal digits follow each %",
+        );
+    };
+    let Ok(key) = Key::new(&bytes) else {
+        return problem(StatusCode::BAD_REQUEST, "a key has at most 1 KiB");
     };
     match served.admin.locate(&key).await {
         Ok(survey) => match survey.groups.first() {

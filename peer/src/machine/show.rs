@@ -67,7 +67,9 @@ impl Showcase {
                 let seconds = last.taken.elapsed().as_secs_f64().max(1e-3);
                 let now = node.answered.saturating_sub(last.node.answered) as f64 / seconds;
                 // Smoothed: a picture is taken several times a second.
-                0.7 * last.ops_per_s + 0.3 * now
+                let smoothed = 0.7 * last.ops_per_s + 0.3 * now;
+                // It would come near to 0 for ever.
+                if smoothed < 0.01 { 0.0 } else { smoothed }
             }
         };
         *picture = Some(Picture { node, ops_per_s, wall_s, taken: Instant::now() });

@@ -145,7 +145,7 @@ pub(crate) fn complaint(text: &str, is_entry: bool) -> Option<String> {
             Some("this peer's own name is not for it to choose: leave out /p2p/…".into())
         }
         (Some(_), true) if named.is_none() => {
-            Some("append /p2p/PEERID, as that peer prints it when it starts (`listen` in its ready line)".into())
+            Some("append /p2p/PEERID: that peer prints the whole address when it starts, behind join= or as `listen` in JSON".into())
         }
         (Some(_), true) if ip_of(&at).is_some_and(|ip| ip.is_unspecified()) => {
             Some("that is every address of this machine, and none of another".into())

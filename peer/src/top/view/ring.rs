@@ -61,7 +61,10 @@ pub fn doubt(model: &Model) -> String {
         (None, _) => "own groups only".into(),
         (Some(_), Some(age)) if age >= STALE_S => format!("{} OLD", units::span(age)),
         (Some(ring), _) if !ring.whole => "PARTS ARE SILENT".into(),
-        (Some(ring), _) if !ring.is_well() => "NO MAJORITY IN PARTS".into(),
+        (Some(ring), _) if !ring.is_well() => {
+            let all = ring.without_majority().count() == ring.groups.len();
+            if all { "NO MAJORITY".into() } else { "NO MAJORITY IN PARTS".into() }
+        }
         (Some(_), _) => String::new(),
     }
 }
