@@ -1,7 +1,7 @@
 //! What became of dials, for a person who waits for a peer to enter its network.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
 
 use libp2p::Multiaddr;
 use libp2p::swarm::DialError;
@@ -42,18 +42,23 @@ impl Outcome {
                 words.dedup();
                 passing(words.join(", "))
             }
+            DialError::NoAddresses => passing("no address of it is known".into()),
             other => passing(root(other)),
         }
     }
 }
 
 /// The innermost cause: the others say again what it says.
-fn root(error: &dyn Error) -> String {
+fn root(error: &(dyn Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
     }
-    error.to_string()
+    match error.downcast_ref::<io::Error>() {
+        // Somebody answers, in words that are none of libp2p's.
+        Some(error) if error.kind() == io::ErrorKind::InvalidData => "no peer is there, but another program".into(),
+        _ => error.to_string(),
+    }
 }
 
 impl fmt::Display for Tried {
@@ -88,8 +93,6 @@ pub fn told(tried: &[Tried]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use libp2p::TransportError;
 
     use super::*;

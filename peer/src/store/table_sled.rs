@@ -198,7 +198,9 @@ fn contained<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, Tabl
 fn of_panic(text: &str) -> TableError {
     let full = ["StorageFull", "QuotaExceeded", "No space left on device", "Disk quota exceeded"];
     match full.iter().any(|words| text.contains(words)) {
-        true => TableError::Io(io::Error::new(io::ErrorKind::StorageFull, format!("sled panicked: {text}"))),
+        true => {
+            TableError::Io(io::Error::new(io::ErrorKind::StorageFull, "no space is left on the disk, or in the quota"))
+        }
         false => TableError::Damaged(format!("sled panicked: {text}")),
     }
 }
