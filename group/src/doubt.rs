@@ -14,6 +14,10 @@
 //! them comes from a member that accepted `v` and still knows it. If all members have answered, every member that accepted `v`
 //! has answered, and one of them still knows `v`, unless each member of that majority lost an acknowledgement.
 //!
+//! A member whose *start* the others know better than its store ([`Doubt::older`]) may have lost any number of acknowledgements. Such
+//! members take part only where fewer than a majority of each configuration are so: then one member of every majority that accepted a
+//! value lacks at most its end.
+//!
 //! The same rule counts accepts. A member that forgot its promise to `c`, above `b`, must not help to choose a value under `b`
 //! that `c` has not seen. If its accept counts, all members have accepted the value, the proposer of `c` included; that proposer
 //! has promised `c` to itself, and a proposer that forgets its promise has also lost the process that would have used `c`.
@@ -55,6 +59,8 @@ pub struct Doubt {
     pub accepted: bool,
     /// Starts of the process since the torn frame was found, the present one included.
     pub runs: u32,
+    /// The store lacks more than its end: other members know a later start of this process.
+    pub older: bool,
 }
 
 impl Doubt {
@@ -63,7 +69,7 @@ impl Doubt {
 
     /// Doubt about everything that the previous run acknowledged.
     pub const fn new() -> Doubt {
-        Doubt { up_to: Doubt::UNKNOWN, accepted: false, runs: 1 }
+        Doubt { up_to: Doubt::UNKNOWN, accepted: false, runs: 1, older: false }
     }
 
     /// Returns the doubt after one more start.
@@ -75,7 +81,7 @@ impl Doubt {
     /// Returns the doubt after one more start that found a torn frame again.
     #[must_use]
     pub const fn anew(self) -> Doubt {
-        Doubt { runs: self.runs.saturating_add(1), ..Doubt::new() }
+        Doubt { runs: self.runs.saturating_add(1), older: self.older, ..Doubt::new() }
     }
 
     /// Returns whether acknowledgements of `epoch` may be forgotten, whether or not the loss was accepted.
@@ -171,12 +177,32 @@ impl Group {
     }
 
     /// The store lacks more than its torn end, by what other members know: it may be older by any number of epochs. What they have
-    /// answered so far was compared with a store that only lacks its end, so they are asked again.
-    pub fn on_store_older(&mut self) {
+    /// answered so far was compared with a store that only lacks its end, so they are asked again. Returns the doubt from now on, which
+    /// is to be durable before this member says anything under a later start.
+    pub fn on_store_older(&mut self) -> Option<Doubt> {
+        let doubt = self.doubting.doubt.as_mut()?;
+        doubt.older = true;
+        let doubt = *doubt;
         self.doubting.left_in = None;
         if self.vouching.is_some() {
             self.vouching = Some(Vouching::new(self.now.time));
         }
+        self.out.persist(Durable::Doubt(Some(doubt)));
+        Some(doubt)
+    }
+
+    /// Returns the members whose stores are older, as far as their answers show, where they are a majority of a configuration that
+    /// recovery asks. Nobody holds what they may have acknowledged then.
+    pub(crate) fn older_majority(&self) -> Vec<NodeId> {
+        let is_older = |node: NodeId| match &self.vouching {
+            _ if node == self.me => self.doubting.doubt.is_some_and(|doubt| doubt.older),
+            Some(vouching) => vouching.is_older(node),
+            None => false,
+        };
+        let configs = self.state.configs(self.state.range).into_iter();
+        let older = configs
+            .map(|config| (config.members.len(), config.members.into_iter().filter(|node| is_older(*node)).collect()));
+        older.filter(|(all, older): &(usize, Vec<NodeId>)| older.len() > all / 2).flat_map(|(_, older)| older).collect()
     }
 
     /// Returns whether this member may have forgotten acknowledgements of `epoch`.
@@ -332,6 +358,7 @@ impl Group {
             known.waiting_for.extend(config.members.iter().filter(|_| waits).filter(is_needed));
             known.members.extend(doubtful);
         }
+        known.waiting_for.extend(self.older_majority());
         for nodes in [&mut known.members, &mut known.waiting_for] {
             nodes.sort_unstable();
             nodes.dedup();

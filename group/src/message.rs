@@ -601,6 +601,8 @@ pub struct Vouch {
     /// Committees in which the sender itself has accepted something: of those whose primary it speaks to with the numbers, of
     /// others only where it has the base.
     pub held: Vec<VouchedCommittee>,
+    /// The sender's store is older than what other members know ([`crate::doubt::Doubt::older`]).
+    pub older: bool,
 }
 
 /// What a node knows of another's acknowledgements to one of its primaries: that it promised, and more.
@@ -631,6 +633,7 @@ impl Vouch {
             round: 0,
             slot: applied,
             held: Vec::new(),
+            older: false,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! also lack nothing of what they have accepted, in an epoch that none of them knows to be over. Else it goes on in doubt; so does
 //! who has begun once more since, or was born since: its promises of now do not tell what it had promised then.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
@@ -35,6 +35,8 @@ const GAPS_MAX: usize = 64;
 
 /// Nodes that are no longer told anything, and still remembered. Older lives of a peer go first.
 const GONE_MAX: usize = 64;
+/// Peers whose runs are counted.
+const FOLLOWED_MAX: usize = 1024;
 
 /// Others being asked.
 #[derive(Clone, Debug)]
@@ -55,12 +57,19 @@ struct Answered {
     slot: Slot,
     /// This node's store shows all that the other one knows of its progress, and has accepted itself.
     is_shown: bool,
+    /// [`Vouch::older`].
+    older: bool,
 }
 
 impl Vouching {
     /// Begins.
     pub fn new(now: Time) -> Vouching {
         Vouching { since: now, asked: None, answered: BTreeMap::new() }
+    }
+
+    /// Has this node answered that its store is older?
+    pub(crate) fn is_older(&self, node: NodeId) -> bool {
+        self.answered.get(&node).is_some_and(|answered| answered.older)
     }
 
     /// Has this node answered?
@@ -74,7 +83,15 @@ impl Vouching {
 pub struct Acknowledgements {
     by_node: BTreeMap<NodeId, Acknowledged>,
     /// How many runs of each peer were followed from their first message on, up to the present one, and all is remembered of them.
-    followed: BTreeMap<PeerKey, u32>,
+    followed: BTreeMap<PeerKey, Followed>,
+}
+
+/// Runs of a peer that were followed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Followed {
+    runs: u32,
+    /// The present one.
+    last: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -117,9 +134,16 @@ impl Acknowledgements {
     }
 
     /// A run of this peer's has begun, and this is its first message to this run of this node.
-    pub fn on_new_run(&mut self, peer: PeerKey) {
+    pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
+        if self.followed.len() >= FOLLOWED_MAX && !self.followed.contains_key(&peer) {
+            // Strangers. Of whom is forgotten nothing counts as followed.
+            let known: BTreeSet<PeerKey> = self.by_node.keys().map(|node| node.peer).collect();
+            self.followed.retain(|peer, _| known.contains(peer));
+        }
         let followed = self.followed.entry(peer).or_default();
-        *followed = followed.saturating_add(1);
+        if followed.last != run {
+            *followed = Followed { runs: followed.runs.saturating_add(1), last: run };
+        }
     }
 
     /// A message to a primary of this node came.
@@ -194,7 +218,7 @@ impl Acknowledgements {
     }
 
     fn followed(&self, node: NodeId) -> u32 {
-        self.followed.get(&node.peer).copied().unwrap_or(0)
+        self.followed.get(&node.peer).map_or(0, |followed| followed.runs)
     }
 }
 
@@ -209,6 +233,7 @@ impl Group {
             round: self.log.round_seen(),
             slot: self.log.last_accepted().unwrap_or(Slot(0)).max(self.state.applied),
             held: self.acceptor.held(from),
+            older: self.doubting.doubt.is_some_and(|doubt| doubt.older),
             ..known
         };
         self.out.send(&[from], Message::Vouch(vouch));
@@ -216,10 +241,13 @@ impl Group {
 
     /// This peer has begun anew, and was not known to have: nothing of that run has come to this node but what this run of it will
     /// see. To be called before any message of that run is handed in, and only once for each run of it, whatever was known of it
-    /// before this node began.
-    pub fn on_new_run(&mut self, peer: PeerKey) {
-        self.acknowledgements.on_new_run(peer);
+    /// before this node began. What an earlier run answered is asked again. `run` is the number that the run drew; never 0.
+    pub fn on_new_run(&mut self, peer: PeerKey, run: u64) {
+        self.acknowledgements.on_new_run(peer, run);
         self.duties.forget_progress(peer);
+        if let Some(vouching) = &mut self.vouching {
+            vouching.answered.retain(|node, _| node.peer != peer);
+        }
     }
 
     pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {
@@ -253,8 +281,8 @@ impl Group {
         let shows = |told: &Progress| told.applied <= self.state.applied && self.acceptor.shows(told);
         let is_shown =
             holds && self.doubting.left_in().is_some_and(is_alike) && vouch.progress.as_ref().is_none_or(shows);
-        let Vouch { applied, followed, last, round, slot, .. } = *vouch;
-        vouching.answered.insert(from, Answered { applied, followed, last, round, slot, is_shown });
+        let Vouch { applied, followed, last, round, slot, older, .. } = *vouch;
+        vouching.answered.insert(from, Answered { applied, followed, last, round, slot, is_shown, older });
         if applied > self.state.applied {
             self.ask_state(from);
         }
@@ -286,7 +314,7 @@ impl Group {
             // Who those others are may be known only from what they have applied.
             Some(doubt) => {
                 let is_known = |answer: &Answered| answer.applied <= self.state.applied;
-                doubt.accepted || all && answered.values().all(is_known)
+                doubt.accepted || all && answered.values().all(is_known) && self.older_majority().is_empty()
             }
         };
         if accepted {
@@ -347,14 +375,14 @@ mod tests {
         let node = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
         let followed = |granted: bool| {
             let mut known = Acknowledgements::default();
-            (0..3).for_each(|_| known.on_new_run(node.peer));
+            (1..4).for_each(|run| known.on_new_run(node.peer, run));
             for slot in 1..=COMMITTEES_MAX as u64 + 1 {
                 let ballot = TermBallot { epoch: Epoch(1), term: Term::new(Slot(slot), 0), node };
                 let accepted = CommitteeMessage::Accepted { ballot, numbers: alloc::vec![(1, 1)] };
                 known.on_committee(node, Some(KeyRange::FULL), &accepted, |_| granted);
             }
             let forgot = known.followed(node);
-            known.on_new_run(node.peer);
+            known.on_new_run(node.peer, 4);
             (forgot, known.followed(node))
         };
         assert_eq!((followed(true), followed(false)), ((3, 4), (0, 1)));

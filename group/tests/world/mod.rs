@@ -400,7 +400,8 @@ impl World {
             }
             if known != Some(packet.runs.0) {
                 self.heard.insert((index, from), packet.runs.0);
-                self.act(index, |group| group.on_new_run(packet.from.node.peer));
+                let run = packet.runs.0 + 1;
+                self.act(index, |group| group.on_new_run(packet.from.node.peer, run));
             }
         }
         if self.peers[index].group.is_some() {

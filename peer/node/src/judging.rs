@@ -40,14 +40,17 @@ pub(crate) fn contradiction(refused: Start, known: Start) -> String {
     )
 }
 
-/// Whether `later` comes after `former`. Who has no lineage of it decides by counters.
+/// Whether `later` comes after `former`, which is silent or not.
 fn follows(later: &Lineage, former: Start, is_silent: bool) -> bool {
     match later.descent_from(former) {
         Descent::Yes => true,
-        Descent::TooOld => is_silent,
-        Descent::No => later.before.is_empty() && later.start.counter > former.counter,
+        Descent::Maybe => is_silent,
+        Descent::No => false,
     }
 }
+
+/// To which run what asks for a lineage is addressed, where none is known: whatever is for another run is answered with it.
+const ANY_OTHER_RUN: u64 = u64::MAX;
 
 impl Node {
     /// Whether what is said from this start counts. A later one takes the place of what was known.
@@ -61,19 +64,23 @@ impl Node {
             return self.refuse(*later, start);
         }
         let is_here = self.is_here(node);
+        let told = self.starts.lineages.get(&node).filter(|told| told.start == start);
+        // A member could not tell others from which starts it descends.
+        let is_unclear = |before: &[u64]| is_here && start.counter > 1 && before.is_empty();
         let Some(known) = self.starts.known.get(&node) else {
-            self.learn_start(node, start);
-            return Verdict::Counts;
+            if is_unclear(told.map_or(&[], |told| &told.before)) && !self.config.defects.has(Defect::LineageIgnored) {
+                return Verdict::Unknown(Start { counter: 0, run: ANY_OTHER_RUN });
+            }
+            return self.succeed(node, start);
         };
         let before = known.start;
         if start.counter > before.counter {
-            let told = self.starts.lineages.get(&node).filter(|told| told.start == start);
             // Where it is in no group here, nothing that counts was said from the known start, unless that was written down once.
             let takes = !is_here && known.written == Written::No || self.config.defects.has(Defect::LineageIgnored);
             match told.map(|told| told.descent_from(before)) {
                 _ if takes => return self.succeed(node, start),
                 Some(Descent::Yes) => return self.succeed(node, start),
-                Some(Descent::TooOld) => match self.note_rival(node, start, Duration::MAX) {
+                Some(Descent::Maybe) => match self.note_rival(node, start, Duration::MAX) {
                     Some(false) => return self.succeed(node, start),
                     None => return Verdict::Early,
                     Some(true) => {}
@@ -167,7 +174,7 @@ impl Node {
         let told = self.starts.lineages.remove(&node).filter(|told| told.start == start);
         let lineage = told.unwrap_or(Lineage { start, ..Lineage::default() });
         self.starts.known.insert(node, Known { heard, ..Known::new(lineage, Written::No) });
-        self.each_group(|group| group.on_new_run(node.peer));
+        self.each_group(|group| group.on_new_run(node.peer, start.run));
     }
 
     /// A node told from which starts its start descends. What it said and waits for that is judged again.
@@ -207,6 +214,9 @@ impl Node {
         if !self.fellows(Some(node)).contains(&from) || lineage.before.len() > RUNS_MAX {
             self.frames_dropped += 1;
             return;
+        }
+        if lineage.before.is_empty() && lineage.start.counter > 1 {
+            return; // The other one does not know where it comes from, so it shows nothing.
         }
         let (now, start, patience) = (self.now.time, lineage.start, self.gone_after());
         let hearsay = |lineage| Known { is_hearsay: true, ..Known::new(lineage, Written::No) };

@@ -30,12 +30,12 @@ pub struct Lineage {
 /// What a lineage says of a start with a lower counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descent {
-    /// It was a start of the same store, or may have been where that store lost the entry.
+    /// It was a start of the same store.
     Yes,
     /// It was not.
     No,
-    /// It is older than all that the lineage holds.
-    TooOld,
+    /// It may have been: it is older than all that the lineage holds, or the store lost the entry in its place.
+    Maybe,
 }
 
 impl Lineage {
@@ -68,8 +68,9 @@ impl Lineage {
         };
         let place = usize::try_from(apart - 1).unwrap_or(usize::MAX);
         match self.before.get(place) {
-            Some(run) if *run == former.run || *run == LOST => Descent::Yes,
-            None if self.before.len() >= RUNS_MAX => Descent::TooOld,
+            Some(run) if *run == former.run => Descent::Yes,
+            Some(&LOST) => Descent::Maybe,
+            None if self.before.len() >= RUNS_MAX => Descent::Maybe,
             _ => Descent::No,
         }
     }
@@ -99,7 +100,7 @@ mod tests {
         let first = Lineage::default().next(1);
         let late = (2..=2 * RUNS_MAX as u64).fold(first.clone(), Lineage::next);
         assert_eq!(late.before.len(), RUNS_MAX);
-        assert_eq!(late.descent_from(first.start), Descent::TooOld);
+        assert_eq!(late.descent_from(first.start), Descent::Maybe);
         let recent = Start { counter: late.start.counter - 3, run: late.start.counter - 3 };
         assert_eq!(late.descent_from(recent), Descent::Yes);
         assert_eq!(late.descent_from(Start { run: 1, ..recent }), Descent::No);
@@ -114,10 +115,10 @@ mod tests {
             let next = third.next_after_loss(known, 50);
             assert_eq!(next.start, Start { counter: counter.max(3).saturating_add(1), run: 50 });
             assert!(next.before.len() <= RUNS_MAX);
-            let (yes, no) = (|start| next.descent_from(start) == Descent::Yes, Start { counter: 1, run: 98 });
-            assert!(yes(known) || counter == u64::MAX, "{counter}");
-            assert!(yes(third.start) || counter > 60, "{counter}");
-            assert!(counter == 1 || !yes(no), "{counter}");
+            let (maybe, no) = (|start| next.descent_from(start) == Descent::Maybe, Start { counter: 1, run: 98 });
+            assert!(maybe(known) || counter == u64::MAX, "{counter}");
+            assert!(maybe(third.start), "{counter}");
+            assert!(counter == 1 || counter > 60 || !maybe(no), "{counter}");
         }
     }
 }

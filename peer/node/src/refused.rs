@@ -16,7 +16,7 @@ use overlay::{Epoch, KeyRange, PeerKey};
 use crate::api::{Class, Event, Output};
 use crate::node::Node;
 use crate::sessions::Sessions;
-use crate::starts::{Barred, Refusal, Refused, Start};
+use crate::starts::{Barred, Outlived, Refusal, Refused, Start};
 use crate::wire::Frame;
 
 impl Node {
@@ -46,17 +46,22 @@ impl Node {
         if contested || !is_later {
             self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
         }
+        if alive == Some(true) {
+            self.starts.other_runs = Some(now);
+        }
         let weight = self.weigh_refusals();
         let is_outweighed = (contested || !is_later) && weight == Weight::Won;
+        // Whoever does not hear it may be cut off from it.
+        let is_heard = self.starts.other_runs.is_some_and(|at| now.since(at) <= self.gone_after());
         let what = match (alive, is_later) {
-            (Some(false), _) if !is_outweighed => {
+            (Some(false), _) if !is_outweighed && !is_heard => {
                 if refused.incarnation != self.me.incarnation || !self.go_on_after_loss(known) {
                     self.went_back(&names(known));
                 }
                 return;
             }
             (Some(true), true) if !is_outweighed => return self.usurped(&names(known)),
-            (None, true) => {
+            (None | Some(false), true) if !is_outweighed => {
                 self.bar(true);
                 format!("{}; whether that one still runs will show in some seconds", names(known))
             }
@@ -102,15 +107,19 @@ impl Node {
         if lineage.start.counter <= known.counter {
             return false;
         }
-        let entry = self.space().lineage(&lineage);
+        // Together: as that later start it must not be taken for one that lost its end alone.
+        let space = self.space();
+        let mut changes = alloc::vec![space.lineage(&lineage)];
+        for hosted in self.hosts.all.iter_mut().filter(|hosted| hosted.over.is_none()) {
+            changes.extend(hosted.group.on_store_older().map(|doubt| space.drawer(hosted.drawer).doubt(&doubt)));
+        }
         let token = self.hosts.name_batch(0, 0);
-        self.outputs.push_back(Output::Persist { token, changes: alloc::vec![entry] });
+        self.outputs.push_back(Output::Persist { token, changes });
         self.event(Event::Note(format!(
             "the store lost the entry of start {} (run {:x}), which another member knows: goes on as start {}",
             known.counter, known.run, lineage.start.counter
         )));
         self.starts.go_on_as(lineage, token);
-        self.each_group(Group::on_store_older);
         true
     }
 
@@ -120,8 +129,10 @@ impl Node {
         let (now, patience) = (self.now.time, self.gone_after());
         self.bar(true);
         let Some(barred) = &mut self.starts.barred else { return };
-        let since = barred.outlived.map_or(now, |(_, since)| since);
-        barred.outlived = Some((from, since));
+        // What was said long ago says nothing of how long it has been said.
+        let before = barred.outlived.filter(|outlived| now.since(outlived.last) <= patience * 2);
+        let since = before.map_or(now, |outlived| outlived.since);
+        barred.outlived = Some(Outlived { peer: from, since, last: now });
         match alive {
             Some(runs) if now.since(since) > patience * 3 => if runs { self.usurped(names) } else { self.went_back(names) },
             _ => self.note_start(format!(
@@ -159,7 +170,8 @@ impl Node {
         } else if accepting > refusals.len() && !is_vouching {
             Weight::Won
         } else if accepting < refusals.len()
-            && refusals.iter().all(|refusal| refusal.alive == Some(true) && !refusal.contested)
+            && refusals.iter().any(|refusal| refusal.alive == Some(true))
+            && refusals.iter().all(|refusal| refusal.alive.is_some() && !refusal.contested)
         {
             Weight::Lost
         } else {
@@ -219,7 +231,7 @@ impl Node {
                 return self.end_life(Event::Damaged(why.into()));
             }
             if barred.is_doubtful {
-                self.each_group(Group::on_store_older);
+                self.each_group(|group| _ = group.on_store_older());
             }
             self.starts.barred = None;
             return;
@@ -231,7 +243,7 @@ impl Node {
         if now.since(barred.asked) >= self.config.timing.heartbeat {
             self.starts.barred = Some(Barred { asked: now, ..barred });
             let mut asked = self.fellows(None);
-            asked.extend(barred.outlived.map(|(peer, _)| peer));
+            asked.extend(barred.outlived.map(|outlived| outlived.peer));
             let asked: Vec<PeerKey> = asked.into_iter().collect();
             self.post_all(&asked, Class::Control, &Frame::Started);
         }

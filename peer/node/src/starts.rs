@@ -128,8 +128,18 @@ pub(crate) struct Barred {
     /// It does not go on without a verdict: whatever it holds may be old.
     pub(crate) is_doubtful: bool,
     pub(crate) asked: Time,
-    /// Where a peer that is in no group with it refuses it: which one last, and since when any does.
-    pub(crate) outlived: Option<(PeerKey, Time)>,
+    /// Peers that are in no group with it refuse it.
+    pub(crate) outlived: Option<Outlived>,
+}
+
+/// See [`Barred::outlived`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlived {
+    /// The one that did last.
+    pub(crate) peer: PeerKey,
+    /// Since when any does, without a pause.
+    pub(crate) since: Time,
+    pub(crate) last: Time,
 }
 
 /// See the module.
@@ -159,6 +169,8 @@ pub(crate) struct Starts {
     pub(crate) barred: Option<Barred>,
     /// When it was last refused.
     pub(crate) refused_at: Time,
+    /// When a member last said that the other process runs.
+    pub(crate) other_runs: Option<Time>,
     pub(crate) noted: Option<(String, Time)>,
     /// What a person should know.
     pub(crate) note: Option<String>,
@@ -185,6 +197,7 @@ impl Starts {
             accepted: BTreeMap::new(),
             barred: None,
             refused_at: Time(0),
+            other_runs: None,
             noted: None,
             note: None,
             refused: 0,

@@ -249,6 +249,11 @@ impl Drawer {
         key
     }
 
+    /// The entry of a doubt.
+    pub fn doubt(self, doubt: &Doubt) -> Change {
+        Change::PutMeta(self.tagged(b"d"), encode(doubt))
+    }
+
     fn tagged(self, tag: &[u8]) -> Bytes {
         let mut key = self.key(tag.len());
         key.extend_from_slice(tag);
@@ -300,7 +305,7 @@ impl Drawer {
             Durable::Void(write) => drop_one(self.unsettled_key(bays, &write)),
             Durable::Purge(key) => Change::DropRecord(self.space.record_key(bays.of(key.point()), &key)),
             Durable::Doubt(None) => drop_one(self.tagged(b"d")),
-            Durable::Doubt(Some(doubt)) => Change::PutMeta(self.tagged(b"d"), encode(&doubt)),
+            Durable::Doubt(Some(doubt)) => self.doubt(&doubt),
             Durable::Record(write) => {
                 let key = self.space.record_key(bays.of(write.key.point()), &write.key);
                 Change::PutRecord(key, encode_record(&write.record))
