@@ -192,7 +192,8 @@ pub fn main(launch: Launch) -> ExitCode {
 
 fn parse(args: &[OsString]) -> Result<(Cli, clap::ArgMatches), clap::Error> {
     let command = environment::without_unused(Cli::command(), args, &environment::of_process);
-    let matches = command.try_get_matches_from(args).map_err(suggestion::improve)?;
+    let matches =
+        command.try_get_matches_from(args).map_err(|error| suggestion::improve(error, &Cli::command(), args))?;
     Ok((Cli::from_arg_matches(&matches)?, matches))
 }
 
