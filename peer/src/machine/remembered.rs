@@ -237,8 +237,9 @@ fn put(config: &mut Config, name: &str, value: String, set: impl FnOnce(&mut Con
 /// The same of what was remembered somewhere else.
 fn put_from(origin: Origin, config: &mut Config, name: &str, value: String, set: impl FnOnce(&mut Config)) {
     set(config);
+    let is_said = is_said(config, name);
     if let Some(shown) = config.shown.iter_mut().find(|shown| shown.name == name)
-        && shown.value != value
+        && (!is_said || shown.value != value)
     {
         shown.value = value;
         shown.origin = origin;

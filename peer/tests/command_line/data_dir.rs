@@ -87,7 +87,15 @@ fn a_peer_remembers_its_network() {
     assert!(!status["commit"].as_str().unwrap().is_empty());
     stop(peer);
     let settings = place.settings("a", &["--network-key", &one]);
-    for (name, value) in [("network", "mine"), ("leases", "on"), ("max-group", "5")] {
+    // Also what is the same as the default: a start without this directory could have another one.
+    for (name, value) in [
+        ("network", "mine"),
+        ("leases", "on"),
+        ("max-group", "5"),
+        ("durability", "sync"),
+        ("coarse", "off"),
+        ("lanes", "1"),
+    ] {
         assert_eq!((&settings[name]["value"], &settings[name]["origin"]), (&value.into(), &"network".into()), "{name}");
     }
     has(settings["policy"]["value"].as_str().unwrap(), &["join=random"]);
