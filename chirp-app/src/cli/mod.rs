@@ -131,6 +131,10 @@ pub(crate) enum Command {
         watch: bool,
     },
     /// Chirp on the whole terminal
+    #[command(
+        after_help = "Exit codes: 0 you left; 2 usage, or no terminal; 74 the picture of --once could not be printed; 129 the terminal \
+        has gone, or SIGHUP came; 130 SIGINT; 143 SIGTERM. With --once also those of `chirp --help`."
+    )]
     Ui {
         /// Print one picture of it, and end
         #[arg(long)]

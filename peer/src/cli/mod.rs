@@ -88,7 +88,7 @@ enum Command {
     /// prints one picture instead: without colours where NO_COLOR is set or nobody looks.
     #[command(
         after_help = "Exit codes: 0 done; 2 usage, or no terminal; 3 cannot reach a peer; 4 whoever answers is no peer, or \
-        refuses."
+        refuses; 74 the picture of --once could not be printed; 129 the terminal has gone, or SIGHUP came; 130 SIGINT; 143 SIGTERM."
     )]
     Top(top::TopArgs),
     /// Have a group split, merge, move its boundary, or trade members
