@@ -10,7 +10,7 @@ use super::groups::doubt;
 use super::{leave, print, web};
 use crate::config::Format;
 use crate::names::Names;
-use crate::status::{GroupStatus, InDoubtStatus, Status};
+use crate::status::{GroupStatus, IdentityStatus, InDoubtStatus, Status};
 
 /// Arguments of `scatter status`.
 #[derive(Debug, Args)]
@@ -54,11 +54,17 @@ fn describe(status: &Status, ready: bool) -> String {
         let _ = writeln!(text, "name       {name}");
     }
     let _ = writeln!(text, "network    {}", status.network);
-    let _ = writeln!(text, "version    {}, up {} s", status.version, status.uptime_s);
+    // A peer of an earlier version tells no commit.
+    let commit = if status.commit.is_empty() { String::new() } else { format!(" (commit {})", status.commit) };
+    let _ = writeln!(text, "version    {}{commit}, up {} s", status.version, status.uptime_s);
     let _ = writeln!(text, "durability {}", status.durability);
     let _ = writeln!(text, "ready      {}", if ready { "yes" } else { "no" });
     if let Some(leaving) = &status.leaving {
         let _ = writeln!(text, "leaving    {}", leave::describe(leaving));
+    }
+    let names = Names::of_groups(&status.groups);
+    for IdentityStatus { peer_id, what } in &status.identity {
+        let _ = writeln!(text, "identity   {}: {what}", names.whole(peer_id));
     }
     for group in &status.groups {
         describe_group(group, &mut text);
@@ -134,5 +140,29 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
     for primary in &group.primaries {
         let _ =
             writeln!(text, "  primary    {} from {} to {}", names.whole(&primary.peer_id), primary.start, primary.end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::MemberStatus;
+
+    #[test]
+    fn the_commit_and_contradicting_processes_are_shown() {
+        let oak =
+            MemberStatus { peer_id: "12D3KooWaaaaaa".into(), name: "oak".parse().ok(), ..MemberStatus::default() };
+        let status = Status {
+            version: "0.1.0".into(),
+            commit: "0123456789ab".into(),
+            identity: vec![IdentityStatus { peer_id: oak.peer_id.clone(), what: "runs twice".into() }],
+            groups: vec![GroupStatus { members: vec![oak], ..GroupStatus::default() }],
+            ..Status::default()
+        };
+        let text = describe(&status, true);
+        assert!(text.contains("\nversion    0.1.0 (commit 0123456789ab), up 0 s\n"), "{text}");
+        assert!(text.contains("\nidentity   oak (12D3KooWaaaaaa): runs twice\n"), "{text}");
+        let older = describe(&Status { commit: String::new(), identity: Vec::new(), ..status }, true);
+        assert!(older.contains("\nversion    0.1.0, up 0 s\n") && !older.contains("identity"), "{older}");
     }
 }
