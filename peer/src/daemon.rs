@@ -230,6 +230,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
     let status: Arc<dyn StatusSource> = neighbours.clone();
     registry.register_collector(Box::new(StatusMetrics(status.clone())));
     registry.register_collector(Box::new(LogMetrics));
+    descriptors::register_limits(&mut registry, shares, descriptors::limit());
 
     let (stop, stopped) = watch::channel(false);
     let mut endpoints: Vec<JoinHandle<()>> = Vec::new();

@@ -2,6 +2,8 @@
 //!
 //! A store that finds no descriptor fails, and the peer with it; a client that finds none only tries again.
 
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// For the store's files, also those of a checkpoint or a new start, and for standard streams, listeners, timers, switches
@@ -48,6 +50,26 @@ impl Shares {
     }
 }
 
+/// Registers gauges of the limits that are in force, for whoever looks how near to them a peer is. The limit of open files is left out
+/// where there is none.
+pub fn register_limits(registry: &mut Registry, shares: Shares, open_files: Option<u64>) {
+    let limits = [
+        ("resp_clients_limit", "Client connections at once, at most (maxclients)", Some(shares.clients as u64)),
+        ("http_connections_limit", "HTTP connections at once, at most", Some(shares.http as u64)),
+        ("open_files_limit", "Open files of the process, at most (ulimit -n)", open_files),
+    ];
+    for (name, help, limit) in limits.into_iter().filter_map(|(name, help, limit)| Some((name, help, limit?))) {
+        let gauge: Gauge = Gauge::default();
+        gauge.set(i64::try_from(limit).unwrap_or(i64::MAX));
+        registry.register(name, help, gauge);
+    }
+}
+
+/// Returns the limit of open files that is in force; `None` where there is none.
+pub fn limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// Raises the limit of open files as far as this process may: each client and each peer is one, and shells give 1024.
 /// Returns the limit in force; `None` where there is none.
 pub fn raise_limit() -> Option<u64> {
@@ -62,7 +84,7 @@ pub fn raise_limit() -> Option<u64> {
             break;
         }
     }
-    getrlimit(Resource::Nofile).current
+    self::limit()
 }
 
 #[cfg(test)]
@@ -79,6 +101,21 @@ mod tests {
         }
         let shares = WANTED.within(Some(enough - 1));
         assert_eq!(shares, Shares { clients: 4095, ..WANTED });
+    }
+
+    #[test]
+    fn limits_are_metrics() {
+        let text = |open_files| {
+            let (mut registry, mut text) = (Registry::with_prefix("scatter"), String::new());
+            register_limits(&mut registry, WANTED, open_files);
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text
+        };
+        let limited = text(Some(1024));
+        for line in ["resp_clients_limit 4096", "http_connections_limit 128", "open_files_limit 1024"] {
+            assert!(limited.contains(&format!("\nscatter_{line}\n")), "{line} in {limited}");
+        }
+        assert!(!text(None).contains("open_files_limit"));
     }
 
     #[test]
