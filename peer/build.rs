@@ -1,78 +1,9 @@
 //! Tells the program which commit it is built from.
-//!
-//! `SCATTER_COMMIT` in the environment wins, for packagers who build from an archive. Otherwise git's own files are read,
-//! without git: so nothing else is needed, and where there is no repository the commit is `unknown`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Digits of a commit that are shown.
-const DIGITS: usize = 12;
+#[path = "../environment/commit.rs"]
+mod commit;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-env-changed=SCATTER_COMMIT");
-    let given = std::env::var("SCATTER_COMMIT").ok().filter(|commit| is_commit(commit));
-    let commit = given.or_else(|| Repository::find()?.commit()).unwrap_or_else(|| "unknown".into());
-    println!("cargo:rustc-env=SCATTER_BUILD_COMMIT={}", &commit[..commit.len().min(DIGITS)]);
-}
-
-/// Seven hex digits at least: no other text may come into what the program prints.
-fn is_commit(text: &str) -> bool {
-    text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Where git keeps what this source tree is.
-struct Repository {
-    /// Of this work tree.
-    own: PathBuf,
-    /// Of all work trees of the repository.
-    common: PathBuf,
-}
-
-impl Repository {
-    /// The repository whose root is the workspace's: one further up is about something else.
-    fn find() -> Option<Repository> {
-        let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?).parent()?.to_owned();
-        let dot_git = root.join(".git");
-        let own = match fs::read_to_string(&dot_git) {
-            Ok(text) => root.join(text.strip_prefix("gitdir:")?.trim()),
-            Err(_) => dot_git,
-        };
-        let common = fs::read_to_string(own.join("commondir"));
-        let common = common.map_or_else(|_| own.clone(), |text| own.join(text.trim()));
-        Some(Repository { own, common })
-    }
-
-    /// The commit that is checked out. This script runs again when that changes, and for nothing else.
-    fn commit(&self) -> Option<String> {
-        let head = read(&self.own.join("HEAD"))?;
-        // A commit on a branch that was packed away makes a new file for it, but always a line here.
-        watch(&self.own.join("logs/HEAD"));
-        let Some(name) = head.strip_prefix("ref:").map(str::trim) else {
-            return Some(head).filter(|head| is_commit(head));
-        };
-        read(&self.common.join(name)).or_else(|| self.packed(name)).filter(|commit| is_commit(commit))
-    }
-
-    /// The same of a branch that git has packed away with others.
-    fn packed(&self, name: &str) -> Option<String> {
-        let packed = read(&self.common.join("packed-refs"))?;
-        let mut lines = packed.lines().filter_map(|line| line.split_once(' '));
-        lines.find(|(_, of)| *of == name).map(|(commit, _)| commit.to_owned())
-    }
-}
-
-/// A file of git's, watched.
-fn read(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    watch(path);
-    Some(text.trim().to_owned())
-}
-
-/// Has this script run again when the file changes. Not where it is missing: cargo would run the script every time.
-fn watch(path: &Path) {
-    if path.is_file() {
-        println!("cargo:rerun-if-changed={}", path.display());
-    }
+    commit::tell();
 }

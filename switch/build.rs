@@ -1,9 +1,14 @@
-//! Makes bindings of `proto/`, and of the P4 program's description in text what is sent to switches.
+//! Tells the program which commit it is built from; makes bindings of `proto/`, and of the P4 program's description in text what is
+//! sent to switches.
+
+#[path = "../environment/commit.rs"]
+mod commit;
 
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    commit::tell();
     #[cfg(feature = "p4runtime")]
     p4runtime::make()?;
     Ok(())

@@ -11,9 +11,12 @@ use switch::soft::cli::{self, SoftArgs};
 #[cfg(feature = "p4runtime")]
 use switch::trace::cli::{ReplayArgs, replay};
 
+/// Version and commit, as `--version` prints them behind the name of the program.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("SCATTER_BUILD_COMMIT"), ")");
+
 /// What spreads linearizable reads over all replicas of a group.
 #[derive(Debug, Parser)]
-#[command(name = "scatter-switch", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "scatter-switch", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 done; 1 it cannot start, or a switch does something else than a story says; 2 usage; 74 the answer \
         could not be printed."
@@ -45,6 +48,12 @@ enum Command {
     /// Nobody else may use the switch meanwhile. On BMv2 the routes to this machine have to be set beforehand.
     #[cfg(feature = "p4runtime")]
     Replay(ReplayArgs),
+
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
 }
 
 fn main() -> ExitCode {
@@ -55,6 +64,7 @@ fn main() -> ExitCode {
         Ok(Cli { command: Command::Control(args) }) => control(&args),
         #[cfg(feature = "p4runtime")]
         Ok(Cli { command: Command::Replay(args) }) => replay(&args),
+        Ok(Cli { command: Command::Completions { shell } }) => print(&completions(shell)),
         Err(error) => {
             // What was typed is in it, and goes to a terminal. Help and version are no errors.
             let text = cli::shown(&error.to_string());
@@ -65,10 +75,22 @@ fn main() -> ExitCode {
                 }
                 return ExitCode::from(2);
             }
-            let mut out = io::stdout().lock();
-            cli::printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+            print(text.as_bytes())
         }
     }
+}
+
+/// Prints an answer; the exit code says whether that worked.
+fn print(text: &[u8]) -> ExitCode {
+    let mut out = io::stdout().lock();
+    cli::printed(out.write_all(text).and_then(|()| out.flush()))
+}
+
+/// A script that completes the command line in this shell.
+fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "scatter-switch", &mut script);
+    script
 }
 
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {

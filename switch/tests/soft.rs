@@ -330,6 +330,17 @@ fn what_cannot_be_printed_ends_with_74() {
 }
 
 #[test]
+fn completions_name_the_program() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = program().args(["completions", shell]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains("scatter-switch") && script.contains("soft"), "{shell}: {script}");
+    }
+    assert_eq!(program().args(["completions", "nosuch"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
 fn command_lines_that_cannot_be() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
@@ -362,4 +373,7 @@ fn command_lines_that_cannot_be() {
         let output = program().arg(asked).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty() && !output.stdout.is_empty());
     }
+    let version = String::from_utf8(program().arg("--version").output().unwrap().stdout).unwrap();
+    assert!(version.starts_with("scatter-switch ") && version.ends_with(")\n"), "{version}");
+    assert!(version.contains(" (commit "), "{version}");
 }

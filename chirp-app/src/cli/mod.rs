@@ -15,9 +15,12 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
 use crate::list::AppendMode;
 use crate::name::UserName;
 
+/// Version and commit, as `--version` prints them behind the name of the program.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("SCATTER_BUILD_COMMIT"), ")");
+
 /// A small Twitter on any Scatter peer.
 #[derive(Debug, Parser)]
-#[command(name = "chirp", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "chirp", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 #[command(
     after_help = "Names are trusted: whoever says to be somebody can post as them, unless they sign (--key). Exit codes: \
     0 done; 1 the answer is no (no such user, name taken); 2 usage, or a text or name that cannot be; 3 cannot reach a peer; \
