@@ -374,7 +374,7 @@ fn it_shows_how_things_stand() {
     let end = std::time::Instant::now() + SOON;
     loop {
         let mut stream = std::net::TcpStream::connect(at).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).unwrap();
         let has = |line: &str| page.lines().any(|other| other.strip_prefix("scatter_controller_") == Some(line));

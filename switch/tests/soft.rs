@@ -264,6 +264,11 @@ fn monitoring_is_answered_and_bounded() {
     assert!(soft.page("/").starts_with("HTTP/1.1 404 "));
     assert!(soft.ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
     assert!(soft.ask("\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    // A web page whose name leads to this machine.
+    for path in ["/metrics", "/healthz"] {
+        let refused = soft.ask(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
+        assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("not to another name in Host"), "{refused}");
+    }
     assert!(soft.ask(&"x".repeat(8 << 10)).starts_with("HTTP/1.1 431 "));
     // Who says nothing keeps others waiting for a moment only.
     let silent: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(soft.metrics).unwrap()).collect();

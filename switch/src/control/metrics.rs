@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::p4rt::places::Places;
+use crate::soft::host::{Hosts, REFUSAL};
 
 /// So many connections there are at one time. One too many takes the place of the oldest one.
 const CONNECTIONS_MAX: usize = 32;
@@ -109,6 +110,8 @@ impl Tally {
 /// Answers for ever.
 pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
     let places = Places::new(CONNECTIONS_MAX, KEPT);
+    // A listener without an address is taken for one on loopback, which answers less.
+    let hosts = listener.local_addr().map_or(Hosts::ThisMachine, Hosts::of);
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -122,7 +125,7 @@ pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
         let tally = tally.clone();
         tokio::spawn(async move {
             let answering = service_fn(|request| {
-                let response = respond(&request, &tally);
+                let response = respond(&request, &tally, hosts);
                 async { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), answering);
@@ -135,8 +138,10 @@ pub async fn serve(listener: TcpListener, tally: watch::Receiver<Tally>) {
     }
 }
 
-fn respond(request: &Request<Incoming>, tally: &watch::Receiver<Tally>) -> Response<Full<Bytes>> {
+fn respond(request: &Request<Incoming>, tally: &watch::Receiver<Tally>, hosts: Hosts) -> Response<Full<Bytes>> {
+    let host = request.headers().get(HOST).map(HeaderValue::as_bytes);
     let (code, kind, body) = match (request.method(), request.uri().path()) {
+        _ if !hosts.answers(host) => (StatusCode::FORBIDDEN, "text/plain", format!("{REFUSAL}\n")),
         (&Method::GET | &Method::HEAD, "/metrics") => {
             (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", tally.borrow().text())
         }
@@ -145,7 +150,7 @@ fn respond(request: &Request<Incoming>, tally: &watch::Receiver<Tally>) -> Respo
     };
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
@@ -167,7 +172,11 @@ mod tests {
     use super::*;
 
     async fn ask(stream: &mut TcpStream, line: &str) -> String {
-        stream.write_all(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+        ask_of(stream, line, "localhost").await
+    }
+
+    async fn ask_of(stream: &mut TcpStream, line: &str, host: &str) -> String {
+        stream.write_all(format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
@@ -195,5 +204,7 @@ mod tests {
             let text = ask(&mut TcpStream::connect(at).await.unwrap(), line).await;
             assert!(text.starts_with(&format!("HTTP/1.1 {code} ")), "{text}");
         }
+        let text = ask_of(&mut TcpStream::connect(at).await.unwrap(), "GET /metrics", "evil.example").await;
+        assert!(text.starts_with("HTTP/1.1 403 ") && text.contains(REFUSAL), "{text}");
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::host::{Hosts, REFUSAL};
 use super::metrics::Metrics;
 
 /// So many are answered at one time. One too many takes the place of the oldest one.
@@ -26,12 +27,13 @@ const QUESTION_BYTES_MAX: usize = 8 << 10;
 /// Answers as long as the process runs, in threads of its own.
 ///
 /// # Errors
-/// Where there are no threads to be had.
+/// Where there are no threads to be had, or the listener has no address.
 pub fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<()> {
     let open = Arc::new(Open::default());
+    let served = Arc::new(Served { metrics, hosts: Hosts::of(listener.local_addr()?) });
     thread::Builder::new().name("http".into()).spawn(move || {
         loop {
-            let begun = listener.accept().and_then(|(stream, address)| begin(stream, address.ip(), &open, &metrics));
+            let begun = listener.accept().and_then(|(stream, address)| begin(stream, address.ip(), &open, &served));
             // No handles or threads left, say: it passes.
             if begun.is_err() {
                 thread::sleep(Duration::from_millis(50));
@@ -41,13 +43,20 @@ pub fn serve(listener: TcpListener, metrics: Arc<Metrics>) -> io::Result<()> {
     Ok(())
 }
 
+/// What stands behind the endpoint.
+struct Served {
+    metrics: Arc<Metrics>,
+    /// Which requests are answered.
+    hosts: Hosts,
+}
+
 /// Answers a connection in a thread of its own.
-fn begin(stream: TcpStream, from: IpAddr, open: &Arc<Open>, metrics: &Arc<Metrics>) -> io::Result<()> {
+fn begin(stream: TcpStream, from: IpAddr, open: &Arc<Open>, served: &Arc<Served>) -> io::Result<()> {
     let number = open.enter(stream.try_clone()?, from.to_canonical().is_loopback());
-    let (held, metrics) = (open.clone(), metrics.clone());
+    let (held, served) = (open.clone(), served.clone());
     let begun = thread::Builder::new().name("http".into()).stack_size(STACK_BYTES).spawn(move || {
         // Whoever is gone before the answer is no trouble.
-        let _ = answer(stream, &metrics);
+        let _ = answer(stream, &served);
         held.leave(number);
     });
     begun.map(drop).inspect_err(|_| open.leave(number))
@@ -91,13 +100,16 @@ impl Open {
     }
 }
 
-fn answer(mut stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
+fn answer(mut stream: TcpStream, served: &Served) -> io::Result<()> {
     let mut deadline = Instant::now() + PATIENCE;
     let mut question = [0; QUESTION_BYTES_MAX];
     let mut length = 0;
     let (code, kind, body) = loop {
         if let Some(line) = first_line(&question[..length]) {
-            break respond(line, metrics);
+            break match served.hosts.answers(host(&question[..length])) {
+                true => respond(line, &served.metrics),
+                false => ("403 Forbidden", "text/plain", format!("{REFUSAL}\n")),
+            };
         }
         if length == question.len() {
             break ("431 Request Header Fields Too Large", "text/plain", "too long\n".to_owned());
@@ -128,10 +140,19 @@ fn until(deadline: Instant) -> io::Result<Duration> {
     left.ok_or_else(|| io::ErrorKind::TimedOut.into())
 }
 
-/// The first line of a question that is complete: what stands behind it says nothing that matters here.
+/// The first line of a question that is complete. Of those behind it only [`host`] matters here.
 fn first_line(question: &[u8]) -> Option<&[u8]> {
     let is_complete = question.windows(4).any(|four| four == b"\r\n\r\n");
     is_complete.then(|| question.split(|byte| *byte == b'\r').next().unwrap_or_default())
+}
+
+/// The value of `Host` in a question that is complete, if there is one.
+fn host(question: &[u8]) -> Option<&[u8]> {
+    let lines = question.split(|byte| *byte == b'\n').skip(1);
+    lines.take_while(|line| *line != b"\r").find_map(|line| {
+        let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
+        name.eq_ignore_ascii_case(b"host").then(|| value[1..].trim_ascii())
+    })
 }
 
 /// Whether the request wants the head of the answer alone.
@@ -162,6 +183,13 @@ mod tests {
         assert_eq!(first_line(b"GET /metrics HTTP/1.1\r\nHost: x\r\n"), None);
         assert_eq!(first_line(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Some(&b"GET /metrics HTTP/1.1"[..]));
         assert_eq!(first_line(b"\r\n\r\n"), Some(&b""[..]));
+    }
+
+    #[test]
+    fn a_host_is_found_in_the_head_alone() {
+        assert_eq!(host(b"GET / HTTP/1.1\r\nAccept: */*\r\nhOST:  a.b:9 \r\n\r\n"), Some(&b"a.b:9"[..]));
+        assert_eq!(host(b"GET / HTTP/1.1\r\nHost:\r\n\r\n"), Some(&b""[..]));
+        assert_eq!(host(b"Host: a\r\nX-Host: b\r\n\r\nHost: c\r\n"), None);
     }
 
     #[test]

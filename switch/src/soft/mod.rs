@@ -18,6 +18,7 @@
 pub mod cli;
 pub mod clients;
 mod forward;
+pub(crate) mod host;
 mod http;
 #[cfg(target_os = "linux")]
 mod many;
