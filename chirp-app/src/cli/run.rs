@@ -199,7 +199,7 @@ fn ui(settings: &Settings, once: bool, size: Option<(u16, u16)>) -> ExitCode {
         Output::Text if io::stdout().is_terminal() && Palette::of_environment() == Palette::Sixteen => Written::Ansi,
         Output::Text => Written::Text,
     };
-    let (columns, rows) = size.or_else(screen::terminal::size).unwrap_or((80, 24));
+    let (columns, rows) = size.or_else(screen::terminal::size).unwrap_or(screen::terminal::USUAL);
     match ui::once(start, columns, rows, written) {
         Ok(picture) => {
             let mut out = io::stdout().lock();

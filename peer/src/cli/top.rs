@@ -12,8 +12,6 @@ use super::print;
 use crate::top::model::Model;
 use crate::top::{self, Ended, Options, Trouble};
 
-/// The size of a picture where there is no terminal to take it from.
-const USUAL: (u16, u16) = (80, 24);
 /// Larger pictures are of no use to anybody.
 const SIDE_MAX: u16 = 1000;
 
@@ -82,7 +80,7 @@ fn once(args: &TopArgs) -> ExitCode {
         Ok(model) => model,
         Err((endpoint, trouble)) => return give_up(&endpoint, &trouble),
     };
-    let size = args.size.or_else(terminal::size).unwrap_or(USUAL);
+    let size = args.size.or_else(terminal::size).unwrap_or(terminal::USUAL);
     let text = match args.output {
         Output::Text if std::io::stdout().is_terminal() => {
             let palette = Palette::of_environment();

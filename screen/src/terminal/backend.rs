@@ -6,6 +6,8 @@ use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 
+use super::told;
+
 /// Everything that is drawn at once goes to the terminal at once, as far as it fits in here, in bytes.
 const OUT_BYTES: usize = 64 << 10;
 
@@ -68,11 +70,13 @@ impl<W: Write> Backend for Mute<W> {
     }
 
     fn size(&self) -> io::Result<Size> {
-        self.0.size()
+        let Size { width, height } = self.0.size()?;
+        Ok(told((width, height)).into())
     }
 
     fn window_size(&mut self) -> io::Result<WindowSize> {
-        self.0.window_size()
+        let WindowSize { columns_rows: Size { width, height }, pixels } = self.0.window_size()?;
+        Ok(WindowSize { columns_rows: told((width, height)).into(), pixels })
     }
 
     fn flush(&mut self) -> io::Result<()> {

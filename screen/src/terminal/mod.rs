@@ -240,12 +240,20 @@ pub fn can_enter() -> Result<(), EnterError> {
     Ok(())
 }
 
-/// Columns and rows of the terminal that standard output is; `None` where it is none.
+/// Columns and rows that a terminal is taken to have where none says so.
+pub const USUAL: (u16, u16) = (80, 24);
+
+/// Columns and rows of the terminal that standard output is; `None` where it is none, or does not tell.
 pub fn size() -> Option<(u16, u16)> {
     if !io::stdout().is_terminal() {
         return None;
     }
-    terminal::size().ok().filter(|(columns, rows)| *columns > 0 && *rows > 0)
+    terminal::size().ok().filter(|size| told(*size) == *size)
+}
+
+/// Returns the size that a terminal tells, or the usual one: a pseudo-terminal that was given no size says 0x0.
+fn told((columns, rows): (u16, u16)) -> (u16, u16) {
+    if columns == 0 || rows == 0 { USUAL } else { (columns, rows) }
 }
 
 /// Whether a terminal of this type understands no control sequences.
@@ -323,6 +331,13 @@ mod tests {
         let is_dumb = |term: Option<&str>| is_dumb(term.map(OsStr::new));
         assert!(is_dumb(None) && is_dumb(Some("")) && is_dumb(Some("dumb")));
         assert!(!is_dumb(Some("xterm")) && !is_dumb(Some("linux")));
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_has_the_usual_one() {
+        for (said, taken) in [((0, 0), USUAL), ((0, 50), USUAL), ((132, 0), USUAL), ((1, 1), (1, 1))] {
+            assert_eq!(told(said), taken, "{said:?}");
+        }
     }
 
     #[test]
