@@ -5,7 +5,7 @@ use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::choice::Choice;
 use super::drafts::Drafts;
-use super::draw;
+use super::draw::{self, HelpRows};
 use super::edit::Line;
 use super::model::{Model, Page, Shown};
 use super::worker::{Ask, News};
@@ -60,6 +60,10 @@ pub(crate) struct State {
     /// What is wrong with what was written.
     pub(crate) problem: Option<String>,
     pub(crate) help: bool,
+    /// Rows of the help above what is seen.
+    pub(crate) help_first: usize,
+    /// What of it fits.
+    pub(crate) help_rows: HelpRows,
     /// The person wants to leave, and was told what would be lost.
     pub(crate) is_leaving: bool,
     /// Whose page is looked at, whether it has come or not.
@@ -151,6 +155,25 @@ impl State {
         }
         choice.scroll(room.rows, |at| lines.get(at).map_or(1, |shown| draw::height(shown, room.columns)));
         self.page = room.rows / 4;
+        self.help_rows = draw::help_rows(area);
+        self.help_first = self.help_first.min(self.help_rows.most);
+    }
+
+    /// Scrolls the help, where it does not fit and this is a key for that; says whether it is one.
+    fn scroll_help(&mut self, key: KeyCode) -> bool {
+        let HelpRows { seen, most } = self.help_rows;
+        let to = match key {
+            _ if most == 0 => return false,
+            KeyCode::Up | KeyCode::Char('k') => self.help_first.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.help_first + 1,
+            KeyCode::PageUp => self.help_first.saturating_sub(seen.max(1)),
+            KeyCode::PageDown => self.help_first + seen.max(1),
+            KeyCode::Home | KeyCode::Char('g') => 0,
+            KeyCode::End | KeyCode::Char('G') => most,
+            _ => return false,
+        };
+        self.help_first = to.min(most);
+        true
     }
 
     fn choose(&mut self, model: &Model, at: usize) {
@@ -185,7 +208,7 @@ impl State {
             return Act::None;
         }
         if self.help {
-            self.help = false;
+            self.help = self.scroll_help(key.code);
             return Act::None;
         }
         let was_leaving = std::mem::take(&mut self.is_leaving);
@@ -195,7 +218,7 @@ impl State {
         match key.code {
             KeyCode::Char('q') if self.drafts.is_unposted() && !was_leaving => self.is_leaving = true,
             KeyCode::Char('q') => return Act::Quit,
-            KeyCode::Char('?') => self.help = true,
+            KeyCode::Char('?') => (self.help, self.help_first) = (true, 0),
             KeyCode::Char('c' | 'n') if model.user.is_some() => {
                 self.drafts.begin();
                 self.begin(Writing::Chirp);

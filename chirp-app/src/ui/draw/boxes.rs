@@ -14,6 +14,11 @@ use super::super::state::{State, Writing};
 use super::{framed, put, right_of};
 use crate::text::{self, GRAPHEMES_MAX};
 
+/// Rows below boxes: the foot says what keys do.
+const FOOT_ROWS: u16 = 1;
+/// Rows of a frame.
+const FRAME_ROWS: u16 = 2;
+
 const HELP: [(&str, &str); 11] = [
     ("c", "write a chirp"),
     ("Enter", "post it, or see who wrote the chosen one"),
@@ -24,7 +29,7 @@ const HELP: [(&str, &str); 11] = [
     ("Tab", "the timeline, or whom you follow"),
     ("arrows, j k", "up and down; PgUp and PgDn further"),
     ("Home, End", "the newest, the oldest"),
-    ("?", "this"),
+    ("?", "this; any key leaves it that does not scroll"),
     ("q, Ctrl-C", "leave; Ctrl-C whatever is not posted yet"),
 ];
 
@@ -113,11 +118,34 @@ pub(super) fn ask(writing: Writing, model: &Model, state: &State, palette: Palet
     }
 }
 
-/// The keys.
-pub(super) fn help(palette: Palette, area: Rect, buffer: &mut Buffer) {
-    let inner = middle("Keys", 76, HELP.len() as u16 + 2, palette, area, buffer);
-    for (row, (key, what)) in HELP.iter().enumerate() {
+/// How far the keys can be scrolled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct HelpRows {
+    /// Rows that are seen at once.
+    pub(in super::super) seen: usize,
+    /// Rows above these, at most; 0 where all of them fit.
+    pub(in super::super) most: usize,
+}
+
+/// Rows of the keys in a picture of this size. Where they do not fit one row says which are seen.
+pub(in super::super) fn help_rows(area: Rect) -> HelpRows {
+    let room = usize::from(area.height.saturating_sub(FOOT_ROWS + FRAME_ROWS));
+    let seen = if room >= HELP.len() { HELP.len() } else { room.saturating_sub(1) };
+    HelpRows { seen, most: HELP.len() - seen }
+}
+
+/// The keys, above the foot.
+pub(super) fn help(state: &State, palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let HelpRows { seen, most } = help_rows(area);
+    let above_foot = Rect { height: area.height.saturating_sub(FOOT_ROWS), ..area };
+    let inner = middle("Keys", 76, HELP.len() as u16 + FRAME_ROWS, palette, above_foot, buffer);
+    let first = state.help_first.min(most);
+    for (row, (key, what)) in HELP.iter().skip(first).take(seen).enumerate() {
         put(buffer, inner, row as u16, &format!(" {key}"), palette.key());
         put(buffer, right_of(inner, 15), row as u16, what, palette.text());
+    }
+    if most > 0 {
+        let words = format!(" {} to {} of {}: arrows, PgUp, PgDn", first + 1, first + seen, HELP.len());
+        put(buffer, inner, seen as u16, &words, palette.faint());
     }
 }

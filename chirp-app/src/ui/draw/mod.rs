@@ -15,6 +15,7 @@ use screen::safe;
 
 use super::model::{Model, Notice};
 use super::state::{State, View, Writing};
+pub(super) use boxes::{HelpRows, help_rows};
 pub(super) use chirps::height;
 
 /// From here on there is room for a second column.
@@ -102,7 +103,7 @@ pub(super) fn draw(model: &Model, state: &State, now_ms: u64, palette: Palette, 
     foot(model, state, palette, places.foot, buffer);
     match state.writing {
         Some(writing) if writing != Writing::Chirp => boxes::ask(writing, model, state, palette, area, buffer),
-        _ if state.help => boxes::help(palette, area, buffer),
+        _ if state.help => boxes::help(state, palette, area, buffer),
         _ => {}
     }
 }
@@ -180,6 +181,10 @@ fn foot(model: &Model, state: &State, palette: Palette, area: Rect, buffer: &mut
         (Some(Writing::Name | Writing::SignUp), _) if state.is_asking => &[("Esc", "leave")],
         (Some(Writing::Name | Writing::SignUp), _) => &[("Enter", "go on"), ("Esc", "leave")],
         (Some(_), _) => &[("Enter", "go on"), ("Esc", "not now")],
+        (None, _) if state.help && state.help_rows.most > 0 => {
+            &[("arrows PgUp PgDn", "scroll"), ("any other key", "goes back")]
+        }
+        (None, _) if state.help => &[("any key", "goes back")],
         (None, _) if model.user.is_none() => &[("?", "help"), ("q", "leave")],
         (None, View::Page) => &[("Esc", "back"), ("c", "write"), ("u", "unfollow"), ("?", "help"), ("q", "leave")],
         (None, View::Following) => {

@@ -56,6 +56,29 @@ fn a_name_is_asked_for_once() {
 }
 
 #[test]
+fn a_help_that_does_not_fit_is_scrolled() {
+    let (model, mut state) = (world(), State::new(false));
+    let said = |state: &State, rows| picture::text(&drawn(&model, state, Palette::Plain, (80, rows)));
+    let small = Rect::new(0, 0, 80, 10);
+    press(&mut state, &model, KeyCode::Char('?'));
+    state.settle(&model, small);
+    let first = said(&state, 10);
+    assert!(first.contains("write a chirp") && !first.contains("Ctrl-C whatever"), "{first}");
+    assert!(first.contains("1 to 6 of 11") && first.contains("any other key goes back"), "{first}");
+    press(&mut state, &model, KeyCode::PageDown);
+    let last = said(&state, 10);
+    assert!(state.help && last.contains("Ctrl-C whatever") && last.contains("6 to 11 of 11"), "{last}");
+    press(&mut state, &model, KeyCode::Char('x'));
+    assert!(!state.help);
+    // Where all of it fits any key goes back.
+    press(&mut state, &model, KeyCode::Char('?'));
+    state.settle(&model, Rect::new(0, 0, 80, 24));
+    assert!(said(&state, 24).contains("any key goes back"));
+    press(&mut state, &model, KeyCode::Down);
+    assert!(!state.help);
+}
+
+#[test]
 fn with_control_or_alt_a_key_is_another_one() {
     let model = world();
     for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SUPER, KeyModifiers::META] {
