@@ -96,7 +96,7 @@ pub enum BeginRefusal {
 impl core::fmt::Display for BeginRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            BeginRefusal::NotLeader(Some(leader)) => write!(f, "{leader:?} leads the group, and must be asked"),
+            BeginRefusal::NotLeader(Some(leader)) => write!(f, "{leader} leads the group, and must be asked"),
             BeginRefusal::NotLeader(None) => f.write_str("nobody leads the group at the moment; try again"),
             BeginRefusal::NeighbourUnknown => {
                 f.write_str("the neighbour that would take part has not said lately what it is; try again")

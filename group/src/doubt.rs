@@ -27,6 +27,7 @@
 //! be higher than the next one. Other members rely on answers of the run that forgot. Sealing the epoch ends all three at once,
 //! and any member can seal an epoch.
 
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -286,10 +287,11 @@ impl Group {
         let is_due = |at: Time| self.now.time.since(at) >= SAID_EVERY;
         if waits && self.doubting.said.map_or(self.now.time.since(self.doubting.since) >= PATIENCE / 6, is_due) {
             self.doubting.said = Some(self.now.time);
+            let waiting_for = known.waiting_for.iter().map(|node| self.state.called(*node).to_string());
             let note = alloc::format!(
                 "the end of this peer's journal is bad, so it may have forgotten the last thing it acknowledged; the group waits for \
-                 {:?}. If they are lost for good, `scatter group accept-loss {}` goes on with what is there",
-                known.waiting_for,
+                 {}. If they are lost for good, `scatter group accept-loss {}` goes on with what is there",
+                waiting_for.collect::<Vec<_>>().join(", "),
                 self.state.id
             );
             self.out.push(GroupOutput::Note(note.into()));

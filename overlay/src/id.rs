@@ -83,6 +83,23 @@ impl fmt::Debug for NodeId {
     }
 }
 
+/// A group as people are shown it: `group 76897202`, with the first eight digits of its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CalledGroup(GroupId);
+
+impl GroupId {
+    /// The group as people are shown it where its whole id is too long.
+    pub fn called(self) -> CalledGroup {
+        CalledGroup(self)
+    }
+}
+
+impl fmt::Display for CalledGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "group {:08x}", self.0.0 >> 96)
+    }
+}
+
 impl fmt::Debug for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "g{:08x}", self.0 >> 96)
@@ -104,5 +121,19 @@ impl fmt::Display for GroupId {
 impl fmt::Display for RingId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use super::*;
+
+    #[test]
+    fn a_group_is_called_by_the_first_digits_of_its_id() {
+        let group = GroupId(0x7689_7202_0123_4567_89ab_cdef_0123_4567);
+        assert_eq!(group.called().to_string(), "group 76897202");
+        assert!(group.to_string().starts_with("76897202"));
     }
 }

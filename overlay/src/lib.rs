@@ -19,7 +19,7 @@ mod range;
 mod reference;
 
 pub use hints::{HINT_MEMBERS, HINTS_BYTES_MAX, Hints, Look, Way, next_hop};
-pub use id::{Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
+pub use id::{CalledGroup, Epoch, GroupId, Incarnation, NodeId, PeerKey, RingId};
 pub use interval_map::IntervalMap;
 pub use name::{Called, NameError, PeerName};
 pub use point::{KEY_BYTES_MAX, Key, KeyError, Point, TAG_BYTES_MAX};

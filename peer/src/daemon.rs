@@ -271,7 +271,7 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
 
     let lines = Lines {
         ready: ready_line(config.output, &peer, resp_address, http_address),
-        left: left_line(config.output, &peer.peer_id),
+        left: left_line(config.output, &peer),
     };
     let exit = runtime.block_on(live(peer, signals, &lines, &diary));
     if exit == Ending::Left && http_address.is_some() {
@@ -344,10 +344,17 @@ fn ready_line(format: Format, peer: &Peer, resp: Option<SocketAddr>, http: Optio
 }
 
 /// The line that says that this peer has left for good.
-fn left_line(format: Format, peer_id: &str) -> String {
+fn left_line(format: Format, Peer { peer_id, name, .. }: &Peer) -> String {
     match format {
-        Format::Json => format!(r#"{{"event":"left","peer_id":{}}}"#, serde_json::Value::from(peer_id)),
-        Format::Text => format!("left peer={peer_id}"),
+        Format::Json => {
+            let text = |text: &str| serde_json::Value::from(text).to_string();
+            let name = name.as_ref().map_or(String::new(), |name| format!(r#","name":{}"#, text(name.as_str())));
+            format!(r#"{{"event":"left","peer_id":{}{name}}}"#, text(peer_id))
+        }
+        Format::Text => {
+            let name = name.as_ref().map_or(String::new(), |name| format!(" name={name}"));
+            format!("left peer={peer_id}{name}")
+        }
     }
 }
 

@@ -73,9 +73,9 @@ fn a_demo_starts_serves_and_leaves_nothing_behind() {
     while !gone() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let line = demo.text.lines().find(|line| line.starts_with("peer 2: ") && line.contains(" run ")).unwrap();
+    let line = demo.text.lines().find(|line| line.starts_with("peer-2: ") && line.contains(" run ")).unwrap();
     let mut again = Command::new("sh")
-        .args(["-c", &format!("exec {}", line.trim_start_matches("peer 2: "))])
+        .args(["-c", &format!("exec {}", line.trim_start_matches("peer-2: "))])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -161,7 +161,7 @@ fn a_demo_with_a_dashboard() {
     tmux.keys(&["S"]);
     tmux.shows("starts again");
     tmux.keys(&["S"]);
-    tmux.shows("peer 8 is new");
+    tmux.shows("peer-8 is new");
     assert_eq!(running(), 8);
     // The ring's legend has the members of each group, as "4m".
     let members = |screen: &str| -> u32 {
@@ -171,7 +171,7 @@ fn a_demo_with_a_dashboard() {
     // One that ends though nobody asked for it is told of.
     let second = peers(directory.path()).into_iter().find(|(_, line)| line.contains("peer-2\0")).unwrap().0;
     kill_process(second, Signal::KILL).unwrap();
-    tmux.shows("peer 2 ended (signal: 9");
+    tmux.shows("peer-2 ended (signal: 9");
     tmux.keys(&["C-c"]);
     tmux.ends(0);
     assert_eq!((running(), std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));

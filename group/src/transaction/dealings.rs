@@ -47,12 +47,16 @@ impl fmt::Display for Deal {
         let word = |commit: &bool| if *commit { "commit" } else { "abort" };
         match self {
             Deal::Begin(plan) => write!(f, "to {}", plan.operation.name()),
-            Deal::Asked(id, plan) => write!(f, "to vote about the {} that {:?} wants", plan.operation.name(), id.group),
+            Deal::Asked(id, plan) => {
+                write!(f, "to vote about the {} that {} wants", plan.operation.name(), id.group.called())
+            }
             Deal::Outcome(id, commit) => write!(f, "to {} what began in slot {}", word(commit), id.slot.0),
-            Deal::Decided(id, commit) => write!(f, "to {} what {:?} began", word(commit), id.group),
-            Deal::Ending(id) => write!(f, "to end with what {:?} began", id.group),
-            Deal::Ended(id, group) => write!(f, "that {group:?} knows what came of what began in slot {}", id.slot.0),
-            Deal::Neighbour(group) => write!(f, "to know {:?} as of epoch {}", group.id, group.epoch.0),
+            Deal::Decided(id, commit) => write!(f, "to {} what {} began", word(commit), id.group.called()),
+            Deal::Ending(id) => write!(f, "to end with what {} began", id.group.called()),
+            Deal::Ended(id, group) => {
+                write!(f, "that {} knows what came of what began in slot {}", group.called(), id.slot.0)
+            }
+            Deal::Neighbour(group) => write!(f, "to know {} as of epoch {}", group.id.called(), group.epoch.0),
         }
     }
 }

@@ -209,9 +209,9 @@ impl Node {
         };
         let Some(lost) = self.hosts.living().find(|group| is_lost(group)) else { return false };
         let why = alloc::format!(
-            "the range {:?} of {:?} was declared lost while this peer was away: what it holds of that is served no more",
+            "the range {:?} of {} was declared lost while this peer was away: what it holds of that is served no more",
             lost.state().range,
-            lost.state().id
+            lost.state().id.called()
         );
         self.each_group(Group::give_way);
         self.over = true;
@@ -371,7 +371,7 @@ impl Node {
             0 => String::new(),
             count => alloc::format!(", with {count} records that were copied before"),
         };
-        self.event(Event::Note(alloc::format!("has a part in {id:?} from now on{copied}")));
+        self.event(Event::Note(alloc::format!("has a part in {} from now on{copied}", id.called())));
         let same = self.hosts.all.iter_mut().filter(|hosted| hosted.group.state().id == id);
         let mut early: Vec<(Sender, Message)> = same.flat_map(|hosted| hosted.group.take_early()).collect();
         early.extend(

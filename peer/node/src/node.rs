@@ -621,7 +621,7 @@ impl Node {
             GroupOutput::Lost(why) => self.departed.push((serial, Some(Event::Damaged(why.into())))),
             GroupOutput::Halted(why) => {
                 let id = state.id;
-                self.event(Event::Alarm(format!("serves {id:?} no more: {why}")));
+                self.event(Event::Alarm(format!("serves {} no more: {why}", id.called())));
                 if self.ready && self.hosts.home().is_some_and(|home| home.state().id == id) {
                     self.ready = false;
                     self.event(Event::NotReady);

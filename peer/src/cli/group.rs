@@ -11,6 +11,7 @@ use super::groups::share;
 use super::web::{self, NoAnswer};
 use super::{print, token};
 use crate::config::Format;
+use crate::names::Names;
 use crate::status::{GroupStatus, Groups};
 
 /// Arguments of `scatter group`.
@@ -159,15 +160,17 @@ fn meant(which: &Which) -> Result<GroupStatus, (Exit, String)> {
 /// Who is waited for, and what may be lost without them.
 fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
     let group = meant(which)?;
-    let Some(doubt) = group.in_doubt.filter(|doubt| !doubt.waiting_for.is_empty()) else {
+    let names = Names::of_groups([&group]);
+    let list = |peers: &[String]| peers.iter().map(|peer| names.whole(peer)).collect::<Vec<_>>().join(", ");
+    let Some(doubt) = group.in_doubt.as_ref().filter(|doubt| !doubt.waiting_for.is_empty()) else {
         return Err((Exit::Refused, format!("group {} waits for nobody: nothing to accept", group.id)));
     };
     Ok(format!(
         "group {} waits for {}, since these may have forgotten the last thing they acknowledged: {}. To go on without them may \
          lose the last writes that were acknowledged, and nothing brings those back. If they are lost for good, say --yes",
         group.id,
-        doubt.waiting_for.join(", "),
-        doubt.members.join(", ")
+        list(&doubt.waiting_for),
+        list(&doubt.members)
     ))
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use overlay::{Called, PeerName};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, fail, note};
@@ -38,6 +39,19 @@ pub struct LeaveArgs {
     output: Format,
 }
 
+/// Who leaves.
+struct Leaver {
+    peer_id: String,
+    name: Option<PeerName>,
+}
+
+impl Leaver {
+    /// As people are shown it, with its whole id.
+    fn called(&self) -> Called<'_, &str> {
+        Called { name: self.name.as_ref(), id: self.peer_id.as_str() }
+    }
+}
+
 /// What there is to say about how it ended.
 struct Ending {
     exit: Exit,
@@ -54,7 +68,7 @@ impl Ending {
 
 /// `scatter leave`
 pub fn leave(args: &LeaveArgs) -> ExitCode {
-    match begin(args).and_then(|(peer_id, first)| follow(args, &peer_id, first)) {
+    match begin(args).and_then(|(leaver, first)| follow(args, &leaver, first)) {
         Ok(printed) => super::exit::printed(Exit::Done, printed),
         Err(Ending { exit, why, reason }) => match args.output {
             Format::Text => fail(exit, &why),
@@ -70,7 +84,7 @@ pub fn leave(args: &LeaveArgs) -> ExitCode {
 }
 
 /// Asks for it: who it is that leaves, and its first step.
-fn begin(args: &LeaveArgs) -> Result<(String, LeavingStatus), Ending> {
+fn begin(args: &LeaveArgs) -> Result<(Leaver, LeavingStatus), Ending> {
     let http = &args.http;
     let token = token(args.admin_token_file.as_ref()).map_err(|why| Ending::new(Exit::Usage, why))?;
     let body = json!({ "force": args.force }).to_string();
@@ -86,7 +100,10 @@ fn begin(args: &LeaveArgs) -> Result<(String, LeavingStatus), Ending> {
     })?;
     let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     match (answer.code, said["peer_id"].as_str(), serde_json::from_value(said["leaving"].clone())) {
-        (202, Some(peer_id), Ok(leaving)) => Ok((peer_id.to_owned(), leaving)),
+        (202, Some(peer_id), Ok(leaving)) => {
+            let name = said["name"].as_str().and_then(|name| name.parse().ok());
+            Ok((Leaver { peer_id: peer_id.to_owned(), name }, leaving))
+        }
         (202, ..) => Err(Ending::new(Exit::Refused, format!("{http} is no peer that this program knows"))),
         (code, ..) => {
             let mut why = match said["error"].as_str() {
@@ -103,15 +120,16 @@ fn begin(args: &LeaveArgs) -> Result<(String, LeavingStatus), Ending> {
 
 /// Looks on until it has left, and says each step once.
 /// Whether all of it could be printed: that ends nothing.
-fn follow(args: &LeaveArgs, peer_id: &str, first: LeavingStatus) -> Result<io::Result<()>, Ending> {
+fn follow(args: &LeaveArgs, leaver: &Leaver, first: LeavingStatus) -> Result<io::Result<()>, Ending> {
     let mut printed = Ok(());
     if args.output == Format::Text {
-        note(&format!("scatter: {peer_id} is leaving; it goes on with that also where this command is interrupted"));
+        let called = leaver.called();
+        note(&format!("scatter: {called} is leaving; it goes on with that also where this command is interrupted"));
     }
     let (mut told, mut leaving, mut seen) = (Vec::new(), first, Instant::now());
     loop {
         if !told.contains(&leaving.step) {
-            printed = printed.and(tell(args.output, peer_id, &leaving));
+            printed = printed.and(tell(args.output, leaver, &leaving));
             told.push(leaving.step.clone());
         }
         if leaving.is_over() {
@@ -119,7 +137,7 @@ fn follow(args: &LeaveArgs, peer_id: &str, first: LeavingStatus) -> Result<io::R
         }
         let trouble = loop {
             std::thread::sleep(LOOK_EVERY);
-            let trouble = match look(&args.http, peer_id) {
+            let trouble = match look(&args.http, &leaver.peer_id) {
                 Ok(next) => {
                     leaving = next;
                     break None;
@@ -150,26 +168,39 @@ fn look(http: &str, peer_id: &str) -> Result<LeavingStatus, String> {
     }
     match serde_json::from_slice::<Status>(&body) {
         Ok(Status { leaving: Some(leaving), peer_id: who, .. }) if who == peer_id => Ok(leaving),
-        Ok(Status { peer_id: who, .. }) if who != peer_id => Err(format!("at {http} is another peer now, {who}")),
+        Ok(Status { peer_id: who, name, .. }) if who != peer_id => {
+            let called = Called { name: name.as_ref(), id: who };
+            Err(format!("at {http} is another peer now, {called}"))
+        }
         Ok(_) => Err(format!("the peer at {http} says nothing of leaving any more")),
         Err(error) => Err(format!("{http} is no peer that this program knows: {error}")),
     }
 }
 
-fn tell(output: Format, peer_id: &str, leaving: &LeavingStatus) -> io::Result<()> {
-    let line = match output {
-        Format::Text if leaving.is_over() => format!("left peer={peer_id}\n"),
+fn tell(output: Format, leaver: &Leaver, leaving: &LeavingStatus) -> io::Result<()> {
+    write(line(output, leaver, leaving).as_bytes())
+}
+
+/// A step as a line.
+fn line(output: Format, Leaver { peer_id, name }: &Leaver, leaving: &LeavingStatus) -> String {
+    match output {
+        Format::Text if leaving.is_over() => {
+            let name = name.as_ref().map_or(String::new(), |name| format!(" name={name}"));
+            format!("left peer={peer_id}{name}\n")
+        }
         Format::Text => format!("{}\n", describe(leaving)),
         Format::Json => {
             let event = if leaving.is_over() { "left" } else { "leaving" };
             let mut line = json!({ "event": event, "peer_id": peer_id });
+            if let Some(name) = name {
+                line["name"] = json!(name);
+            }
             if !leaving.is_over() {
                 line["leaving"] = json!(leaving);
             }
             format!("{line}\n")
         }
-    };
-    write(line.as_bytes())
+    }
 }
 
 /// A step for a person, with what it is about.
@@ -188,6 +219,18 @@ pub fn describe(leaving: &LeavingStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_stands_beside_the_id() {
+        let left = LeavingStatus { step: LeavingStatus::LEFT.into(), ..LeavingStatus::default() };
+        let of = |name: &str| Leaver { peer_id: "12D3KooWaaaaaa".into(), name: name.parse().ok() };
+        assert_eq!(of("oak").called().to_string(), "oak (12D3KooWaaaaaa)");
+        assert_eq!(line(Format::Text, &of("oak"), &left), "left peer=12D3KooWaaaaaa name=oak\n");
+        assert_eq!(line(Format::Text, &of(""), &left), "left peer=12D3KooWaaaaaa\n");
+        let json: Value = serde_json::from_str(&line(Format::Json, &of("oak"), &left)).unwrap();
+        assert_eq!(json, json!({ "event": "left", "peer_id": "12D3KooWaaaaaa", "name": "oak" }));
+        assert!(!line(Format::Json, &of(""), &left).contains("name"));
+    }
 
     #[test]
     fn steps_say_what_they_are_about() {

@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 3;
 
 /// One peer of the demo.
 pub struct DemoPeer {
-    /// For people.
+    /// What people call it: its `--name`.
     pub name: String,
     /// How it gets into the network.
     pub enter: Vec<String>,
@@ -65,7 +65,7 @@ impl DemoPeer {
     pub fn new(index: usize, directory: &Path, network: &str) -> DemoPeer {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         DemoPeer {
-            name: format!("peer {}", index + 1),
+            name: format!("peer-{}", index + 1),
             enter: Vec::new(),
             log: directory.join(format!("peer-{}.log", index + 1)),
             child: None,
@@ -103,7 +103,8 @@ impl DemoPeer {
             ("--listen", format!("/ip4/127.0.0.1/tcp/{}", listen.port())),
             ("--resp", resp.to_string()),
             ("--http", http.to_string()),
-            ("--cluster", self.name.replace(' ', "-")),
+            ("--name", self.name.clone()),
+            ("--cluster", self.name.clone()),
             ("--min-group", GROUP_MIN.to_string()),
             ("--max-group", GROUP_MAX.to_string()),
         ] {

@@ -19,7 +19,7 @@ pub struct Running {
 pub struct Victim {
     /// Its place among the demo's peers.
     pub index: usize,
-    /// `peer 3 (MMjh9m)`.
+    /// `peer-3 (MMjh9m)`; its name alone where it did not tell its id.
     pub name: String,
     /// Its group; `None` where it votes in none.
     pub group: Option<Left>,
@@ -60,7 +60,7 @@ impl Victim {
                 format!("{} of group {group} was killed: {left} of {members} left, it goes on", self.name)
             }
             Some(Left { group, left, members, .. }) => {
-                format!("{} was killed: NO MAJORITY in {group}, {left} of {members} left; S starts it", self.name)
+                format!("{} was killed: group {group}: NO MAJORITY ({left} of {members}); S starts it", self.name)
             }
             None => format!("{} was killed", self.name),
         }
@@ -114,7 +114,7 @@ mod tests {
 
     fn running(index: usize, peer: &str, group: GroupStatus) -> Running {
         let status = Status { peer_id: peer.into(), groups: vec![group], ..Status::default() };
-        Running { index, name: format!("peer {index}"), status: Some(status) }
+        Running { index, name: format!("peer-{index}"), status: Some(status) }
     }
 
     #[test]
@@ -134,15 +134,15 @@ mod tests {
         let keeps: Vec<bool> = victims(&peers).iter().map(|victim| victim.keeps).collect();
         assert_eq!(keeps, [false, false, false, true, true, true, true]);
         let all = victims(&peers);
-        assert_eq!(all[0].question(), "K again kills peer 1 (a): group one stops (2 of 4 left), 0 % of keys");
-        assert_eq!(all[3].killed(), "peer 5 (e) of group two was killed: 3 of 4 left, it goes on");
+        assert_eq!(all[0].question(), "K again kills peer-1 (a): group one stops (2 of 4 left), 0 % of keys");
+        assert_eq!(all[3].killed(), "peer-5 (e) of group two was killed: 3 of 4 left, it goes on");
         assert!(all[0].killed().contains("NO MAJORITY"));
     }
 
     #[test]
     fn a_peer_that_is_not_known_to_vote_is_asked_for_or_harmless() {
         let mut peers = vec![running(0, "a", group("one", 1, &["b", "c"]))];
-        peers.push(Running { index: 1, name: "peer 2".into(), status: None });
+        peers.push(Running { index: 1, name: "peer-2".into(), status: None });
         let all = victims(&peers);
         assert_eq!((all[0].keeps, all[1].keeps), (true, false));
         assert!(all[1].question().ends_with("which does not tell its group"));

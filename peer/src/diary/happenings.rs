@@ -262,17 +262,17 @@ fn became(last: &GroupStatus, now: &GroupStatus) -> Option<Happening> {
     let share = share(after);
     let (kind, text) = if before == after {
         let (come, gone) = (others(last, now), others(now, last));
-        (Kind::Migrated, format!("{old} traded members, {come} for {gone}: now {new}"))
+        (Kind::Migrated, format!("group {old} traded members, {come} for {gone}: now group {new}"))
     } else if before.contains_range(after) && !before.is_full() && is_whole(before, after, now)
         || before.is_full() && before.contains_range(after)
     {
-        (Kind::Split, format!("{old} split: now {new}, {share} of the ring"))
+        (Kind::Split, format!("group {old} split: now group {new}, {share} of the ring"))
     } else if after.contains_range(before) && (after.is_full() || was_neighbour(before, after, last)) {
-        (Kind::Merged, format!("{old} merged into {new}, {share} of the ring"))
+        (Kind::Merged, format!("group {old} merged into group {new}, {share} of the ring"))
     } else if before.overlaps(after) {
-        (Kind::Repartitioned, format!("{old} moved a boundary: now {new}, {share} of the ring"))
+        (Kind::Repartitioned, format!("group {old} moved a boundary: now group {new}, {share} of the ring"))
     } else {
-        (Kind::Moved, format!("this peer went from {old} to {new}, {share} of the ring"))
+        (Kind::Moved, format!("this peer went from group {old} to group {new}, {share} of the ring"))
     };
     Some(Happening::of(kind, Some(&now.id), None, text))
 }

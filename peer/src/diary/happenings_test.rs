@@ -98,12 +98,12 @@ fn groups_become_others() {
     let of = |last: GroupStatus, now: GroupStatus| told(&[last], &[now]);
     // The whole ring halves, and is one again.
     let (whole, half) = (group("w", 0, 0, "a b me"), beside(group("h", 0, 8, "a me"), (8, 0), (8, 0)));
-    assert_eq!(of(whole.clone(), half.clone()), ["split: w split: now h, 50 % of the ring"]);
-    assert_eq!(of(half.clone(), whole), ["merged: h merged into w, all of the ring"]);
+    assert_eq!(of(whole.clone(), half.clone()), ["split: group w split: now group h, 50 % of the ring"]);
+    assert_eq!(of(half.clone(), whole), ["merged: group h merged into group w, all of the ring"]);
     // A quarter of four.
     let eighth = beside(group("e", 0, 2, "a me"), (8, 0), (2, 4));
     let quarter = beside(group("q", 0, 4, "a b me"), (8, 0), (4, 8));
-    assert_eq!(of(quarter.clone(), eighth.clone())[0], "split: q split: now e, 12 % of the ring");
+    assert_eq!(of(quarter.clone(), eighth.clone())[0], "split: group q split: now group e, 12 % of the ring");
     assert_eq!(of(eighth.clone(), quarter.clone())[0].split(':').next(), Some("merged"));
     // What it lost went to a neighbour that had something before.
     let less = beside(group("q2", 0, 3, "a b me"), (8, 0), (3, 8));
@@ -111,7 +111,7 @@ fn groups_become_others() {
     assert_eq!(of(less, quarter.clone())[0].split(':').next(), Some("repartitioned"));
     // The same arc with others in it.
     let traded = beside(group("t", 0, 4, "a c me"), (8, 0), (4, 8));
-    assert_eq!(of(quarter.clone(), traded), ["migrated: q traded members, 1 for 1: now t"]);
+    assert_eq!(of(quarter.clone(), traded), ["migrated: group q traded members, 1 for 1: now group t"]);
     let elsewhere = group("x", 9, 12, "y z me");
     assert_eq!(of(quarter, elsewhere)[0].split(':').next(), Some("moved"));
 }

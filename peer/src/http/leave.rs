@@ -34,8 +34,12 @@ pub async fn leave(State(served): State<Served>, request: Request<Body>) -> Resp
     };
     match served.admin.leave(wish.force).await {
         Ok(Ok(leaving)) => {
-            let body = json!({ "peer_id": served.status.status().peer_id, "leaving": leaving }).to_string();
-            (StatusCode::ACCEPTED, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+            let status = served.status.status();
+            let mut body = json!({ "peer_id": status.peer_id, "leaving": leaving });
+            if let Some(name) = status.name {
+                body["name"] = json!(name);
+            }
+            (StatusCode::ACCEPTED, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
         }
         Ok(Err(error)) => {
             let code = match error {

@@ -8,7 +8,7 @@ use group::InDoubt;
 use group::nonsense::Nonsense;
 use group::state::Loss;
 use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, SpreadCounts, TransactionStatus as NodeTransaction};
-use overlay::{NodeId, PeerKey, PeerName};
+use overlay::{Called, NodeId, PeerKey, PeerName};
 
 use super::packets::address;
 use super::surroundings::Surroundings;
@@ -209,7 +209,7 @@ fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
         check(
             "leader",
             group.is_some_and(|group| group.leader.is_some()),
-            group.and_then(|group| group.leader).map_or("none known".into(), |leader| name(&leader.peer)),
+            group.and_then(leader_of).unwrap_or_else(|| "none known".into()),
         ),
         check(
             "serves",
@@ -220,6 +220,14 @@ fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
             },
         ),
     ]
+}
+
+/// A group's leader as people are shown it, with its whole id.
+fn leader_of(group: &NodeGroup) -> Option<String> {
+    let leader = group.leader?;
+    let member = group.members.iter().find(|member| member.node == leader);
+    let called = Called { name: member.and_then(|member| member.name.as_ref()), id: name(&leader.peer) };
+    Some(called.to_string())
 }
 
 fn name(peer: &PeerKey) -> String {

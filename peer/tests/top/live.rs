@@ -91,7 +91,7 @@ fn one_picture_of_a_peer() {
     for part in [
         "scatter top",
         " serves up ",
-        "(attic␛[2J)",
+        "cluster attic␛[2J",
         "ring of 1",
         "100%",
         "my group",

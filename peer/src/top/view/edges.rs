@@ -21,10 +21,6 @@ pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let mut say = |text: String, style: Style| words.extend([(" ".to_owned(), palette.text()), (text, style)]);
     if let Some(status) = &model.status {
         say(label(status.name.as_ref(), &status.peer_id), palette.strong());
-        let cluster = model.member(&status.peer_id).map_or("", |(_, member)| &member.cluster);
-        if !cluster.is_empty() {
-            say(format!("({})", safe::cut(cluster, 12)), palette.text());
-        }
         match (&status.leaving, model.ready) {
             (Some(leaving), _) => say(format!("leaving: {}", safe::cut(&leaving.step, 24)), palette.warning()),
             (None, Some(true)) => say("serves".into(), palette.good()),
@@ -34,6 +30,11 @@ pub fn head(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
         say(format!("up {}", units::span(status.uptime_s)), palette.text());
         say(model.endpoint.clone(), palette.faint());
         say(format!("in {}", safe::cut(&status.network, 20)), palette.faint());
+        // Not in brackets, as an id behind a name stands in these.
+        let cluster = model.member(&status.peer_id).map_or("", |(_, member)| &member.cluster);
+        if !cluster.is_empty() {
+            say(format!("cluster {}", safe::cut(cluster, 12)), palette.faint());
+        }
         say(format!("v{}", safe::cut(&status.version, 12)), palette.faint());
     }
     let fresh = freshness(scene, brush);

@@ -47,7 +47,8 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
         Some(false) => ", not both of which know it as it is yet",
         None => "",
     };
-    let neighbours = format!("between {} and {}{fresh}", known(&group.predecessor), known(&group.successor));
+    let neighbours =
+        format!("between group {} and group {}{fresh}", known(&group.predecessor), known(&group.successor));
     lines.push(vec![(neighbours, palette.text())]);
     let names = Names::of_groups([group]);
     for transfer in &group.transfers {

@@ -39,9 +39,9 @@ pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect
     }
 }
 
-/// Everything that a row has, however long: its names, then each column that is not empty.
+/// Everything that a row has, however long: its whole id, then each column that is not empty.
 fn about_row(row: &Row, all: &[Column], brush: &Brush<'_>, width: u16) -> Vec<Words> {
-    let names = row.names.iter().map(|name| ("name", name, Tone::Text));
+    let names = row.names.iter().map(|name| ("whole id", name, Tone::Text));
     let cells = all.iter().zip(&row.cells).filter(|(_, cell)| !cell.text.is_empty());
     let cells = cells
         .map(|(column, cell)| (if column.title.is_empty() { "text" } else { column.title }, &cell.text, cell.tone));
