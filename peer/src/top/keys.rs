@@ -7,15 +7,16 @@ use screen::terminal::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::rows;
 use super::state::{State, Tab};
+use super::view::Scroll;
 
 /// The keys, as help shows them.
 pub const HELP: [(&str, &str); 13] = [
     ("q Ctrl-C", "end"),
-    ("? F1", "this help; any key leaves it"),
+    ("? F1", "this help; any key leaves it that does not scroll"),
     ("1 2 3 4", "overview, groups, peers, events"),
     ("Tab Shift-Tab ← → h l", "next or previous screen"),
     ("↑ ↓ k j", "move"),
-    ("PgUp PgDn", "move by a page"),
+    ("PgUp PgDn", "move by a page, or scroll what Enter shows"),
     ("Home End", "to the first or the last"),
     ("Enter", "all about the marked group, peer or event; again: less"),
     ("s", "sort by the next column"),
@@ -54,15 +55,34 @@ pub struct Rows<'a> {
     pub page: usize,
     /// How many lanes the peer has.
     pub lanes: u8,
+    /// How far the help, or what is about the marked row, can be scrolled.
+    pub scroll: Scroll,
 }
 
 /// A key was pressed. `extras` are the caller's keys: letters that the dashboard has itself never get there.
 pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) -> Does {
+    let last = seen(state);
+    let does = act(state, key, rows, extras);
+    if seen(state) != last {
+        state.scroll = 0;
+    }
+    does
+}
+
+/// What it is that is scrolled: of anything else the first lines are seen first.
+fn seen(state: &State) -> (Tab, bool, bool, Option<String>) {
+    (state.tab, state.about, state.help, state.chosen().row.clone())
+}
+
+fn act(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) -> Does {
     if key.modifiers.intersects(CHORDS) {
         let ends = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
         return if ends { Does::Quit } else { Does::Nothing };
     }
     if state.help {
+        if rows.scroll.most > 0 && scroll(state, key.code, rows.scroll) {
+            return Does::Nothing;
+        }
         state.help = false;
         return if key.code == KeyCode::Char('q') { Does::Quit } else { Does::Nothing };
     }
@@ -78,6 +98,9 @@ pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) 
         KeyCode::BackTab | KeyCode::Left | KeyCode::Char('h') => state.tab = state.tab.step(-1),
         KeyCode::Up | KeyCode::Char('k') => go(state, rows, -1),
         KeyCode::Down | KeyCode::Char('j') => go(state, rows, 1),
+        KeyCode::PageUp | KeyCode::PageDown if state.about && rows.scroll.most > 0 => {
+            scroll(state, key.code, rows.scroll);
+        }
         KeyCode::PageUp => go(state, rows, -(rows.page.max(1) as isize)),
         KeyCode::PageDown => go(state, rows, rows.page.max(1) as isize),
         KeyCode::Home => go(state, rows, isize::MIN),
@@ -86,9 +109,9 @@ pub fn press(state: &mut State, key: KeyEvent, rows: Rows<'_>, extras: &[char]) 
             // Also where a filter hid it.
             let groups = state.of_mut(Tab::Groups);
             (groups.row, groups.filter) = (rows.ids.get(rows.marked).cloned(), String::new());
-            state.tab = Tab::Groups;
+            (state.tab, state.about) = (Tab::Groups, true);
         }
-        KeyCode::Enter if matches!(state.tab, Tab::Peers | Tab::Events) => state.about ^= true,
+        KeyCode::Enter => state.about ^= true,
         KeyCode::Char('s' | 'r') if state.tab == Tab::Overview => {}
         KeyCode::Char('s') => {
             let columns = rows::columns(state.tab).len();
@@ -127,6 +150,21 @@ fn write_filter(state: &mut State, key: KeyCode) {
     }
 }
 
+/// Scrolls, where this is a key for that; says whether it is one.
+fn scroll(state: &mut State, key: KeyCode, Scroll { most, page }: Scroll) -> bool {
+    let by = match key {
+        KeyCode::Up | KeyCode::Char('k') => -1,
+        KeyCode::Down | KeyCode::Char('j') => 1,
+        KeyCode::PageUp => -(page.max(1) as isize),
+        KeyCode::PageDown => page.max(1) as isize,
+        KeyCode::Home => isize::MIN,
+        KeyCode::End => isize::MAX,
+        _ => return false,
+    };
+    state.scroll = state.scroll.saturating_add_signed(by).min(most);
+    true
+}
+
 /// Marks the row that lies so far from the marked one.
 fn go(state: &mut State, rows: Rows<'_>, by: isize) {
     let Some(last) = rows.ids.len().checked_sub(1) else { return };
@@ -138,6 +176,9 @@ fn go(state: &mut State, rows: Rows<'_>, by: isize) {
 mod tests {
     use super::*;
 
+    const FITS: Scroll = Scroll { most: 0, page: 9 };
+    const SCROLL: Scroll = Scroll { most: 5, page: 3 };
+
     fn key(code: KeyCode) -> KeyEvent {
         KeyEvent::new(code, KeyModifiers::NONE)
     }
@@ -148,19 +189,46 @@ mod tests {
         let mut does = Does::Nothing;
         for code in keys {
             let marked = ids.iter().position(|id| Some(id) == state.chosen().row.as_ref()).unwrap_or(0);
-            does = press(&mut state, key(*code), Rows { ids: &ids, marked, page: 2, lanes: 2 }, &['K', 'q']);
+            let rows = Rows { ids: &ids, marked, page: 2, lanes: 2, scroll: SCROLL };
+            does = press(&mut state, key(*code), rows, &['K', 'q']);
         }
         (state, does)
     }
 
     #[test]
-    fn enter_shows_all_about_a_peer_or_an_event() {
+    fn enter_shows_all_about_a_group_a_peer_or_an_event() {
         use KeyCode::{Char, Enter};
-        for tab in ['3', '4'] {
+        for tab in ['2', '3', '4'] {
             assert!(after(&[Char(tab), Enter]).0.about);
             assert!(!after(&[Char(tab), Enter, Enter]).0.about);
         }
-        assert!(!after(&[Char('2'), Enter]).0.about, "there it always is");
+        assert!(after(&[Enter]).0.about && !after(&[Enter, Enter]).0.about, "from the overview, too");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_scrolled() {
+        use KeyCode::{Char, Down, End, Enter, Home, PageDown, PageUp, Up};
+        for (keys, scroll) in [
+            (&[Char('?'), Down, Char('j'), Up][..], 1),
+            (&[Char('?'), PageDown, PageDown], 5),
+            (&[Char('?'), End, PageUp, Char('k')], 1),
+            (&[Char('?'), End, Home], 0),
+            (&[Char('3'), Enter, PageDown], 3),
+            (&[Char('3'), Enter, PageDown, PageDown, PageUp], 2),
+            (&[Char('3'), Enter, PageDown, Char('f')], 3),
+            // Of another one the first lines are seen first.
+            (&[Char('3'), Enter, PageDown, Down], 0),
+            (&[Char('3'), Enter, PageDown, Char('4')], 0),
+            (&[Char('3'), Enter, PageDown, Char('?')], 0),
+            (&[Char('3'), PageDown], 0),
+        ] {
+            assert_eq!(after(keys).0.scroll, scroll, "{keys:?}");
+        }
+        assert!(after(&[Char('?'), Down]).0.help && !after(&[Char('?'), Down, Char('x')]).0.help);
+        let mut state = State::default();
+        state.help = true;
+        press(&mut state, key(Down), Rows { ids: &[], marked: 0, page: 1, lanes: 1, scroll: FITS }, &[]);
+        assert!(!state.help, "all of it is seen: any key goes back");
     }
 
     #[test]
@@ -192,7 +260,7 @@ mod tests {
             assert_eq!(after(keys).0.chosen().row.as_deref(), Some(row), "{keys:?}");
         }
         let mut state = State::default();
-        press(&mut state, key(End), Rows { ids: &[], marked: 0, page: 0, lanes: 1 }, &[]);
+        press(&mut state, key(End), Rows { ids: &[], marked: 0, page: 0, lanes: 1, scroll: FITS }, &[]);
         assert_eq!(state, State::default());
     }
 
@@ -227,7 +295,7 @@ mod tests {
         let (state, _) = after(&[Char('2'), Char('/'), Char('x'), Enter, Char('1'), KeyCode::Down, Enter]);
         assert_eq!((state.chosen().row.as_deref(), state.chosen().filter.as_str()), (Some("b"), ""), "it is seen");
         let mut state = State::default();
-        let rows = Rows { ids: &[], marked: 0, page: 1, lanes: 1 };
+        let rows = Rows { ids: &[], marked: 0, page: 1, lanes: 1, scroll: FITS };
         assert_eq!(press(&mut state, KeyEvent::new(Char('c'), KeyModifiers::CONTROL), rows, &[]), Does::Quit);
         for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SUPER | KeyModifiers::SHIFT] {
             for key in [Char('x'), Char('q'), Char('f'), KeyCode::Tab] {

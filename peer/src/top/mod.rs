@@ -26,7 +26,7 @@ pub use gather::{Trouble, gather, gather_ring};
 use keys::{Does, Rows, press};
 use model::Model;
 use state::State;
-use view::Scene;
+use view::{Scene, Scroll};
 
 /// Between two pictures, where nothing else is a reason to draw.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
@@ -100,7 +100,7 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
         if !state.frozen {
             drawn = now;
         }
-        let mut height = 0;
+        let (mut height, mut scroll) = (0, Scroll::default());
         screen.draw(|frame| {
             let scene = Scene {
                 model: &model,
@@ -110,8 +110,10 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
                 word: word.as_ref().map(|(word, _)| word.as_str()),
             };
             height = frame.area().height;
-            view::draw(scene, palette, frame.buffer_mut());
+            scroll = view::draw(scene, palette, frame.buffer_mut());
         })?;
+        // There may be fewer lines now, or more room.
+        state.scroll = state.scroll.min(scroll.most);
         let key = match screen.next(DRAW_EVERY)? {
             Happening::Key(key) => key,
             Happening::End(end) => return Ok(Ended::By(end)),
@@ -121,7 +123,7 @@ pub fn run(options: Options<'_>) -> Result<Ended, EnterError> {
         let shown_rows = rows::rows(&model, state.tab, state.chosen());
         let marked = rows::marked(&shown_rows, state.chosen());
         let ids: Vec<String> = shown_rows.into_iter().map(|row| row.id).collect();
-        let rows = Rows { ids: &ids, marked, page: view::page(height), lanes: view::lanes(&model) };
+        let rows = Rows { ids: &ids, marked, page: view::page(height), lanes: view::lanes(&model), scroll };
         match press(&mut state, key, rows, &keys) {
             Does::Nothing => {}
             Does::Quit => return Ok(Ended::Quit),

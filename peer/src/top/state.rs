@@ -58,8 +58,10 @@ pub struct State {
     choices: [Choice; 4],
     /// The picture stands still.
     pub frozen: bool,
-    /// All about the marked row is shown, on screens whose rows are cut to their columns.
+    /// All about the marked row is shown, and scrolled where it does not fit.
     pub about: bool,
+    /// Lines of the help, or of all about the marked row, above what is seen.
+    pub scroll: usize,
     /// All keys are shown.
     pub help: bool,
     /// The filter is being written.
@@ -74,7 +76,16 @@ impl Default for State {
             let (sort, reverse) = rows::usual_order(tab);
             Choice { sort, reverse, ..Choice::default() }
         });
-        State { tab: Tab::default(), choices, frozen: false, about: false, help: false, filtering: false, lane: 0 }
+        State {
+            tab: Tab::default(),
+            choices,
+            frozen: false,
+            about: false,
+            scroll: 0,
+            help: false,
+            filtering: false,
+            lane: 0,
+        }
     }
 }
 

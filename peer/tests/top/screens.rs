@@ -11,6 +11,7 @@ use screen::colour::Palette;
 use screen::ratatui::Terminal;
 use screen::ratatui::backend::TestBackend;
 use screen::ratatui::buffer::Buffer;
+use screen::ratatui::layout::Rect;
 use screen::{picture, safe};
 
 use super::golden;
@@ -21,7 +22,7 @@ const PALETTES: [(Palette, &str); 2] = [(Palette::Sixteen, "colours"), (Palette:
 
 fn drawn(scene: Scene<'_>, palette: Palette, (columns, rows): (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    terminal.draw(|frame| draw(scene, palette, frame.buffer_mut())).unwrap();
+    terminal.draw(|frame| _ = draw(scene, palette, frame.buffer_mut())).unwrap();
     terminal.backend().buffer().clone()
 }
 
@@ -61,6 +62,33 @@ fn all_screens_are_as_they_were() {
     let mut state = State::default();
     state.help = true;
     check("help", scene(&model, &state));
+}
+
+/// In few rows the help and what is about the marked row are scrolled to their last lines, and the foot says how.
+#[test]
+fn what_does_not_fit_is_scrolled() {
+    let model = rich();
+    for (tab, help, last) in [
+        (Tab::Overview, true, "the leader knows of all"),
+        (Tab::Groups, false, "for want of room"),
+        (Tab::Peers, false, "member for"),
+    ] {
+        for rows in [12, 18, 20] {
+            let mut state = State::default();
+            (state.tab, state.help, state.about) = (tab, help, !help);
+            let mut buffer = Buffer::empty(Rect::new(0, 0, 80, rows));
+            let scroll = draw(scene(&model, &state), Palette::Plain, &mut buffer);
+            let text = picture::text(&buffer);
+            assert_eq!(scroll.most > 0, !text.contains(last), "{text}");
+            assert_eq!(scroll.most > 0, text.lines().last().is_some_and(|foot| foot.contains("PgDn scroll")), "{text}");
+            state.scroll = scroll.most;
+            let text = picture::text(&drawn(scene(&model, &state), Palette::Plain, (80, rows)));
+            assert!(text.contains(last), "{tab:?} in {rows} rows: {text}");
+            // Further than to the end there is nothing.
+            state.scroll += 1;
+            assert_eq!(picture::text(&drawn(scene(&model, &state), Palette::Plain, (80, rows))), text);
+        }
+    }
 }
 
 #[test]

@@ -21,6 +21,19 @@ fn started(name: &str, variables: &[(&str, &str)]) -> Option<(tempfile::TempDir,
     Some((directory, peer, tmux))
 }
 
+/// Some pseudo-terminals are given no size.
+#[test]
+fn a_terminal_of_no_size_is_taken_for_the_usual_one() {
+    let Some((_directory, peer, tmux)) = started("sizeless", &[]) else { return };
+    tmux.keys(&["q"]);
+    tmux.ends(0);
+    tmux.begin(&format!("stty rows 0 cols 0; {}", command_line(&peer)));
+    let screen = tmux.shows("used / given");
+    assert!(screen.lines().nth(23).is_some_and(|line| line.starts_with("q end")), "{screen}");
+    tmux.keys(&["q"]);
+    tmux.ends(0);
+}
+
 #[test]
 fn keys_sizes_and_the_end() {
     let Some((_directory, peer, tmux)) = started("keys", &[]) else { return };
@@ -43,7 +56,7 @@ fn keys_sizes_and_the_end() {
     tmux.keys(&["Escape"]);
     tmux.until("without a filter", |screen| !screen.contains("nothing with this text"));
     tmux.keys(&["?"]);
-    tmux.shows("any key goes back");
+    tmux.shows("any other key goes back");
     tmux.keys(&["x", "f"]);
     tmux.shows("FROZEN");
     tmux.keys(&["1"]);

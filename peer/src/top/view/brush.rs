@@ -17,6 +17,15 @@ pub struct Brush<'a> {
     pub palette: Palette,
 }
 
+/// How far lines that do not fit can be scrolled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scroll {
+    /// Lines above what is seen, at most; 0 where all of them fit.
+    pub most: usize,
+    /// Lines that are seen at once.
+    pub page: usize,
+}
+
 /// Texts with their styles, one after the other.
 pub type Words = Vec<(String, Style)>;
 
@@ -65,6 +74,23 @@ impl<'a> Brush<'a> {
             lines.push(vec![(more, self.palette.faint())]);
         }
         self.lines(area, &lines);
+    }
+
+    /// Several rows from this line on; where not all fit the last row says which are seen, and the keys that show others.
+    pub fn scrolled(&mut self, area: Rect, lines: &[Words], from: usize, keys: &str) -> Scroll {
+        let (room, count) = (usize::from(area.height), lines.len());
+        if count <= room || room == 0 {
+            self.lines(area, lines);
+            return Scroll { most: 0, page: room };
+        }
+        let seen = room - 1;
+        let most = count - seen;
+        let from = from.min(most);
+        self.lines(Rect { height: area.height - 1, ..area }, &lines[from..from + seen]);
+        let said = format!("lines {} to {} of {count}: {keys}", from + 1, from + seen);
+        let last = Rect { y: area.bottom() - 1, height: 1, ..area };
+        self.words(last, &[(said, self.palette.faint())]);
+        Scroll { most, page: seen }
     }
 
     /// Several rows, as many as fit.

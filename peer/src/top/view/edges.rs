@@ -5,7 +5,7 @@ use screen::ratatui::style::Style;
 use screen::safe;
 
 use super::Scene;
-use super::brush::Brush;
+use super::brush::{Brush, Scroll};
 use crate::names::label;
 use crate::top::model::Model;
 use crate::top::state::Tab;
@@ -82,8 +82,11 @@ pub fn tabs(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
 }
 
 /// Which keys there are; or what was said last.
-pub fn foot(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+pub fn foot(scene: Scene<'_>, scroll: Scroll, brush: &mut Brush<'_>, area: Rect) {
     let palette = brush.palette;
+    if scene.state.help {
+        return keys(&help_keys(scroll), brush, area);
+    }
     if scene.state.filtering {
         let filter = &scene.state.chosen().filter;
         let keys = "   Enter keep  Esc drop";
@@ -105,7 +108,26 @@ pub fn foot(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
         brush.words(area, &[said]);
         return;
     }
-    let mut keys: Vec<(String, &str)> = vec![("q".into(), "end"), ("?".into(), "help")];
+    keys(&usual_keys(scene, scroll), brush, area);
+}
+
+/// A key and what it does.
+type Key<'a> = (String, &'a str);
+
+/// The keys of the help.
+fn help_keys(scroll: Scroll) -> Vec<Key<'static>> {
+    match scroll.most {
+        0 => vec![("q".into(), "end"), ("any other key".into(), "goes back")],
+        _ => vec![("q".into(), "end"), ("↑↓ PgUp PgDn".into(), "scroll"), ("any other key".into(), "goes back")],
+    }
+}
+
+/// The keys of the shown screen.
+fn usual_keys<'a>(scene: Scene<'a>, scroll: Scroll) -> Vec<Key<'a>> {
+    let mut keys: Vec<Key<'_>> = vec![("q".into(), "end"), ("?".into(), "help")];
+    if scroll.most > 0 {
+        keys.push((super::table::SCROLLS.into(), "scroll"));
+    }
     keys.extend(scene.extras.iter().map(|(key, what)| (key.to_string(), what.as_str())));
     keys.extend([
         ("↑↓".into(), "move"),
@@ -120,9 +142,15 @@ pub fn foot(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     if lanes(scene.model) > 1 {
         keys.push(("n".into(), "lane"));
     }
+    keys
+}
+
+/// Keys and what they do, in a row.
+fn keys(keys: &[Key<'_>], brush: &mut Brush<'_>, area: Rect) {
+    let palette = brush.palette;
     let mut words = Vec::new();
     for (key, what) in keys {
-        words.extend([(key, palette.key()), (format!(" {what}  "), palette.text())]);
+        words.extend([(key.clone(), palette.key()), (format!(" {what}  "), palette.text())]);
     }
     brush.words(area, &words);
 }

@@ -3,7 +3,7 @@
 use screen::ratatui::layout::Rect;
 use screen::safe;
 
-use super::brush::{Brush, Words, above, beside};
+use super::brush::{Brush, Scroll, Words, above, beside};
 use super::{Scene, lists, ring, table};
 use crate::names::{Names, label};
 use crate::status::{GroupStatus, MemberStatus, part_of_ring, short_group};
@@ -15,31 +15,44 @@ use crate::top::units;
 /// From this width on the marked group stands beside the table.
 const WIDE: u16 = 150;
 
-/// Over everything between head and foot.
-pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+/// Where the rest is, of what is about a group and does not fit.
+const MORE: &str = ": Enter";
+
+/// Over everything between head and foot; how far what is about the marked group can be scrolled.
+pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     let choice = scene.state.of(Tab::Groups);
     let shown = rows(scene.model, Tab::Groups, choice);
     let (list, about) = match area.width >= WIDE {
         true => beside(area, area.width / 2),
-        // As many rows as there are groups, and half of the room at most.
-        false => above(area, u16::try_from(shown.len() + 3).unwrap_or(u16::MAX).clamp(4, (area.height / 2).max(4))),
+        // As many rows as there are groups, and half of the room at most; less where the marked one is what is looked at.
+        false => {
+            let most = area.height / if scene.state.about { 4 } else { 2 };
+            above(area, u16::try_from(shown.len() + 3).unwrap_or(u16::MAX).clamp(4, most.max(4)))
+        }
     };
     let title = format!("groups: {}", shown.len());
     let inside = brush.frame(list, &title, &ring::doubt(scene.model));
     table::draw(brush, inside, columns(Tab::Groups), &shown, choice);
-    let Some(marked) = shown.get(marked(&shown, choice)) else { return };
-    match scene.model.group(&marked.id) {
-        Some(group) => about_known(scene.model, group, brush, about),
-        None => about_other(scene.model, &marked.id, brush, about),
+    let Some(marked) = shown.get(marked(&shown, choice)) else { return Scroll::default() };
+    let known = scene.model.group(&marked.id);
+    let part = known.map_or("of others", |group| if about.width >= 80 { &group.part } else { "" });
+    let inside = brush.frame(about, &format!("group {}", safe::cut(&marked.id, 32)), part);
+    let lines = match known {
+        Some(group) => about_known(scene.model, group, brush, inside.width),
+        None => about_other(scene.model, &marked.id, brush),
+    };
+    if scene.state.about {
+        return brush.scrolled(inside, &lines, scene.state.scroll, table::SCROLLS);
     }
+    brush.lines_or_more(inside, lines, MORE);
+    Scroll::default()
 }
 
-fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: Rect) {
-    let title = format!("group {}", safe::cut(&group.id, 32));
-    let inside = brush.frame(area, &title, if area.width >= 80 { &group.part } else { "" });
+/// What this peer knows of a group that it has a part in, in lines of so many columns.
+fn about_known(model: &Model, group: &GroupStatus, brush: &Brush<'_>, width: u16) -> Vec<Words> {
     let palette = brush.palette;
-    let mut lines = lists::summary(model, &model.arcs(), group, brush, inside.width);
-    lines.extend(lists::transactions(group, brush, inside.width));
+    let mut lines = lists::summary(model, &model.arcs(), group, brush, width);
+    lines.extend(lists::transactions(group, brush, width));
     lines.extend(members(model, group, brush));
     let known = |id: &Option<String>| id.as_deref().map_or("?".to_owned(), |id| short_group(id).to_owned());
     let fresh = match group.links_fresh {
@@ -85,7 +98,7 @@ fn about_known(model: &Model, group: &GroupStatus, brush: &mut Brush<'_>, area: 
             palette.warning(),
         )]);
     }
-    brush.lines_or_more(inside, lines, "");
+    lines
 }
 
 /// How wide the columns of members are: sign and name, role, cluster, parts, round trip, time.
@@ -151,10 +164,9 @@ fn member_line(
 }
 
 /// What its owners say, as this peer has no part in it.
-fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
-    let inside = brush.frame(area, &format!("group {}", safe::cut(id, 32)), "of others");
+fn about_other(model: &Model, id: &str, brush: &Brush<'_>) -> Vec<Words> {
     let palette = brush.palette;
-    let Some(ring) = &model.ring else { return };
+    let Some(ring) = &model.ring else { return Vec::new() };
     if let Some(silent) = ring.silent.iter().find(|silent| silent.group.as_deref() == Some(id)) {
         let words = "no member answers, and no operation on this range; members when it was last heard of:";
         let mut lines: Vec<Words> = vec![
@@ -163,9 +175,9 @@ fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
         ];
         let others = Others::new(model, &silent.members, Names::of_silent(silent));
         lines.extend(silent.members.iter().map(|member| others.line(member, true, "", brush)));
-        return brush.lines_or_more(inside, lines, "");
+        return lines;
     }
-    let Some(located) = ring.groups.iter().find(|located| located.group == id) else { return };
+    let Some(located) = ring.groups.iter().find(|located| located.group == id) else { return Vec::new() };
     let (start, share) = place(&located.range);
     let mut lines: Vec<Words> = vec![
         vec![(
@@ -189,7 +201,7 @@ fn about_other(model: &Model, id: &str, brush: &mut Brush<'_>, area: Rect) {
         let primary = if *member == located.primary { "  primary where it begins" } else { "" };
         lines.push(others.line(member, located.unheard.contains(member), primary, brush));
     }
-    brush.lines_or_more(inside, lines, "");
+    lines
 }
 
 /// The members of a group of others.

@@ -4,8 +4,11 @@ use screen::ratatui::layout::Rect;
 use screen::safe;
 
 use super::Scene;
-use super::brush::{Brush, Words, beside};
+use super::brush::{Brush, Scroll, Words, beside};
 use crate::top::keys::HELP;
+
+/// The keys that show the rest.
+const SCROLLS: &str = "↑ ↓ PgUp PgDn";
 
 /// What the signs on the screen mean.
 const SIGNS: [(&str, &str); 5] = [
@@ -16,10 +19,10 @@ const SIGNS: [(&str, &str); 5] = [
     ("812+", "answered here; the leader knows of all"),
 ];
 
-/// Over everything between head and foot.
-pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
+/// Over everything between head and foot; how far it can be scrolled.
+pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     let palette = brush.palette;
-    let inside = brush.frame(area, "keys", "any key goes back");
+    let inside = brush.frame(area, "keys", "");
     let line = |key: &str, what: &str| -> Words {
         vec![(safe::left(key, 22), palette.key()), (format!(" {what}"), palette.text())]
     };
@@ -29,10 +32,10 @@ pub fn draw(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(1), ..inside };
     if inside.width >= 150 {
         let (left, right) = beside(inside, inside.width / 2);
-        brush.lines(left, &keys);
         brush.lines(right, &signs);
+        brush.scrolled(left, &keys, scene.state.scroll, SCROLLS)
     } else {
         keys.extend(signs);
-        brush.lines(inside, &keys);
+        brush.scrolled(inside, &keys, scene.state.scroll, SCROLLS)
     }
 }

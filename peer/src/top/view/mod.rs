@@ -19,6 +19,7 @@ use super::Pane;
 use super::model::Model;
 use super::state::{State, Tab};
 use brush::Brush;
+pub use brush::Scroll;
 pub use edges::lanes;
 
 /// Below this there is no room for anything.
@@ -39,32 +40,37 @@ pub struct Scene<'a> {
     pub word: Option<&'a str>,
 }
 
-/// Draws it all over a buffer that is empty.
-pub fn draw(scene: Scene<'_>, palette: Palette, buffer: &mut Buffer) {
+/// Draws it all over a buffer that is empty. How far the help, or what is about the marked row, can be scrolled.
+pub fn draw(scene: Scene<'_>, palette: Palette, buffer: &mut Buffer) -> Scroll {
     let area = buffer.area;
     let mut brush = Brush::new(buffer, palette);
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = format!("too small: {}x{} at least", LEAST.0, LEAST.1);
         brush.text(area.x, area.y, area.width, &text, palette.warning());
-        return;
+        return Scroll::default();
     }
     let row = |y: u16| Rect { y, height: 1, ..area };
     let inside = Rect { y: area.y + 2, height: area.height - 3, ..area };
     edges::head(scene, &mut brush, row(area.y));
     edges::tabs(scene, &mut brush, row(area.y + 1));
-    if scene.state.help {
-        help::draw(scene, &mut brush, inside);
-    } else if scene.model.status.is_none() {
-        edges::nobody(scene.model, &mut brush, inside);
-    } else {
-        match scene.state.tab {
-            Tab::Overview => overview::draw(scene, &mut brush, inside),
-            Tab::Groups => group::draw(scene, &mut brush, inside),
-            Tab::Peers | Tab::Events => table::draw_titled(scene, scene.state.tab, &mut brush, inside),
-        }
-    }
-    edges::foot(scene, &mut brush, row(area.bottom() - 1));
+    let scroll = middle(scene, &mut brush, inside);
+    edges::foot(scene, scroll, &mut brush, row(area.bottom() - 1));
     scrub(buffer);
+    scroll
+}
+
+/// Draws what is between head and foot.
+fn middle(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) -> Scroll {
+    if scene.state.help {
+        return help::draw(scene, brush, area);
+    }
+    match scene.state.tab {
+        _ if scene.model.status.is_none() => edges::nobody(scene.model, brush, area),
+        Tab::Overview => overview::draw(scene, brush, area),
+        Tab::Groups => return group::draw(scene, brush, area),
+        tab @ (Tab::Peers | Tab::Events) => return table::draw_titled(scene, tab, brush, area),
+    }
+    Scroll::default()
 }
 
 /// How far a page is on a screen of this height.

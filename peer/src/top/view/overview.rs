@@ -45,7 +45,8 @@ fn large(scene: Scene<'_>, brush: &mut Brush<'_>, area: Rect) {
     let count = scene.model.own_groups().len().max(1) as u16;
     let (own, peers) = above(right, (right.height / 2).max(right.height.min(11 * count.min(2))));
     groups(scene, brush, own);
-    table::draw_titled(scene, Tab::Peers, brush, peers);
+    // All about a peer is shown on the screen of peers alone.
+    let _ = table::draw_titled(scene, Tab::Peers, brush, peers);
     let quarter = middle.width / 4;
     let (first, rest) = beside(middle, quarter + 8);
     let (second, rest) = beside(rest, quarter - 2);

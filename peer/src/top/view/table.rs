@@ -5,15 +5,18 @@ use screen::ratatui::style::{Modifier, Style};
 use screen::safe;
 
 use super::Scene;
-use super::brush::{Brush, Words, above};
+use super::brush::{Brush, Scroll, Words, above};
 use crate::top::rows::{Column, Row, Tone, columns, marked, rows};
 use crate::top::state::{Choice, Tab};
 
 /// The longest title of a column is `round trip`.
 const TITLE_COLUMNS: usize = 12;
 
-/// With a frame around it; all about the marked row below, where that is wanted.
-pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect) {
+/// The keys that show the rest of what is about the marked row.
+pub const SCROLLS: &str = "PgUp PgDn";
+
+/// With a frame around it; all about the marked row below, where that is wanted, and how far that can be scrolled.
+pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect) -> Scroll {
     let shown = rows(scene.model, tab, scene.state.of(tab));
     let told = match tab {
         Tab::Overview | Tab::Groups => true,
@@ -33,10 +36,9 @@ pub fn draw_titled(scene: Scene<'_>, tab: Tab, brush: &mut Brush<'_>, area: Rect
     let (list, below) = above(area, area.height - room);
     let inside = brush.frame(list, &title, right);
     draw(brush, inside, columns(tab), &shown, choice);
-    if let Some(lines) = lines {
-        let inside = brush.frame(below, "the marked one", "Enter: less");
-        brush.lines_or_more(inside, lines, "");
-    }
+    let Some(lines) = lines else { return Scroll::default() };
+    let inside = brush.frame(below, "the marked one", "Enter: less");
+    brush.scrolled(inside, &lines, scene.state.scroll, SCROLLS)
 }
 
 /// Everything that a row has, however long: its whole id, then each column that is not empty.
