@@ -632,7 +632,7 @@ impl Node {
                 self.birth_wanted = true;
                 self.follow_wishes();
             }
-            GroupOutput::Note(text) => self.event(Event::Note(format!("{:?}: {text}", state.id))),
+            GroupOutput::Note(text) => self.event(Event::Note(format!("{}: {text}", state.id.called()))),
         }
     }
 
