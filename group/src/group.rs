@@ -593,7 +593,7 @@ impl Group {
             next = next.min(suspicion);
         }
         if self.vouching.is_none() {
-            next = next.min(self.purging.next_timeout(self.now.time));
+            next = next.min(self.purging.next_timeout(self.now.time)).min(self.acceptor.catch_up_due(&context!(self)));
         }
         if let Some(due) = self.seal_due() {
             // Whoever leads, or is still finding out what it has, has other things to wait for.
@@ -601,7 +601,7 @@ impl Group {
             next = next.min(due.max(soon));
         }
         next = next.min(self.doubt_due());
-        next = next.min(self.acceptor.catch_up_due(&context!(self))).min(self.dealings_due()).min(self.behind_due());
+        next = next.min(self.dealings_due()).min(self.behind_due());
         if self.vouching.is_some() || self.lacks_bases {
             next = next.min(self.now.time + self.config.timing.resend / 4);
         }

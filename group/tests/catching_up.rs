@@ -8,6 +8,7 @@ use bench::{Bench, ballot, key, node, nothing_newer, write};
 use group::ballot::{Number, Slot, Term};
 use group::message::{AskCompare, Base, CommitteeMessage, Compared, Since};
 use group::state::Config;
+use group::time::Time;
 use overlay::{Epoch, KeyRange, Point};
 
 /// It holds one term's first three writes, and missed the next three; a second term has begun, whose primary is node 3.
@@ -233,4 +234,62 @@ fn who_lacked_something_is_asked_again_where_the_others_are_silent() {
             "{one} holds everything now, and says so"
         );
     }
+}
+
+/// Answers what it asks, and what it asks then, while time stands still: who was asked, in order. Everyone knows one write of the
+/// term, and `who_knows_more` two.
+fn answer_all(bench: &mut Bench, who_knows_more: u8) -> Vec<u8> {
+    let mut asked = Vec::new();
+    while let Some((to, message)) = bench.said.pop() {
+        let CommitteeMessage::AskSince { ballot, piece, since, attempt } = message else { continue };
+        let from = to[0].peer.0[0];
+        asked.push(from);
+        assert!(asked.len() < 100, "it asks as fast as it is answered");
+        let n = if from == who_knows_more { 2 } else { 1 };
+        let writes = (since.n + 1..=n).map(|n| write(ballot, n, &format!("k{n}"), "v")).collect();
+        let up_to = Some(Number { term: ballot.term, n });
+        bench.hear(from, CommitteeMessage::Since(Since { ballot, piece, since, attempt, writes, up_to, done: true }));
+    }
+    asked
+}
+
+/// When it wants to be woken for catching up.
+fn due(bench: &mut Bench) -> Time {
+    bench.act(|acceptor, ctx, _| acceptor.catch_up_due(ctx))
+}
+
+/// Wakes it when it wants that, and just before.
+fn wake(bench: &mut Bench) {
+    let due = due(bench);
+    for (time, asks) in [(Time(due.0 - 1), false), (due, true)] {
+        bench.now.time = time;
+        bench.act(|acceptor, ctx, table| acceptor.drive_catch_up(ctx, table));
+        assert_eq!(!bench.said.is_empty(), asks, "at {time:?}, due at {due:?}: {:?}", bench.said);
+    }
+}
+
+/// A member has heard that two writes are chosen, and those whom it asks, even the primary's own acceptor, have not heard that yet
+/// of the second.
+#[test]
+fn who_has_not_heard_what_is_chosen_is_not_asked_again_at_once() {
+    let mut bench = Bench::new(node(2), 3);
+    let (term, resend) = (ballot(7, 3), bench.config.timing.resend);
+    bench.serve(term, &[]);
+    bench.accept(term, Some(2), vec![]);
+    bench.said.clear();
+    bench.tick();
+    let began = bench.now.time;
+    assert_eq!(answer_all(&mut bench, 0), [3, 3], "what brought something is followed by another round at once");
+    bench.now.time = bench.now.time + resend / 3;
+    assert_eq!(due(&mut bench), began + resend, "whatever it hears meanwhile");
+    wake(&mut bench);
+    assert_eq!(answer_all(&mut bench, 0), [1], "somebody else may have heard");
+    let mark = |bench: &Bench| bench.acceptor.committee(term).map(|committee| committee.received().mark());
+    while mark(&bench) == Some(1) {
+        wake(&mut bench);
+        assert_eq!(answer_all(&mut bench, 3).len(), 1);
+        assert!(bench.now.time < began + 5 * resend, "who has heard by now is asked again");
+    }
+    assert_eq!(mark(&bench), Some(2));
+    assert_eq!((bench.acceptor.catch_up_status(), due(&mut bench)), (vec![], Time::NEVER));
 }

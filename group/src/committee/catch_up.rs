@@ -115,8 +115,11 @@ impl Acceptor {
 
     /// When [`Acceptor::drive_catch_up`] has something to do.
     pub fn catch_up_due(&self, ctx: &Context<'_>) -> Time {
-        let due = |job: &Job| {
-            if job.held_back { self.catch_up.opens(ctx, job) } else { ctx.now.time + ctx.config.timing.resend }
+        let resend = ctx.config.timing.resend;
+        let due = |job: &Job| match job {
+            Job { held_back: true, .. } => self.catch_up.opens(ctx, job),
+            Job { then: Some(_), .. } | Job { waiting_for_scan: true, .. } => ctx.now.time + resend,
+            _ => job.asked + resend,
         };
         self.catch_up.jobs.values().map(due).min().unwrap_or(Time::NEVER)
     }
@@ -505,6 +508,15 @@ impl Acceptor {
         }
         if let Some(mark) = mark.filter(|_| gap || covers_all) {
             committee.make_up(1, mark);
+        }
+        let (held, chosen) = (committee.received().mark(), committee.chosen().unwrap_or(0));
+        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        // The source has not heard yet how far the term's writes are chosen. Asked at once it would say so as fast as it is asked:
+        // this is like a page that was lost, so somebody else is asked when that would be.
+        if gap && held < chosen && matches!(job.stage, Stage::Window(since) if held <= since.n) {
+            job.pieces.push(piece);
+            job.mark = None;
+            return;
         }
         self.catch_up.jobs.remove(&ballot);
         self.drive_catch_up(ctx, table);
