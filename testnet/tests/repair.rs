@@ -37,7 +37,7 @@ fn a_lost_range_is_taken_over_by_hand() {
     assert!(told.contains("another than what is said to be lost"), "{told}");
     run(&cluster, behind, &["group", "repair", "--lost", &lost], 0);
     let told = run(&cluster, behind, &["ring"], 0);
-    assert!(told.contains("1 groups cover the ring exactly"), "{told}");
+    assert!(told.contains("1 group covers the ring exactly"), "{told}");
     wait(&cluster, "the loss is told of", |cluster| run(cluster, behind, &["groups"], 0).contains("declared at"));
 
     let kept: BTreeSet<usize> = (0..KEYS).filter(|n| get(&cluster, behind, &key(*n)).is_some()).collect();
