@@ -73,9 +73,9 @@ fn a_demo_starts_serves_and_leaves_nothing_behind() {
     while !gone() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let line = demo.text.lines().find(|line| line.starts_with("peer-2: ") && line.contains(" run ")).unwrap();
+    let line = demo.text.lines().find(|line| line.starts_with("peer 2: ") && line.contains(" run ")).unwrap();
     let mut again = Command::new("sh")
-        .args(["-c", &format!("exec {}", line.trim_start_matches("peer-2: "))])
+        .args(["-c", &format!("exec {}", line.trim_start_matches("peer 2: "))])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -159,14 +159,15 @@ async fn go_on(network: &Shared) -> Result<(), String> {
 fn announce(network: &Network) {
     let mut out = std::io::stdout().lock();
     let mut text = String::new();
-    for peer in &network.peers {
+    // Scripts look for these lines.
+    for (peer, number) in network.peers.iter().zip(1..) {
         let pid = peer.child.as_ref().map_or(0, Child::id);
         text +=
-            &format!("{}: resp={} http={} pid={pid} log={}\n", peer.name, peer.resp(), peer.http(), peer.log.display());
+            &format!("peer {number}: resp={} http={} pid={pid} log={}\n", peer.resp(), peer.http(), peer.log.display());
     }
     text += "\nTo kill a peer: kill -9 PID. To start it again, in another terminal:\n";
-    for peer in &network.peers {
-        text += &format!("{}: {}\n", peer.name, peer.command_line(network.program()));
+    for (peer, number) in network.peers.iter().zip(1..) {
+        text += &format!("peer {number}: {}\n", peer.command_line(network.program()));
     }
     let program = quoted(&network.program().display().to_string());
     // Built beside this program, unless only this one was.
