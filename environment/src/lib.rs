@@ -27,8 +27,31 @@ pub fn without_unused(command: Command, typed: &[OsString], lookup: Lookup<'_>) 
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, inside))
 }
 
+/// Returns what a program says on stderr about a command line that it refuses: the error, and the variable it is about where there is one.
+/// It quotes what was typed, or what somebody had pasted, such that a terminal only shows it.
+pub fn refusal(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> String {
+    let mut text = shown(&error.to_string());
+    if let Some(name) = culprit(error, command, typed, lookup) {
+        text.push_str(&format!("\nThis value is from the environment variable {name}.\n"));
+    }
+    text
+}
+
+/// A text in which somebody else's words may be, such that a terminal only shows it: what could steer it is
+/// written as Rust escapes it.
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            ' '..='~' | '\n' | '…' => shown.push(char),
+            _ => shown.extend(char.escape_debug()),
+        }
+    }
+    shown
+}
+
 /// Returns the variable that an error is about; `None` where its flag is in `typed`, or no variable has to do with it.
-pub fn culprit(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> Option<String> {
+fn culprit(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> Option<String> {
     let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
     let long = shown.split([' ', '=', '[']).next()?.strip_prefix("--").filter(|long| !is_typed(long, typed))?;
     let variable = variable_of(command, long, lookup)?;
@@ -80,6 +103,15 @@ mod tests {
         assert!(!of("7", &["scatter", "run", "--join", "8"]));
         assert!(!of("7", &["scatter", "run", "--join=8"]));
         assert!(of("7", &["scatter", "run", "--joined", "--", "--join"]));
+    }
+
+    #[test]
+    fn nothing_steers_a_terminal() {
+        assert_eq!(shown("a\x1b[31m\u{202e}\u{9b}…\n"), "a\\u{1b}[31m\\u{202e}\\u{9b}…\n");
+        let typed = words(&["scatter", "run", "--join=\x1b[31mx"]);
+        let error = command().try_get_matches_from(&typed).unwrap_err();
+        let text = refusal(&error, &command(), &typed, &|_| None);
+        assert!(text.contains("\\u{1b}[31mx") && !text.contains('\x1b'), "{text}");
     }
 
     #[test]

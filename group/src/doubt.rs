@@ -200,10 +200,14 @@ impl Group {
             Some(vouching) => vouching.is_older(node),
             None => false,
         };
-        let configs = self.state.configs(self.state.range).into_iter();
-        let older = configs
-            .map(|config| (config.members.len(), config.members.into_iter().filter(|node| is_older(*node)).collect()));
-        older.filter(|(all, older): &(usize, Vec<NodeId>)| older.len() > all / 2).flat_map(|(_, older)| older).collect()
+        let mut majorities = Vec::new();
+        for config in self.state.configs(self.state.range) {
+            let older = config.members.iter().copied().filter(|node| is_older(*node));
+            if older.clone().count() > config.members.len() / 2 {
+                majorities.extend(older);
+            }
+        }
+        majorities
     }
 
     /// Returns whether this member may have forgotten acknowledgements of `epoch`.

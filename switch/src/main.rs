@@ -66,16 +66,13 @@ fn main() -> ExitCode {
         Ok(Cli { command: Command::Replay(args) }) => replay(&args),
         Ok(Cli { command: Command::Completions { shell } }) => print(&completions(shell)),
         Err(error) => {
-            // What was typed is in it, and goes to a terminal. Help and version are no errors.
-            let text = cli::shown(&error.to_string());
-            if error.use_stderr() {
-                let _ = write!(io::stderr(), "{text}");
-                if let Some(name) = environment::culprit(&error, &Cli::command(), &typed, &environment::of_process) {
-                    let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
-                }
-                return ExitCode::from(2);
+            // Help and version are no errors.
+            if !error.use_stderr() {
+                return print(error.to_string().as_bytes());
             }
-            print(text.as_bytes())
+            let text = environment::refusal(&error, &Cli::command(), &typed, &environment::of_process);
+            let _ = io::stderr().write_all(text.as_bytes());
+            ExitCode::from(2)
         }
     }
 }

@@ -169,10 +169,8 @@ fn main() -> ExitCode {
     let command = match parse(&typed) {
         Ok(arguments) => arguments.command,
         Err(error) if error.use_stderr() => {
-            let _ = error.print();
-            if let Some(name) = environment::culprit(&error, &Arguments::command(), &typed, &environment::of_process) {
-                let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
-            }
+            let text = environment::refusal(&error, &Arguments::command(), &typed, &environment::of_process);
+            let _ = io::stderr().write_all(text.as_bytes());
             return ExitCode::from(2);
         }
         Err(help) => {

@@ -202,14 +202,8 @@ fn refuse(error: &clap::Error, typed: &[OsString]) -> ExitCode {
             Err(error) => run::unprinted(&error),
         };
     }
-    // It quotes what was typed, or what somebody had pasted.
-    let text = error.to_string();
-    for line in text.trim_end().split('\n') {
-        let _ = writeln!(io::stderr(), "{}", screen::safe::line(line));
-    }
-    if let Some(name) = environment::culprit(error, &Cli::command(), typed, &environment::of_process) {
-        let _ = writeln!(io::stderr(), "\nThis value is from the environment variable {name}.");
-    }
+    let text = environment::refusal(error, &Cli::command(), typed, &environment::of_process);
+    let _ = io::stderr().write_all(text.as_bytes());
     ExitCode::from(2)
 }
 

@@ -43,14 +43,16 @@ impl Node {
             return; // Whoever is in no group with it cannot have counted anything of it.
         }
         self.starts.refused_at = now;
-        if contested || !is_later {
+        // Whoever is later has the say, unless members hold different starts: then they are weighed.
+        let is_weighed = contested || !is_later;
+        if is_weighed {
             self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
         }
         if alive == Some(true) {
             self.starts.other_runs = Some(now);
         }
         let weight = self.weigh_refusals();
-        let is_outweighed = (contested || !is_later) && weight == Weight::Won;
+        let is_outweighed = is_weighed && weight == Weight::Won;
         // Whoever does not hear it may be cut off from it.
         let is_heard = self.starts.other_runs.is_some_and(|at| now.since(at) <= self.gone_after());
         let what = match (alive, is_later) {

@@ -547,5 +547,5 @@ fn may_tell(told: &mut BTreeMap<PeerKey, Time>, peer: PeerKey, now: Time, pause:
 }
 
 #[cfg(test)]
-#[path = "starts_test.rs"]
+#[path = "starts_test/mod.rs"]
 mod tests;

@@ -181,11 +181,11 @@ pub fn main(launch: Launch) -> ExitCode {
         Ok((cli, matches)) => dispatch(cli.command, &matches, launch),
         Err(error) => {
             // Help and version are no errors.
-            let printed = error.print().and_then(|()| std::io::stdout().flush());
-            if let Some(name) = environment::culprit(&error, &Cli::command(), &typed, &environment::of_process) {
-                let _ = writeln!(std::io::stderr(), "\nThis value is from the environment variable {name}.");
+            if !error.use_stderr() {
+                return print(error.to_string().as_bytes(), Exit::Done);
             }
-            exit::printed(if error.use_stderr() { Exit::Usage } else { Exit::Done }, printed)
+            let text = environment::refusal(&error, &Cli::command(), &typed, &environment::of_process);
+            exit::printed(Exit::Usage, std::io::stderr().write_all(text.as_bytes()))
         }
     }
 }

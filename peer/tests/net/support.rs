@@ -1,7 +1,7 @@
 //! A peer that is driven by hand.
 
 use std::sync::mpsc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,18 +28,24 @@ pub struct Peer {
     pub via: Via,
 }
 
-/// Makes two tests of each of these, one over TCP and one over QUIC.
+/// Makes a test of each of these: over TCP and over QUIC at once, since most of what they do is wait.
 macro_rules! over_both {
     ($($test:ident),* $(,)?) => {
-        mod over_tcp {
-            $(#[test] fn $test() { super::$test(peer::net::Via::Tcp) })*
-        }
-        mod over_quic {
-            $(#[test] fn $test() { super::$test(peer::net::Via::Quic) })*
+        mod over_both {
+            $(#[test] fn $test() { $crate::support::over_each(super::$test) })*
         }
     };
 }
 pub(crate) use over_both;
+
+/// Runs this over TCP and over QUIC; a panic tells which by the name of its thread.
+pub fn over_each(test: fn(Via)) {
+    let start = |name: &str, via| thread::Builder::new().name(name.into()).spawn(move || test(via)).expect("a thread");
+    let ends = [start("over TCP", Via::Tcp), start("over QUIC", Via::Quic)].map(JoinHandle::join);
+    for panic in ends.into_iter().filter_map(Result::err) {
+        std::panic::resume_unwind(panic);
+    }
+}
 
 /// Any free port of loopback.
 pub fn anywhere(via: Via) -> Multiaddr {

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::metrics::{Tally, listen, serve};
 use super::run::{Setup, run};
 use crate::p4rt::controller::Config;
-use crate::soft::cli::{DEVICE, address, is_hangup_ignored, shown};
+use crate::soft::cli::{DEVICE, address, is_hangup_ignored};
 use crate::trace::cli::read;
 
 /// Where switches are controlled, unless somebody says otherwise.
@@ -153,7 +153,7 @@ fn signalled() -> io::Result<impl Future<Output = ()>> {
 
 /// A line for people; what others said may be in it.
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "scatter-switch: {}", shown(line).replace('\n', " "));
+    let _ = writeln!(io::stderr(), "scatter-switch: {}", environment::shown(line).replace('\n', " "));
 }
 
 #[cfg(test)]

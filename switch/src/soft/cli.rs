@@ -152,7 +152,8 @@ pub fn run(args: &SoftArgs) -> ExitCode {
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
-            let (why, exit) = (shown(&stop.to_string()), if matches!(stop, Stop::Usage(_)) { 2 } else { 1 });
+            let (why, exit) =
+                (environment::shown(&stop.to_string()), if matches!(stop, Stop::Usage(_)) { 2 } else { 1 });
             let _ = writeln!(io::stderr(), "scatter-switch: {why}");
             ExitCode::from(exit)
         }
@@ -285,18 +286,6 @@ fn ready(output: Output, listen: SocketAddr, p4runtime: Option<SocketAddr>, metr
     }
 }
 
-/// A text in which somebody else's words may be, such that a terminal only shows it.
-pub fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            ' '..='~' | '\n' | '…' => shown.push(char),
-            _ => shown.extend(char.escape_debug()),
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,10 +313,5 @@ mod tests {
         assert!(ignores_hangup("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
         assert!(!ignores_hangup("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
         assert!(!ignores_hangup(""));
-    }
-
-    #[test]
-    fn nothing_steers_a_terminal() {
-        assert_eq!(shown("a\x1b[31m\u{202e}\u{9b}…\n"), "a\\u{1b}[31m\\u{202e}\\u{9b}…\n");
     }
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use super::Trace;
 use super::replay::{Failed, On};
 use crate::p4rt::controller::Config;
-use crate::soft::cli::{DEVICE, address, printed, shown};
+use crate::soft::cli::{DEVICE, address, printed};
 
 /// No story is longer, and nothing that a compiler makes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -70,7 +70,7 @@ fn given(args: &ReplayArgs) -> Result<(Trace, On), String> {
 /// Plays a story to its end.
 pub fn replay(args: &ReplayArgs) -> ExitCode {
     let fail = |exit: u8, why: &str| {
-        let _ = writeln!(io::stderr(), "scatter-switch: {}", shown(why));
+        let _ = writeln!(io::stderr(), "scatter-switch: {}", environment::shown(why));
         ExitCode::from(exit)
     };
     let (trace, on) = match given(args) {

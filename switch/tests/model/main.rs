@@ -98,7 +98,7 @@
 //! # What this does not show
 //! More than two switches, two terms and three members. Members that lose what they accepted or executed: a grant is not
 //! remembered over a restart. How a grant's time is measured: here it is over when it is over, at the replica before the primary
-//! counts on it. That the primary's own answers, and taking over, are right: `testnet/tests/model.rs`. Writes of several packets.
+//! counts on it. That the primary's own answers, and taking over, are right: `testnet/tests/models/takeover.rs`. Writes of several packets.
 
 mod group;
 mod rules;

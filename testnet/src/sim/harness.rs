@@ -106,8 +106,16 @@ pub fn for_each_seed(test: &str, count: u64, scenario: impl Fn(u64)) {
 /// # Panics
 /// If it is not found within so many seeds, or shows otherwise.
 pub fn is_found(defect: Defect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
+    is_found_from(0, defect, properties, seeds, scenario);
+}
+
+/// The same, where few seeds show it: the search begins with `first`, the seed that showed it last.
+///
+/// # Panics
+/// As [`is_found`].
+pub fn is_found_from(first: u64, defect: Defect, properties: &[&str], seeds: u64, scenario: impl Fn(u64) -> Scenario) {
     let break_it = |sound: &Scenario| Scenario { defects: Defects::NONE.with(defect), ..sound.clone() };
-    is_found_among(defect, properties, 0..seeds, scenario, break_it);
+    is_found_among(defect, properties, first..first + seeds, scenario, break_it);
 }
 
 /// The same at these seeds, for whatever can be wrong: `break_it` leaves it out of a scenario.

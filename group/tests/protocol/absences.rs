@@ -1,0 +1,146 @@
+//! What a member that was away may say, and how it is noticed that something is missing. Each of these once failed.
+
+use group::ballot::Term;
+use group::message::{Base, CommitteeMessage, Message};
+use group::table::Table;
+use overlay::{KeyRange, Point};
+
+use crate::bench::{Bench, Whole, ballot, base, key, node, write};
+
+/// What a primary makes of a chain that has grown too long.
+fn cut(mut chain: Vec<(Term, u64)>) -> Vec<(Term, u64)> {
+    if chain.len() > 256 {
+        chain.truncate(255);
+        chain.push((Term(0), 0));
+    }
+    chain
+}
+
+/// An answer to a question that went up to some key comes after the same was asked to the end of the piece.
+#[test]
+fn an_answer_says_how_far_it_goes() {
+    let (first, second) = (ballot(5, 1), ballot(6, 1));
+    let mut names = ["c", "d"];
+    names.sort_by_key(|name| key(name));
+    let (one, two) = (write(first, 1, names[0], "v"), write(first, 2, names[1], "v"));
+    let newer = write(first, 3, names[1], "newer");
+
+    let mut source = Bench::new(node(3), 3);
+    source.serve(first, &[]);
+    source.accept(first, Some(0), vec![one.clone(), two.clone(), newer.clone()]);
+    source.accept(first, Some(3), vec![]);
+    source.serve(second, &[(first.term, 3)]);
+
+    // It lacks the last write, and its store's page is over after the first record.
+    let mut lacking = Bench::new(node(2), 3);
+    lacking.table = Table::new(1 << 20, false, false);
+    lacking.serve(second, &[(first.term, 3)]);
+    lacking.tick();
+    lacking.act(|acceptor, ctx, _| acceptor.on_scanned(ctx, 1, vec![(one.key.clone(), one.record.clone())], false));
+    let (_, question) = lacking.asked_compare();
+    assert_eq!(question.until, Some(one.key.clone()));
+    // Nobody answers for a while, and meanwhile all its records are in memory: it asks again, to the end.
+    lacking.table = Table::new(1 << 20, true, false);
+    lacking.table.put(&one.key, one.record.clone());
+    lacking.table.put(&two.key, two.record.clone());
+    let asks_to_the_end = (0..9).any(|_| {
+        lacking.tick();
+        let (from, again) = lacking.asked_compare();
+        from == 3 && again.until.is_none()
+    });
+    assert!(asks_to_the_end);
+    // The answer to the first question.
+    source.said.clear();
+    source.hear(2, CommitteeMessage::AskCompare(question.into()));
+    let [(_, CommitteeMessage::Compared(answer))] = &source.said[..] else { panic!("{:?}", source.said) };
+    lacking.compared(3, (**answer).clone());
+    let complete = lacking.acceptor.committee(second).unwrap().is_complete();
+    let has = lacking.knows(&newer.key).map(|record| record.number);
+    assert!(!complete || has == Some(newer.record.number), "takes itself for complete with {has:?}");
+}
+
+/// A write in flight elsewhere on the ring, under a term that is kept for long, says nothing of who was away.
+#[test]
+fn a_write_in_flight_elsewhere_ends_nobody() {
+    let half = Point(1 << 127);
+    let (left, right) = (KeyRange::new(Point(0), half), KeyRange::new(half, Point(0)));
+    let mut bench = Bench::new(node(2), 3);
+    let kept = ballot(5, 1);
+    let name = (0..).map(|n| format!("k{n}")).find(|n| left.contains(key(n).point())).unwrap();
+    bench.hear(1, CommitteeMessage::Prepare { ballot: kept, range: left });
+    let first = Base { range: left, pieces: vec![(left, vec![])], reproposed: 0 };
+    bench.hear(1, CommitteeMessage::Base { ballot: kept, base: first, chosen: Some(0) });
+    let mut chain = vec![];
+    for slot in 10..310 {
+        // Member 3 restarts again and again: each of its takeovers ends well, and everybody hears of it.
+        let younger = ballot(slot, 3);
+        bench.hear(3, CommitteeMessage::Prepare { ballot: younger, range: right });
+        if slot == 309 {
+            bench.accept(kept, Some(0), vec![write(kept, 1, &name, "v")]);
+        }
+        let base = Base { range: right, pieces: vec![(right, chain.clone())], reproposed: 0 };
+        bench.hear(3, CommitteeMessage::Base { ballot: younger, base, chosen: Some(0) });
+        assert_eq!(bench.acceptor.base_at(half), Some(younger), "over, and said: {:?}", bench.said.last());
+        chain.insert(0, (younger.term, 0));
+        chain = cut(chain);
+    }
+}
+
+/// Takeovers that come to nothing, more than a chain goes back, all of them heard by this member.
+#[test]
+fn who_was_always_there_has_not_been_away() {
+    let mut bench = Bench::new(node(2), 3);
+    let first = ballot(5, 1);
+    bench.serve(first, &[]);
+    bench.accept(first, Some(0), vec![write(first, 1, "k", "v")]);
+    let mut chain = vec![(first.term, 0)];
+    for slot in 10..310 {
+        let next = ballot(slot, 3);
+        bench.hear(3, CommitteeMessage::Prepare { ballot: next, range: KeyRange::FULL });
+        bench.accept(next, None, vec![write(next, 1, "k", "v")]);
+        bench.hear(3, CommitteeMessage::Base { ballot: next, base: base(&chain, 1), chosen: None });
+        assert_eq!(bench.acceptor.base_at(Point(0)), Some(next), "{} takeovers", slot - 9);
+        chain.insert(0, (next.term, 0));
+        chain = cut(chain);
+    }
+}
+
+/// As many as there may be committees: the next primary still gets its promise.
+#[test]
+fn takeovers_that_come_to_nothing_leave_room_for_one_that_does_not() {
+    let mut bench = Bench::new(node(2), 3);
+    let first = ballot(5, 1);
+    bench.serve(first, &[]);
+    bench.accept(first, Some(0), vec![write(first, 1, "k", "v")]);
+    let chain = vec![(first.term, 0)];
+    for slot in 10..1110 {
+        let next = ballot(slot, 3);
+        bench.state.division[0].node = node(3);
+        bench.state.division[0].term = next.term;
+        // Member 2 is not of the quorum that promised: nobody knows that it has the last one's base.
+        bench.said.clear();
+        bench.hear(3, CommitteeMessage::Prepare { ballot: next, range: KeyRange::FULL });
+        assert!(!bench.said.is_empty(), "nothing is promised after {} takeovers", slot - 10);
+        bench.accept(next, None, vec![write(next, 1, "k", "v")]);
+        bench.hear(3, CommitteeMessage::Base { ballot: next, base: base(&chain, 1), chosen: None });
+    }
+}
+
+/// A base that was acknowledged is vouched for, like writes.
+#[test]
+fn a_lost_base_is_noticed() {
+    let mut whole = Whole::new(&Bench::new(node(1), 3));
+    whole.serve(); // Member 2 promised, and accepted the base.
+    let mine = whole.own();
+    whole.said.clear();
+    whole.hear(2, Message::AskVouch);
+    let vouch = whole.said.iter().find_map(|(_, message)| match message {
+        Message::Vouch(vouch) => Some(vouch.clone()),
+        _ => None,
+    });
+    let vouch = vouch.expect("it answers");
+    // Member 2's store ends behind its promise.
+    let mut bench = Bench::new(node(2), 3);
+    bench.hear(1, CommitteeMessage::Prepare { ballot: mine, range: KeyRange::FULL });
+    assert!(!bench.acceptor.may_vouch(&vouch), "the base that it acknowledged is gone: {vouch:?}");
+}

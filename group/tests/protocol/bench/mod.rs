@@ -1,0 +1,406 @@
+//! What tests feed: one acceptor, or one whole member, message by message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use group::ballot::{Number, Slot, Term, TermBallot};
+use group::committee::Acceptor;
+use group::config::{Defects, GroupConfig, Timing};
+use group::message::{
+    AskCompare, Base, ClientMessage, CommitteeMessage, Compared, Message, Operation, Sender, Since, Write,
+};
+use group::nonsense::Dropped;
+use group::op::{Op, ReadMode, Version};
+use group::outbox::{Durable, GroupOutput, Outbox};
+use group::record::{OpId, Record};
+use group::rng::Rng;
+use group::state::{GroupState, Member, Settings};
+use group::table::Table;
+use group::time::{Now, Time, WallMillis};
+use group::{Context, Group};
+use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
+
+pub fn node(peer: u8) -> NodeId {
+    NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
+}
+
+/// One acceptor, and what it said and did.
+pub struct Bench {
+    pub me: NodeId,
+    pub now: Now,
+    pub state: GroupState,
+    pub config: GroupConfig,
+    pub out: Outbox,
+    pub rng: Rng,
+    pub dropped: Dropped,
+    pub acceptor: Acceptor,
+    pub table: Table,
+    pub said: Vec<(Vec<NodeId>, CommitteeMessage)>,
+    pub stored: Vec<Durable>,
+    /// Why it stopped serving.
+    pub halted: Vec<String>,
+}
+
+impl Bench {
+    pub fn new(me: NodeId, nodes: u8) -> Bench {
+        let settings = Settings {
+            coarse: false,
+            leases: false,
+            lease_ms: 1000,
+            drift_per_mille: 10,
+            value_bytes_max: 1000,
+            members_min: 5,
+            members_max: 12,
+            horizon_ms: 60_000,
+        };
+        let member = |peer| Member {
+            node: node(peer),
+            addresses: Vec::new(),
+            name: None,
+            cluster: String::from("hall"),
+            joined: WallMillis(0),
+            since: Slot(0),
+        };
+        let mut state = GroupState::founded(RingId(1), GroupId(1), member(1), settings);
+        state.members = (1..=nodes).map(member).collect();
+        let config = GroupConfig {
+            name: None,
+            timing: Timing::default(),
+            durable: true,
+            memory_bytes_max: 1 << 20,
+            window_bytes_max: 1 << 20,
+            in_flight_max: 100,
+            waiting_max: 100,
+            transfer_bytes_per_s: 1 << 30,
+            message_bytes_max: 1 << 10,
+            divide: |_| None,
+            fatal_contradictions: true,
+            defects: Defects::NONE,
+        };
+        Bench {
+            me,
+            now: Now { time: Time(1_000_000_000), awake: Time(1_000_000_000), wall: WallMillis(1) },
+            state,
+            config,
+            out: Outbox::new(me, true),
+            rng: Rng::new(1),
+            dropped: Dropped::default(),
+            acceptor: Acceptor::new(Time(0)),
+            table: Table::new(1 << 20, true, false),
+            said: Vec::new(),
+            stored: Vec::new(),
+            halted: Vec::new(),
+        }
+    }
+
+    pub fn act<T>(&mut self, act: impl FnOnce(&mut Acceptor, &mut Context<'_>, &mut Table) -> T) -> T {
+        let mut ctx = Context {
+            me: self.me,
+            now: self.now,
+            state: &self.state,
+            config: &self.config,
+            out: &mut self.out,
+            rng: &mut self.rng,
+            doubt: Epoch(0),
+            dropped: &mut self.dropped,
+        };
+        let result = act(&mut self.acceptor, &mut ctx, &mut self.table);
+        self.acceptor.flush(&mut Context {
+            me: self.me,
+            now: self.now,
+            state: &self.state,
+            config: &self.config,
+            out: &mut self.out,
+            rng: &mut self.rng,
+            doubt: Epoch(0),
+            dropped: &mut self.dropped,
+        });
+        self.out.flush();
+        while let Some(output) = self.out.poll_ready() {
+            match output {
+                GroupOutput::Send(to, Message::Committee(message), _) => self.said.push((to, message)),
+                GroupOutput::Persist(token, changes) => {
+                    self.stored.extend(changes);
+                    self.out.persisted(token);
+                }
+                GroupOutput::Halted(why) => self.halted.push(why.into()),
+                _ => {}
+            }
+        }
+        result
+    }
+
+    pub fn hear(&mut self, from: u8, message: CommitteeMessage) {
+        self.act(|acceptor, ctx, table| acceptor.on_message(ctx, table, node(from), message));
+    }
+
+    pub fn tick(&mut self) {
+        self.now.time = self.now.time + Duration::from_millis(400);
+        self.act(|acceptor, ctx, table| acceptor.drive_catch_up(ctx, table));
+    }
+
+    /// The last question for recent writes: of whom, from which piece, behind what.
+    pub fn asked_since(&self) -> (u8, KeyRange, Number) {
+        match self.said.last() {
+            Some((to, CommitteeMessage::AskSince { piece, since, .. })) => (to[0].peer.0[0], *piece, *since),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The last question for newer records, and of whom.
+    pub fn asked_compare(&self) -> (u8, AskCompare) {
+        match self.said.last() {
+            Some((to, CommitteeMessage::AskCompare(ask))) => (to[0].peer.0[0], (**ask).clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The attempt that its last question was part of.
+    fn attempt(&self) -> u64 {
+        let attempt = |(_, message): &(_, CommitteeMessage)| match message {
+            CommitteeMessage::AskSince { attempt, .. } => Some(*attempt),
+            CommitteeMessage::AskCompare(ask) => Some(ask.attempt),
+            _ => None,
+        };
+        self.said.iter().rev().find_map(attempt).unwrap_or(0)
+    }
+
+    /// An answer to a question for recent writes.
+    pub fn since(&mut self, from: u8, answer: Since) {
+        let answer = Since { attempt: self.attempt(), ..answer };
+        self.hear(from, CommitteeMessage::Since(answer));
+    }
+
+    /// An answer to a question for newer records.
+    pub fn compared(&mut self, from: u8, answer: Compared) {
+        let digest = answer.writes.iter().fold(0_u64, |sum, write| sum.wrapping_add(write.digest()));
+        let looked = answer.looked.max(answer.writes.len() as u64);
+        let answer = Compared { attempt: self.attempt(), digest, looked, ..answer };
+        self.hear(from, CommitteeMessage::Compared(answer.into()));
+    }
+
+    /// What it answers who asks for recent writes.
+    pub fn window(&mut self, ballot: TermBallot, since: Number) -> Since {
+        self.said.clear();
+        self.hear(4, CommitteeMessage::AskSince { ballot, piece: KeyRange::FULL, since, attempt: 0 });
+        match &self.said[..] {
+            [(_, CommitteeMessage::Since(answer))] => answer.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the store would have as a key's record.
+    pub fn on_disk(&self, key: &Key) -> Option<Number> {
+        let (mut unsettled, mut record) = (Vec::<Write>::new(), None);
+        for change in &self.stored {
+            match change {
+                Durable::Accepted(write) => unsettled.push(write.clone()),
+                Durable::Void(write) => unsettled.retain(|known| known.record.number != write.record.number),
+                Durable::Record(write) if write.key == *key => record = Some(write.record.number),
+                Durable::Settle(term, first, last) => {
+                    unsettled.sort_by_key(|write| write.record.number);
+                    let of_it = |number: Number| number.term == *term && (*first..=*last).contains(&number.n);
+                    for write in unsettled.iter().filter(|write| of_it(write.record.number) && write.key == *key) {
+                        record = Some(write.record.number);
+                    }
+                    unsettled.retain(|write| !of_it(write.record.number));
+                }
+                _ => {}
+            }
+        }
+        record
+    }
+
+    pub fn knows(&mut self, key: &Key) -> Option<Arc<Record>> {
+        self.table.peek(key).flatten()
+    }
+
+    /// Begins a committee: prepare and a base that is chosen.
+    pub fn serve(&mut self, ballot: TermBallot, chain: &[(Term, u64)]) {
+        let from = ballot.node.peer.0[0];
+        self.hear(from, CommitteeMessage::Prepare { ballot, range: KeyRange::FULL });
+        self.hear(from, CommitteeMessage::Base { ballot, base: base(chain, 0), chosen: Some(0) });
+    }
+
+    pub fn accept(&mut self, ballot: TermBallot, chosen: Option<u64>, writes: Vec<Write>) {
+        self.hear(ballot.node.peer.0[0], CommitteeMessage::Accept { ballot, chosen, writes });
+    }
+}
+
+pub fn ballot(slot: u64, peer: u8) -> TermBallot {
+    TermBallot { epoch: Epoch(1), term: Term::new(Slot(slot), 0), node: node(peer) }
+}
+
+pub fn base(chain: &[(Term, u64)], reproposed: u64) -> Base {
+    Base { range: KeyRange::FULL, pieces: vec![(KeyRange::FULL, chain.to_vec())], reproposed }
+}
+
+pub fn key(name: &str) -> Key {
+    Key::new(name.as_bytes()).unwrap()
+}
+
+pub fn write(ballot: TermBallot, n: u64, name: &str, value: &'static str) -> Write {
+    let record = Record {
+        number: Number { term: ballot.term, n },
+        version: Version { generation: 1, timestamp: n },
+        value: Some(value.into()),
+        kind: group::op::Kind::Value,
+        deadline: None,
+        horizon: 0,
+        done: Vec::new(),
+        completions: Default::default(),
+    };
+    Write { key: key(name), record: Arc::new(record) }
+}
+
+/// One whole member, whose store is quick and whose words are kept.
+pub struct Whole {
+    pub group: Group,
+    pub now: Now,
+    pub said: Vec<(Vec<NodeId>, Message)>,
+    pub outcomes: Vec<(u64, group::message::Outcome)>,
+    pub stored: Vec<Durable>,
+    /// Keys that it wants from the store.
+    pub loads: Vec<Key>,
+    /// Why it stopped serving.
+    pub halted: Vec<String>,
+}
+
+impl Whole {
+    /// A newcomer in the situation of a bench.
+    pub fn new(bench: &Bench) -> Whole {
+        let group = Group::join(bench.config.clone(), bench.me, bench.state.clone(), bench.now, 1);
+        let mut whole = Whole {
+            group,
+            now: bench.now,
+            said: Vec::new(),
+            outcomes: Vec::new(),
+            stored: Vec::new(),
+            loads: Vec::new(),
+            halted: Vec::new(),
+        };
+        whole.pull();
+        whole
+    }
+
+    /// A message of another member in the same epoch.
+    pub fn hear(&mut self, from: u8, message: Message) {
+        let from = Sender { node: node(from), epoch: self.group.state().epoch };
+        self.group.on_message(from, message);
+        self.pull();
+    }
+
+    /// The ballot of its own primary, which it has.
+    pub fn own(&self) -> TermBallot {
+        self.group.primaries().next().expect("it is primary").ballot()
+    }
+
+    /// Member 2 promises and accepts what its primary needs to serve.
+    pub fn serve(&mut self) {
+        let ballot = self.own();
+        self.hear(2, Message::Committee(promise(ballot, vec![])));
+        self.hear(2, Message::Committee(CommitteeMessage::BaseAccepted { ballot }));
+        assert!(self.group.primaries().any(|primary| primary.ballot() == ballot && primary.is_serving()));
+    }
+
+    /// Member 2 accepts everything that it was told to, and confirms what it was asked to.
+    pub fn accept_all(&mut self) {
+        for (_, message) in std::mem::take(&mut self.said) {
+            match message {
+                Message::Committee(CommitteeMessage::Accept { ballot, writes, .. }) => {
+                    for n in writes.iter().map(|write| write.record.number.n) {
+                        let numbers = vec![(n, n)];
+                        self.hear(2, Message::Committee(CommitteeMessage::Accepted { ballot, numbers }));
+                    }
+                }
+                Message::Committee(CommitteeMessage::Confirm { ballot, attempt, .. }) => {
+                    self.hear(2, Message::Committee(CommitteeMessage::Confirmed { ballot, attempt }));
+                }
+                message => self.said.push((vec![], message)),
+            }
+        }
+    }
+
+    /// What member 2 was told of its attempt.
+    pub fn told(&self, attempt: u64) -> Vec<group::message::Outcome> {
+        let outcomes = |(_, message): &(_, Message)| match message {
+            Message::Client(message) => message.outcomes.clone(),
+            _ => vec![],
+        };
+        let told = self.said.iter().flat_map(outcomes).filter(|(of, _)| *of == attempt);
+        told.map(|(_, outcome)| outcome).collect()
+    }
+
+    /// Time passes.
+    pub fn wait(&mut self, millis: u64) {
+        self.now.time = self.now.time + Duration::from_millis(millis);
+        self.now.awake = self.now.time;
+        self.group.set_now(self.now);
+        self.group.tick();
+        self.pull();
+    }
+
+    /// Does what it wants done.
+    pub fn pull(&mut self) {
+        while let Some(output) = self.group.poll_output() {
+            match output {
+                GroupOutput::Send(to, message, _) => self.said.push((to, message)),
+                GroupOutput::Persist(token, changes) => {
+                    self.stored.extend(changes);
+                    self.group.on_persisted(token);
+                }
+                GroupOutput::Halted(why) => self.halted.push(why.into()),
+                GroupOutput::Outcome(attempt, outcome) => self.outcomes.push((attempt, outcome)),
+                GroupOutput::Load { key, .. } => self.loads.push(key),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Nothing was newer, to the end of the piece, at a source that lacks nothing.
+pub fn nothing_newer(ballot: TermBallot, piece: KeyRange) -> Compared {
+    Compared {
+        ballot,
+        piece,
+        after: None,
+        attempt: 0,
+        writes: vec![],
+        looked: 0,
+        digest: 0,
+        up_to: None,
+        mark: 0,
+        complete: true,
+        doubt: Epoch(0),
+    }
+}
+
+/// An operation of member 2 on a key, meant for that ballot, as its attempt `serial`.
+pub fn operation(ballot: TermBallot, serial: u64, name: &str, op: Op) -> Operation {
+    Operation {
+        attempt: serial,
+        ballot: Some(ballot),
+        run: 1,
+        serial,
+        retired_below: serial,
+        retired_except: vec![],
+        id: OpId::Origin { node: node(2), run: 1, sequence: serial },
+        horizon: 1,
+        patience_ms: 3000,
+        key: key(name),
+        op,
+        mode: ReadMode::Linearizable,
+    }
+}
+
+/// A promise of who has accepted nothing: the older leases that it granted, with what is left of each in milliseconds.
+pub fn promise(ballot: TermBallot, leases: Vec<(TermBallot, u64)>) -> CommitteeMessage {
+    let (committees, unsettled, delegated) = Default::default();
+    let doubt = Epoch(0);
+    CommitteeMessage::Promise { ballot, part: 0, parts: 1, total: 0, committees, unsettled, leases, delegated, doubt }
+}
+
+/// As a message.
+pub fn operate(operation: Operation) -> Message {
+    Message::Client(ClientMessage { operations: vec![operation], outcomes: vec![] })
+}

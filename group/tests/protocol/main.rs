@@ -1,0 +1,28 @@
+//! The protocol of one group, driven message by message (`bench`) or as several members under faults (`world`).
+//!
+//! One program: the generic code of the simulated members is compiled once.
+
+mod absences;
+mod bench;
+mod caps;
+mod catching_up;
+mod coarse;
+mod completions;
+mod contradictions;
+mod cost;
+mod doubt;
+mod endings;
+mod frames;
+mod grants;
+mod handover;
+mod members;
+mod nonsense;
+mod once;
+mod siblings;
+mod switched;
+mod table;
+mod takeovers;
+mod timers;
+mod transactions;
+mod void;
+mod world;

@@ -1,0 +1,369 @@
+//! Epochs and members: who vouches for what, who was put out, who waits. Each of these once failed.
+
+use group::Group;
+use group::ballot::Ballot;
+use group::message::{CommitteeMessage, LogMessage, Message, Sender};
+use group::outbox::GroupOutput;
+use group::state::Entry;
+use overlay::{Epoch, KeyRange};
+
+use crate::bench::{Bench, node};
+use crate::world::{Rules, World, chance};
+
+fn is_log(message: &Message) -> bool {
+    matches!(message, Message::Log(_))
+}
+
+/// A world in which somebody leads, and who.
+fn led(rules: Rules) -> (World, usize) {
+    let members: Vec<usize> = (0..rules.members).collect();
+    let mut world = World::new(rules, 1);
+    for _ in 0..100 {
+        world.run(40, &members);
+        if let Some(leader) = world.free_leader().filter(|_| world.unrest().is_none()) {
+            assert_eq!(world.wrong, None);
+            world.net.clear();
+            return (world, leader);
+        }
+    }
+    panic!("nobody leads");
+}
+
+/// Of five, the leader and another accept an entry that nobody else hears of. The three others have a leader of their own,
+/// who has something else chosen in that slot. The old leader learns what the state is now, not who leads: it must not
+/// tell the one who accepted with it that what they accepted is chosen.
+#[test]
+fn a_leader_vouches_for_nothing_that_others_had_chosen() {
+    let (mut world, first) = led(Rules::of(5, 0));
+    let second = (first + 1) % 5;
+    let others: Vec<usize> = (2..5).map(|more| (first + more) % 5).collect();
+    let before = world.group(first).state().applied;
+    // The first member proposes, and only the second hears it.
+    world.act(first, |group| group.propose(Entry::Horizon(1_000)));
+    for packet in world.take(first, second, is_log) {
+        world.deliver(packet);
+    }
+    assert_eq!(world.group(second).log().last_accepted(), Some(before.next()));
+    world.net.clear();
+    // The others miss their leader, and one of them leads. The first one hears of all but that they live.
+    let all: Vec<usize> = (0..5).collect();
+    let alive = |message: &Message| matches!(message, Message::Heartbeat(heartbeat) if heartbeat.leads.is_none());
+    let mut other = None;
+    for _ in 0..200 {
+        world.pass(4_000, &all);
+        world.talk(&others);
+        let signs: Vec<_> = others.iter().chain([&second]).flat_map(|from| world.take(*from, first, alive)).collect();
+        let own = world.take(first, second, |message| matches!(message, Message::Heartbeat(_)));
+        signs.into_iter().chain(own).for_each(|packet| world.deliver(packet));
+        let leads = |index: &&usize| world.group(**index).log().leads() && !world.group(**index).log().is_busy();
+        other = others.iter().find(leads).copied();
+        if other.is_some() {
+            break;
+        }
+        world.net.retain(|packet| matches!(packet.message, Message::AskState));
+    }
+    let other = other.expect("one of three leads");
+    assert!(world.group(first).log().leads_under().is_some() && world.group(other).state().applied > before);
+    // It asks one who has come further for the state, and gives a sign of life to the one who accepted with it.
+    let told = others.into_iter().find(|index| *index != other).expect("three");
+    for _ in 0..20 {
+        world.pass(4_000, &all);
+        for (from, to, like) in [
+            (told, first, alive as fn(&Message) -> bool),
+            (second, first, alive),
+            (first, told, |message| matches!(message, Message::AskState)),
+            (told, first, |message| matches!(message, Message::State(_))),
+            (first, second, |message| matches!(message, Message::Heartbeat(_) | Message::Log(_))),
+        ] {
+            world.take(from, to, like).into_iter().for_each(|packet| world.deliver(packet));
+        }
+        world.net.clear();
+    }
+    assert!(world.group(first).state().applied > before);
+    assert_eq!(world.wrong, None);
+}
+
+/// One stops the epoch, and its process dies before any of that is written. One who promised has a slow disk: its promise
+/// comes when the process runs again, and asks for one under the same ballot, having forgotten more than the ballot.
+#[test]
+fn a_promise_to_what_was_forgotten_counts_for_nothing() {
+    let (mut world, leader) = led(Rules { quick_disks: false, ..Rules::of(3, 0) });
+    let (one, two) = ((leader + 1) % 3, (leader + 2) % 3);
+    let before = world.group(leader).state().applied;
+    // An entry is chosen by the two others; the leader has not written it.
+    world.act(leader, |group| group.propose(Entry::Horizon(1_000)));
+    for index in [one, two] {
+        for packet in world.take(leader, index, is_log) {
+            world.deliver(packet);
+        }
+        world.sync_all(index);
+    }
+    let votes: Vec<_> = [world.take(one, leader, is_log), world.take(two, leader, is_log)].concat();
+    votes.into_iter().for_each(|packet| world.deliver(packet));
+    assert_eq!(world.group(leader).state().applied, before.next(), "it is chosen");
+    // One of them learns so.
+    for packet in world.take(leader, one, is_log) {
+        world.deliver(packet);
+    }
+    world.sync_all(one);
+    assert_eq!(world.group(one).state().applied, before.next());
+    world.net.clear();
+    // The leader ends the epoch, and that one promises, if it is asked; then the leader is no more.
+    world.act(leader, Group::stop_epoch);
+    for packet in world.take(leader, one, is_log) {
+        world.deliver(packet);
+    }
+    world.crash(leader);
+    world.sync_all(one);
+    let promise = world.take(one, leader, |message| matches!(message, Message::Log(LogMessage::Promise { .. })));
+    world.net.clear();
+    // It is back, hears the other one, which vouches for it, and ends the epoch again.
+    world.restart(leader, false);
+    for _ in 0..200 {
+        world.pass(4_000, &[leader]);
+        world.sync_all(leader);
+        for (from, to) in [(leader, two), (two, leader)] {
+            let vouching = |message: &Message| matches!(message, Message::AskVouch | Message::Vouch(_));
+            world.take(from, to, vouching).into_iter().for_each(|packet| world.deliver(packet));
+        }
+        world.net.clear();
+    }
+    assert!(!world.group(leader).is_vouching());
+    assert_eq!(world.group(leader).state().applied, before);
+    world.act(leader, Group::stop_epoch);
+    world.sync_all(leader);
+    promise.into_iter().for_each(|packet| world.deliver(packet));
+    for _ in 0..50 {
+        for (from, to) in [(leader, two), (two, leader)] {
+            for packet in world.take(from, to, is_log) {
+                world.deliver(packet);
+            }
+            world.sync_all(to);
+        }
+    }
+    assert_eq!(world.wrong, None);
+    let state = world.group(leader).state();
+    assert!(state.applied == before || state.horizon == 1_000, "{state:?} has forgotten what was chosen");
+}
+
+/// Lets time pass for these until a call is answered.
+fn answer(world: &mut World, among: &[usize], call: u64) {
+    for _ in 0..200 {
+        world.run(8, among);
+        if !world.clients.calls.contains_key(&call) {
+            return;
+        }
+        if world.clients.tries(call).1 {
+            world.attempt(call);
+        }
+    }
+    panic!("no answer to {:?}", world.clients.calls[&call]);
+}
+
+/// Sets a key (an even number), or deletes it.
+fn change(world: &mut World, among: &[usize], place: usize, chance: u64) {
+    let call = world.ask(among[0], place, false, chance).expect("it lives");
+    answer(world, among, call);
+}
+
+/// A newcomer reads the window of recent writes from the very first on, page by page. It has got a key's value when the
+/// window is cut, and compares what it has with what there is. The key was deleted long ago, and its tombstone let go of:
+/// nobody tells the newcomer.
+#[test]
+fn what_was_let_go_of_does_not_come_from_a_window() {
+    let rules = Rules { window_bytes_max: 2_000, message_bytes_max: 300, ..Rules::of(1, 1) };
+    let mut world = World::new(rules, 1);
+    let (gone, other) = (world.clients.add_key(false), world.clients.add_key(false));
+    let alone = [0];
+    world.run(40, &alone);
+    change(&mut world, &alone, other, 2);
+    change(&mut world, &alone, gone, 2);
+    change(&mut world, &alone, other, 4);
+    change(&mut world, &alone, gone, 1);
+    for _ in 0..100 {
+        if world.group(0).purged() > 0 {
+            break;
+        }
+        world.run(40, &alone);
+    }
+    assert_eq!(world.group(0).purged(), 1);
+    // One page of the window gets through to the newcomer; meanwhile much is written.
+    let is_page = |message: &Message| matches!(message, Message::Committee(CommitteeMessage::Since(_)));
+    let (mut pages, mut value, mut call) = (0, 4, None);
+    for round in 0..4_000 {
+        world.pass(1_000, &[0, 1]);
+        world.ask_to_join(&[0, 1]);
+        for packet in std::mem::take(&mut world.net) {
+            pages += u32::from(is_page(&packet.message));
+            if pages <= 1 || !is_page(&packet.message) {
+                world.deliver(packet);
+            }
+        }
+        match call {
+            _ if (pages <= 1 && round < 500) || value > 80 => {}
+            Some(open) if world.clients.calls.contains_key(&open) => {
+                if world.clients.tries(open).1 {
+                    world.attempt(open);
+                }
+            }
+            _ => {
+                value += 2;
+                call = world.ask(0, other, false, value);
+            }
+        }
+    }
+    assert!(value > 80);
+    // Then everything gets through, and in the end the newcomer is alone.
+    let both = [0, 1];
+    for _ in 0..100 {
+        world.run(40, &both);
+        if world.latest().members.len() == 2 && world.unrest().is_none() {
+            break;
+        }
+    }
+    assert_eq!(world.latest().members.len(), 2);
+    world.act(0, |group| group.leave(true));
+    for _ in 0..400 {
+        if world.peers[0].group.is_none() {
+            break;
+        }
+        world.run(4, &both);
+    }
+    world.run(400, &[1]);
+    assert_eq!(world.latest().nodes(), [world.peers[1].node]);
+    let call = world.ask(1, gone, true, 0).expect("it lives");
+    answer(&mut world, &[1], call);
+    assert_eq!(world.wrong, None);
+}
+
+/// Everything was written in the first term of all, before which there is nothing to be held. Whoever comes to a group of
+/// one is no member before it has that: with four of them the only holder would be one of five.
+#[test]
+fn who_holds_nothing_of_the_first_term_waits() {
+    let mut world = World::new(Rules::of(1, 4), 1);
+    let place = world.clients.add_key(false);
+    world.run(40, &[0]);
+    (1..10).for_each(|value| change(&mut world, &[0], place, 2 * value));
+    let is_page = |message: &Message| {
+        matches!(message, Message::Committee(CommitteeMessage::Since(_) | CommitteeMessage::Compared(_)))
+    };
+    let all: Vec<usize> = (0..5).collect();
+    for _ in 0..1_000 {
+        world.pass(1_000, &all);
+        world.ask_to_join(&all);
+        for packet in std::mem::take(&mut world.net).into_iter().filter(|packet| !is_page(&packet.message)) {
+            world.deliver(packet);
+        }
+    }
+    let state = world.latest();
+    assert_eq!((state.members.len(), state.learners.len()), (1, 4), "{:?}", world.notes);
+    world.run(800, &all);
+    assert_eq!((world.latest().members.len(), world.unrest()), (5, None));
+    assert_eq!(world.wrong, None);
+}
+
+/// A member is cut off, put out, and let in again by a word of its own that was long on its way; so it never learns that
+/// it was out. Meanwhile a key was deleted, and its tombstone let go of. It must not bring back what it has of that.
+#[test]
+fn whoever_was_put_out_begins_anew() {
+    let (mut world, leader) = led(Rules::of(4, 0));
+    let all: Vec<usize> = (0..4).collect();
+    let out = (leader + 1) % 4;
+    let among: Vec<usize> = (2..5).map(|more| (leader + more) % 4).collect();
+    let place = world.clients.add_key(false);
+    let key = world.clients.key(place).clone();
+    change(&mut world, &all, place, 2);
+    world.run(40, &all);
+    let node = world.peers[out].node;
+    world.cut.extend(all.iter().flat_map(|other| [(out, *other), (*other, out)]));
+    world.run(120, &among); // Others take over what it was primary of.
+    change(&mut world, &among, place, 1);
+    for _ in 0..200 {
+        let state = world.latest();
+        if !state.is_member(node) && among.iter().all(|index| world.group(*index).purged() > 0) {
+            break;
+        }
+        world.run(20, &among);
+    }
+    assert!(!world.latest().is_member(node));
+    assert!(among.iter().all(|index| world.group(*index).purged() > 0));
+    // Somebody passes on what it said when it first came.
+    for index in among.iter().copied() {
+        let from = Sender { node: world.peers[among[0]].node, epoch: world.epoch() };
+        world.act(index, |group| group.on_message(from, Message::Join(crate::world::member(node))));
+    }
+    world.run(20, &among);
+    assert!(world.latest().is_learner(node));
+    world.cut.clear();
+    for _ in 0..200 {
+        world.run(20, &all);
+        if world.latest().members.len() == 4 && world.unrest().is_none() {
+            break;
+        }
+    }
+    assert_eq!((world.latest().members.len(), world.unrest()), (4, None));
+    for index in all {
+        let mut records = world.group(index).table().iter().filter(|(known, _)| **known == key);
+        let back = records.find(|(_, record)| record.value.is_some());
+        assert_eq!(back, None, "{index} of {:?}", world.latest().nodes());
+    }
+}
+
+/// It learns that it was out and is in again; and may be stopped, with all that it wrote, before it has begun anew.
+#[test]
+fn whoever_was_put_out_does_not_forget_it() {
+    let bench = Bench::new(node(3), 3);
+    let then = bench.state.clone();
+    let mut group = Group::join(bench.config.clone(), node(3), then.clone(), bench.now, 1);
+    let mut now = then.clone();
+    let mut next = |entry| now.apply(now.applied.next(), &entry);
+    next(Entry::Next(then.members[..2].to_vec()));
+    next(Entry::Established(Epoch(then.epoch.0 + 1), vec![KeyRange::FULL]));
+    next(Entry::Learners(vec![then.members[2].clone()]));
+    while group.poll_output().is_some() {}
+    let from = Sender { node: node(1), epoch: now.epoch };
+    group.on_message(from, Message::State(Box::new(now.clone())));
+    group.tick();
+    let mut over = false;
+    while let Some(output) = group.poll_output() {
+        assert!(!matches!(output, GroupOutput::Persist(..)), "{output:?}");
+        over |= matches!(output, GroupOutput::Over(_));
+    }
+    assert!(over);
+}
+
+/// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.
+#[test]
+fn entries_beyond_all_numbers_are_dropped() {
+    let (mut world, leader) = led(Rules::of(3, 0));
+    let (from, to) = (world.peers[leader].node, (leader + 1) % 3);
+    let sender = Sender { node: from, epoch: world.epoch() };
+    let purge = Entry::Purge { epoch: world.epoch(), bounds: Vec::new(), floor: u32::MAX };
+    let slot = world.group(to).state().applied.next();
+    let ballot = Ballot { round: 1_000, node: from };
+    for entry in [Entry::Horizon(u64::MAX), purge] {
+        let accept = LogMessage::Accept { ballot, entries: vec![(slot, entry)], chosen: slot };
+        world.act(to, |group| group.on_message(sender, Message::Log(accept)));
+        assert!(world.group(to).state().applied < slot, "{:?}", world.group(to).state());
+    }
+}
+
+/// Members come, go, crash, lose their stores, end epochs and are cut off, by chance.
+#[test]
+fn whatever_happens_to_members_all_holds() {
+    let of = |name: &str, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    let (first, count, steps) = (of("WORLD_SEED", 0), of("WORLD_SEEDS", 60), of("WORLD_STEPS", 800));
+    let (mut epochs, mut answered, mut purged, mut wrongs) = (0, 0, 0, 0);
+    for seed in first..first + count {
+        let came = chance::run(seed, steps, count == 1);
+        epochs += came.epochs;
+        answered += came.answered;
+        purged += came.purged;
+        if let Some(wrong) = came.wrong {
+            wrongs += 1;
+            println!("seed {seed}: {}", &wrong[..wrong.len().min(1500)]);
+        }
+    }
+    println!("{count} runs: {epochs} epochs, {answered} answers, {purged} tombstones let go of");
+    assert_eq!(wrongs, 0);
+}

@@ -1,0 +1,217 @@
+//! Schedules that once broke an invariant, fed to one acceptor, message by message.
+
+use group::Group;
+use group::ballot::Number;
+use group::message::{AskCompare, Base, CommitteeMessage, Compared, LogMessage, Message, Sender, Since};
+use group::outbox::GroupOutput;
+use overlay::{Epoch, KeyRange, Point};
+
+use crate::bench::{Bench, ballot, base, key, node, nothing_newer, write};
+
+/// A write is accepted here, voided by the base of a takeover that proposes it again and dies, and found to be chosen by
+/// the next takeover, whose quorum knew more (I5).
+#[test]
+fn what_a_failed_takeover_voided_is_missed_when_it_was_chosen_after_all() {
+    let mut bench = Bench::new(node(2), 3);
+    let (old, failed, new) = (ballot(5, 1), ballot(7, 2), ballot(9, 3));
+    bench.serve(old, &[]);
+    bench.accept(old, Some(0), vec![write(old, 1, "k", "v")]);
+    // The takeover's quorum knows the mark 0: the write is proposed again.
+    bench.hear(2, CommitteeMessage::Prepare { ballot: failed, range: KeyRange::FULL });
+    bench.accept(failed, None, vec![write(failed, 1, "k", "v")]);
+    bench.hear(2, CommitteeMessage::Base { ballot: failed, base: base(&[(old.term, 0)], 1), chosen: None });
+    // Nobody else hears of it. The old primary gets its vote and knows the mark 1; the next quorum has that.
+    bench.serve(new, &[(old.term, 1)]);
+    let complete = bench.acceptor.committee(new).unwrap().is_complete();
+    let held = bench.knows(&key("k")).is_some();
+    assert!(held || !complete, "it takes itself for complete without the write");
+}
+
+/// A member whose recent writes have a hole does not pass them on as all there are (I5).
+#[test]
+fn a_window_with_a_hole_is_no_window() {
+    let mut bench = Bench::new(node(2), 5);
+    let term = ballot(5, 1);
+    bench.serve(term, &[]);
+    bench.accept(term, Some(0), vec![write(term, 1, "a", "1")]);
+    bench.accept(term, Some(3), vec![write(term, 3, "c", "3"), write(term, 4, "d", "4")]);
+    bench.tick();
+    // It makes up for number 2.
+    let since = Number { term: term.term, n: 1 };
+    let up_to = Some(Number { term: term.term, n: 3 });
+    let writes = vec![write(term, 2, "b", "2")];
+    bench.since(1, Since { ballot: term, piece: KeyRange::FULL, since, attempt: 0, writes, up_to, done: true });
+    assert!(bench.knows(&key("b")).is_some());
+    assert_eq!(bench.acceptor.committee(term).unwrap().received().mark(), 4);
+    let Since { writes, up_to, .. } = bench.window(term, Number { term: term.term, n: 0 });
+    assert!(up_to.is_none() || writes.iter().any(|write| write.key == key("b")), "number 2 was left out");
+}
+
+/// The same for a term before the current one: what came by comparison is not in the window.
+#[test]
+fn a_window_that_ends_early_is_no_window() {
+    let mut bench = Bench::new(node(2), 5);
+    let (old, new) = (ballot(5, 1), ballot(7, 3));
+    bench.serve(old, &[]);
+    bench.accept(old, Some(0), vec![write(old, 1, "a", "1")]);
+    bench.serve(new, &[(old.term, 2)]);
+    bench.tick();
+    bench.tick();
+    // Whomever it asks, it is told to compare, and gets the write that it lacks.
+    for _ in 0..4 {
+        let (from, piece, since) = bench.asked_since();
+        bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes: vec![], up_to: None, done: false });
+    }
+    let (from, AskCompare { piece, .. }) = bench.asked_compare();
+    bench.compared(from, Compared { writes: vec![write(old, 2, "b", "2")], ..nothing_newer(new, piece) });
+    assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "what came is listed once more, and counted");
+    bench.compared(from, nothing_newer(new, piece));
+    assert!(bench.acceptor.committee(new).unwrap().is_complete());
+    let Since { writes, up_to, .. } = bench.window(new, Number { term: old.term, n: 1 });
+    assert!(up_to.is_none() || writes.iter().any(|write| write.key == key("b")), "number 2 was left out");
+}
+
+/// A comparison that began with one source and ended with another is one with neither (I5).
+#[test]
+fn half_a_comparison_with_an_incomplete_source_is_none() {
+    let mut bench = Bench::new(node(2), 5);
+    let (old, new) = (ballot(5, 1), ballot(7, 3));
+    bench.serve(new, &[(old.term, 9)]);
+    bench.tick();
+    let (first, AskCompare { piece, after, .. }) = bench.asked_compare();
+    assert_eq!(after, None);
+    // The first half from who lacks things itself, then silence, then the other half from who does not.
+    let half = Some(key("a"));
+    bench.compared(first, Compared { up_to: half.clone(), complete: false, ..nothing_newer(new, piece) });
+    for _ in 0..12 {
+        bench.tick();
+        let (from, AskCompare { after, .. }) = bench.asked_compare();
+        if from != first && after == half {
+            bench.compared(from, Compared { after, ..nothing_newer(new, piece) });
+            break;
+        }
+    }
+    let complete = bench.acceptor.committee(new).unwrap().is_complete();
+    assert!(!complete, "the first half was compared with who lacks something alone");
+}
+
+/// Catching up is faster than the network: the older write that comes late does not replace the newer record (I12).
+#[test]
+fn a_late_write_does_not_replace_what_catching_up_brought() {
+    let mut bench = Bench::new(node(2), 3);
+    let (old, new) = (ballot(5, 1), ballot(7, 3));
+    bench.serve(new, &[(old.term, 9)]);
+    bench.tick();
+    let (from, AskCompare { piece, .. }) = bench.asked_compare();
+    let page = Compared { mark: 2, ..nothing_newer(new, piece) };
+    // Before the comparison is over a page more is awaited: nothing is made up for yet.
+    let writes = vec![write(new, 2, "k", "newer")];
+    bench.compared(from, Compared { writes, up_to: Some(key("k")), ..page.clone() });
+    bench.accept(new, Some(0), vec![write(new, 1, "k", "older")]);
+    bench.compared(from, Compared { after: Some(key("k")), ..page.clone() });
+    bench.compared(from, page);
+    bench.accept(new, Some(2), vec![]);
+    assert_eq!(bench.acceptor.committee(new).unwrap().received().mark(), 2);
+    assert_eq!(bench.on_disk(&key("k")), Some(Number { term: new.term, n: 2 }), "the store went back");
+}
+
+/// Of a base's pieces one is caught up with by comparison, at a higher mark than the other, which came from the window.
+#[test]
+fn what_is_made_up_for_is_what_every_piece_reached() {
+    let mut bench = Bench::new(node(2), 3);
+    let half = Point(1 << 127);
+    let (left, right) = (KeyRange::new(Point(0), half), KeyRange::new(half, Point(0)));
+    let (old, other, new) = (ballot(5, 1), ballot(6, 1), ballot(7, 3));
+    // It knows the old term on the right side, up to number 0, and nothing on the left.
+    bench.hear(1, CommitteeMessage::Prepare { ballot: old, range: right });
+    let nothing = Base { range: right, pieces: vec![(right, vec![])], reproposed: 0 };
+    bench.hear(1, CommitteeMessage::Base { ballot: old, base: nothing, chosen: Some(0) });
+    bench.hear(3, CommitteeMessage::Prepare { ballot: new, range: KeyRange::FULL });
+    let pieces = vec![(left, vec![(other.term, 3)]), (right, vec![(old.term, 1)])];
+    let base = Base { range: KeyRange::FULL, pieces, reproposed: 0 };
+    bench.hear(3, CommitteeMessage::Base { ballot: new, base, chosen: Some(0) });
+    bench.tick();
+    let (from, piece, since) = bench.asked_since();
+    assert_eq!(piece, right);
+    let up_to = Some(Number { term: new.term, n: 0 });
+    let writes = vec![write(old, 1, "x", "1")];
+    bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes, up_to, done: true });
+    // Meanwhile the new term wrote something on the right, whose accept is lost.
+    let (from, AskCompare { piece, .. }) = bench.asked_compare();
+    assert_eq!(piece, left);
+    bench.compared(from, Compared { mark: 1, ..nothing_newer(new, piece) });
+    assert_eq!(bench.acceptor.committee(new).unwrap().received().mark(), 0, "number 1 never came");
+}
+
+/// Nobody leads under a ballot that a crash might make it forget (PITFALLS 5): it would use it again for something else.
+#[test]
+fn nobody_leads_before_its_own_promise_is_durable() {
+    let bench = Bench::new(node(1), 3);
+    let mut group = Group::join(bench.config.clone(), node(1), bench.state.clone(), bench.now, 1);
+    let mut now = bench.now;
+    let (mut tokens, mut last, mut led, mut persisted_all) = (Vec::new(), 0, false, false);
+    for step in 0..90 {
+        now.time = now.time + std::time::Duration::from_millis(20);
+        group.set_now(now);
+        if step == 50 {
+            assert!(!led, "it leads, and a crash would make it forget that it ever promised");
+            persisted_all = true;
+            tokens.push(last);
+        }
+        for token in std::mem::take(&mut tokens) {
+            group.on_persisted(token);
+        }
+        group.tick();
+        while let Some(output) = group.poll_output() {
+            let message = match output {
+                GroupOutput::Persist(token, _) => {
+                    last = token;
+                    if persisted_all {
+                        tokens.push(token);
+                    }
+                    continue;
+                }
+                GroupOutput::Send(_, Message::Log(message), _) => message,
+                _ => continue,
+            };
+            let answer = match message {
+                LogMessage::AskPromise { round } => LogMessage::WouldPromise { round },
+                LogMessage::Prepare { ballot, .. } => {
+                    LogMessage::Promise { ballot, state: None, accepted: vec![], doubt: Epoch(0) }
+                }
+                LogMessage::Accept { .. } => {
+                    led = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            for peer in [2, 3] {
+                let from = Sender { node: node(peer), epoch: Epoch(1) };
+                group.on_message(from, Message::Log(answer.clone()));
+            }
+        }
+    }
+    assert!(led, "then it leads");
+}
+
+/// Pages of another attempt are not for this one (PITFALLS 25), and what was copied is counted before it is believed.
+#[test]
+fn what_was_copied_is_counted() {
+    let mut bench = Bench::new(node(2), 3);
+    let (old, new) = (ballot(5, 1), ballot(7, 3));
+    bench.serve(new, &[(old.term, 9)]);
+    bench.tick();
+    let (from, AskCompare { piece, attempt, .. }) = bench.asked_compare();
+    let stale = Compared { attempt: attempt ^ 1, ..nothing_newer(new, piece) };
+    bench.hear(from, CommitteeMessage::Compared(stale.into()));
+    assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "a page of another attempt");
+    // Of three records that the source holds one does not come.
+    let writes = vec![write(old, 1, "a", "1"), write(old, 2, "b", "2")];
+    bench.compared(from, Compared { writes, looked: 3, ..nothing_newer(new, piece) });
+    bench.compared(from, Compared { looked: 3, ..nothing_newer(new, piece) });
+    assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "two of three records are here");
+    let writes = vec![write(old, 3, "c", "3")];
+    bench.compared(from, Compared { writes, looked: 3, ..nothing_newer(new, piece) });
+    bench.compared(from, Compared { looked: 3, ..nothing_newer(new, piece) });
+    assert!(bench.acceptor.committee(new).unwrap().is_complete());
+}

@@ -1,0 +1,158 @@
+//! Two processes with one identity: which of them counts, and whose word ends one.
+
+use super::*;
+
+/// A directory is copied and both run: increments through all processes; how many were acknowledged, and the value.
+fn doubled(defects: Defects, together: bool, again: bool) -> (World, i64, i64) {
+    let mut world = World::of_three(defects);
+    world.ask_until(1, &Op::Add(1));
+    let copy = world.stop(0, true);
+    let first = world.start(0, copy.clone());
+    if !together {
+        world.run_for(Duration::from_secs(3));
+    }
+    let second_disk = match again {
+        // A copy of a directory that is in use: started from, its counter is higher.
+        true => world.processes[first].disk.clone(),
+        false => copy,
+    };
+    let second = world.start(0, second_disk);
+    let (mut acknowledged, mut unknown) = (1, 0);
+    for turn in 0..200 {
+        let process = [1, 2, first, second][turn % 4];
+        if !world.processes[process].is_up {
+            continue;
+        }
+        match world.ask(process, Op::Add(1)) {
+            Ok(_) => acknowledged += 1,
+            Err(OpError::Uncertain) => unknown += 1,
+            Err(_) => {}
+        }
+    }
+    world.run_for(Duration::from_secs(20));
+    let seen =
+        (1..3).any(|member| world.processes[member].node.status().identity.iter().any(|(peer, _)| *peer == key(0)));
+    assert!(seen || defects.has(Defect::StartsIgnored), "members show it");
+    let Answer::Integer(value) = world.ask_until(1, &Op::Add(0)) else { panic!("not a number") };
+    assert!(value <= acknowledged + unknown, "{value} of {acknowledged} and {unknown}");
+    (world, acknowledged, value)
+}
+
+#[test]
+fn of_two_processes_with_one_identity_one_counts_or_none() {
+    for (together, again) in [(true, false), (false, false), (false, true)] {
+        let (world, acknowledged, value) = doubled(Defects::NONE, together, again);
+        assert!(value >= acknowledged, "{acknowledged} were acknowledged, {value} are there");
+        let twins: Vec<&Process> = world.processes.iter().filter(|process| process.peer == 0).skip(1).collect();
+        let said: Vec<_> =
+            twins.iter().map(|process| (process.is_up, &process.twin, process.lives, &process.said)).collect();
+        assert!(twins.iter().all(|process| process.lives <= 1), "{said:?}");
+        if !together {
+            // The later one has the higher counter, or is the one that nobody knew first.
+            let loser = if again { twins[0] } else { twins[1] };
+            assert!(loser.twin.as_ref().is_some_and(|why| why.contains("identity of its own")), "{said:?}");
+        }
+        assert!(said.iter().any(|(_, twin, _, said)| twin.is_some() || !said.is_empty()), "{said:?}");
+        let noticed = world.processes[1..3].iter().any(|process| process.said.iter().any(|s| s.contains("runs twice")));
+        assert!(noticed, "members say so");
+    }
+}
+
+/// The original runs, and is cut off from one member, which would say that it is gone. Another one hears it: the copy ends, not the
+/// original.
+#[test]
+fn a_copy_does_not_end_an_original_that_some_hear() {
+    for torn in [false, true] {
+        let mut world = World::of_three(Defects::NONE);
+        world.set(1, "old");
+        let copy = world.stop(0, false);
+        let original = world.start(0, copy.clone());
+        world.get(original);
+        world.run_for(Duration::from_secs(2));
+        world.cut.push((original, 1));
+        world.set(2, "new");
+        let twin = world.start(0, Disk { is_torn: torn, ..copy });
+        world.run_for(Duration::from_secs(40));
+        let said = |process: usize| (&world.processes[process].twin, &world.processes[process].said);
+        assert!(world.processes[original].is_up, "{torn} {:?}", said(original));
+        assert!(!world.processes[twin].is_up, "{torn} {:?}", said(twin));
+        assert_eq!(world.get(2), value("new"));
+    }
+}
+
+/// A stranger says that a peer, which is alone, has gone back in time: the peer serves nothing as long as it says so, and begins anew
+/// only after a while.
+#[test]
+fn a_stranger_bars_a_lone_peer_and_ends_it_only_after_a_while() {
+    let mut world = World::empty(Defects::NONE);
+    let a = world.start(0, Disk::default());
+    world.set(a, "mine");
+    let (node, start) = (world.processes[a].node.id(), world.processes[a].node.starts.own());
+    let state = world.processes[a].node.group().unwrap().state().clone();
+    let say = |world: &mut World, stranger: u8, groups: Vec<(KeyRange, Epoch)>| {
+        let known = Start { counter: 9, run: 9 };
+        let refused =
+            Refused { node, start, incarnation: node.incarnation, known, alive: Some(false), contested: false, groups };
+        let stamp = Stamp { incarnation: Incarnation(1), start: Start { counter: 1, run: 3 }, to: 0 };
+        let frame = wire::encode(&stamp, &Frame::Refused(Box::new(refused)), None);
+        let now = world.now;
+        world.processes[a].node.handle(now, Input::Frame { from: key(stranger), frame });
+        world.settle();
+    };
+    let earlier = Epoch(state.epoch.0 - 1);
+    for (groups, is_barred) in
+        [(vec![], false), (vec![(state.range, earlier)], false), (vec![(state.range, state.epoch)], true)]
+    {
+        say(&mut world, 7, groups);
+        assert_eq!(world.processes[a].node.starts.is_barred(), is_barred);
+    }
+    for stranger in 10..200 {
+        say(&mut world, stranger, vec![(state.range, state.epoch)]);
+    }
+    assert!(world.ask(a, Op::Read(Read::Value)).is_err());
+    assert_eq!((world.processes[a].lives, world.processes[a].node.starts.refusals.len()), (0, 0));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.processes[a].lives, 0, "nobody says so any more");
+    let mut seconds = 0;
+    while world.processes[a].lives == 0 {
+        say(&mut world, 7, vec![(state.range, state.epoch)]);
+        world.run_for(Duration::from_secs(1));
+        seconds += 1;
+    }
+    assert!((15..20).contains(&seconds), "it is still said after {seconds} s");
+}
+
+/// A member that only heard tell of another start does not know whether it runs, and ends nobody for it.
+#[test]
+fn hearsay_ends_no_life() {
+    let mut world = World::of_three(Defects::NONE);
+    let node = world.processes[0].node.id();
+    let known = world.processes[0].node.starts.own();
+    let lineage = Lineage { start: Start { run: 77, ..known }, before: Vec::new() };
+    for _ in 0..60 {
+        let stamp = world.processes[1].node.stamp();
+        let frame = Frame::Contested(Box::new(Contested { node, lineage: lineage.clone() }));
+        let (now, frame) = (world.now, wire::encode(&stamp, &frame, None));
+        world.processes[2].node.handle(now, Input::Frame { from: key(1), frame });
+        world.settle();
+        world.run_for(Duration::from_millis(300));
+    }
+    assert!(world.processes[2].node.starts.refused() > 0, "it does refuse it");
+    let peer = &world.processes[0];
+    assert_eq!((peer.is_up, peer.lives, &peer.twin), (true, 0, &None), "{:?}", peer.said);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(world.ask(0, Op::Read(Read::Value)), Ok(Answer::Value(None)), "once nobody says so, it counts");
+}
+
+#[test]
+fn a_start_outvotes_another_with_more_voices() {
+    let (known, other) = (Start { counter: 1, run: 1 }, Start { counter: 1, run: 2 });
+    let mut of = Known::new(Lineage { start: known, before: Vec::new() }, Written::Yes);
+    for (voices, contested, outvoted) in [(1, true, false), (2, true, true)] {
+        of.told.insert(key(voices), (other, Time(0)));
+        assert_eq!((of.is_contested(|_| true), of.is_outvoted_by(other, |_| true)), (contested, outvoted));
+        assert!(!of.is_contested(|_| false) && !of.is_outvoted_by(other, |_| false), "what was said long ago is over");
+    }
+    of.told.insert(key(9), (known, Time(0)));
+    assert!(of.is_contested(|_| true) && !of.is_outvoted_by(other, |_| true));
+}

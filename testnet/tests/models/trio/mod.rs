@@ -1,0 +1,313 @@
+//! Three real members of one group in one place: every message, restart and change of division is somebody's choice, time
+//! stands still, and one key is counted on. Small enough for a search through all schedules.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use group::Group;
+use group::ballot::Number;
+use group::config::{Defect, Defects, GroupConfig, Timing};
+use group::message::{Message, Outcome, Sender};
+use group::op::Version;
+use group::outbox::GroupOutput;
+use overlay::{Epoch, KeyRange, NodeId};
+
+pub use crate::parts::Ask;
+use crate::parts::{self, Asked, Disk, MEMBERS, NOW, node, restarted, state, sum_of};
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// This message arrives, the first one that is like it.
+    Deliver(Vec<u8>),
+    /// It arrives, and will once more.
+    Double(Vec<u8>),
+    /// A member learns of the division after the one it knows.
+    Learn(usize),
+    /// The next question goes to its member.
+    Ask,
+    /// A member stops and comes back with all that it had written.
+    Restart(usize),
+}
+
+/// Three members, their disks, and what is on its way.
+#[derive(Clone)]
+pub struct Trio {
+    defects: Defects,
+    /// Primaries of the divisions, the first of which everybody knows.
+    divisions: &'static [usize],
+    groups: Vec<Group>,
+    disks: Vec<Disk>,
+    runs: [u64; MEMBERS],
+    /// On its way: from, to, message; by encoding.
+    net: BTreeMap<Vec<u8>, (usize, usize, Message)>,
+    asked: Asked,
+    /// Of the one key: values of all versions seen to be chosen.
+    chosen: BTreeMap<Version, Option<i64>>,
+    /// And values of all numbers seen to be accepted.
+    accepted: BTreeMap<Number, (Version, Option<i64>)>,
+    /// Messages that may yet be doubled, and restarts that may yet be.
+    doubles: u32,
+    restarts: u32,
+    /// What is wrong.
+    pub wrong: Option<String>,
+    fingerprint: u64,
+}
+
+impl Trio {
+    /// The first primary serves, and everybody knows.
+    pub fn new(defects: Defects, divisions: &'static [usize], doubles: u32, restarts: u32) -> Trio {
+        let config = config(defects);
+        let groups = (0..MEMBERS).map(|index| Group::join(config.clone(), node(index), state(1, divisions[0]), NOW, 1));
+        let mut trio = Trio {
+            defects,
+            divisions,
+            groups: groups.collect(),
+            disks: vec![Disk::default(); MEMBERS],
+            runs: [0; MEMBERS],
+            net: BTreeMap::new(),
+            asked: Asked::default(),
+            chosen: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            doubles,
+            restarts,
+            wrong: None,
+            fingerprint: 0,
+        };
+        for index in 0..MEMBERS {
+            trio.drain(index);
+        }
+        while let Some((_, (from, to, message))) = trio.net.pop_first() {
+            trio.deliver(from, to, message);
+        }
+        trio.look();
+        trio
+    }
+
+    /// Delivers all that one says to another, until it says no more; then everything else that is on its way is lost.
+    pub fn talk(&mut self, one: usize, other: usize) {
+        let among = |from, to| (from, to) == (one, other) || (from, to) == (other, one);
+        while let Some(name) =
+            self.net.iter().find(|(_, (from, to, _))| among(*from, *to)).map(|(name, _)| name.clone())
+        {
+            let (from, to, message) = self.net.remove(&name).expect("just seen");
+            self.deliver(from, to, message);
+        }
+        self.net.clear();
+        self.look();
+    }
+
+    /// Everything that can happen now.
+    pub fn steps(&self, asks: &[(usize, Ask)], steps: &mut Vec<Step>) {
+        if self.wrong.is_some() {
+            return;
+        }
+        for name in self.net.keys() {
+            steps.push(Step::Deliver(name.clone()));
+            if self.doubles > 0 {
+                steps.push(Step::Double(name.clone()));
+            }
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            // An acceptor need not know the division; a primary that does not is the interesting one.
+            let known = group.state().applied.0 as usize;
+            if self.divisions.get(known).is_some_and(|primary| *primary == index) {
+                steps.push(Step::Learn(index));
+            }
+            if self.restarts > 0 {
+                steps.push(Step::Restart(index));
+            }
+        }
+        if let Some((member, _)) = asks.get(self.asked.count())
+            && self.groups[*member].primaries().any(|primary| primary.is_serving())
+        {
+            steps.push(Step::Ask);
+        }
+    }
+
+    /// The situation after a step.
+    pub fn after(&self, step: &Step, asks: &[(usize, Ask)]) -> Trio {
+        let mut next = self.clone();
+        let taken = catch_unwind(AssertUnwindSafe(|| {
+            next.take(step, asks);
+            next.drop_idle();
+            next.look();
+        }));
+        if let Err(panic) = taken {
+            let text = panic.downcast_ref::<String>().cloned();
+            next.wrong = Some(text.unwrap_or_else(|| "a panic".into()));
+            let mut hasher = DefaultHasher::new();
+            (self.fingerprint, &next.wrong).hash(&mut hasher);
+            next.fingerprint = hasher.finish();
+        }
+        next
+    }
+
+    /// Takes a step.
+    pub fn take(&mut self, step: &Step, asks: &[(usize, Ask)]) {
+        match step {
+            Step::Deliver(name) => {
+                if let Some((from, to, message)) = self.net.remove(name) {
+                    self.deliver(from, to, message);
+                }
+            }
+            Step::Double(name) => {
+                self.doubles -= 1;
+                if let Some((from, to, message)) = self.net.get(name).cloned() {
+                    self.deliver(from, to, message);
+                }
+            }
+            Step::Learn(index) => {
+                let known = self.groups[*index].state().applied.0 as usize;
+                let next = state(known as u64 + 1, self.divisions[known]);
+                let other = (*index + 1) % MEMBERS;
+                self.deliver(other, *index, Message::State(Box::new(next)));
+            }
+            Step::Ask => {
+                let (member, ask) = asks[self.asked.count()];
+                self.ask(member, ask);
+            }
+            Step::Restart(index) => {
+                self.restarts -= 1;
+                self.runs[*index] += 1;
+                self.groups[*index] = restarted(config(self.defects), *index, &self.disks[*index]);
+                self.drain(*index);
+            }
+        }
+    }
+
+    /// Drops answers to primaries that are no more: their arrival changes nothing. A restarted one may come back with a
+    /// defect, so then they stay.
+    fn drop_idle(&mut self) {
+        if self.defects.has(Defect::BallotReuse) {
+            return;
+        }
+        let groups = &self.groups;
+        self.net.retain(|_, (_, to, message)| match message {
+            Message::Committee(message) if message.is_for_primary() => {
+                let ballot = message.ballot();
+                groups[*to].primaries().any(|primary| primary.ballot() == ballot && !primary.is_ended())
+            }
+            _ => true,
+        });
+    }
+
+    fn ask(&mut self, index: usize, ask: Ask) {
+        let number = self.asked.count() as u64;
+        self.asked.ask();
+        let group = &mut self.groups[index];
+        let ballot = group.primaries().find(|primary| primary.is_serving()).map(|primary| primary.ballot());
+        group.operate(node(index), ask.operation(number, index, self.runs[index], ballot));
+        self.drain(index);
+    }
+
+    fn deliver(&mut self, from: usize, to: usize, message: Message) {
+        let epoch = Epoch(1);
+        self.groups[to].on_message(Sender { node: node(from), epoch }, message);
+        self.drain(to);
+    }
+
+    /// Does what a member wants done.
+    fn drain(&mut self, index: usize) {
+        while let Some(output) = self.groups[index].poll_output() {
+            match output {
+                GroupOutput::Send(to, message @ Message::Committee(_), _) => {
+                    for to in to {
+                        let to = (0..MEMBERS).find(|other| node(*other) == to).expect("one of three");
+                        let name = postcard::to_allocvec(&(index as u8, to as u8, &message)).expect("plain");
+                        self.net.insert(name, (index, to, message.clone()));
+                    }
+                }
+                GroupOutput::Persist(token, changes) => {
+                    for change in changes {
+                        self.disks[index].change(change);
+                    }
+                    self.groups[index].on_persisted(token);
+                }
+                GroupOutput::Load { key, .. } => {
+                    let record = self.disks[index].records.get(&key).cloned();
+                    self.groups[index].on_loaded(&key, record);
+                }
+                GroupOutput::Scan(token, ..) => {
+                    let records = self.disks[index].records.clone().into_iter().collect();
+                    self.groups[index].on_scanned(token, records, true);
+                }
+                GroupOutput::Outcome(number, Outcome::Done(answer) | Outcome::Unchanged(answer)) => {
+                    if let Err(why) = self.asked.answered(number as usize, &answer) {
+                        self.wrong = Some(why);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks for two values in one place.
+    fn look(&mut self) {
+        let mut hasher = DefaultHasher::new();
+        for group in &self.groups {
+            for (_, record) in group.table().iter() {
+                let value = record.value.as_ref().map(|value| sum_of(value));
+                let first = *self.chosen.entry(record.version).or_insert(value);
+                if first != value {
+                    self.wrong = Some(format!("{:?} is chosen as {first:?} and as {value:?}", record.version));
+                }
+            }
+            for write in group.acceptor().committees().flat_map(|committee| committee.unsettled(KeyRange::FULL)) {
+                let value = (write.record.version, write.record.value.as_ref().map(|value| sum_of(value)));
+                let first = *self.accepted.entry(write.record.number).or_insert(value);
+                if first != value {
+                    self.wrong = Some(format!("{:?} is accepted as {first:?} and as {value:?}", write.record.number));
+                }
+            }
+            let primaries: Vec<_> = group.primaries().collect();
+            let parts = (group.state().applied, group.acceptor(), primaries, group.table());
+            format!("{parts:?}").hash(&mut hasher);
+        }
+        self.net.keys().for_each(|name| name.hash(&mut hasher));
+        (&self.asked, &self.wrong, self.doubles, self.restarts).hash(&mut hasher);
+        format!("{:?}{:?}", self.chosen, self.accepted).hash(&mut hasher);
+        self.fingerprint = hasher.finish();
+    }
+
+    /// Every question asked so far, and as many as this, was answered.
+    pub fn all_answered(&self, count: usize) -> bool {
+        self.asked.count() == count && self.asked.answers().all(|answer| answer.is_some())
+    }
+
+    /// What each question was answered.
+    pub fn answers(&self) -> Vec<Option<i64>> {
+        self.asked.answers().collect()
+    }
+
+    /// So many members serve as primaries, or believe that they do.
+    pub fn serving(&self) -> BTreeSet<NodeId> {
+        let serving = self.groups.iter().filter(|group| group.primaries().any(|primary| primary.is_serving()));
+        serving.map(Group::me).collect()
+    }
+}
+
+fn config(defects: Defects) -> GroupConfig {
+    parts::config(defects, Timing::default())
+}
+
+impl Hash for Trio {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.fingerprint.hash(hasher);
+    }
+}
+
+impl PartialEq for Trio {
+    fn eq(&self, other: &Trio) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl fmt::Debug for Trio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?}, {} on their way", self.wrong, self.asked, self.net.len())
+    }
+}
