@@ -47,6 +47,8 @@ enum Step {
     Seal,
     /// The process ends without a seal.
     Kill,
+    /// The same, and the next process has segments twice as long.
+    Grow,
 }
 
 const SCRIPT: &[Step] = {
@@ -73,6 +75,9 @@ const SCRIPT: &[Step] = {
         Huge,
         Commit(1),
         WriteBehind,
+        Huge,
+        Commit(1),
+        WriteBehind,
         Seal,
         Verify,
         Commit(2),
@@ -81,6 +86,11 @@ const SCRIPT: &[Step] = {
         Commit(4),
         Checkpoint,
         Commit(1),
+        Seal,
+        Commit(3),
+        WriteBehind,
+        Grow,
+        Commit(2),
         Seal,
     ]
 };
@@ -136,6 +146,8 @@ struct Run {
     acknowledged: usize,
     /// Since the last seal was begun or found, a batch was handed out.
     unsealed: bool,
+    /// Segments are twice as long by now.
+    grown: bool,
     error: Option<StoreError>,
 }
 
@@ -161,7 +173,9 @@ fn run(disk: &mut SimDisk) -> Run {
 
 fn take(step: Step, disk: &mut SimDisk, engine: &mut Option<Engine>, run: &mut Run) -> Result<(), StoreError> {
     if engine.is_none() {
-        *engine = Some(open(disk)?.0);
+        let segment_bytes = config().segment_bytes * if run.grown { 2 } else { 1 };
+        let config = StoreConfig { segment_bytes, ..config() };
+        *engine = Some(Engine::open(Arc::new(disk.clone()), &disk.tables(), &config)?.0);
     }
     let Some(at_work) = engine else { unreachable!("it was just opened") };
     match step {
@@ -186,7 +200,8 @@ fn take(step: Step, disk: &mut SimDisk, engine: &mut Option<Engine>, run: &mut R
             run.unsealed = false;
             at_work.seal()?;
         }
-        Step::Kill => {
+        Step::Kill | Step::Grow => {
+            run.grown |= matches!(step, Step::Grow);
             *engine = None;
             run.unsealed = true;
             *disk = disk.restart(Loss::Process);

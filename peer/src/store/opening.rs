@@ -21,7 +21,7 @@ use super::mark::Mark;
 use super::pending::{Durable, Pending};
 use super::replay::{From, Replayed, replay, segments};
 use super::room::{Gauge, drop_ballast, take_ballast};
-use super::segment::{SegmentName, Segments, is_temporary};
+use super::segment::{SegmentName, Segments, is_temporary, remove_unused};
 use super::sum::Sum;
 use super::table::Tables;
 
@@ -197,7 +197,7 @@ fn adopt(disk: &dyn Disk, pool: &Segments, unused: &[SegmentName]) -> Result<(),
     {
         adopted += 1;
     }
-    discard(disk, |name| unused[adopted..].contains(&name))
+    remove_unused(disk, &unused[adopted..])
 }
 
 /// Removes files that were never finished, and the segments that are not wanted.

@@ -116,10 +116,8 @@ impl Segments {
                 // made ahead are made again later.
                 pool.next_id = short.name.id;
                 let later = std::mem::take(&mut pool.ready);
-                for name in [short].iter().chain(&later).map(|segment| segment.name.file()) {
-                    self.disk.remove(&name).doing(|| format!("removing {name}"))?;
-                }
-                self.disk.sync_dir().doing(|| "syncing the store's directory".into())?;
+                let unused: Vec<SegmentName> = [short].iter().chain(&later).map(|segment| segment.name).collect();
+                remove_unused(&*self.disk, &unused)?;
             }
             None => (),
         }
@@ -163,6 +161,16 @@ impl Segments {
         // A panic in between leaves at worst a file that the next start removes.
         self.pool.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Removes segments that nothing was written to, given in the order of their ids: the last one first, and each removal durable before
+/// the next. One that is there without the one before it looks like a lost segment, whenever the process or the power ends.
+pub(crate) fn remove_unused(disk: &dyn Disk, segments: &[SegmentName]) -> Result<(), StoreError> {
+    for name in segments.iter().rev().map(SegmentName::file) {
+        disk.remove(&name).doing(|| format!("removing {name}"))?;
+        disk.sync_dir().doing(|| "syncing the store's directory".into())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

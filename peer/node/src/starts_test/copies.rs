@@ -117,7 +117,7 @@ fn without_starts_writes_are_lost() {
         let outcome = catch_unwind(|| put_back(defects, true, knower_first));
         assert!(outcome.is_err() || outcome.is_ok_and(|value| value != self::value("new")), "{knower_first}");
     }
-    let outcome = catch_unwind(|| doubled(defects, true, false));
+    let outcome = catch_unwind(|| twins::doubled(defects, true, false));
     assert!(outcome.is_err() || outcome.is_ok_and(|(_, acknowledged, value)| value < acknowledged), "two processes");
 }
 

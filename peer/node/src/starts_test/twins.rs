@@ -3,7 +3,7 @@
 use super::*;
 
 /// A directory is copied and both run: increments through all processes; how many were acknowledged, and the value.
-fn doubled(defects: Defects, together: bool, again: bool) -> (World, i64, i64) {
+pub(super) fn doubled(defects: Defects, together: bool, again: bool) -> (World, i64, i64) {
     let mut world = World::of_three(defects);
     world.ask_until(1, &Op::Add(1));
     let copy = world.stop(0, true);
