@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn nothing_steers_a_terminal() {
         assert_eq!(shown("a\x1b[31m\u{202e}\u{9b}…\n"), "a\\u{1b}[31m\\u{202e}\\u{9b}…\n");
-        let typed = words(&["scatter", "run", "--join=\x1b[31mx"]);
+        let typed = words(&["scatter", "run", "--join=\x1b[31m\u{202e}x"]);
         let error = command().try_get_matches_from(&typed).unwrap_err();
         let text = refusal(&error, &command(), &typed, &|_| None);
-        assert!(text.contains("\\u{1b}[31mx") && !text.contains('\x1b'), "{text}");
+        assert!(text.contains("\\u{202e}x") && !text.contains(['\x1b', '\u{202e}']), "{text}");
     }
 
     #[test]

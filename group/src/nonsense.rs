@@ -121,10 +121,14 @@ fn is_round(ballot: &Ballot) -> bool {
     fits(ballot.round)
 }
 
+/// Can a group's horizon have come to this?
+pub fn is_horizon(horizon: u64) -> bool {
+    horizon < u64::MAX / 2
+}
+
 /// Has a key come to this? What follows it counts on from there.
 fn is_numbered(record: &Record) -> bool {
     let Record { number, version, horizon, done, .. } = record;
-    let is_horizon = |horizon: u64| horizon < u64::MAX / 2;
     number.n > 0
         && fits(number.n)
         && version.generation < u32::MAX
@@ -226,8 +230,8 @@ impl Vouch {
 
 impl Progress {
     fn check(&self) -> Result<(), Nonsense> {
-        let sound = self.complete.len() <= Term::PARTS_MAX && self.marks.len() <= Term::PARTS_MAX;
-        unless(sound, Nonsense::Malformed)
+        let bounded = self.complete.len() <= Term::PARTS_MAX && self.marks.len() <= Term::PARTS_MAX;
+        unless(bounded && is_slot(&self.applied), Nonsense::Malformed)
     }
 }
 
@@ -242,6 +246,7 @@ impl Operation {
         let sound = (!relaxed || matches!(self.op, Op::Read(_)))
             && id
             && self.retired_except.len() <= LIVE_IDS_MAX
+            && is_horizon(self.horizon)
             && !self.key.is_companion();
         unless(sound, Nonsense::Malformed)
     }
@@ -285,7 +290,7 @@ impl Entry {
             Entry::Noop | Entry::DropLearner(_) | Entry::Learners(_) | Entry::Next(_) => true,
             Entry::Division { parts, kept } => parts.len() <= Term::PARTS_MAX && kept.len() <= Term::PARTS_MAX,
             Entry::Established(_, ranges) => ranges.len() <= Term::PARTS_MAX,
-            Entry::Horizon(horizon) => *horizon < u64::MAX / 2,
+            Entry::Horizon(horizon) => is_horizon(*horizon),
             Entry::Switch(switch) => Switch::is_id(switch.id),
             Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
             Entry::Contact(contact) => are_addresses(&contact.addresses),

@@ -146,6 +146,10 @@ impl Acknowledgements {
         }
     }
 
+    fn newest_run(&self, peer: PeerKey) -> Option<u64> {
+        Some(self.followed.get(&peer)?.last)
+    }
+
     /// A message to a primary of this node came.
     ///
     /// Beyond a limit the oldest is forgotten that is not `granted` any more: a term may be kept for long, and is the
@@ -248,6 +252,11 @@ impl Group {
         if let Some(vouching) = &mut self.vouching {
             vouching.answered.retain(|node, _| node.peer != peer);
         }
+    }
+
+    /// Returns the run of this peer that began last, as far as this group was told.
+    pub fn newest_run(&self, peer: PeerKey) -> Option<u64> {
+        self.acknowledgements.newest_run(peer)
     }
 
     pub(crate) fn on_vouch(&mut self, from: NodeId, vouch: &Vouch) {

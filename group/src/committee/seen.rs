@@ -4,7 +4,7 @@
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-use overlay::NodeId;
+use overlay::{Incarnation, NodeId, PeerKey};
 
 use crate::number_set::NumberSet;
 use crate::operations::PATIENCE_MAX;
@@ -13,6 +13,8 @@ use crate::time::Time;
 /// Runs of origins remembered by one primary. A run is one life of a peer's process, and a group has tens of peers; who
 /// names more than this makes them up. What comes of one more is dropped: refused, a later copy of it might be executed.
 const RUNS_MAX: usize = 1 << 10;
+/// Runs of one peer among them: one that makes up more shuts itself out, and nobody else.
+const RUNS_OF_ONE_MAX: usize = 64;
 /// Attempts of one run that may be outstanding behind one that came.
 const GAPS_MAX: usize = 4096;
 /// How often it is looked for runs that nobody need remember.
@@ -63,7 +65,7 @@ impl Seen {
     /// An attempt comes.
     pub fn arrive(&mut self, name: Name, now: Time) -> Arrival {
         let of = (name.origin, name.run);
-        if self.runs.len() >= RUNS_MAX && !self.runs.contains_key(&of) {
+        if !self.runs.contains_key(&of) && !self.has_room(name.origin.peer) {
             return Arrival::NoRoom;
         }
         let run = self.runs.entry(of).or_default();
@@ -78,6 +80,11 @@ impl Seen {
             run.serials.insert_range(1, mark);
         }
         Arrival::First
+    }
+
+    fn has_room(&self, peer: PeerKey) -> bool {
+        let [first, last] = [0, u64::MAX].map(|end| (NodeId { peer, incarnation: Incarnation(end) }, end));
+        self.runs.len() < RUNS_MAX && self.runs.range(first..=last).count() < RUNS_OF_ONE_MAX
     }
 
     /// Did this attempt come?
@@ -98,14 +105,28 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use overlay::{Incarnation, PeerKey};
-
     use super::*;
+
+    fn origin(peer: u8) -> NodeId {
+        NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) }
+    }
+
+    /// A peer that makes up runs until nothing more is remembered of it shuts out no other peer.
+    #[test]
+    fn nobody_fills_the_room_of_others() {
+        let name = |peer, run| Name { origin: origin(peer), run, serial: 1, horizon: 5 };
+        let mut seen = Seen::default();
+        for run in 0..RUNS_MAX as u64 {
+            let life = NodeId { incarnation: Incarnation(run), ..origin(1) };
+            let is_first = seen.arrive(Name { origin: life, ..name(1, run) }, Time(0)) == Arrival::First;
+            assert_eq!(is_first, run < RUNS_OF_ONE_MAX as u64);
+        }
+        assert_eq!(seen.arrive(name(2, 1), Time(0)), Arrival::First);
+    }
 
     #[test]
     fn runs_are_bounded_and_leave() {
-        let origin = NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(1) };
-        let name = |run, horizon| Name { origin, run, serial: 1, horizon };
+        let name = |run, horizon| Name { origin: origin((run % 17) as u8), run, serial: 1, horizon };
         let (mut seen, begin) = (Seen::default(), Time(1_000_000_000));
         for run in 0..RUNS_MAX as u64 {
             assert_eq!(seen.arrive(name(run, 5), begin), Arrival::First);

@@ -1,9 +1,9 @@
 //! What a peer may say, by mistake or on purpose, does not stop a member, and does not fill it. It is counted.
 
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
-use group::message::{Base, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Operation, Since};
+use group::message::{Base, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Operation, Progress, Since};
 use group::nonsense::Nonsense;
-use group::op::Op;
+use group::op::{Op, Read};
 use group::outbox::Durable;
 use group::state::Entry;
 use group::time::WallMillis;
@@ -58,6 +58,10 @@ fn numbers_that_nobody_comes_to_are_dropped() {
     let mut state = bench.state.clone();
     (state.applied, state.division) = (Slot(u64::MAX), Vec::new());
     expect(Nonsense::Malformed, Message::State(Box::new(state)));
+    let progress = Progress { applied: Slot(u64::MAX), complete: Vec::new(), marks: Vec::new() };
+    expect(Nonsense::Malformed, Message::Progress(progress));
+    let asked = operation(own, 1, "k", Op::Read(Read::Value));
+    expect(Nonsense::Malformed, operate(Operation { horizon: u64::MAX, ..asked }));
 }
 
 /// Only who owns a ballot proposes under it.

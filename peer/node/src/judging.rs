@@ -103,7 +103,12 @@ impl Node {
     fn dispute(&mut self, node: NodeId) -> Option<Verdict> {
         let (now, fresh) = (self.now.time, self.is_fresh());
         let known = self.starts.known.get_mut(&node)?;
-        (known.heard, known.is_hearsay) = (Some(now), false);
+        known.heard = Some(now);
+        if core::mem::take(&mut known.is_hearsay) {
+            let run = known.start.run;
+            self.each_group(|group| group.on_new_run(node.peer, run));
+        }
+        let known = self.starts.known.get_mut(&node)?;
         if !known.is_contested(&fresh) {
             return None;
         }

@@ -194,12 +194,23 @@ impl Node {
     }
 
     fn bar(&mut self, is_doubtful: bool) {
+        if !self.starts.is_barred() {
+            self.end_questions();
+        }
         let barred = self.starts.barred.get_or_insert(Barred { is_doubtful, asked: self.now.time, outlived: None });
         barred.is_doubtful |= is_doubtful;
         if self.ready {
             self.ready = false;
             self.event(Event::NotReady);
         }
+    }
+
+    /// What people asked for is not followed any more: they are told.
+    fn end_questions(&mut self) {
+        while let Some(walking) = self.surveys.pop() {
+            self.end_survey(walking);
+        }
+        self.end_own_wishes(Time::NEVER);
     }
 
     /// Says why, once in a while.

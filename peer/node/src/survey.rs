@@ -218,7 +218,7 @@ impl Node {
         link.or_else(|| self.whereabouts.hints.at(point))
     }
 
-    fn end_survey(&mut self, walking: Walking) {
+    pub(crate) fn end_survey(&mut self, walking: Walking) {
         let whole = walking.is_whole() && walking.silent.is_empty();
         let survey = Survey { groups: walking.found, whole, silent: walking.silent };
         self.outputs.push_back(Output::Surveyed { number: walking.number, survey });

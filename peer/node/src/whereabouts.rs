@@ -140,10 +140,12 @@ impl Located {
         Heard { members: members.saturating_sub(self.unheard.len()), needed: members / 2 + 1 }
     }
 
-    /// Those that are not heard are members, and no more than there are.
+    /// Those that are not heard are members, and no more than there are; what counts on from the horizon has room.
     fn is_sound(&self) -> bool {
         let is_member = |node: &NodeId| self.group.nodes().any(|member| member == *node);
-        self.unheard.len() <= self.group.members.len() && self.unheard.iter().all(is_member)
+        self.unheard.len() <= self.group.members.len()
+            && self.unheard.iter().all(is_member)
+            && group::nonsense::is_horizon(self.horizon)
     }
 }
 

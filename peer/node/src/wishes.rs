@@ -359,7 +359,12 @@ impl Node {
                 }
             }
         }
-        while let Some(index) = self.wishes.own.iter().position(|(_, until, _)| *until <= now) {
+        self.end_own_wishes(now);
+    }
+
+    /// Of those that nobody has answered by then it is not known what became of them.
+    pub(crate) fn end_own_wishes(&mut self, by: Time) {
+        while let Some(index) = self.wishes.own.iter().position(|(_, until, _)| *until <= by) {
             let (number, ..) = self.wishes.own.remove(index);
             self.granted(number, Granted::Unknown);
         }

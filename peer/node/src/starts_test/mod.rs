@@ -16,7 +16,7 @@ use group::time::{Now, WallMillis};
 use overlay::{Key, PeerName, RingId};
 
 use super::*;
-use crate::api::{Change, ConnectionId, Event, Input, Request, RequestId};
+use crate::api::{Change, ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::config::{NodeConfig, Restored, Tail};
 
 mod copies;

@@ -1,6 +1,7 @@
 //! Two processes with one identity: which of them counts, and whose word ends one.
 
 use super::*;
+use crate::wishes::{Granted, Wish};
 
 /// A directory is copied and both run: increments through all processes; how many were acknowledged, and the value.
 pub(super) fn doubled(defects: Defects, together: bool, again: bool) -> (World, i64, i64) {
@@ -155,4 +156,51 @@ fn a_start_outvotes_another_with_more_voices() {
     }
     of.told.insert(key(9), (known, Time(0)));
     assert!(of.is_contested(|_| true) && !of.is_outvoted_by(other, |_| true));
+}
+
+/// What people asked of a process is answered when it takes part in nothing any more, and not by their own patience.
+#[test]
+fn questions_end_when_a_process_is_barred() {
+    let mut world = World::of_three(Defects::NONE);
+    let now = world.now;
+    let follower = (0..3).find(|index| !world.processes[*index].node.group().unwrap().log().leads()).unwrap();
+    let fellow = (follower + 1) % 3;
+    let stamp = world.processes[fellow].node.stamp();
+    let node = &mut world.processes[follower].node;
+    let group = node.group().unwrap().state().id;
+    let answer = |node: &mut Node| {
+        core::iter::from_fn(|| node.poll_output()).find_map(|output| match output {
+            Output::Granted { number, granted } => Some((number, granted)),
+            _ => None,
+        })
+    };
+    // What is sent is lost, and nobody is asked again so soon.
+    node.handle(now, Input::Wish { number: 7, group, wish: Wish::Merge });
+    assert_eq!(answer(node), None);
+    let own = node.starts.own();
+    let known = Start { counter: own.counter + 1, run: 9 };
+    let (incarnation, node_id) = (node.me.incarnation, node.id());
+    let refused =
+        Refused { node: node_id, start: own, incarnation, known, alive: None, contested: false, groups: vec![] };
+    let frame = wire::encode(&Stamp { to: own.run, ..stamp }, &Frame::Refused(Box::new(refused)), None);
+    node.handle(now, Input::Frame { from: key(fellow as u8), frame });
+    assert!(node.starts.is_barred());
+    assert_eq!(answer(node), Some((7, Granted::Unknown)));
+}
+
+/// A run that others told of is told to the groups once it is heard itself: what an earlier one answered counts no more.
+#[test]
+fn a_run_known_by_hearsay_is_told_to_the_groups() {
+    let mut world = World::of_three(Defects::NONE);
+    let (node, own) = (world.processes[0].node.id(), world.processes[0].node.starts.own());
+    let lineage = Lineage { start: Start { counter: own.counter + 1, run: 77 }, before: vec![own.run] };
+    let (now, stamp) = (world.now, world.processes[1].node.stamp());
+    let contested = Frame::Contested(Box::new(Contested { node, lineage: lineage.clone() }));
+    let listener = &mut world.processes[2].node;
+    listener.handle(now, Input::Frame { from: key(1), frame: wire::encode(&stamp, &contested, None) });
+    assert_eq!(listener.starts.known[&node].start, lineage.start, "it is known by hearsay");
+    assert_ne!(listener.group().unwrap().newest_run(node.peer), Some(77));
+    let stamp = Stamp { incarnation: node.incarnation, start: lineage.start, to: 0 };
+    listener.handle(now, Input::Frame { from: key(0), frame: wire::encode(&stamp, &Frame::Started, None) });
+    assert_eq!(listener.group().unwrap().newest_run(node.peer), Some(77));
 }
