@@ -42,7 +42,7 @@ pub(crate) use over_both;
 pub fn over_each(test: fn(Via)) {
     let start = |name: &str, via| thread::Builder::new().name(name.into()).spawn(move || test(via)).expect("a thread");
     let ends = [start("over TCP", Via::Tcp), start("over QUIC", Via::Quic)].map(JoinHandle::join);
-    for panic in ends.into_iter().filter_map(Result::err) {
+    if let Some(panic) = ends.into_iter().find_map(Result::err) {
         std::panic::resume_unwind(panic);
     }
 }
