@@ -16,7 +16,7 @@ use node::storage::{DRAWERS, Space, decode_record};
 use overlay::Key;
 use serde_json::Map;
 
-use super::exit::{Exit, fail, note};
+use super::exit::{Exit, fail, note, printed};
 use super::json;
 use crate::machine::{DirectoryLock, keep_to_owner, store_dir, unix_ms};
 use crate::store::{Engine, StoreConfig};
@@ -57,14 +57,29 @@ pub fn export(args: &ExportArgs) -> ExitCode {
             note(&format!("{told} keys"));
             Exit::Done.into()
         }
-        Err(why) => fail(Exit::Refused, &why),
+        Err(Failed::Store(why)) => fail(Exit::Refused, &why),
+        Err(Failed::Output(error)) => printed(Exit::Done, Err(error)),
     }
 }
 
-fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, String> {
+/// Why an export ended early.
+enum Failed {
+    /// The store, in words for a person.
+    Store(String),
+    /// What takes the output.
+    Output(io::Error),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Failed {
+        Failed::Store(why)
+    }
+}
+
+fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, Failed> {
     // What is opened would be made where there is none.
     if !Engine::is_in(dir) {
-        return Err(format!("there is no store in {}", dir.display()));
+        return Err(Failed::Store(format!("there is no store in {}", dir.display())));
     }
     Engine::check_format(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     keep_to_owner();
@@ -79,7 +94,7 @@ fn run(dir: &Path, form: Form, mut out: impl Write) -> Result<u64, String> {
         let unsettled = unsettled(space, &restored.meta)?;
         told += walk(&engine, space, &bays, unsettled, |key, found| print(&mut out, form, key, found))?;
     }
-    out.flush().map_err(|error| error.to_string())?;
+    out.flush().map_err(Failed::Output)?;
     Ok(told)
 }
 
@@ -113,8 +128,8 @@ fn walk(
     bays: &Bays,
     mut unsettled: BTreeMap<Key, Arc<Record>>,
     mut tell: impl FnMut(&Key, &Found) -> io::Result<u64>,
-) -> Result<u64, String> {
-    let (mut told, failed) = (0, |error: io::Error| format!("it cannot be written: {error}"));
+) -> Result<u64, Failed> {
+    let mut told = 0;
     // A store that was drained of leftovers has one bay, and few have more than three.
     for bay in 0..=u8::MAX {
         let mut from: Bound<Key> = Bound::Unbounded;
@@ -133,7 +148,7 @@ fn walk(
                     Some(newer) if newer.number > record.number => Found { record: newer, chosen: false },
                     _ => Found { record, chosen: true },
                 };
-                told += tell(key, &found).map_err(failed)?;
+                told += tell(key, &found).map_err(Failed::Output)?;
             }
             match here.last() {
                 Some((last, _)) if !done && here.len() == total => from = Bound::Excluded(last.clone()),
@@ -142,7 +157,7 @@ fn walk(
         }
     }
     for (key, record) in unsettled {
-        told += tell(&key, &Found { record, chosen: false }).map_err(failed)?;
+        told += tell(&key, &Found { record, chosen: false }).map_err(Failed::Output)?;
     }
     Ok(told)
 }

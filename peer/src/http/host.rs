@@ -27,6 +27,8 @@ fn is_this_machine(headers: &HeaderMap) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     let is_local = |name: &str| name == "localhost" || name.ends_with(".localhost");
+    // A dot at the end of a name says that it is whole.
+    let name = name.strip_suffix('.').unwrap_or(name);
     name.parse::<std::net::IpAddr>().is_ok() || is_local(&name.to_ascii_lowercase())
 }
 
@@ -40,7 +42,16 @@ mod tests {
             is_this_machine(&[(header::HOST, header::HeaderValue::from_static(host))].into_iter().collect())
         };
         assert!(is_this_machine(&HeaderMap::new()));
-        for host in ["127.0.0.1:6480", "127.0.0.1", "[::1]:6480", "localhost:6480", "LOCALHOST", "a.localhost"] {
+        for host in [
+            "127.0.0.1:6480",
+            "127.0.0.1",
+            "[::1]:6480",
+            "localhost:6480",
+            "LOCALHOST",
+            "a.localhost",
+            "localhost.",
+            "localhost.:6480",
+        ] {
             assert!(asks(host), "{host}");
         }
         for host in ["evil.example", "evil.example:6480", "localhost.evil.example", "127.0.0.1.evil.example", "", "x"] {

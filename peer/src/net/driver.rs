@@ -159,7 +159,7 @@ impl Driver {
             }
             SwarmEvent::OutgoingConnectionError { connection_id, peer_id, error } => {
                 tracing::debug!(?peer_id, %error, "a dial failed");
-                self.redial.note_dial(connection_id, Outcome::of(&error));
+                self.redial.note_dial(connection_id, &error);
                 self.redial.failed(connection_id, now);
             }
             SwarmEvent::IncomingConnectionError { error, .. } => {
@@ -257,7 +257,7 @@ impl Driver {
             self.redial.dialing(&due, id, now);
             if let Err(error) = self.swarm.dial(dial) {
                 tracing::debug!(target = ?due.target, %error, "a dial did not begin");
-                self.redial.note_dial(id, Outcome::of(&error));
+                self.redial.note_dial(id, &error);
                 self.redial.failed(id, now);
             }
         }

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use libp2p::Multiaddr;
-use libp2p::swarm::ConnectionId;
+use libp2p::swarm::{ConnectionId, DialError};
 use overlay::PeerKey;
 
 use super::addresses::via;
@@ -323,10 +323,10 @@ impl Redial {
     }
 
     /// What came of a dial, for a person: said before [`Redial::failed`].
-    pub(super) fn note_dial(&mut self, id: ConnectionId, outcome: Outcome) {
+    pub(super) fn note_dial(&mut self, id: ConnectionId, error: &DialError) {
         let is_its = |entry: &&mut Entry| matches!(entry.state, State::Dialing(dialing) if dialing.has(id));
         if let Some(entry) = self.entries.values_mut().find(is_its) {
-            entry.outcome = Some(outcome);
+            entry.outcome = Some(Outcome::of(error, !entry.addresses.is_empty()));
         }
     }
 

@@ -29,19 +29,22 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a dial that failed.
-    pub(super) fn of(error: &DialError) -> Outcome {
+    /// Of a dial that failed. `is_placed`: some address was given for it.
+    pub(super) fn of(error: &DialError, is_placed: bool) -> Outcome {
         let passing = |words: String| Outcome { words, lasting: false };
+        let itself = || Outcome { words: "this peer itself is there".into(), lasting: true };
         match error {
             DialError::WrongPeerId { obtained, .. } => {
                 Outcome { words: format!("another peer is there: {obtained}"), lasting: true }
             }
-            DialError::LocalPeerId { .. } => Outcome { words: "this peer itself is there".into(), lasting: true },
+            DialError::LocalPeerId { .. } => itself(),
             DialError::Transport(errors) => {
                 let mut words: Vec<String> = errors.iter().map(|(_, error)| root(error)).collect();
                 words.dedup();
                 passing(words.join(", "))
             }
+            // Of those that were given, libp2p leaves out the ones that this peer listens at.
+            DialError::NoAddresses if is_placed => itself(),
             DialError::NoAddresses => passing("no address of it is known".into()),
             other => passing(root(other)),
         }
@@ -51,13 +54,31 @@ impl Outcome {
 /// The innermost cause: the others say again what it says.
 fn root(error: &(dyn Error + 'static)) -> String {
     let mut error = error;
+    let mut is_foreign = is_nonsense(error);
     while let Some(source) = error.source() {
         error = source;
+        is_foreign |= is_nonsense(error);
     }
-    match error.downcast_ref::<io::Error>() {
+    if is_foreign {
         // Somebody answers, in words that are none of libp2p's.
-        Some(error) if error.kind() == io::ErrorKind::InvalidData => "no peer is there, but another program".into(),
-        _ => error.to_string(),
+        return "no peer is there, but another program".into();
+    }
+    match is_of(error, io::ErrorKind::UnexpectedEof) {
+        true => "it hung up before it had greeted as a peer does: perhaps another program".into(),
+        false => error.to_string(),
+    }
+}
+
+/// Whether somebody said what cannot be read, or what begins with a length that is none.
+fn is_nonsense(error: &(dyn Error + 'static)) -> bool {
+    is_of(error, io::ErrorKind::InvalidData) || error.to_string() == "Maximum frame length exceeded"
+}
+
+/// Whether this is an error of that kind. Some wrappers hide its type, and keep its words.
+fn is_of(error: &(dyn Error + 'static), kind: io::ErrorKind) -> bool {
+    match error.downcast_ref::<io::Error>() {
+        Some(error) => error.kind() == kind,
+        None => error.to_string() == io::Error::from(kind).to_string(),
     }
 }
 
@@ -107,7 +128,7 @@ mod tests {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let nested = io::Error::other(refused);
         let address: Multiaddr = "/ip4/192.0.2.1/tcp/6478".parse().unwrap();
-        let outcome = Outcome::of(&DialError::Transport(vec![(address, TransportError::Other(nested))]));
+        let outcome = Outcome::of(&DialError::Transport(vec![(address, TransportError::Other(nested))]), true);
         assert_eq!(outcome, Outcome { words: "connection refused".into(), lasting: false });
         let lines = told(&[tried(true, 1, None), tried(true, 3, Some(("connection refused", false)))]);
         let place = "/ip4/192.0.2.1/tcp/6478";

@@ -226,6 +226,7 @@ fn a_second_process_is_told_who_has_the_directory() {
     // So for a store that its peer has open, which is no business of an export's.
     let peer = place.peer("b", &["--new"]);
     let holder = format!("the process with id {}", peer.child.id());
+    assert_eq!(peer.run(&["set", "a", "1"]).status.code(), Some(0));
     let export = real(&["export", &place.path("b/store")]).output().unwrap();
     ends(&export, 4, "");
     has(text(&export.stderr), &[&holder]);
@@ -234,6 +235,10 @@ fn a_second_process_is_told_who_has_the_directory() {
     }
     drop(peer);
     assert_eq!(real(&["export", &place.path("b/store")]).output().unwrap().status.code(), Some(0), "that one is gone");
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else { return };
+    let unprinted = real(&["export", &place.path("b/store")]).stdout(full).output().unwrap();
+    assert_eq!(unprinted.status.code(), Some(74), "its output is what is full, not the store");
+    has(text(&unprinted.stderr), &["cannot print the answer"]);
 }
 
 /// Two peers that acknowledge on different grounds do not come together, and both say why.

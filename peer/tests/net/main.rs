@@ -6,5 +6,6 @@ mod hostile;
 mod limits;
 mod meeting;
 mod refusal;
+mod strangers;
 mod support;
 mod traffic;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use node::Class;
 use overlay::PeerKey;
 use peer::net::{
-    Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, NetPort, Refusal, RefusedBy, Transport, Via,
+    Identity, Multiaddr, Net, NetConfig, NetEvent, NetHandle, NetPort, Refusal, RefusedBy, Transport, Tried, Via,
 };
 use tokio::runtime::Runtime;
 
@@ -98,6 +98,11 @@ impl Peer {
 
     pub fn handle(&self) -> NetHandle {
         self.net.as_ref().unwrap().handle().clone()
+    }
+
+    /// What it tried, as long as nobody is connected.
+    pub fn tried(&self) -> Vec<Tried> {
+        self.handle().tried()
     }
 
     /// Where it listens.

@@ -39,6 +39,8 @@ fn is_this_machine(host: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     let is_local = |name: &str| name == "localhost" || name.ends_with(".localhost");
+    // A dot at the end of a name says that it is whole.
+    let name = name.strip_suffix('.').unwrap_or(name);
     name.parse::<IpAddr>().is_ok() || is_local(&name.to_ascii_lowercase())
 }
 
@@ -52,7 +54,16 @@ mod tests {
         let (here, elsewhere) = (rule("127.0.0.1:9"), rule("192.0.2.1:9"));
         assert_eq!((here, rule("[::1]:9"), rule("[::ffff:127.0.0.1]:9")), (Hosts::ThisMachine, here, here));
         assert!(here.answers(None) && !here.answers(Some(b"\xff")));
-        for host in ["127.0.0.1:6480", "127.0.0.1", "[::1]:6480", "localhost:6480", "LOCALHOST", "a.localhost"] {
+        for host in [
+            "127.0.0.1:6480",
+            "127.0.0.1",
+            "[::1]:6480",
+            "localhost:6480",
+            "LOCALHOST",
+            "a.localhost",
+            "localhost.",
+            "localhost.:6480",
+        ] {
             assert!(here.answers(Some(host.as_bytes())), "{host}");
         }
         for host in ["evil.example", "evil.example:6480", "localhost.evil.example", "127.0.0.1.evil.example", "", "x"] {
