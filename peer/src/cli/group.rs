@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::exit::{Exit, fail};
+use super::exit::{Exit, fail, note};
 use super::groups::share;
 use super::web::{self, NoAnswer};
 use super::{print, token};
 use crate::config::Format;
 use crate::names::Names;
-use crate::status::{GroupStatus, Groups};
+use crate::status::{GroupStatus, Groups, QuorumStatus};
 
 /// Arguments of `scatter group`.
 #[derive(Debug, Args)]
@@ -111,6 +111,7 @@ struct Which {
 
 /// `scatter group`
 pub fn group(args: GroupArgs) -> ExitCode {
+    let mut lacking = None;
     let (name, body, which) = match args.operation {
         Operation::Split { at, first, which } => ("split", json!({ "at": at, "first": first }), which),
         Operation::Merge { which } => ("merge", json!({}), which),
@@ -128,13 +129,18 @@ pub fn group(args: GroupArgs) -> ExitCode {
                 Err((exit, why)) => fail(exit, &why),
             };
         }
-        Operation::AcceptLoss { which, .. } => ("accept-loss", json!({}), which),
+        Operation::AcceptLoss { which, .. } => {
+            // Before it is asked for: then who waits is known.
+            lacking = meant(&which).ok().and_then(|group| lacks_majority(&group));
+            ("accept-loss", json!({}), which)
+        }
         Operation::Repair { lost, at, which } => ("repair", json!({ "lost": lost, "at": at }), which),
     };
     match ask(&which, name, &body) {
         Ok(answer) => match which.output {
             Format::Json => print(format!("{answer}\n").as_bytes(), Exit::Done),
             Format::Text => {
+                lacking.iter().for_each(|why| note(&format!("scatter: {why}")));
                 let born = answer["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
                 print(born.map(|id| format!("{name}: group {id}\n")).collect::<String>().as_bytes(), Exit::Done)
             }
@@ -171,6 +177,16 @@ fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
         group.id,
         list(&doubt.waiting_for),
         list(&doubt.members)
+    ) + &lacks_majority(&group).map(|why| format!(". {why}")).unwrap_or_default())
+}
+
+/// That acceptance alone does not help, where this is so: too few members are there to choose anything.
+fn lacks_majority(group: &GroupStatus) -> Option<String> {
+    let QuorumStatus { heard, needed, .. } = group.quorum.as_ref().filter(|quorum| quorum.heard < quorum.needed)?;
+    Some(format!(
+        "Whatever is accepted, the group answers only with a majority of its members: {heard} is heard now, {needed} are needed, and a \
+         peer that began anew is none of them. Start more of them; where they are gone for good, the group behind it on the ring can \
+         take over its range (`scatter group repair`), without what was in it"
     ))
 }
 
@@ -240,4 +256,21 @@ fn ask(which: &Which, operation: &str, body: &Value) -> Result<Value, (Exit, Str
         (_, Some("unknown")) => (Exit::Unknown, why),
         _ => (Exit::Refused, why),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_accepts_a_loss_is_told_where_that_is_not_enough() {
+        let group = |heard, needed| GroupStatus {
+            quorum: Some(QuorumStatus { held: heard >= needed, heard, needed, members: 3 }),
+            ..GroupStatus::default()
+        };
+        assert_eq!(lacks_majority(&group(2, 2)), None);
+        assert_eq!(lacks_majority(&GroupStatus::default()), None, "whoever is no member does not know");
+        let why = lacks_majority(&group(1, 2)).unwrap();
+        assert!(why.contains("1 is heard now, 2 are needed") && why.contains("scatter group repair"), "{why}");
+    }
 }
