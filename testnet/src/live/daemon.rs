@@ -163,11 +163,12 @@ pub(super) fn build(package: &str, binary: &str, release: bool) -> PathBuf {
     let target = profile.parent().expect("a profile's directory stands in the target directory");
     let release = release || profile.ends_with("release");
     let mut cargo = tool::cargo();
-    cargo.args(["build", "--quiet", "--bin", binary, "--target-dir"]).arg(target);
+    cargo.args(["build", "--quiet", "--target-dir"]).arg(target);
     match release {
-        true => cargo.args(["--release", "-p", package]),
-        // With the features that all tests together have, so that nothing is built twice: an example has those of tests.
-        false => cargo.args(["--workspace", "--example", "zoo_redis_rs"]),
+        true => cargo.args(["--release", "-p", package, "--bin", binary]),
+        // As all tests together are built, so that nothing is built twice: an example has the features of tests, and a selection of
+        // programs would have cargo build what only build scripts use of the others with other settings.
+        false => cargo.args(["--workspace", "--bins", "--example", "zoo_redis_rs"]),
     };
     let built = cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).status();
     assert!(built.is_ok_and(|status| status.success()), "{binary} can be built");

@@ -296,7 +296,7 @@ fn redis_rs(_: &Path) -> Result<Vec<String>, Lack> {
     let profile = me.ancestors().nth(2).ok_or("tests stand in a profile's directory".to_owned())?;
     let target = profile.parent().ok_or("a profile's directory stands in the target directory".to_owned())?;
     let mut cargo = tool::cargo();
-    cargo.args(["build", "--quiet", "--workspace", "--example", "zoo_redis_rs", "--target-dir"]).arg(target);
+    cargo.args(["build", "--quiet", "--workspace", "--bins", "--example", "zoo_redis_rs", "--target-dir"]).arg(target);
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
