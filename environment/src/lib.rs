@@ -27,8 +27,8 @@ pub fn without_unused(command: Command, typed: &[OsString], lookup: Lookup<'_>) 
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, inside))
 }
 
-/// Returns what a program says on stderr about a command line that it refuses: the error, and the variable it is about where there is one.
-/// It quotes what was typed, or what somebody had pasted, such that a terminal only shows it.
+/// Returns the text for stderr about a command line that is refused: the error, and the environment variable that it is about, if any. Its
+/// quotations of the command line are made such that a terminal only shows them.
 pub fn refusal(error: &clap::Error, command: &Command, typed: &[OsString], lookup: Lookup<'_>) -> String {
     let mut text = shown(&error.to_string());
     if let Some(name) = culprit(error, command, typed, lookup) {
@@ -37,8 +37,7 @@ pub fn refusal(error: &clap::Error, command: &Command, typed: &[OsString], looku
     text
 }
 
-/// A text in which somebody else's words may be, such that a terminal only shows it: what could steer it is
-/// written as Rust escapes it.
+/// Returns a text from outside such that a terminal only shows it: characters that could steer the terminal are escaped as in Rust.
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {

@@ -13,7 +13,7 @@ use crate::time::Time;
 /// Runs of origins remembered by one primary. A run is one life of a peer's process, and a group has tens of peers; who
 /// names more than this makes them up. What comes of one more is dropped: refused, a later copy of it might be executed.
 const RUNS_MAX: usize = 1 << 10;
-/// Runs of one peer among them: one that makes up more shuts itself out, and nobody else.
+/// Runs of one peer among them: a peer that makes up more shuts only itself out.
 const RUNS_OF_ONE_MAX: usize = 64;
 /// Attempts of one run that may be outstanding behind one that came.
 const GAPS_MAX: usize = 4096;

@@ -54,18 +54,7 @@ fn reads_without_a_quorum() {
 #[test]
 fn relaxed_reads_that_wait_for_the_store() {
     let bench = Bench::new(node(1), 3);
-    let stored = group::Stored {
-        state: bench.state.clone(),
-        log_promised: None,
-        log_accepted: Default::default(),
-        promises: None,
-        committees: vec![],
-        unsettled: Default::default(),
-        empty: false,
-        sealed: true,
-        doubt: None,
-    };
-    let group = Group::restore(bench.config.clone(), node(1), stored, bench.now, 1);
+    let group = Group::restore(bench.config.clone(), node(1), bench.stored(), bench.now, 1);
     let mut whole = Whole { group, ..Whole::new(&bench) };
     for serial in 1..=150 {
         let read = operation(ballot(1, 1), serial, &format!("k{serial}"), Op::Read(Read::Value));

@@ -216,17 +216,7 @@ fn what_was_acknowledged_under_a_kept_term_is_vouched_for() {
 #[test]
 fn a_store_that_lacks_a_whole_epoch_is_noticed() {
     let bench = Bench::new(node(1), 3);
-    let stored = group::Stored {
-        state: bench.state.clone(),
-        log_promised: None,
-        log_accepted: Default::default(),
-        promises: None,
-        committees: vec![],
-        unsettled: Default::default(),
-        empty: true,
-        sealed: false,
-        doubt: None,
-    };
+    let stored = group::Stored { empty: true, sealed: false, ..bench.stored() };
     let mut group = Group::restore(bench.config.clone(), node(1), stored, bench.now, 1);
     let vouch = group::message::Vouch {
         applied: Slot(9),

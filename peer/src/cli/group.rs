@@ -130,7 +130,7 @@ pub fn group(args: GroupArgs) -> ExitCode {
             };
         }
         Operation::AcceptLoss { which, .. } => {
-            // Before it is asked for: then who waits is known.
+            // As the group is before the loss is accepted; said where that has worked.
             lacking = meant(&which).ok().and_then(|group| lacks_majority(&group));
             ("accept-loss", json!({}), which)
         }

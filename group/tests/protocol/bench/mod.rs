@@ -17,7 +17,7 @@ use group::rng::Rng;
 use group::state::{GroupState, Member, Settings};
 use group::table::Table;
 use group::time::{Now, Time, WallMillis};
-use group::{Context, Group};
+use group::{Context, Group, Stored};
 use overlay::{Epoch, GroupId, Incarnation, Key, KeyRange, NodeId, PeerKey, RingId};
 
 pub fn node(peer: u8) -> NodeId {
@@ -90,6 +90,21 @@ impl Bench {
             said: Vec::new(),
             stored: Vec::new(),
             halted: Vec::new(),
+        }
+    }
+
+    /// A store with the group's state and nothing else, after a clean stop.
+    pub fn stored(&self) -> Stored {
+        Stored {
+            state: self.state.clone(),
+            log_promised: None,
+            log_accepted: Default::default(),
+            promises: None,
+            committees: vec![],
+            unsettled: Default::default(),
+            empty: false,
+            sealed: true,
+            doubt: None,
         }
     }
 
