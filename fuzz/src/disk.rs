@@ -85,5 +85,5 @@ fn open(disk: &SimDisk) -> Result<Engine, StoreError> {
         salt: Some(5),
         ..StoreConfig::default()
     };
-    Engine::open(Arc::new(disk.clone()), &disk.tables(), &config).map(|(engine, _)| engine)
+    Engine::open(Arc::new(disk.clone()), disk.tables(), &config).map(|(engine, _)| engine)
 }

@@ -27,7 +27,7 @@ fn config() -> StoreConfig {
 }
 
 fn open(disk: &SimDisk) -> Result<(Engine, node::Restored), StoreError> {
-    Engine::open(Arc::new(disk.clone()), &disk.tables(), &config())
+    Engine::open(Arc::new(disk.clone()), disk.tables(), &config())
 }
 
 fn batch(number: usize) -> Vec<Change> {
@@ -271,7 +271,7 @@ fn damage_in_the_files_of_sled_is_found_or_harmless() {
         engine.append([changes.collect()]).expect("appends");
     }
     engine.seal().expect("seals");
-    let bytes = fs::metadata(sound.join("table/db")).expect("sled's file").len();
+    let bytes = fs::metadata(sound.join("table-1/db")).expect("sled's file").len();
     let (mut damages, mut whole) = (0, 0);
     let mut chance = 1_u64;
     for trial in 0..60 {
@@ -279,7 +279,7 @@ fn damage_in_the_files_of_sled_is_found_or_harmless() {
         let damaged = dir.path().join("damaged");
         copy(&sound, &damaged);
         let at = (chance >> 20) % bytes;
-        let file = fs::OpenOptions::new().write(true).open(damaged.join("table/db")).expect("opens");
+        let file = fs::OpenOptions::new().write(true).open(damaged.join("table-1/db")).expect("opens");
         match trial % 3 {
             0 => file.set_len(at).expect("cuts"),
             1 => std::os::unix::fs::FileExt::write_all_at(&file, &[chance as u8; 64], at).expect("writes"),

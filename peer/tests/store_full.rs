@@ -14,7 +14,7 @@ use peer::store::{Engine, Shortage, StoreConfig, StoreError, StoreEvent, StoreTh
 const MIB: u64 = 1 << 20;
 
 fn open(disk: &SimDisk, config: &StoreConfig) -> Result<(Engine, Restored), StoreError> {
-    Engine::open(Arc::new(disk.clone()), &disk.tables(), config)
+    Engine::open(Arc::new(disk.clone()), disk.tables(), config)
 }
 
 fn put(number: u64) -> Change {

@@ -34,6 +34,8 @@ enum Step {
     Scan(Bytes, usize),
     WriteBehind,
     Checkpoint,
+    /// A portion of the table is copied into a new one.
+    Rebuild,
     Verify,
     Kill,
     Seal,
@@ -62,6 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (key(), 0usize..300).prop_map(|(from, bytes_max)| Step::Scan(from, bytes_max)),
         4 => Just(Step::WriteBehind),
         2 => Just(Step::Checkpoint),
+        3 => Just(Step::Rebuild),
         1 => Just(Step::Verify),
         1 => Just(Step::Kill),
         1 => Just(Step::Seal),
@@ -87,7 +90,7 @@ fn apply(meta: &mut Map, records: &mut Map, change: &Change) {
 }
 
 fn open(disk: &SimDisk) -> (Engine, node::Restored) {
-    Engine::open(Arc::new(disk.clone()), &disk.tables(), &config()).expect("opens")
+    Engine::open(Arc::new(disk.clone()), disk.tables(), &config()).expect("opens")
 }
 
 fn check_scan(engine: &Engine, records: &Map, from: &Bytes, bytes_max: usize) {
@@ -141,6 +144,7 @@ proptest! {
                 Step::Load(key) => prop_assert_eq!(engine.load(&key).expect("loads"), records.get(&key).cloned()),
                 Step::Scan(from, bytes_max) => check_scan(&engine, &records, &from, bytes_max),
                 Step::WriteBehind => drop(engine.write_behind().expect("writes behind")),
+                Step::Rebuild => drop(engine.rebuild().expect("copies")),
                 Step::Checkpoint => engine.checkpoint().expect("makes a checkpoint"),
                 Step::Verify => engine.verify().expect("is sound"),
                 Step::Kill | Step::Seal => {

@@ -81,7 +81,7 @@ fn a_store_moved_aside_leaves_room_for_a_new_one() {
     assert!(Engine::open_dir(&store, &config()).is_err_and(|error| error.is_damage()), "missing is not empty");
     let aside = set_aside(&store, Aside::Damaged).expect("moves");
     assert_eq!(aside, dir.path().join("store.damaged-1"));
-    assert!(aside.join("table").is_dir());
+    assert!(aside.join("table-1").is_dir());
     assert_eq!(open(&store).1.tail, Tail::Empty);
     let used = |store: &Path| {
         let (mut engine, _) = open(store);

@@ -22,16 +22,16 @@ struct CountingTable {
 }
 
 impl<T: Tables> Tables for Counting<T> {
-    fn open(&self) -> Result<Box<dyn Table>, TableError> {
-        Ok(Box::new(CountingTable { table: self.tables.open()?, records: self.records.clone() }))
+    fn open(&self, number: u64) -> Result<Box<dyn Table>, TableError> {
+        Ok(Box::new(CountingTable { table: self.tables.open(number)?, records: self.records.clone() }))
     }
 
-    fn remove(&self) -> io::Result<()> {
-        self.tables.remove()
+    fn remove(&self, number: u64) -> io::Result<()> {
+        self.tables.remove(number)
     }
 
-    fn exists(&self) -> io::Result<bool> {
-        self.tables.exists()
+    fn list(&self) -> io::Result<Vec<u64>> {
+        self.tables.list()
     }
 }
 
@@ -76,7 +76,7 @@ fn config() -> StoreConfig {
 
 fn open(disk: &SimDisk, records: &Arc<AtomicUsize>) -> Engine {
     let tables = Counting { tables: disk.tables(), records: records.clone() };
-    Engine::open(Arc::new(disk.clone()), &tables, &config()).expect("opens").0
+    Engine::open(Arc::new(disk.clone()), tables, &config()).expect("opens").0
 }
 
 fn key(number: usize) -> Bytes {

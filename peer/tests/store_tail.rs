@@ -20,7 +20,7 @@ fn config() -> StoreConfig {
 }
 
 fn open(disk: &SimDisk) -> Result<(Engine, Restored), StoreError> {
-    Engine::open(Arc::new(disk.clone()), &disk.tables(), &config())
+    Engine::open(Arc::new(disk.clone()), disk.tables(), &config())
 }
 
 /// A batch that tells which it is. Every third one is longer than half a segment, so that some begin a segment.

@@ -8,6 +8,9 @@ const AT_REST: u64 = 32 << 20;
 /// What the table on disk takes beside its cache, with ten million records.
 const INDEX: u64 = 128 << 20;
 
+/// So many times its cache a table takes, and twice as much for as long as it is rebuilt.
+const CACHES: u64 = 2 * 2;
+
 /// Bytes of `--max-memory` for each of those who hold much. What they leave is for the index of the table on disk, for
 /// sockets, and for what allocators lose, which is a quarter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +19,7 @@ pub struct Shares {
     pub records: u64,
     /// Changes on their way to the table on disk: they take about a quarter more than they count for.
     pub changes: u64,
-    /// The cache of the table on disk, which takes about twice of what it is told.
+    /// The cache of the table on disk.
     pub cache: u64,
 }
 
@@ -29,7 +32,7 @@ impl Shares {
                 let changes = (free / 8).clamp(4 << 20, 96 << 20);
                 let cache = (free / 64).clamp(1 << 20, 64 << 20);
                 let index = (free / 10 * 3).min(INDEX);
-                let rest = free.saturating_sub(changes / 4 * 5 + 2 * cache + index);
+                let rest = free.saturating_sub(changes / 4 * 5 + CACHES * cache + index);
                 Shares { records: rest / 2, changes, cache }
             }
             // There is no table on disk.
@@ -48,7 +51,7 @@ mod tests {
             let given = mib << 20;
             for durability in [Durability::Sync, Durability::Memory] {
                 let Shares { records, changes, cache } = Shares::of(given, durability);
-                let all = AT_REST + records + records / 8 + changes + 2 * cache;
+                let all = AT_REST + records + records / 8 + changes + CACHES * cache;
                 assert!(all <= given / 16 * 15, "{all} of {given}, {durability:?}");
                 assert!(records >= given / 10, "{records} of {given} for records");
             }

@@ -26,13 +26,19 @@ impl<F> fmt::Debug for StoreMetrics<F> {
 impl<F: Fn() -> StoreStats + Send + Sync + 'static> Collector for StoreMetrics<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = (self.0)();
-        let metrics: [(&str, &str, Value); 9] = [
+        let metrics: [(&str, &str, Value); 11] = [
             ("store_frames", "Frames written to the journal, each with one sync", Value::Count(stats.frames)),
             ("store_journal_bytes", "Bytes written to the journal", Value::Count(stats.bytes)),
             ("store_writing_seconds", "Time that these writes and syncs took", seconds(stats.writing)),
             ("store_no_room_seconds", "Time that commits waited for the write-behind", seconds(stats.no_room)),
             ("store_table_records", "Records written to the table on disk", Value::Count(stats.records)),
             ("store_checkpoints", "Checkpoints made", Value::Count(stats.checkpoints)),
+            ("store_rebuilds", "Times that the table on disk was rebuilt to free room", Value::Count(stats.rebuilds)),
+            (
+                "store_rebuilds_given_up",
+                "Times that this was given up: no room, or the new table failed",
+                Value::Count(stats.given_up),
+            ),
             (
                 "store_pending_bytes",
                 "Bytes that wait to be written to the table",

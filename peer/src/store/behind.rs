@@ -10,6 +10,8 @@
 //! The order is everything. Journal durable, then table; table durable, then manifest; manifest durable, then the cut.
 //! Until the next checkpoint the table may be newer than the manifest, in some records: all frames after the manifest's
 //! are gone through again at a start, and bring every record that they changed to its last state.
+//!
+//! The table itself may be made anew meanwhile: see [`rebuild`](super::rebuild).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,8 +26,10 @@ use super::index::Portion;
 use super::ledger::Ledger;
 use super::manifest::Manifest;
 use super::pending::Pending;
+use super::rebuild::{Copied, Current, Rebuild};
 use super::replay::From;
 use super::segment::{SegmentName, Segments};
+use super::table::Tables;
 
 /// The table is flushed after so many portions, and before a checkpoint: its syncs hold up those of the journal. Not only
 /// then: the less of sled's file is unwritten, the less a power cut can tear.
@@ -36,7 +40,15 @@ pub(crate) struct Behind {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) health: Arc<Health>,
     pub(crate) pending: Arc<Pending>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) tables: Arc<dyn Tables>,
+    /// The table that the manifest names.
+    pub(crate) current: Arc<Current>,
+    /// The one that shall take its place.
+    pub(crate) rebuild: Option<Rebuild>,
+    /// The one before it, with its number, until nobody reads it any more.
+    pub(crate) former: Option<(u64, Arc<Ledger>)>,
+    /// No table has a higher number.
+    pub(crate) newest: u64,
     pub(crate) segments: Arc<Segments>,
     /// The manifest as it is on disk, apart from its small entries.
     pub(crate) manifest: Manifest,
@@ -110,12 +122,48 @@ impl Behind {
 
     /// Whether everything that was taken in is in the table and behind a checkpoint.
     pub(crate) fn is_level(&self) -> bool {
-        self.sweep.is_none() && self.seq == self.manifest.from.seq
+        let waits = self.rebuild.as_ref().is_some_and(Rebuild::is_whole);
+        self.sweep.is_none() && self.seq == self.manifest.from.seq && !waits
     }
 
-    /// Makes the journal's next segment, if it is not there.
-    pub(crate) fn prepare(&self) -> Result<(), StoreError> {
+    /// Copies about `bytes_max` bytes of the table into a new one, which is begun if there is none.
+    pub(crate) fn rebuild(&mut self, bytes_max: usize) -> Result<Copied, StoreError> {
         self.health.check()?;
+        let copied = self.copy(bytes_max);
+        self.health.clone().note(copied)
+    }
+
+    /// Bytes on disk of tables beside the one that is read.
+    pub(crate) fn beside(&self) -> Result<u64, StoreError> {
+        let new = self.rebuild.as_ref().map(|rebuild| &rebuild.ledger);
+        let former = self.former.as_ref().map(|(_, ledger)| ledger);
+        new.into_iter().chain(former).map(|ledger| ledger.disk_bytes()).sum()
+    }
+
+    /// What a store does at its end: leaves no table behind that nobody would use.
+    pub(crate) fn end(mut self) {
+        if self.health.check().is_ok() {
+            self.give_up();
+            self.remove_former();
+        }
+    }
+
+    /// Where a rebuild is under way: the bytes that the new table takes.
+    pub(crate) fn new_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.rebuild.as_ref().map(|rebuild| rebuild.ledger.disk_bytes()).transpose()
+    }
+
+    /// Ends a rebuild: the old table stays.
+    pub(crate) fn give_up_for(&mut self, why: &str) {
+        tracing::warn!(why, "the store's table is not rebuilt; it stays as it is for now");
+        self.pending.meters.give_up();
+        self.give_up();
+    }
+
+    /// Makes the journal's next segment, if it is not there, and removes a table that nobody reads any more.
+    pub(crate) fn prepare(&mut self) -> Result<(), StoreError> {
+        self.health.check()?;
+        self.remove_former();
         self.health.note(self.segments.prepare())
     }
 
@@ -151,19 +199,78 @@ impl Behind {
         if portion.records.is_empty() {
             return Ok(());
         }
-        self.ledger.apply(self.seq, &portion.records)?;
-        self.unflushed += 1;
-        if self.unflushed >= UNFLUSHED_MAX {
-            self.flush()?;
+        self.current.get().apply(self.seq, &portion.records)?;
+        if let Some(rebuild) = &self.rebuild {
+            let written = rebuild.write(self.seq, portion);
+            self.or_give_up(written);
         }
+        self.wrote()?;
         self.pending.written(portion);
         self.pending.meters.records(portion.records.len());
         Ok(())
     }
 
+    fn copy(&mut self, bytes_max: usize) -> Result<Copied, StoreError> {
+        self.remove_former();
+        let old = self.current.get();
+        if self.rebuild.is_none() {
+            self.newest += 1;
+            let begun = Rebuild::begin(&*self.tables, self.newest, &old);
+            self.rebuild = self.or_give_up(begun);
+        }
+        if let Some(from) = self.rebuild.as_ref().and_then(Rebuild::from) {
+            let (records, done) = old.copy(from, bytes_max)?;
+            let taken = self.rebuild.as_mut().map_or(Ok(()), |rebuild| rebuild.take(self.seq, records, done));
+            self.or_give_up(taken);
+            self.wrote()?;
+        }
+        Ok(match &self.rebuild {
+            None => Copied::Not,
+            Some(rebuild) if rebuild.is_whole() => Copied::All,
+            Some(_) => Copied::More,
+        })
+    }
+
+    /// What the new table did; where it failed it is given up. Nothing hangs on it yet.
+    fn or_give_up<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
+        result.inspect_err(|error| self.give_up_for(&error.to_string())).ok()
+    }
+
+    fn give_up(&mut self) {
+        if self.rebuild.take().is_some() {
+            self.remove(self.newest);
+        }
+    }
+
+    /// Removes the former table, if nobody reads it any more.
+    pub(crate) fn remove_former(&mut self) {
+        if let Some((number, ledger)) = self.former.take_if(|(_, ledger)| Arc::strong_count(ledger) == 1) {
+            drop(ledger);
+            self.remove(number);
+        }
+    }
+
+    /// Removes a table that is not in use. If that fails, the next start does it.
+    fn remove(&self, number: u64) {
+        if let Err(error) = self.tables.remove(number) {
+            tracing::warn!(%error, number, "a table of the store that is not used any more cannot be removed");
+            self.pending.meters.not_removed();
+        }
+    }
+
+    /// One portion more was written.
+    fn wrote(&mut self) -> Result<(), StoreError> {
+        self.unflushed += 1;
+        if self.unflushed >= UNFLUSHED_MAX { self.flush() } else { Ok(()) }
+    }
+
     fn flush(&mut self) -> Result<(), StoreError> {
         if std::mem::take(&mut self.unflushed) > 0 {
-            self.ledger.flush()?;
+            self.current.get().flush()?;
+            if let Some(rebuild) = &self.rebuild {
+                let flushed = rebuild.flush();
+                self.or_give_up(flushed);
+            }
         }
         Ok(())
     }
@@ -175,7 +282,13 @@ impl Behind {
         self.flush()?;
         let keep = self.chain.iter().rposition(|(_, first_seq)| *first_seq <= seq).unwrap_or(0);
         let (segment, first_seq) = self.chain[keep];
-        let (portions, sum) = self.ledger.stands();
+        // From here on the new table is the store's: all that the old one has it has, and durably.
+        let rebuilt = self.rebuild.take_if(|rebuild| rebuild.is_whole());
+        let before = self.manifest.table;
+        if let Some(rebuild) = &rebuilt {
+            self.manifest.table = rebuild.number;
+        }
+        let (portions, sum) = rebuilt.as_ref().map_or_else(|| self.current.get().stands(), |new| new.ledger.stands());
         self.manifest.from = From { seq, segment: segment.id, first_seq };
         self.manifest.portions = portions;
         self.manifest.sum = sum;
@@ -183,6 +296,10 @@ impl Behind {
         let written = self.manifest.write(&*self.disk);
         self.manifest.meta = Meta::new();
         written?;
+        if let Some(Rebuild { ledger, .. }) = rebuilt {
+            self.former = Some((before, self.current.replace(ledger)));
+            self.pending.meters.rebuild();
+        }
         for (name, _) in self.chain.drain(..keep) {
             self.segments.retire(name)?;
         }

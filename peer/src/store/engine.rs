@@ -17,20 +17,19 @@ use super::format::Format;
 use super::frame::{FRAME_BODY_MAX, Kind};
 use super::health::Health;
 use super::journal::{Journal, Written};
-use super::ledger::{Ledger, behind};
+use super::ledger::behind;
 use super::manifest::MANIFEST;
 use super::mark::Mark;
+use super::meters::StoreStats;
 use super::opening;
 use super::pending::{Batch, Durable, Pending};
+use super::rebuild::{Copied, Current};
 use super::room::{Gauge, Room};
 use super::table::Tables;
 use super::table_sled::SledTables;
 
 /// A batch that was handed out and is not yet committed.
 pub type Staged = Arc<Batch>;
-
-/// The table's directory, within the store's.
-pub(crate) const TABLE: &str = "table";
 
 /// An open store.
 pub struct Engine {
@@ -63,17 +62,17 @@ impl Engine {
         let dir = dir.as_ref();
         Engine::check_format(dir)?;
         let disk = RealDisk::new(dir).doing(|| format!("opening {}", dir.display()))?;
-        Engine::open(Arc::new(disk), &SledTables::new(dir.join(TABLE), config.cache_bytes), config)
+        Engine::open(Arc::new(disk), SledTables::new(dir, config.cache_bytes), config)
     }
 
     /// Opens the store on `disk`, or makes one there. Everything given back is durable, whatever state the last process
     /// left it in.
     pub fn open(
         disk: Arc<dyn Disk>,
-        tables: &dyn Tables,
+        tables: impl Tables + 'static,
         config: &StoreConfig,
     ) -> Result<(Engine, Restored), StoreError> {
-        opening::open(disk, tables, config)
+        opening::open(disk, Arc::new(tables), config)
     }
 
     /// Hands out a batch: every [`Engine::load`] and [`Engine::scan`] from now on sees it. Batches are committed in the
@@ -124,6 +123,13 @@ impl Engine {
         }
     }
 
+    /// Copies one portion of the table into a new one, which is begun if there is none. The next [`Engine::checkpoint`]
+    /// after all is copied puts it in place of the old one. `false`: all is copied, or the new one failed and is given up
+    /// ([`StoreStats::given_up`]).
+    pub fn rebuild(&mut self) -> Result<bool, StoreError> {
+        Ok(self.behind.rebuild(self.config.behind_bytes)? == Copied::More)
+    }
+
     /// Compares one more range of the table with its books; `false` when all of them were.
     pub fn verify_next(&self) -> Result<bool, StoreError> {
         self.view.verify_next()
@@ -141,15 +147,23 @@ impl Engine {
         self.writer.mark()
     }
 
+    /// Whoever asks for it learns what the store does, also after its end.
+    pub fn watch(&self) -> impl Fn() -> StoreStats + Send + Sync + 'static {
+        let pending = self.view.pending.clone();
+        move || pending.stats()
+    }
+
     /// How much room there is.
     pub fn room(&mut self) -> Result<Room, StoreError> {
-        self.gauge.read()
+        self.gauge.read(self.behind.beside()?)
     }
 
     /// A clean stop: after it the store says [`Sealed`](node::Tail::Sealed). Dropped without it, it will not.
     pub fn seal(mut self) -> Result<(), StoreError> {
         self.checkpoint()?;
-        self.writer.seal()
+        self.writer.seal()?;
+        self.behind.end();
+        Ok(())
     }
 }
 
@@ -240,7 +254,7 @@ pub(crate) fn durable(written: Written, batches: Vec<Staged>) -> Durable {
 pub(crate) struct View {
     pub(crate) health: Arc<Health>,
     pub(crate) pending: Arc<Pending>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) current: Arc<Current>,
 }
 
 impl View {
@@ -249,7 +263,7 @@ impl View {
         // In this order: what leaves the pending ones is in the table already.
         match self.pending.get(key) {
             Some(value) => Ok(value),
-            None => self.health.note(self.ledger.get(key)),
+            None => self.health.note(self.current.get().get(key)),
         }
     }
 
@@ -259,7 +273,7 @@ impl View {
         loop {
             // In this order, as above. A record changed between the two may show its newer state: never an older one.
             let (pending, pending_done) = self.pending.page(&from, bytes_max);
-            let (stored, stored_done) = self.health.note(self.ledger.scan(&from, bytes_max))?;
+            let (stored, stored_done) = self.health.note(self.current.get().scan(&from, bytes_max))?;
             // What one page does not reach, the other must not speak for.
             let reach = |last: Option<&Bytes>, done: bool| if done { None } else { last.cloned() };
             let ends = [
@@ -284,7 +298,7 @@ impl View {
 
     pub(crate) fn verify_next(&self) -> Result<bool, StoreError> {
         self.health.check()?;
-        self.health.note(self.ledger.verify_next())
+        self.health.note(self.current.get().verify_next())
     }
 }
 

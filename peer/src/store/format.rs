@@ -16,7 +16,7 @@ use super::error::{Doing, StoreError};
 use super::manifest::MANIFEST;
 
 /// The version of the container: of manifest, journal and table, but not of what a node keeps in them.
-pub const CONTAINER_VERSION: u32 = 10;
+pub const CONTAINER_VERSION: u32 = 11;
 
 const MAGIC: &[u8; 8] = b"SCATSTOR";
 /// The first container version that says which stored version it holds.

@@ -17,6 +17,7 @@ use super::replay::From;
 use super::segment::SegmentName;
 use super::sum::Sum;
 use super::table::{seal, unseal};
+use super::table_sled::SledTables;
 
 const CONTAINER: Versioned = Versioned {
     version: CONTAINER_VERSION as u64,
@@ -33,6 +34,7 @@ fn golden_manifest() {
     let manifest = Manifest {
         salt: 0x0102_0304_0506_0708,
         from: From { seq: 0x1112_1314, segment: 0x2122_2324, first_seq: 0x0112_1314 },
+        table: 0x6162_6364,
         portions: 0x3132_3334,
         sum: Sum { entries: 0x4142, bytes: 0x5152_5354, hash: 1 << 100 | 7 },
         meta: Meta::from([(Bytes::from("a key"), Bytes::from("a value")), (Bytes::from("b"), Bytes::new())]),
@@ -121,7 +123,7 @@ fn golden_table() {
         golden.add(&format!("{name}: key"), &key);
         golden.add(&format!("{name}: value"), &value);
     }
-    golden.add("directory of the table", super::engine::TABLE.as_bytes());
+    golden.add("directory of table 12", SledTables::name(12).as_bytes());
     for name in [super::manifest::MANIFEST, super::disk::LOCK, super::health::DAMAGED] {
         assert_eq!(Path::new(name).components().count(), 1);
         golden.add(&format!("file {name}"), name.as_bytes());
@@ -129,6 +131,8 @@ fn golden_table() {
     golden.check();
     let sealed = Bytes::copy_from_slice(golden.bytes("block, sealed under its key"));
     assert_eq!(blocks::records(&unseal(b"ra key", &sealed).unwrap()).unwrap(), records);
+    let directory = String::from_utf8(golden.bytes("directory of table 12").to_vec()).unwrap();
+    assert_eq!(SledTables::number(directory.as_ref()), Some(12));
     let stored = |name: &str, part: &str| Bytes::copy_from_slice(golden.bytes(&format!("{name}: {part}")));
     table::reads_back(|name| (stored(name, "key"), stored(name, "value")));
 }

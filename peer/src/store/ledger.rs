@@ -93,6 +93,11 @@ impl Ledger {
         })
     }
 
+    /// When its ranges and blocks are divided.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// How many portions were written, and the sum of all records.
     pub(crate) fn stands(&self) -> (u64, Sum) {
         let books = self.books();
@@ -211,7 +216,7 @@ impl Ledger {
 
     /// One record.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let (first, _) = self.trust_range_of(key)?;
+        let (first, _) = self.trust_range(key, true)?;
         match self.last(&record_key(&first), key)? {
             Some((_, block)) => blocks::find(&block, key),
             None => Ok(None),
@@ -220,11 +225,20 @@ impl Ledger {
 
     /// Records from `from` on, in order, until they have about `bytes_max` bytes; and whether these are all.
     pub(crate) fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+        self.read(from, bytes_max, true)
+    }
+
+    /// The same for somebody who can wait.
+    pub(crate) fn copy(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+        self.read(from, bytes_max, false)
+    }
+
+    fn read(&self, from: &[u8], bytes_max: usize, is_urgent: bool) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut from = Bytes::copy_from_slice(from);
         loop {
             // One verified range at a time, until all are.
-            let (first, end) = self.trust_range_of(&from)?;
+            let (first, end) = self.trust_range(&from, is_urgent)?;
             // The block that it lies in begins before it, perhaps.
             let begun = self.last(&record_key(&first), &from)?;
             let mut at = record_key(begun.as_ref().map_or(&from, |(first, _)| first));
@@ -273,10 +287,6 @@ impl Ledger {
 
     /// Sees to it that the range of `key` was compared with its books before somebody is answered from it, and says where
     /// it begins and ends (as it was at the start; once all are trusted, all are one).
-    fn trust_range_of(&self, key: &[u8]) -> Result<(Bytes, Option<Bytes>), StoreError> {
-        self.trust_range(key, true)
-    }
-
     fn trust_range(&self, key: &[u8], is_urgent: bool) -> Result<(Bytes, Option<Bytes>), StoreError> {
         if self.all_trusted.load(Ordering::Acquire) {
             return Ok((Bytes::new(), None));

@@ -24,7 +24,7 @@ pub(in super::super) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
 /// The books of a table with these entries, by their names.
 pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
     let disk = super::super::sim::SimDisk::new();
-    let table = super::super::table::Tables::open(&disk.tables()).unwrap();
+    let table = super::super::table::Tables::open(&disk.tables(), 1).unwrap();
     let changes: Vec<_> =
         ["total", "first range", "second range"].map(&stored).map(|(key, value)| (key, Some(value))).into();
     table.apply(&changes).unwrap();

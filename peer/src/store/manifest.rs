@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the store's format, see `format`
-//! salt u64 | seq u64 | segment u64 | first seq u64 | portions u64 | blocks u64 | bytes u64 | set hash u128
+//! salt u64 | seq u64 | segment u64 | first seq u64 | table u64 | portions u64 | blocks u64 | bytes u64 | set hash u128
 //! entries u64 | (key length u32, key, value length u32, value)...
 //! crc32 of everything before u32
 //! ```
@@ -32,6 +32,8 @@ pub(crate) struct Manifest {
     pub(crate) salt: u64,
     /// Where the journal goes on.
     pub(crate) from: From,
+    /// The number of the table.
+    pub(crate) table: u64,
     /// So many portions had been written to the table by then. It must not be older.
     pub(crate) portions: u64,
     /// All blocks as of then.
@@ -62,7 +64,7 @@ impl Manifest {
         let mut out = Vec::with_capacity(128 + self.meta.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>());
         Format::OURS.begin(&mut out, PROGRAM);
         let From { seq, segment, first_seq } = self.from;
-        for number in [self.salt, seq, segment, first_seq, self.portions] {
+        for number in [self.salt, seq, segment, first_seq, self.table, self.portions] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         self.sum.put(&mut out);
@@ -90,7 +92,7 @@ impl Manifest {
         let mut reader = Reader::new(bytes);
         let salt = reader.u64()?;
         let from = From { seq: reader.u64()?, segment: reader.u64()?, first_seq: reader.u64()? };
-        let portions = reader.u64()?;
+        let (table, portions) = (reader.u64()?, reader.u64()?);
         let sum = Sum::read(&mut reader)?;
         let entries = reader.u64()?;
         let mut meta = Meta::new();
@@ -98,7 +100,7 @@ impl Manifest {
             meta.insert(reader.bytes()?, reader.bytes()?);
         }
         let whole = reader.is_empty() && from.first_seq >= 1 && from.seq >= from.first_seq;
-        whole.then_some(Manifest { salt, from, portions, sum, meta })
+        whole.then_some(Manifest { salt, from, table, portions, sum, meta })
     }
 }
 
@@ -111,6 +113,7 @@ mod tests {
         Manifest {
             salt: 5,
             from: From { seq: 9, segment: 2, first_seq: 7 },
+            table: 4,
             portions: 8,
             sum: Sum { entries: 3, bytes: 40, hash: 1 << 100 },
             meta: Meta::from([(Bytes::from("a"), Bytes::from("1")), (Bytes::from("b"), Bytes::new())]),

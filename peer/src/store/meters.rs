@@ -12,6 +12,9 @@ pub(crate) struct Meters {
     no_room: Waits,
     records: AtomicU64,
     checkpoints: AtomicU64,
+    rebuilds: AtomicU64,
+    given_up: AtomicU64,
+    not_removed: AtomicU64,
     used_bytes: AtomicU64,
 }
 
@@ -45,6 +48,12 @@ pub struct StoreStats {
     pub records: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
+    /// Times that the table was made anew, since its files took several times what it held.
+    pub rebuilds: u64,
+    /// Times that this was given up: there was no room, or the new table failed.
+    pub given_up: u64,
+    /// Tables that are not used any more, and could not be removed: the next start tries again.
+    pub not_removed: u64,
     /// Bytes that wait to be written to the table.
     pub pending_bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
@@ -76,6 +85,21 @@ impl Meters {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The table was made anew.
+    pub(crate) fn rebuild(&self) {
+        self.rebuilds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A table could not be removed.
+    pub(crate) fn not_removed(&self) {
+        self.not_removed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// That was given up.
+    pub(crate) fn give_up(&self) {
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The store takes so many bytes on its disk.
     pub(crate) fn used(&self, bytes: u64) {
         self.used_bytes.store(bytes, Ordering::Relaxed);
@@ -90,6 +114,9 @@ impl Meters {
             no_room: self.no_room.all(),
             records: self.records.load(Ordering::Relaxed),
             checkpoints: self.checkpoints.load(Ordering::Relaxed),
+            rebuilds: self.rebuilds.load(Ordering::Relaxed),
+            given_up: self.given_up.load(Ordering::Relaxed),
+            not_removed: self.not_removed.load(Ordering::Relaxed),
             pending_bytes,
             backlog_bytes,
             used_bytes: self.used_bytes.load(Ordering::Relaxed),

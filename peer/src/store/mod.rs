@@ -12,6 +12,7 @@
 //! | how a table that lies is found out | `ledger` |
 //! | order of writes | `behind` |
 //! | when what is written | `turns` |
+//! | how its table is made anew | `rebuild` |
 //! | a disk for tests that crashes and fails | [`sim`] |
 
 mod aside;
@@ -40,6 +41,7 @@ mod opening;
 mod pending;
 mod precedence;
 mod reads;
+mod rebuild;
 mod replay;
 mod room;
 mod segment;

@@ -19,6 +19,7 @@ use super::ledger::{Ledger, Limits};
 use super::manifest::{MANIFEST, MANIFEST_TEMPORARY, Manifest};
 use super::mark::Mark;
 use super::pending::{Durable, Pending};
+use super::rebuild::Current;
 use super::replay::{From, Replayed, replay, segments};
 use super::room::{Gauge, drop_ballast, take_ballast};
 use super::segment::{SegmentName, Segments, is_temporary, remove_unused};
@@ -29,10 +30,13 @@ use super::table::Tables;
 /// one whose making was cut short.
 const NEW: &str = "new";
 
+/// The table of a new store.
+const FIRST_TABLE: u64 = 1;
+
 /// Opens a store, or makes one.
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
-    tables: &dyn Tables,
+    tables: Arc<dyn Tables>,
     config: &StoreConfig,
 ) -> Result<(Engine, Restored), StoreError> {
     // Before anything is changed, and before anything is called damage.
@@ -48,28 +52,49 @@ pub(crate) fn open(
     drop_ballast(&*disk, config.ballast_bytes)?;
     // What this process can read it will act on; first make sure that it stays, names included.
     disk.sync_dir().doing(|| "syncing the store's directory".into())?;
-    let has_table = tables.exists().doing(|| "looking for the table".into())?;
-    let blank = !has(MANIFEST) && !has_table && segments(&*disk)?.is_empty();
+    let blank = !has(MANIFEST) && known(&*tables)?.is_empty() && segments(&*disk)?.is_empty();
     let parts = if has(NEW) || blank {
-        make(&disk, tables, &config)?
+        make(&disk, &*tables, &config)?
     } else if has(MANIFEST) {
-        resume(&disk, tables, &config)?
+        resume(&disk, &*tables, &config)?
     } else {
         return Err(StoreError::damaged("the manifest is missing"));
     };
     take_ballast(&*disk, &config)?;
-    Ok(parts.assemble(disk, config, lock))
+    let newest = known(&*tables)?.into_iter().max().unwrap_or(0);
+    Ok(parts.assemble(disk, (tables, newest), config, lock))
 }
 
 /// Removes whatever was left here.
 fn clear(disk: &dyn Disk, tables: &dyn Tables) -> Result<(), StoreError> {
-    tables.remove().doing(|| "removing an unfinished table".into())?;
+    for number in known(tables)? {
+        tables.remove(number).doing(|| "removing an unfinished table".into())?;
+    }
     for (file, _) in disk.list().doing(|| "listing the store's directory".into())? {
         if SegmentName::parse(&file).is_some() || is_leftover(&file) || file == MANIFEST {
             disk.remove(&file).doing(|| format!("removing {file}"))?;
         }
     }
     disk.sync_dir().doing(|| "syncing the store's directory".into())
+}
+
+/// The tables that are there.
+fn known(tables: &dyn Tables) -> Result<Vec<u64>, StoreError> {
+    tables.list().doing(|| "looking for the table".into())
+}
+
+/// Removes the tables that a rebuild has left. What cannot be removed is no reason not to start. Whether there were any, and
+/// how many are left.
+fn remove_others(tables: &dyn Tables, used: u64) -> Result<(bool, u64), StoreError> {
+    let (mut any, mut left) = (false, 0);
+    for number in known(tables)?.into_iter().filter(|number| *number != used) {
+        any = true;
+        if let Err(error) = tables.remove(number) {
+            tracing::warn!(%error, number, "a table of the store that is not used cannot be removed");
+            left += 1;
+        }
+    }
+    Ok((any, left))
 }
 
 fn is_leftover(file: &str) -> bool {
@@ -79,7 +104,7 @@ fn is_leftover(file: &str) -> bool {
 /// Everything an engine is made of.
 struct Parts {
     health: Arc<Health>,
-    ledger: Arc<Ledger>,
+    ledger: Ledger,
     segments: Arc<Segments>,
     journal: Journal,
     mark: Mark,
@@ -97,12 +122,12 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
     marked.doing(|| "beginning a new store".into())?;
     clear(&**disk, tables)?;
     let salt = config.salt.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-    let ledger = open_ledger(tables, config, (0, Sum::default()))?;
+    let ledger = open_ledger(tables, config, (FIRST_TABLE, 0, Sum::default()))?;
     let segments = Arc::new(Segments::new(disk.clone(), config.segment_bytes, 1));
     let mark = Mark::make(disk, salt)?;
     let (journal, opened) = Journal::start(segments.clone(), salt, 0, None)?;
     let from = From { seq: opened.seq, segment: opened.segment.id, first_seq: opened.seq };
-    let manifest = Manifest { salt, from, portions: 0, sum: Sum::default(), meta: Meta::new() };
+    let manifest = Manifest { salt, from, table: FIRST_TABLE, portions: 0, sum: Sum::default(), meta: Meta::new() };
     manifest.write(&**disk)?;
     disk.remove(NEW).and_then(|()| disk.sync_dir()).doing(|| "finishing a new store".into())?;
     Ok(Parts {
@@ -123,19 +148,21 @@ fn make(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Resu
 /// Takes up an existing store.
 fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Result<Parts, StoreError> {
     let mut manifest = Manifest::read(&**disk)?;
-    // Before the table is opened: on a full disk it needs the room that a cut or a making of files left taken.
-    let oldest = manifest.from.segment;
-    discard(&**disk, |name| name.id < oldest)?;
-    if !tables.exists().doing(|| "looking for the table".into())? {
+    let table = manifest.table;
+    if !known(tables)?.contains(&table) {
         return Err(StoreError::damaged("the table is missing"));
     }
+    // Before the table is opened: on a full disk it needs the room that a cut or a making of files left taken.
+    let oldest = manifest.from.segment;
+    let (any, left) = remove_others(tables, table)?;
+    discard(&**disk, any, |name| name.id < oldest)?;
     let began = Instant::now();
-    tables.open_ahead();
+    tables.open_ahead(table);
     let mark = Mark::open(disk, manifest.salt)?;
     let Replayed { frames, chain, unused, last_seq, sealed, doubt } =
         replay(disk, manifest.salt, manifest.from, mark.seq())?;
     let replayed = began.elapsed();
-    let ledger = open_ledger(tables, config, (manifest.portions, manifest.sum))?;
+    let ledger = open_ledger(tables, config, (table, manifest.portions, manifest.sum))?;
     tracing::info!(journal = ?replayed, all = ?began.elapsed(), frames = frames.len(), "the store is read");
     if ledger.newest() > last_seq {
         // The table gets nothing that the journal did not hold durably before.
@@ -148,6 +175,7 @@ fn resume(disk: &Arc<dyn Disk>, tables: &dyn Tables, config: &StoreConfig) -> Re
     adopt(&**disk, &segments, &unused)?;
     // Also what the table holds already: a sweep passes over it quickly, for it changes nothing.
     let pending = Arc::new(Pending::new(std::mem::take(&mut manifest.meta)));
+    (0..left).for_each(|_| pending.meters.not_removed());
     let mut waiting = Vec::new();
     let mut last_batch = 0;
     for frame in frames {
@@ -200,9 +228,9 @@ fn adopt(disk: &dyn Disk, pool: &Segments, unused: &[SegmentName]) -> Result<(),
     remove_unused(disk, &unused[adopted..])
 }
 
-/// Removes files that were never finished, and the segments that are not wanted.
-fn discard(disk: &dyn Disk, unwanted: impl Fn(SegmentName) -> bool) -> Result<(), StoreError> {
-    let mut removed = false;
+/// Removes files that were never finished, and the segments that are not wanted. Durable, also where something else was
+/// `removed` before.
+fn discard(disk: &dyn Disk, mut removed: bool, unwanted: impl Fn(SegmentName) -> bool) -> Result<(), StoreError> {
     for (file, _) in disk.list().doing(|| "listing the store's directory".into())? {
         if is_leftover(&file) || SegmentName::parse(&file).is_some_and(&unwanted) {
             disk.remove(&file).doing(|| format!("removing {file}"))?;
@@ -215,14 +243,19 @@ fn discard(disk: &dyn Disk, unwanted: impl Fn(SegmentName) -> bool) -> Result<()
     Ok(())
 }
 
-fn open_ledger(tables: &dyn Tables, config: &StoreConfig, checkpoint: (u64, Sum)) -> Result<Arc<Ledger>, StoreError> {
-    let table = tables.open().map_err(|error| error.doing("opening the table"))?;
+/// Opens the table of this number, of which a checkpoint knows how many portions it has at least, and their sum.
+fn open_ledger(
+    tables: &dyn Tables,
+    config: &StoreConfig,
+    (number, portions, sum): (u64, u64, Sum),
+) -> Result<Ledger, StoreError> {
+    let table = tables.open(number).map_err(|error| error.doing("opening the table"))?;
     let limits = Limits {
         range_blocks: config.range_blocks_max,
         range_bytes: config.range_bytes_max,
         block_bytes: config.block_bytes,
     };
-    Ok(Arc::new(Ledger::open(table, limits, checkpoint)?))
+    Ledger::open(table, limits, (portions, sum))
 }
 
 /// What the process that found the damage wrote down.
@@ -232,7 +265,13 @@ fn read_mark(disk: &dyn Disk) -> String {
 }
 
 impl Parts {
-    fn assemble(self, disk: Arc<dyn Disk>, config: StoreConfig, lock: DiskLock) -> (Engine, Restored) {
+    fn assemble(
+        self,
+        disk: Arc<dyn Disk>,
+        (tables, newest): (Arc<dyn Tables>, u64),
+        config: StoreConfig,
+        lock: DiskLock,
+    ) -> (Engine, Restored) {
         let Parts { health, ledger, segments, journal, mark, manifest, chain, frames, pending, last_batch, restored } =
             self;
         for frame in frames {
@@ -248,13 +287,18 @@ impl Parts {
             mark: config.behind_mark(),
             last: last_batch,
         };
-        let view = View { health: health.clone(), pending: pending.clone(), ledger: ledger.clone() };
-        let gauge = Gauge::new(disk.clone(), ledger.clone(), &config);
+        let current = Arc::new(Current::new(ledger));
+        let view = View { health: health.clone(), pending: pending.clone(), current: current.clone() };
+        let gauge = Gauge::new(disk.clone(), current.clone(), &config);
         let behind = Behind {
             disk,
             health,
             pending,
-            ledger,
+            tables,
+            current,
+            rebuild: None,
+            former: None,
+            newest,
             segments,
             seq: manifest.from.seq,
             manifest,

@@ -300,6 +300,11 @@ impl Pending {
         }
     }
 
+    /// Whether something ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        lock(&self.queue).ended
+    }
+
     /// Wakes everybody who waits, for ever.
     pub(crate) fn end(&self) {
         lock(&self.queue).ended = true;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::config::StoreConfig;
 use super::disk::{Disk, fill};
 use super::error::{Doing, StoreError};
-use super::ledger::Ledger;
+use super::rebuild::Current;
 
 /// The ballast's file.
 pub(crate) const BALLAST: &str = "ballast";
@@ -29,14 +29,20 @@ pub struct Room {
     pub free: u64,
     /// Taken by this store, in bytes.
     pub used: u64,
+    /// Of that, by the files of its table.
+    pub table: u64,
     /// Below the low mark, and by which limit: new writes should go elsewhere.
     pub low: Option<Shortage>,
+    /// Low, or not far from it.
+    pub is_tight: bool,
+    /// What can be written to the volume before room is low.
+    pub above_low: u64,
 }
 
 /// Measures room.
 pub(crate) struct Gauge {
     disk: Arc<dyn Disk>,
-    ledger: Arc<Ledger>,
+    current: Arc<Current>,
     low_bytes: u64,
     used_max: Option<u64>,
     is_low: bool,
@@ -44,19 +50,21 @@ pub(crate) struct Gauge {
 
 impl Gauge {
     /// `config` is fitted to the volume.
-    pub(crate) fn new(disk: Arc<dyn Disk>, ledger: Arc<Ledger>, config: &StoreConfig) -> Gauge {
+    pub(crate) fn new(disk: Arc<dyn Disk>, current: Arc<Current>, config: &StoreConfig) -> Gauge {
         let low_bytes = config.low_bytes.unwrap_or(0);
         let used_max = config.disk_bytes_max.map(|max| max.saturating_sub(low_bytes));
-        Gauge { disk, ledger, low_bytes, used_max, is_low: false }
+        Gauge { disk, current, low_bytes, used_max, is_low: false }
     }
 
     /// Measures. Once low, room counts as low until there is an eighth more than the mark asks for, so that it does not
-    /// flicker.
-    pub(crate) fn read(&mut self) -> Result<Room, StoreError> {
+    /// flicker. What tables `beside` the one in use take is used, but does not count for the limit that a person set: it
+    /// will soon be free.
+    pub(crate) fn read(&mut self, beside: u64) -> Result<Room, StoreError> {
         let free = self.disk.space().doing(|| "measuring the free space".into())?.free;
         let files = self.disk.list().doing(|| "listing the store's directory".into())?;
         let aside = self.disk.bytes_aside().doing(|| "measuring older stores".into())?;
-        let used = aside + files.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.ledger.disk_bytes()?;
+        let table = self.current.get().disk_bytes()?;
+        let used = aside + files.iter().map(|(_, bytes)| bytes).sum::<u64>() + table;
         let slack = if self.is_low { self.low_bytes / 8 } else { 0 };
         let low = match self.used_max {
             _ if free < self.low_bytes + slack => Some(Shortage::Volume),
@@ -64,7 +72,9 @@ impl Gauge {
             _ => None,
         };
         self.is_low = low.is_some();
-        Ok(Room { free, used, low })
+        let is_tight = free < 2 * self.low_bytes || self.used_max.is_some_and(|max| used > max / 4 * 3);
+        let above_low = free.saturating_sub(self.low_bytes + self.low_bytes / 8);
+        Ok(Room { free, used: used + beside, table, low, is_tight, above_low })
     }
 }
 

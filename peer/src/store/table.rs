@@ -27,16 +27,16 @@ pub trait Table: Send + Sync {
     fn disk_bytes(&self) -> Result<u64, TableError>;
 }
 
-/// Where a table lives.
+/// Where a store's tables live, each under a number. A store has one, and for as long as it is rebuilt a second one.
 pub trait Tables: Send + Sync {
     /// Begins to open one that exists, on a thread of its own where that saves time; [`Tables::open`] gives it out.
-    fn open_ahead(&self) {}
-    /// Opens it, and makes it where it is missing.
-    fn open(&self) -> Result<Box<dyn Table>, TableError>;
-    /// Removes it, if it is there.
-    fn remove(&self) -> io::Result<()>;
-    /// Whether there is one.
-    fn exists(&self) -> io::Result<bool>;
+    fn open_ahead(&self, _number: u64) {}
+    /// Opens a table, and makes it where it is missing: then its name is durable.
+    fn open(&self, number: u64) -> Result<Box<dyn Table>, TableError>;
+    /// Removes a table, if it is there. A power cut may bring some of it back.
+    fn remove(&self, number: u64) -> io::Result<()>;
+    /// Those that are there.
+    fn list(&self) -> io::Result<Vec<u64>>;
 }
 
 /// What a table may answer instead.

@@ -4,6 +4,7 @@
 //! synced afterwards; on damaged files `open` may panic, or may open with records missing; where a write failed, its
 //! destructor may wait for that write for ever.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,21 +17,42 @@ use bytes::Bytes;
 
 use super::table::{Table, TableError, Tables};
 
-/// A directory that holds a sled database.
+/// What the names of tables begin with.
+const PREFIX: &str = "table-";
+
+/// Directories of a store, each of which holds a sled database: `table-1` and so on.
 pub struct SledTables {
-    path: PathBuf,
+    store: PathBuf,
     cache_bytes: u64,
     /// What [`Tables::open_ahead`] began.
-    opening: Mutex<Option<JoinHandle<Result<SledTable, TableError>>>>,
+    opening: Mutex<Option<Opening>>,
 }
 
+/// A table that is being opened: its number, and the thread.
+type Opening = (u64, JoinHandle<Result<SledTable, TableError>>);
+
 impl SledTables {
-    /// The database in `path`, with a cache of about so many bytes.
-    pub fn new(path: impl Into<PathBuf>, cache_bytes: u64) -> SledTables {
-        SledTables { path: path.into(), cache_bytes, opening: Mutex::default() }
+    /// Those in the store's directory `store`, each with a cache of about so many bytes.
+    pub fn new(store: impl Into<PathBuf>, cache_bytes: u64) -> SledTables {
+        SledTables { store: store.into(), cache_bytes, opening: Mutex::default() }
     }
 
-    fn opening(&self) -> MutexGuard<'_, Option<JoinHandle<Result<SledTable, TableError>>>> {
+    /// The name of a table's directory.
+    pub(super) fn name(number: u64) -> String {
+        format!("{PREFIX}{number}")
+    }
+
+    /// The number of the table in a directory of this name.
+    pub(super) fn number(name: &OsStr) -> Option<u64> {
+        let number = name.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+        (name == &*SledTables::name(number)).then_some(number)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.store.join(SledTables::name(number))
+    }
+
+    fn opening(&self) -> MutexGuard<'_, Option<Opening>> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -38,40 +60,52 @@ impl SledTables {
 impl Drop for SledTables {
     fn drop(&mut self) {
         // Whoever has let go of this may move its directory.
-        self.opening().take().map(JoinHandle::join);
+        self.opening().take().map(|(_, opens)| opens.join());
     }
 }
 
 impl Tables for SledTables {
-    fn open_ahead(&self) {
+    fn open_ahead(&self, number: u64) {
         let mut opening = self.opening();
         if opening.is_none() {
-            let (path, cache_bytes) = (self.path.clone(), self.cache_bytes);
+            let (path, cache_bytes) = (self.path(number), self.cache_bytes);
             // Without a thread it is opened when it is asked for.
-            *opening = Builder::new().name("store-open".into()).spawn(move || SledTable::open(path, cache_bytes)).ok();
+            let opens = Builder::new().name("store-open".into()).spawn(move || SledTable::open(path, cache_bytes));
+            *opening = opens.ok().map(|opens| (number, opens));
         }
     }
 
-    fn open(&self) -> Result<Box<dyn Table>, TableError> {
-        let table = match self.opening().take().map(JoinHandle::join) {
+    fn open(&self, number: u64) -> Result<Box<dyn Table>, TableError> {
+        let ahead = self.opening().take_if(|(ahead, _)| *ahead == number);
+        let table = match ahead.map(|(_, opens)| opens.join()) {
             Some(Ok(opened)) => opened,
             Some(Err(_)) => Err(TableError::Damaged("the thread that opened the table panicked".into())),
-            None => SledTable::open(self.path.clone(), self.cache_bytes),
+            None => SledTable::open(self.path(number), self.cache_bytes),
         };
         table.map(|table| Box::new(table) as Box<dyn Table>)
     }
 
-    fn remove(&self) -> io::Result<()> {
-        match fs::remove_dir_all(&self.path) {
+    fn remove(&self, number: u64) -> io::Result<()> {
+        let path = self.path(number);
+        // A sled that failed stays open, and would keep the room of its files. Where that fails, the next lines may not.
+        let _ = File::options().write(true).open(path.join(FILE)).and_then(|file| file.set_len(0));
+        match fs::remove_dir_all(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
     }
 
-    fn exists(&self) -> io::Result<bool> {
-        self.path.try_exists()
+    fn list(&self) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.store)? {
+            numbers.extend(SledTables::number(&entry?.file_name()));
+        }
+        Ok(numbers)
     }
 }
+
+/// sled's own file, in a table's directory.
+const FILE: &str = "db";
 
 struct SledTable {
     db: sled::Db,
@@ -97,7 +131,7 @@ impl SledTable {
     fn open(path: PathBuf, cache_bytes: u64) -> Result<SledTable, TableError> {
         let config = sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None);
         let db = contained(|| config.open())?;
-        let file = OpenOptions::new().read(true).write(true).open(path.join("db"))?;
+        let file = OpenOptions::new().read(true).write(true).open(path.join(FILE))?;
         // The directory's own entries too: the database's name, and the snapshots' that sled writes.
         File::open(&path)?.sync_all()?;
         if let Some(parent) = path.parent() {

@@ -177,7 +177,9 @@ impl StoreThread {
         // What takes longer is for the next start to read.
         let began = Instant::now();
         while began.elapsed() < SEAL_MAX && (behind.step(PORTION_BYTES)? != Progress::Done || !behind.is_level()) {}
-        writer.seal()
+        writer.seal()?;
+        behind.end();
+        Ok(())
     }
 
     /// Ends a store that is of no more use to this process, without a seal: gives its directory free as soon as its threads
@@ -222,7 +224,9 @@ impl Drop for StoreThread {
     fn drop(&mut self) {
         // No more waiting for room: what was handed out and not acknowledged may be lost.
         self.pending.end();
-        self.stop();
+        if let (_, Some(behind)) = self.stop() {
+            behind.end();
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::error::StoreError;
-use super::room::{Gauge, Shortage};
+use super::rebuild::{Copied, Size, is_too_large, pays};
+use super::room::{Gauge, Room, Shortage};
 use super::thread::{Report, StoreEvent};
 use crate::seldom::Seldom;
 
@@ -17,8 +18,15 @@ use crate::seldom::Seldom;
 const TICK: Duration = Duration::from_millis(500);
 /// After so long what has gathered is written, however little it is.
 const GATHER_MAX: Duration = Duration::from_secs(30);
+/// The same while room is low: what is deleted makes room.
+const GATHER_LOW: Duration = Duration::from_secs(1);
 /// It rests at most so many times as long as the portion before took.
 const REST: u32 = 4;
+/// The same for a rebuild of the table while room is low: writes are refused until it is done.
+const REST_LOW: u32 = 1;
+/// After a rebuild that was given up the next one is not before this, and twice as long each time: a sled that failed stays
+/// in memory.
+const REBUILD_AGAIN: Duration = Duration::from_secs(600);
 
 /// Whether the write-behind keeps up, as it was told last.
 struct Load {
@@ -46,6 +54,14 @@ pub(crate) struct Turns<'a> {
     load: Load,
     /// The room on the disk is low, as it was told last.
     low: Option<Shortage>,
+    /// The room as it was measured last.
+    room: Option<Room>,
+    /// What the last rebuild came to.
+    fresh: Option<Size>,
+    /// Bytes that were free when the one that is under way began.
+    free: u64,
+    /// How many rebuilds were given up, and when the last one was.
+    given_up: (u64, Option<Instant>),
     /// When the room was measured last.
     measured: Option<Instant>,
     /// Times that this failed.
@@ -57,8 +73,21 @@ pub(crate) struct Turns<'a> {
 impl Turns<'_> {
     pub(crate) fn new(behind: Behind, gauge: Gauge, config: StoreConfig, report: &Report) -> Turns<'_> {
         let load = Load { most: config.behind_max(), is_behind: false };
-        let unmeasured = Seldom::default();
-        Turns { behind, gauge, config, report, load, low: None, measured: None, unmeasured, swept: Instant::now() }
+        Turns {
+            behind,
+            gauge,
+            config,
+            report,
+            load,
+            low: None,
+            room: None,
+            fresh: None,
+            free: 0,
+            given_up: (0, None),
+            measured: None,
+            unmeasured: Seldom::default(),
+            swept: Instant::now(),
+        }
     }
 
     /// Works until the store fails or stops.
@@ -66,33 +95,104 @@ impl Turns<'_> {
         let (mark, backlog_max) = (self.config.behind_mark(), self.config.checkpoint_bytes);
         loop {
             let worked = self.turn();
-            if self.report.value(worked).is_none() || !self.behind.pending.wait_for_work(mark, backlog_max, TICK) {
+            let Some(rest) = self.report.value(worked) else { return self.behind };
+            if !self.behind.pending.wait_for_work(mark, backlog_max, rest) {
                 return self.behind;
             }
         }
     }
 
-    /// Whatever is due.
-    fn turn(&mut self) -> Result<(), StoreError> {
+    /// Whatever is due, and how long to rest after it.
+    fn turn(&mut self) -> Result<Duration, StoreError> {
         self.look_round()?;
         let (bytes, backlog) = self.behind.pending.sizes();
         // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
         let segments_max = self.config.checkpoint_bytes / self.config.segment_bytes + 2;
         let long = backlog >= self.config.checkpoint_bytes || self.behind.chain.len() as u64 > segments_max;
-        let old = bytes > 0 && self.swept.elapsed() >= GATHER_MAX;
-        if bytes >= self.config.behind_mark() || long || old {
-            self.sweep()?;
+        let gather_max = if self.low.is_some() { GATHER_LOW } else { GATHER_MAX };
+        let old = bytes > 0 && self.swept.elapsed() >= gather_max;
+        let began = Instant::now();
+        if (bytes >= self.config.behind_mark() || long || old) && !self.sweep()? {
+            return Ok(TICK);
         }
         self.load.tell(self.behind.pending.load(self.config.pending_bytes_max), self.report);
+        // Also where one sweep follows another.
+        self.rebuild((began.elapsed() / REST).min(TICK))
+    }
+
+    /// Copies the table into a new one, where that pays or is under way: one portion at least, and more for so long. Says
+    /// how long to rest.
+    fn rebuild(&mut self, share: Duration) -> Result<Duration, StoreError> {
+        if self.behind.rebuild.is_none() {
+            // What was dropped meanwhile is not to be copied.
+            if !self.is_rebuild_due() || !self.sweep()? {
+                return Ok(TICK);
+            }
+            self.free = self.room.map_or(0, |room| room.free);
+        }
+        let (began, rebuilds) = (Instant::now(), self.behind.pending.stats().rebuilds);
+        let copied = loop {
+            self.behind.current.get().give_way();
+            let copied = self.behind.rebuild(self.config.behind_bytes)?;
+            self.look_round()?;
+            if copied != Copied::More || began.elapsed() >= share || self.behind.pending.is_ended() {
+                break copied;
+            }
+        };
+        let times = if self.low.is_some() { REST_LOW } else { REST };
+        let rest = (began.elapsed() * times).min(TICK);
+        if copied == Copied::All {
+            self.sweep()?;
+        }
+        if self.behind.pending.stats().rebuilds > rebuilds {
+            self.note_rebuilt();
+        }
+        Ok(rest)
+    }
+
+    fn is_rebuild_due(&mut self) -> bool {
+        let (times, last) = self.given_up;
+        let given_up = self.behind.pending.stats().given_up;
+        if times < given_up {
+            self.given_up = (given_up, Some(Instant::now()));
+            return false;
+        }
+        let again = REBUILD_AGAIN.saturating_mul(1 << times.saturating_sub(1).min(16));
+        let waits = last.is_some_and(|last| last.elapsed() < again) || self.behind.former.is_some();
+        !waits && self.room.is_some_and(|room| pays(&room, self.held(), self.fresh))
+    }
+
+    /// Bytes that the table holds.
+    fn held(&self) -> u64 {
+        self.behind.current.get().stands().1.bytes
+    }
+
+    /// Says what a rebuild came to.
+    fn note_rebuilt(&mut self) {
+        let before = self.room.map(|room| room.table);
+        self.behind.remove_former();
+        self.measure();
+        let Some(now) = self.room.map(|room| room.table) else { return };
+        tracing::info!(before, now, "the store's table took several times the bytes in it, and is rebuilt");
+        self.fresh = Some(Size { files: now, held: self.held() });
+    }
+
+    /// Gives a rebuild up that takes more room than there is.
+    fn watch_rebuild(&mut self, room: &Room) -> Result<(), StoreError> {
+        if let Some(new) = self.behind.new_bytes()?
+            && is_too_large(room, self.held(), new, self.free)
+        {
+            self.behind.give_up_for("there is too little room on the disk");
+        }
         Ok(())
     }
 
     /// Writes what has gathered by now, in portions, and makes a checkpoint. At the store's end it is left as it is:
-    /// whoever seals it decides how much longer that may take.
-    fn sweep(&mut self) -> Result<(), StoreError> {
+    /// whoever seals it decides how much longer that may take. Whether it came to its end.
+    fn sweep(&mut self) -> Result<bool, StoreError> {
         loop {
             self.load.tell(self.behind.pending.load(self.config.pending_bytes_max), self.report);
-            self.behind.ledger.give_way();
+            self.behind.current.get().give_way();
             let began = Instant::now();
             let progress = self.behind.step(self.config.behind_bytes)?;
             let pending = &self.behind.pending;
@@ -105,12 +205,12 @@ impl Turns<'_> {
                 Progress::Waits(batch) => pending.wait_for_durable(batch, TICK),
             };
             if !goes_on {
-                return Ok(());
+                return Ok(false);
             }
             self.look_round()?;
         }
         self.swept = Instant::now();
-        Ok(())
+        Ok(true)
     }
 
     /// What may be asked for at any time: the journal's next segment, a sorted index, a word when room is low. And frees the
@@ -126,7 +226,10 @@ impl Turns<'_> {
     }
 
     fn measure(&mut self) {
-        let room = match self.gauge.read() {
+        let measured = self.behind.beside().and_then(|beside| self.gauge.read(beside));
+        let measured = measured.and_then(|room| self.watch_rebuild(&room).map(|()| room));
+        self.room = measured.as_ref().ok().copied();
+        let room = match measured {
             Ok(room) => room,
             // Nothing durable hangs on it.
             Err(error) => {
@@ -176,14 +279,14 @@ mod tests {
     fn a_sweep_is_left_at_the_end_of_the_store() {
         let disk = SimDisk::new();
         let config = StoreConfig { behind_bytes: 1000, salt: Some(1), ..StoreConfig::default() };
-        let (mut engine, _) = Engine::open(Arc::new(disk.clone()), &disk.tables(), &config).expect("opens");
+        let (mut engine, _) = Engine::open(Arc::new(disk.clone()), disk.tables(), &config).expect("opens");
         let put = |number: u32| Change::PutRecord(number.to_string().into(), Bytes::from_static(&[7; 100]));
         engine.append((0..100).map(|number| vec![put(number)])).expect("appends");
         let Engine { config, behind, gauge, view, mut writer, lock: _lock } = engine;
         let report = Report::new(|_, _| (), view.pending.clone());
         view.pending.end();
         let mut turns = Turns::new(behind, gauge, config, &report);
-        turns.sweep().expect("works");
+        assert!(!turns.sweep().expect("works"));
         let mut behind = turns.behind;
         assert!(!behind.is_level() && behind.step(1).expect("works") == Progress::More, "much is left of it");
         while behind.step(usize::MAX).expect("works") != Progress::Done {}

@@ -311,7 +311,7 @@ fn another_format_is_refused_by_name_and_nothing_is_touched() {
     write("store/journal-0000000000000000-16", b"older, and done ");
     write("store/segment.tmp", b"half made");
     write("store/ballast", &[0; 4096]);
-    write("store/table/db", b"sled's");
+    write("store/table-1/db", b"sled's");
     let version = text(&real(&["--version"]).output().unwrap().stdout).trim().to_owned();
     has(&version, &["scatter ", "(commit "]);
 

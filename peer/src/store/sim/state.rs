@@ -18,7 +18,10 @@ pub(super) struct State {
     pub(super) names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
     unsynced_names: Vec<NameChange>,
-    pub(super) table: Table,
+    /// By their numbers.
+    pub(super) tables: BTreeMap<u64, Table>,
+    /// Those that a power cut may bring back.
+    removed: Vec<(u64, Table)>,
     pub(super) locked: Option<u64>,
     pub(super) process: u64,
     pub(super) down: bool,
@@ -49,7 +52,6 @@ pub(super) type TableBatch = Vec<(Bytes, Option<Bytes>)>;
 
 #[derive(Clone, Default)]
 pub(super) struct Table {
-    pub(super) exists: bool,
     pub(super) seen: BTreeMap<Bytes, Bytes>,
     durable: BTreeMap<Bytes, Bytes>,
     unsynced: Vec<TableBatch>,
@@ -63,7 +65,8 @@ impl State {
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             unsynced_names: Vec::new(),
-            table: Table::default(),
+            tables: BTreeMap::new(),
+            removed: Vec::new(),
             locked: None,
             process: 0,
             down: false,
@@ -77,8 +80,7 @@ impl State {
 
     pub(super) fn used(&self) -> u64 {
         let files = self.names.values().map(|id| self.files[id].seen.len() as u64);
-        let table = self.table.seen.iter().map(|(key, value)| (key.len() + value.len()) as u64);
-        files.sum::<u64>() + table.sum::<u64>()
+        files.sum::<u64>() + self.tables.values().map(Table::bytes).sum::<u64>()
     }
 
     pub(super) fn set_name(&mut self, name: &str, id: u64) {
@@ -104,6 +106,11 @@ impl State {
     pub(super) fn sync_names(&mut self) {
         self.durable_names = self.names.clone();
         self.unsynced_names.clear();
+        self.removed.clear();
+    }
+
+    pub(super) fn remove_table(&mut self, number: u64) {
+        self.removed.extend(self.tables.remove(&number).map(|table| (number, table)));
     }
 
     pub(super) fn restart(&mut self, loss: Loss) {
@@ -130,7 +137,12 @@ impl State {
         }
         let names = &self.names;
         self.files.retain(|id, _| names.values().any(|named| named == id));
-        self.table.crash(&mut chance);
+        for (number, table) in self.removed.drain(..) {
+            if !self.tables.contains_key(&number) && chance.coin() {
+                self.tables.insert(number, table);
+            }
+        }
+        self.tables.values_mut().for_each(|table| table.crash(&mut chance));
     }
 }
 
@@ -189,6 +201,10 @@ impl File {
 }
 
 impl Table {
+    pub(super) fn bytes(&self) -> u64 {
+        self.seen.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+    }
+
     pub(super) fn apply(&mut self, batch: TableBatch) {
         change(&mut self.seen, &batch);
         self.unsynced.push(batch);

@@ -9,43 +9,57 @@ use super::super::table::{Table, TableError, Tables};
 use super::state::State;
 use super::{Fault, SimDisk, Site};
 
-/// The table of a [`SimDisk`].
+/// The tables of a [`SimDisk`].
 pub struct SimTables {
     pub(super) disk: SimDisk,
 }
 
 impl SimTables {
-    /// The entries, as a process sees them.
+    /// The entries of the newest table, as a process sees them.
     pub fn entries(&self) -> Vec<(Bytes, Bytes)> {
-        self.disk.state().table.seen.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+        let state = self.disk.state();
+        let newest = state.tables.values().next_back();
+        newest.map_or(Vec::new(), |table| table.seen.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    /// Sets or drops an entry behind everybody's back, durably: damage at rest.
+    /// The numbers of all tables there are.
+    pub fn numbers(&self) -> Vec<u64> {
+        self.disk.state().tables.keys().copied().collect()
+    }
+
+    /// Sets or drops an entry of the newest table behind everybody's back, durably: damage at rest.
     pub fn tamper(&self, key: Bytes, value: Option<Bytes>) {
-        let mut state = self.disk.state();
-        state.table.apply(vec![(key, value)]);
-        state.table.sync();
+        if let Some(table) = self.disk.state().tables.values_mut().next_back() {
+            table.apply(vec![(key, value)]);
+            table.sync();
+        }
     }
 }
 
 impl Tables for SimTables {
-    fn open(&self) -> Result<Box<dyn Table>, TableError> {
-        self.disk.plain_call()?.table.exists = true;
-        Ok(Box::new(SimTable { disk: self.disk.clone() }))
+    fn open(&self, number: u64) -> Result<Box<dyn Table>, TableError> {
+        let (mut state, fault) = self.disk.call_at(|_| false)?;
+        // Also where it fails: it may have come as far as that.
+        state.tables.entry(number).or_default();
+        match fault {
+            Some(fault) => Err(fault.into_error().into()),
+            None => Ok(Box::new(SimTable { disk: self.disk.clone(), number })),
+        }
     }
 
-    fn remove(&self) -> io::Result<()> {
-        self.disk.plain_call()?.table = Default::default();
+    fn remove(&self, number: u64) -> io::Result<()> {
+        self.disk.plain_call()?.remove_table(number);
         Ok(())
     }
 
-    fn exists(&self) -> io::Result<bool> {
-        Ok(self.disk.plain_call()?.table.exists)
+    fn list(&self) -> io::Result<Vec<u64>> {
+        Ok(self.disk.plain_call()?.tables.keys().copied().collect())
     }
 }
 
 struct SimTable {
     disk: SimDisk,
+    number: u64,
 }
 
 impl SimTable {
@@ -53,6 +67,11 @@ impl SimTable {
         while self.disk.state().table_hangs {
             std::thread::park();
         }
+    }
+
+    /// Nobody uses a table that was removed.
+    fn of<'a>(&self, state: &'a mut State) -> &'a mut super::state::Table {
+        state.tables.get_mut(&self.number).expect("a table in use is there")
     }
 
     fn call(&self) -> io::Result<MutexGuard<'_, State>> {
@@ -69,14 +88,14 @@ impl Drop for SimTable {
 
 impl Table for SimTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
-        Ok(self.call()?.table.seen.get(key).cloned())
+        Ok(self.call()?.tables[&self.number].seen.get(key).cloned())
     }
 
     fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
         let state = self.call()?;
         let (mut found, mut bytes) = (Vec::new(), 0);
         let range = (std::ops::Bound::Included(from), std::ops::Bound::Excluded(to));
-        for (key, value) in state.table.seen.range::<[u8], _>(range) {
+        for (key, value) in state.tables[&self.number].seen.range::<[u8], _>(range) {
             bytes += key.len() + value.len();
             found.push((key.clone(), value.clone()));
             if bytes >= bytes_max {
@@ -89,7 +108,7 @@ impl Table for SimTable {
     fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
         let state = self.call()?;
         let range = (std::ops::Bound::Included(from), std::ops::Bound::Included(upto));
-        let last = state.table.seen.range::<[u8], _>(range).next_back();
+        let last = state.tables[&self.number].seen.range::<[u8], _>(range).next_back();
         Ok(last.map(|(key, value)| (key.clone(), value.clone())))
     }
 
@@ -98,7 +117,7 @@ impl Table for SimTable {
         let (mut state, fault) = self.disk.call_at(|site| site == Site::Apply)?;
         match fault {
             Some(Fault::Error(_)) => (),
-            Some(Fault::Crash) | None => state.table.apply(changes.to_vec()),
+            Some(Fault::Crash) | None => self.of(&mut state).apply(changes.to_vec()),
         }
         fault.map_or(Ok(()), |fault| Err(fault.into_error().into()))
     }
@@ -107,9 +126,9 @@ impl Table for SimTable {
         self.may_hang();
         let (mut state, fault) = self.disk.call_at(|site| site == Site::Flush)?;
         match fault {
-            None => state.table.sync(),
+            None => self.of(&mut state).sync(),
             Some(Fault::Error(io::ErrorKind::StorageFull)) => (),
-            Some(Fault::Error(_)) => state.table.forget(),
+            Some(Fault::Error(_)) => self.of(&mut state).forget(),
             Some(Fault::Crash) => (),
         }
         fault.map_or(Ok(()), |fault| Err(fault.into_error().into()))
@@ -117,6 +136,6 @@ impl Table for SimTable {
 
     fn disk_bytes(&self) -> Result<u64, TableError> {
         let state = self.call()?;
-        Ok(state.table.seen.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum())
+        Ok(state.tables[&self.number].bytes())
     }
 }

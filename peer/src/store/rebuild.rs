@@ -1,0 +1,198 @@
+//! A table that is rebuilt: what it holds is copied into a new one, which takes its place.
+//!
+//! sled's files hardly shrink: what was deleted leaves room that only sled can use, and records of some kilobytes make them
+//! grow to several times what they hold. Copied in the order of keys, a table takes little more than its records.
+//!
+//! Sweeps go on meanwhile. What they write to keys that are copied already they write to both tables, so up to its cursor
+//! the new one has what the old one has at every moment. Once all is copied the next checkpoint makes the new table durable
+//! and names it in the manifest. Then readers get it, and the old one is removed as soon as the last of them has let it go.
+//! A start believes the manifest, and removes any other table.
+//!
+//! Nothing hangs on the new table before it is named. Whatever goes wrong with it, or where there is no room for it, it is
+//! given up, and the store goes on with the old one.
+
+use std::sync::{Arc, RwLock};
+
+use bytes::Bytes;
+
+use super::error::StoreError;
+use super::index::Portion;
+use super::ledger::{Ledger, behind};
+use super::room::Room;
+use super::sum::Sum;
+use super::table::Tables;
+
+/// How many times as much as it holds, and how many bytes beyond that, the files of a table take before it is rebuilt:
+/// where there is plenty of room, and where there is little.
+const USUAL: (u64, u64) = (4, 64 << 20);
+const TIGHT: (u64, u64) = (2, 4 << 20);
+/// What an empty table may take.
+const EMPTY_BYTES: u64 = 8 << 20;
+
+/// A table: what its files take, and what it holds, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    pub(crate) files: u64,
+    pub(crate) held: u64,
+}
+
+/// The most that a new table is expected to take, for what an old one holds.
+fn needed(held: u64) -> u64 {
+    held.saturating_add(held / 2).saturating_add(EMPTY_BYTES)
+}
+
+/// Whether to rebuild a table that holds so many bytes pays, where `fresh` is what the last rebuild came to. Not where the
+/// new one might take more than half of what is free, or make room low.
+pub(crate) fn pays(room: &Room, held: u64, fresh: Option<Size>) -> bool {
+    let needed = needed(held);
+    let is_tight = room.is_tight || room.free / 4 < needed;
+    let (times, more) = if is_tight { TIGHT } else { USUAL };
+    let is_large = room.table > held.saturating_mul(times).saturating_add(more);
+    let fits = needed <= room.free / 2 && (room.low.is_some() || room.above_low >= needed);
+    is_large && fits && fresh.is_none_or(|fresh| has_grown(room.table, held, fresh))
+}
+
+/// Whether the files are larger by half than a rebuild would leave them, as the last one went: sled may need much for what
+/// it holds, however that came in, and then nothing is gained by doing it again.
+fn has_grown(files: u64, held: u64, fresh: Size) -> bool {
+    let expected = u128::from(held) * u128::from(fresh.files) / u128::from(fresh.held.max(EMPTY_BYTES));
+    u128::from(files) > expected + expected / 2
+}
+
+/// Whether a new table, whose files take so many bytes, is to be given up: `free` bytes were free when it was begun.
+pub(crate) fn is_too_large(room: &Room, held: u64, new: u64, free: u64) -> bool {
+    new > needed(held) || room.free < free / 2
+}
+
+/// The table that the manifest names, for all who read it.
+pub(crate) struct Current(RwLock<Arc<Ledger>>);
+
+impl Current {
+    pub(crate) fn new(ledger: Ledger) -> Current {
+        Current(RwLock::new(Arc::new(ledger)))
+    }
+
+    /// The table as of now. To be let go soon: only then a former one can be removed.
+    pub(crate) fn get(&self) -> Arc<Ledger> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Puts another in its place, and says which it was.
+    pub(crate) fn replace(&self, ledger: Arc<Ledger>) -> Arc<Ledger> {
+        std::mem::replace(&mut *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()), ledger)
+    }
+}
+
+/// How far a rebuild is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    /// There is more to copy.
+    More,
+    /// The next checkpoint puts the new table in place of the old one.
+    All,
+    /// It was given up; the old table stays.
+    Not,
+}
+
+/// A table in the making.
+pub(crate) struct Rebuild {
+    pub(crate) number: u64,
+    pub(crate) ledger: Arc<Ledger>,
+    /// Everything before this key is copied; `None`: all is.
+    from: Option<Bytes>,
+}
+
+impl Rebuild {
+    /// Makes an empty table of this number.
+    pub(crate) fn begin(tables: &dyn Tables, number: u64, old: &Ledger) -> Result<Rebuild, StoreError> {
+        let table = tables.open(number).map_err(|error| error.doing("making a new table"))?;
+        let ledger = Ledger::open(table, old.limits(), (0, Sum::default()))?;
+        Ok(Rebuild { number, ledger: Arc::new(ledger), from: Some(Bytes::new()) })
+    }
+
+    /// Where the next portion begins; `None` once all is copied.
+    pub(crate) fn from(&self) -> Option<&Bytes> {
+        self.from.as_ref()
+    }
+
+    /// Everything is copied.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.from.is_none()
+    }
+
+    /// Takes in the old table's records from [`Rebuild::from`] on; `done`: there are no more. None is from a frame after
+    /// `seq`, or a checkpoint is made only once all frames are taken in that were there at the start.
+    pub(crate) fn take(&mut self, seq: u64, records: Vec<(Bytes, Bytes)>, done: bool) -> Result<(), StoreError> {
+        let next = records.last().map(|(key, _)| behind(key));
+        let entries: Vec<_> = records.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        if !entries.is_empty() {
+            self.ledger.apply(seq, &entries)?;
+        }
+        self.from = if done { None } else { next };
+        Ok(())
+    }
+
+    /// Writes what a sweep has written to the old table, as far as it was copied.
+    pub(crate) fn write(&self, seq: u64, portion: &Portion) -> Result<(), StoreError> {
+        let copied = match &self.from {
+            Some(from) => portion.records.partition_point(|(key, _)| key < from),
+            None => portion.records.len(),
+        };
+        match copied {
+            0 => Ok(()),
+            copied => self.ledger.apply(seq, &portion.records[..copied]),
+        }
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        self.ledger.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::room::Shortage;
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn room(table: u64, free: u64, is_tight: bool) -> Room {
+        Room { free, used: table, table, low: None, is_tight, above_low: free }
+    }
+
+    #[test]
+    fn a_table_is_rebuilt_once_it_takes_several_times_what_it_holds() {
+        let plenty = 1000 * MIB;
+        assert!(pays(&room(465 * MIB, plenty, false), 100 * MIB, None));
+        assert!(!pays(&room(464 * MIB, plenty, false), 100 * MIB, None));
+        assert!(pays(&room(205 * MIB, plenty, true), 100 * MIB, None), "sooner where there is little room");
+        assert!(pays(&room(205 * MIB, 400 * MIB, false), 100 * MIB, None), "or would be for the new one");
+        assert!(pays(&room(5 * MIB, plenty, true), 0, None), "all was deleted");
+        assert!(!pays(&room(4 * MIB, plenty, true), 0, None), "an empty table takes something, too");
+    }
+
+    #[test]
+    fn a_table_is_not_rebuilt_in_vain() {
+        let (plenty, fresh) = (1000 * MIB, Some(Size { files: 140 * MIB, held: 100 * MIB }));
+        assert!(!pays(&room(210 * MIB, plenty, true), 100 * MIB, fresh), "it would come out as it is");
+        assert!(pays(&room(211 * MIB, plenty, true), 100 * MIB, fresh));
+        assert!(pays(&room(140 * MIB, plenty, true), 20 * MIB, fresh), "much was deleted since");
+        assert!(pays(&room(140 * MIB, plenty, true), 0, fresh));
+        let empty = Some(Size { files: MIB, held: 0 });
+        assert!(pays(&room(205 * MIB, plenty, true), 100 * MIB, empty), "much came since");
+    }
+
+    #[test]
+    fn a_table_is_not_rebuilt_where_the_new_one_may_not_fit() {
+        assert!(!pays(&room(205 * MIB, 315 * MIB, true), 100 * MIB, None), "it might fill the disk");
+        assert!(pays(&room(205 * MIB, 316 * MIB, true), 100 * MIB, None));
+        let near = Room { above_low: 157 * MIB, ..room(205 * MIB, 400 * MIB, true) };
+        assert!(!pays(&near, 100 * MIB, None), "it might make room low");
+        assert!(pays(&Room { low: Some(Shortage::Given), ..near }, 100 * MIB, None), "room is low already");
+        let room = room(205 * MIB, 200 * MIB, true);
+        assert!(!is_too_large(&room, 100 * MIB, 158 * MIB, 400 * MIB));
+        assert!(is_too_large(&room, 100 * MIB, 159 * MIB, 400 * MIB), "more than was expected");
+        assert!(is_too_large(&room, 100 * MIB, MIB, 402 * MIB), "somebody else fills the disk");
+    }
+}
