@@ -180,7 +180,7 @@ impl Turns<'_> {
     /// Gives a rebuild up that takes more room than there is.
     fn watch_rebuild(&mut self, room: &Room) -> Result<(), StoreError> {
         if let Some(new) = self.behind.new_bytes()?
-            && is_too_large(room, self.held(), new, self.free)
+            && is_too_large(room, new, self.free)
         {
             self.behind.give_up_for("there is too little room on the disk");
         }
