@@ -366,6 +366,8 @@ struct Lines {
 
 /// How long a line to stdout is waited for: where nobody reads, it is never written.
 const SAY_MAX: Duration = Duration::from_millis(500);
+/// After so long more the log says so. A busy machine is not that slow.
+const SAY_LATE: Duration = Duration::from_secs(5);
 
 /// Prints a line to stdout. Nobody may be reading any more; that changes nothing.
 fn say(line: &str) {
@@ -376,8 +378,17 @@ fn say(line: &str) {
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
         let _ = tell.send(());
     });
-    if written.is_err() || said.recv_timeout(SAY_MAX).is_err() {
-        tracing::warn!("stdout takes nothing: the line that scripts wait for is held up");
+    let warn = || tracing::warn!("stdout takes nothing: the line that scripts wait for is held up");
+    if written.is_err() {
+        warn();
+    } else if said.recv_timeout(SAY_MAX).is_err() {
+        let late = move || {
+            if said.recv_timeout(SAY_LATE).is_err() {
+                warn();
+            }
+        };
+        // Without a thread nobody is told: the line may still come.
+        let _ = std::thread::Builder::new().name("scatter-say".into()).spawn(late);
     }
 }
 

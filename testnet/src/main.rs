@@ -31,9 +31,12 @@ macro_rules! sayln {
     ($($text:tt)*) => { put(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+/// Version and commit, as `--version` prints them behind the name of the program.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("SCATTER_BUILD_COMMIT"), ")");
+
 /// Experiments with whole Scatter networks, and checks of what they did.
 #[derive(Parser)]
-#[command(name = "scatter-testnet", version)]
+#[command(name = "scatter-testnet", version = VERSION)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
