@@ -23,6 +23,7 @@ fn config() -> StoreConfig {
         range_blocks_max: 4,
         block_bytes: 100,
         range_bytes_max: 400,
+        piece_bytes: 1000,
         salt: Some(99),
         ..StoreConfig::default()
     }
@@ -46,6 +47,8 @@ enum Step {
     Verify,
     /// A portion of the table is copied into a new one.
     Rebuild,
+    /// All that is left of it.
+    RebuildAll,
     Seal,
     /// The process ends without a seal.
     Kill,
@@ -102,11 +105,7 @@ const SCRIPT: &[Step] = {
         Commit(4),
         Rebuild,
         WriteBehind,
-        Rebuild,
-        Rebuild,
-        Rebuild,
-        Rebuild,
-        Rebuild,
+        RebuildAll,
         Commit(4),
         Checkpoint,
         Commit(2),
@@ -117,14 +116,7 @@ const SCRIPT: &[Step] = {
         Checkpoint,
         Rebuild,
         Seal,
-        Rebuild,
-        Rebuild,
-        Rebuild,
-        Rebuild,
-        Rebuild,
-        Rebuild,
-        Rebuild,
-        Rebuild,
+        RebuildAll,
         Checkpoint,
         Seal,
         Commit(2),
@@ -240,6 +232,7 @@ fn take(step: Step, disk: &mut SimDisk, engine: &mut Option<Engine>, run: &mut R
         Step::Idle => at_work.mark()?,
         Step::Verify => at_work.verify()?,
         Step::Rebuild => drop(at_work.rebuild()?),
+        Step::RebuildAll => while at_work.rebuild()? {},
         Step::Seal => {
             let Some(at_work) = engine.take() else { unreachable!("it is at work") };
             run.unsealed = false;

@@ -22,6 +22,7 @@ fn config() -> StoreConfig {
         range_blocks_max: 4,
         block_bytes: 100,
         range_bytes_max: 200,
+        piece_bytes: 20,
         salt: Some(1),
         ..StoreConfig::default()
     }

@@ -143,7 +143,9 @@ impl Behind {
     /// What a store does at its end: leaves no table behind that nobody would use.
     pub(crate) fn end(mut self) {
         if self.health.check().is_ok() {
-            self.give_up();
+            if self.rebuild.take().is_some() {
+                self.remove(self.newest);
+            }
             self.remove_former();
         }
     }
@@ -153,11 +155,12 @@ impl Behind {
         self.rebuild.as_ref().map(|rebuild| rebuild.ledger.disk_bytes()).transpose()
     }
 
-    /// Ends a rebuild: the old table stays.
-    pub(crate) fn give_up_for(&mut self, why: &str) {
+    /// Ends a rebuild, or the beginning of one: the old table stays.
+    pub(crate) fn give_up(&mut self, why: &str) {
         tracing::warn!(why, "the store's table is not rebuilt; it stays as it is for now");
         self.pending.meters.give_up();
-        self.give_up();
+        self.rebuild = None;
+        self.remove(self.newest);
     }
 
     /// Makes the journal's next segment, if it is not there, and removes a table that nobody reads any more.
@@ -219,8 +222,8 @@ impl Behind {
             self.rebuild = self.or_give_up(begun);
         }
         if let Some(from) = self.rebuild.as_ref().and_then(Rebuild::from) {
-            let (records, done) = old.copy(from, bytes_max)?;
-            let taken = self.rebuild.as_mut().map_or(Ok(()), |rebuild| rebuild.take(self.seq, records, done));
+            let (records, next) = old.copy(from, bytes_max)?;
+            let taken = self.rebuild.as_mut().map_or(Ok(()), |rebuild| rebuild.take(self.seq, records, next));
             self.or_give_up(taken);
             self.wrote()?;
         }
@@ -233,13 +236,7 @@ impl Behind {
 
     /// What the new table did; where it failed it is given up. Nothing hangs on it yet.
     fn or_give_up<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
-        result.inspect_err(|error| self.give_up_for(&error.to_string())).ok()
-    }
-
-    fn give_up(&mut self) {
-        if self.rebuild.take().is_some() {
-            self.remove(self.newest);
-        }
+        result.inspect_err(|error| self.give_up(&error.to_string())).ok()
     }
 
     /// Removes the former table, if nobody reads it any more.

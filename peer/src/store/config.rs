@@ -1,5 +1,7 @@
 //! How large a store's parts may become.
 
+use super::pieces::PIECE_BYTES;
+
 /// What a store may use. The defaults suit a machine with a few gigabytes; on a smaller volume, or under a smaller
 /// [`disk_bytes_max`](StoreConfig::disk_bytes_max), everything on disk shrinks by itself.
 #[derive(Clone, Debug)]
@@ -28,6 +30,9 @@ pub struct StoreConfig {
     /// Records that lie beside each other and share an entry of the table. Default 2 KiB: sled takes about 450 bytes of
     /// memory for an entry, and writes an entry anew, and now and then its 15 neighbours, for each record that changes.
     pub block_bytes: usize,
+    /// Longer entries of the table are divided. Default 5,000 bytes: sled keeps pages over 128 KiB in files that it never
+    /// syncs.
+    pub piece_bytes: usize,
     /// Blocks in one range of the table's books. Default 2048: read in a few milliseconds.
     pub range_blocks_max: u64,
     /// Bytes in one such range. Default 4 MiB.
@@ -49,6 +54,7 @@ impl Default for StoreConfig {
             low_bytes: None,
             ballast_bytes: 16 << 20,
             block_bytes: 2 << 10,
+            piece_bytes: PIECE_BYTES,
             range_blocks_max: 2048,
             range_bytes_max: 4 << 20,
             salt: None,

@@ -13,6 +13,7 @@ use super::format::{CONTAINER_VERSION, Format};
 use super::frame::{HEADER, Kind, Place, finish, parse};
 use super::ledger::golden as table;
 use super::manifest::Manifest;
+use super::pieces;
 use super::replay::From;
 use super::segment::SegmentName;
 use super::sum::Sum;
@@ -123,6 +124,9 @@ fn golden_table() {
         golden.add(&format!("{name}: key"), &key);
         golden.add(&format!("{name}: value"), &value);
     }
+    for (name, bytes) in pieces::golden::entries() {
+        golden.add(name, &bytes);
+    }
     golden.add("directory of table 12", SledTables::name(12).as_bytes());
     for name in [super::manifest::MANIFEST, super::disk::LOCK, super::health::DAMAGED] {
         assert_eq!(Path::new(name).components().count(), 1);
@@ -131,6 +135,8 @@ fn golden_table() {
     golden.check();
     let sealed = Bytes::copy_from_slice(golden.bytes("block, sealed under its key"));
     assert_eq!(blocks::records(&unseal(b"ra key", &sealed).unwrap()).unwrap(), records);
+    let bytes = |name: &str| Bytes::copy_from_slice(golden.bytes(name));
+    pieces::golden::reads_back(&bytes("entry in pieces"), &bytes("key of a piece"));
     let directory = String::from_utf8(golden.bytes("directory of table 12").to_vec()).unwrap();
     assert_eq!(SledTables::number(directory.as_ref()), Some(12));
     let stored = |name: &str, part: &str| Bytes::copy_from_slice(golden.bytes(&format!("{name}: {part}")));

@@ -21,6 +21,7 @@ use super::blocks::{self, Entry};
 use super::codec::Reader;
 use super::error::StoreError;
 use super::format::{CONTAINER_VERSION, Format};
+use super::pieces::Pieces;
 use super::precedence::Precedence;
 use super::sum::Sum;
 use super::table::{Table, TableError, seal, unseal};
@@ -34,18 +35,20 @@ const UNVERSIONED_BYTES: usize = 3 * 8 + 32;
 /// Bytes read from the table at once.
 const PAGE: usize = 1 << 20;
 
-/// When a range is divided, and a block.
+/// When a range is divided, a block, and a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Blocks of a range, and their bytes.
     pub(crate) range_blocks: u64,
     pub(crate) range_bytes: u64,
     pub(crate) block_bytes: usize,
+    /// The longest value of an entry.
+    pub(crate) piece_bytes: usize,
 }
 
 /// The table with its books.
 pub(crate) struct Ledger {
-    table: Box<dyn Table>,
+    table: Pieces,
     limits: Limits,
     books: Mutex<Books>,
     precedence: Precedence,
@@ -66,6 +69,9 @@ struct Books {
     ranges: BTreeMap<Bytes, Sum>,
 }
 
+/// A record: its key, and its value.
+type Record = (Bytes, Bytes);
+
 /// A block: its key, and what it holds.
 type Block = (Bytes, Bytes);
 
@@ -75,7 +81,8 @@ type Trust = BTreeMap<Bytes, bool>;
 impl Ledger {
     /// Reads the books of a table and compares them with each other. `checkpoint` is what the manifest knows.
     pub(crate) fn open(table: Box<dyn Table>, limits: Limits, checkpoint: (u64, Sum)) -> Result<Ledger, StoreError> {
-        let (books, trusted) = Books::read(&*table)?;
+        let table = Pieces::new(table, limits.piece_bytes).map_err(|error| error.doing("opening the table"))?;
+        let (books, trusted) = Books::read(&table)?;
         let (portions, sum) = checkpoint;
         if books.portions < portions || (books.portions == portions && books.total != sum) {
             let (has, total) = (books.portions, books.total);
@@ -225,20 +232,41 @@ impl Ledger {
 
     /// Records from `from` on, in order, until they have about `bytes_max` bytes; and whether these are all.
     pub(crate) fn scan(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
-        self.read(from, bytes_max, true)
+        self.read(from, None, bytes_max, true)
     }
 
-    /// The same for somebody who can wait.
-    pub(crate) fn copy(&self, from: &[u8], bytes_max: usize) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
-        self.read(from, bytes_max, false)
+    /// Some records from `from` on, for a copy of the whole table, and where it goes on; `None`: nowhere. Each range is
+    /// compared with its book once more before it is copied: what was lost of it must not be lost for good. For the one that
+    /// writes.
+    pub(crate) fn copy(&self, from: &Bytes, bytes_max: usize) -> Result<(Vec<Record>, Option<Bytes>), StoreError> {
+        let (first, end) = {
+            let books = self.books();
+            let first = books.range_of(from);
+            let end = books.end_of(&first);
+            (first, end)
+        };
+        if first == *from {
+            self.verify(&first, end.as_ref())?;
+        }
+        let (records, done) = self.read(from, end.as_ref(), bytes_max, false)?;
+        let next = if done { end } else { records.last().map(|(key, _)| behind(key)) };
+        Ok((records, next))
     }
 
-    fn read(&self, from: &[u8], bytes_max: usize, is_urgent: bool) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
+    /// Records from `from` on, and before `upto`.
+    fn read(
+        &self,
+        from: &[u8],
+        upto: Option<&Bytes>,
+        bytes_max: usize,
+        is_urgent: bool,
+    ) -> Result<(Vec<(Bytes, Bytes)>, bool), StoreError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut from = Bytes::copy_from_slice(from);
         loop {
             // One verified range at a time, until all are.
             let (first, end) = self.trust_range(&from, is_urgent)?;
+            let end = end.iter().chain(upto).min().cloned();
             // The block that it lies in begins before it, perhaps.
             let begun = self.last(&record_key(&first), &from)?;
             let mut at = record_key(begun.as_ref().map_or(&from, |(first, _)| first));
@@ -261,8 +289,8 @@ impl Ledger {
                 }
             }
             match end {
-                Some(end) => from = end,
-                None => return Ok((found, true)),
+                Some(end) if Some(&end) != upto => from = end,
+                _ => return Ok((found, true)),
             }
         }
     }
@@ -390,7 +418,7 @@ impl Ledger {
 
 impl Books {
     /// The books of a table, and whether they can be trusted already: those of an empty one.
-    fn read(table: &dyn Table) -> Result<(Books, bool), StoreError> {
+    fn read(table: &Pieces) -> Result<(Books, bool), StoreError> {
         let failed = |error: TableError| error.doing("reading the table's books");
         let Some(total) = table.get(TOTAL).map_err(failed)? else {
             if !table.scan(&[], &[0xff], 1).map_err(failed)?.is_empty() {

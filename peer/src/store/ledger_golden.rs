@@ -25,10 +25,11 @@ pub(in super::super) fn entries() -> Vec<(&'static str, Bytes, Bytes)> {
 pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
     let disk = super::super::sim::SimDisk::new();
     let table = super::super::table::Tables::open(&disk.tables(), 1).unwrap();
+    let table = Pieces::new(table, 1000).unwrap();
     let changes: Vec<_> =
         ["total", "first range", "second range"].map(&stored).map(|(key, value)| (key, Some(value))).into();
     table.apply(&changes).unwrap();
-    let (read, _) = Books::read(&*table).unwrap();
+    let (read, _) = Books::read(&table).unwrap();
     let books = books();
     assert_eq!((read.portions, read.seq, read.total), (books.portions, books.seq, books.total));
     assert_eq!(read.ranges, books.ranges);
@@ -36,7 +37,7 @@ pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
     let (_, total) = stored("total");
     let older = unseal(TOTAL, &total).unwrap().slice(4..);
     table.apply(&[(Bytes::from_static(TOTAL), Some(seal(TOTAL, &older)))]).unwrap();
-    let refused = Books::read(&*table).err();
+    let refused = Books::read(&table).err();
     let found = Format { container: 8, ..Format::OURS };
     assert_eq!(refused, Some(StoreError::Version { found, by: None }));
 }

@@ -13,6 +13,7 @@
 //! | order of writes | `behind` |
 //! | when what is written | `turns` |
 //! | how its table is made anew | `rebuild` |
+//! | large values in it | `pieces` |
 //! | a disk for tests that crashes and fails | [`sim`] |
 
 mod aside;
@@ -39,6 +40,7 @@ mod mark;
 mod meters;
 mod opening;
 mod pending;
+mod pieces;
 mod precedence;
 mod reads;
 mod rebuild;

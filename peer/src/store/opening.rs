@@ -254,6 +254,7 @@ fn open_ledger(
         range_blocks: config.range_blocks_max,
         range_bytes: config.range_bytes_max,
         block_bytes: config.block_bytes,
+        piece_bytes: config.piece_bytes,
     };
     Ledger::open(table, limits, (portions, sum))
 }

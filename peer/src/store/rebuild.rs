@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::error::StoreError;
 use super::index::Portion;
-use super::ledger::{Ledger, behind};
+use super::ledger::Ledger;
 use super::room::Room;
 use super::sum::Sum;
 use super::table::Tables;
@@ -27,7 +27,7 @@ use super::table::Tables;
 const USUAL: (u64, u64) = (8, 64 << 20);
 const TIGHT: (u64, u64) = (5, 4 << 20);
 /// What an empty table may take.
-const EMPTY_BYTES: u64 = 8 << 20;
+const EMPTY_BYTES: u64 = 2 << 20;
 
 /// A table: what its files take, and what it holds, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,13 +42,16 @@ fn needed(held: u64) -> u64 {
 }
 
 /// Whether to rebuild a table that holds so many bytes pays, where `fresh` is what the last rebuild came to. Not where the
-/// new one might take more than half of what is free, or make room low.
+/// new one might take more than half of what is free, or make room low; or, where it is low, more than three quarters.
 pub(crate) fn pays(room: &Room, held: u64, fresh: Option<Size>) -> bool {
     let needed = needed(held);
     let is_tight = room.is_tight || room.free / 4 < needed;
     let (halves, more) = if is_tight { TIGHT } else { USUAL };
     let is_large = room.table > (held / 2).saturating_mul(halves).saturating_add(more);
-    let fits = needed <= room.free / 2 && (room.low.is_some() || room.above_low >= needed);
+    let fits = match room.low {
+        Some(_) => needed <= room.free / 4 * 3,
+        None => needed <= (room.free / 2).min(room.above_low),
+    };
     is_large && fits && fresh.is_none_or(|fresh| has_grown(room.table, held, fresh))
 }
 
@@ -59,9 +62,15 @@ fn has_grown(files: u64, held: u64, fresh: Size) -> bool {
     u128::from(files) > expected + expected / 2
 }
 
-/// Whether a new table, whose files take so many bytes, is to be given up: `free` bytes were free when it was begun.
-pub(crate) fn is_too_large(room: &Room, new: u64, free: u64) -> bool {
-    new > room.table || room.free < free / 2
+/// Why a new table, whose files take so many bytes, is to be given up: `free` bytes were free when it was begun.
+pub(crate) fn is_in_vain(room: &Room, new: u64, free: u64) -> Option<&'static str> {
+    if new > room.table {
+        Some("the new one takes more than the old one")
+    } else if room.free < free / 8 {
+        Some("there is too little room on the disk")
+    } else {
+        None
+    }
 }
 
 /// The table that the manifest names, for all who read it.
@@ -120,15 +129,18 @@ impl Rebuild {
         self.from.is_none()
     }
 
-    /// Takes in the old table's records from [`Rebuild::from`] on; `done`: there are no more. None is from a frame after
-    /// `seq`, or a checkpoint is made only once all frames are taken in that were there at the start.
-    pub(crate) fn take(&mut self, seq: u64, records: Vec<(Bytes, Bytes)>, done: bool) -> Result<(), StoreError> {
-        let next = records.last().map(|(key, _)| behind(key));
+    /// Takes in the old table's records from [`Rebuild::from`] on, up to `next`; `None`: these were the last.
+    pub(crate) fn take(
+        &mut self,
+        seq: u64,
+        records: Vec<(Bytes, Bytes)>,
+        next: Option<Bytes>,
+    ) -> Result<(), StoreError> {
         let entries: Vec<_> = records.into_iter().map(|(key, value)| (key, Some(value))).collect();
         if !entries.is_empty() {
             self.ledger.apply(seq, &entries)?;
         }
-        self.from = if done { None } else { next };
+        self.from = next;
         Ok(())
     }
 
@@ -185,14 +197,17 @@ mod tests {
 
     #[test]
     fn a_table_is_not_rebuilt_where_the_new_one_may_not_fit() {
-        assert!(!pays(&room(255 * MIB, 415 * MIB, true), 100 * MIB, None), "it might fill the disk");
-        assert!(pays(&room(255 * MIB, 416 * MIB, true), 100 * MIB, None));
-        let near = Room { above_low: 207 * MIB, ..room(255 * MIB, 500 * MIB, true) };
+        assert!(!pays(&room(255 * MIB, 403 * MIB, true), 100 * MIB, None), "it might fill the disk");
+        assert!(pays(&room(255 * MIB, 404 * MIB, true), 100 * MIB, None));
+        let near = Room { above_low: 201 * MIB, ..room(255 * MIB, 500 * MIB, true) };
         assert!(!pays(&near, 100 * MIB, None), "it might make room low");
-        assert!(pays(&Room { low: Some(Shortage::Given), ..near }, 100 * MIB, None), "room is low already");
-        let room = room(205 * MIB, 200 * MIB, true);
-        assert!(!is_too_large(&room, 205 * MIB, 400 * MIB));
-        assert!(is_too_large(&room, 206 * MIB, 400 * MIB), "nothing would be gained");
-        assert!(is_too_large(&room, MIB, 402 * MIB), "somebody else fills the disk");
+        let low = |free| Room { low: Some(Shortage::Volume), above_low: 0, ..room(255 * MIB, free, true) };
+        assert!(pays(&low(272 * MIB), 100 * MIB, None), "room is low already");
+        assert!(!pays(&low(268 * MIB), 100 * MIB, None), "it might fill the disk");
+        assert!(pays(&low(3 * MIB), 0, None), "all was deleted");
+        let room = room(205 * MIB, 50 * MIB, true);
+        assert_eq!(is_in_vain(&room, 205 * MIB, 400 * MIB), None);
+        assert!(is_in_vain(&room, 206 * MIB, 400 * MIB).is_some(), "nothing would be gained");
+        assert!(is_in_vain(&room, MIB, 408 * MIB).is_some(), "the disk would soon be full");
     }
 }

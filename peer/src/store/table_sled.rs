@@ -1,7 +1,7 @@
 //! The table as a sled database.
 //!
 //! Measured traits of sled 0.34.7 that shape this file: its `flush` does not survive a power cut unless its file `db` is
-//! synced afterwards; on damaged files `open` may panic, or may open with records missing; where a write failed, its
+//! synced afterwards, and what becomes of pages over 128 KiB, which have files of their own, is left to chance; on damaged files `open` may panic, or may open with records missing; where a write failed, its
 //! destructor may wait for that write for ever.
 
 use std::ffi::OsStr;
@@ -106,6 +106,8 @@ impl Tables for SledTables {
 
 /// sled's own file, in a table's directory.
 const FILE: &str = "db";
+/// Its directory for files of large pages.
+const BLOBS: &str = "blobs";
 
 struct SledTable {
     db: sled::Db,
@@ -188,6 +190,7 @@ impl Table for SledTable {
 
     fn flush(&self) -> Result<(), TableError> {
         self.call(|| self.db.flush())?;
+        sync_blobs(&self.path.join(BLOBS)).map_err(io::Error::other)?;
         // Of whatever kind: pages that could not be written may look written from now on.
         Ok(self.file.sync_data().map_err(io::Error::other)?)
     }
@@ -195,6 +198,16 @@ impl Table for SledTable {
     fn disk_bytes(&self) -> Result<u64, TableError> {
         Ok(dir_bytes(&self.path)?)
     }
+}
+
+/// Makes sled's files for large pages durable. There should be none: see [`pieces`](super::pieces).
+fn sync_blobs(dir: &Path) -> io::Result<()> {
+    let mut any = false;
+    for entry in fs::read_dir(dir)? {
+        File::open(entry?.path())?.sync_data()?;
+        any = true;
+    }
+    if any { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
 /// Everything below a directory. Files that vanish meanwhile count nothing.

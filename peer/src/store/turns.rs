@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::behind::{Behind, Progress};
 use super::config::StoreConfig;
 use super::error::StoreError;
-use super::rebuild::{Copied, Size, is_too_large, pays};
+use super::rebuild::{Copied, Size, is_in_vain, pays};
 use super::room::{Gauge, Room, Shortage};
 use super::thread::{Report, StoreEvent};
 use crate::seldom::Seldom;
@@ -60,8 +60,8 @@ pub(crate) struct Turns<'a> {
     fresh: Option<Size>,
     /// Bytes that were free when the one that is under way began.
     free: u64,
-    /// How many rebuilds were given up, and when the last one was.
-    given_up: (u64, Option<Instant>),
+    /// How many rebuilds had been given up when this was looked at last, how many since one was done, and when.
+    given_up: (u64, u32, Option<Instant>),
     /// When the room was measured last.
     measured: Option<Instant>,
     /// Times that this failed.
@@ -83,7 +83,7 @@ impl Turns<'_> {
             room: None,
             fresh: None,
             free: 0,
-            given_up: (0, None),
+            given_up: (0, 0, None),
             measured: None,
             unmeasured: Seldom::default(),
             swept: Instant::now(),
@@ -123,6 +123,10 @@ impl Turns<'_> {
     /// Copies the table into a new one, where that pays or is under way: one portion at least, and more for so long. Says
     /// how long to rest.
     fn rebuild(&mut self, share: Duration) -> Result<Duration, StoreError> {
+        self.note_given_up();
+        if self.behind.pending.is_ended() {
+            return Ok(TICK);
+        }
         if self.behind.rebuild.is_none() {
             // What was dropped meanwhile is not to be copied.
             if !self.is_rebuild_due() || !self.sweep()? {
@@ -135,7 +139,8 @@ impl Turns<'_> {
             self.behind.current.get().give_way();
             let copied = self.behind.rebuild(self.config.behind_bytes)?;
             self.look_round()?;
-            if copied != Copied::More || began.elapsed() >= share || self.behind.pending.is_ended() {
+            let goes_on = copied == Copied::More && self.behind.rebuild.is_some();
+            if !goes_on || began.elapsed() >= share || self.behind.pending.is_ended() {
                 break copied;
             }
         };
@@ -150,16 +155,19 @@ impl Turns<'_> {
         Ok(rest)
     }
 
-    fn is_rebuild_due(&mut self) -> bool {
-        let (times, last) = self.given_up;
-        let given_up = self.behind.pending.stats().given_up;
-        if times < given_up {
-            self.given_up = (given_up, Some(Instant::now()));
-            return false;
-        }
+    fn is_rebuild_due(&self) -> bool {
+        let (_, times, last) = self.given_up;
         let again = REBUILD_AGAIN.saturating_mul(1 << times.saturating_sub(1).min(16));
         let waits = last.is_some_and(|last| last.elapsed() < again) || self.behind.former.is_some();
         !waits && self.room.is_some_and(|room| pays(&room, self.held(), self.fresh))
+    }
+
+    /// Notes whether a rebuild was given up.
+    fn note_given_up(&mut self) {
+        let all = self.behind.pending.stats().given_up;
+        if self.given_up.0 < all {
+            self.given_up = (all, self.given_up.1 + 1, Some(Instant::now()));
+        }
     }
 
     /// Bytes that the table holds.
@@ -175,15 +183,13 @@ impl Turns<'_> {
         let Some(now) = self.room.map(|room| room.table) else { return };
         tracing::info!(before, now, "the store's table took several times the bytes in it, and is rebuilt");
         self.fresh = Some(Size { files: now, held: self.held() });
+        self.given_up = (self.given_up.0, 0, None);
     }
 
     /// Gives a rebuild up that takes more room than there is.
     fn watch_rebuild(&mut self, room: &Room) -> Result<(), StoreError> {
-        if let Some(new) = self.behind.new_bytes()?
-            && is_too_large(room, new, self.free)
-        {
-            self.behind.give_up_for("there is too little room on the disk");
-        }
+        let why = self.behind.new_bytes()?.and_then(|new| is_in_vain(room, new, self.free));
+        why.into_iter().for_each(|why| self.behind.give_up(why));
         Ok(())
     }
 

@@ -1,0 +1,215 @@
+//! A power cut on a real file system: what a checkpoint holds is there afterwards, in all files of the table.
+//!
+//! ext4 is told to stop without writing anything more, as if the machine had lost its power. That needs root.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use node::Change;
+use peer::store::{Engine, StoreConfig, StoreEvent, StoreThread};
+
+/// Stops the file system of this directory: nothing that was not synced gets to its disk any more.
+const SHUTDOWN: &str = "import fcntl, os, struct, sys
+fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
+
+/// Values as large as these make pages that sled would keep in files of their own, without a sync.
+const VALUE_BYTES: usize = 20_000;
+const RECORDS: u32 = 400;
+
+fn config() -> StoreConfig {
+    StoreConfig { cache_bytes: 4 << 20, ..StoreConfig::default() }
+}
+
+fn record(number: u32) -> (Bytes, Bytes) {
+    (format!("{:08x}", number.wrapping_mul(0x9e37_79b1)).into(), vec![number as u8; VALUE_BYTES].into())
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{program}: {}", said.trim())) }
+}
+
+/// A file system of its own, in a file.
+struct Volume<'a> {
+    image: &'a str,
+    at: &'a str,
+}
+
+impl Volume<'_> {
+    fn make(&self) -> Result<(), String> {
+        let made = std::fs::File::create(self.image).and_then(|file| file.set_len(512 << 20));
+        made.map_err(|error| error.to_string())?;
+        run("mkfs.ext4", &["-q", "-F", self.image])?;
+        self.mount()
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        run("mount", &["-o", "loop", self.image, self.at])
+    }
+
+    /// As the machine comes back.
+    fn again(&self) {
+        run("umount", &[self.at]).and_then(|()| self.mount()).expect("mounts again");
+    }
+}
+
+impl Drop for Volume<'_> {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l", self.at]);
+    }
+}
+
+/// Runs a test on a file system of its own, where that is possible.
+fn on_volume(test: impl FnOnce(&Volume)) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (image, at) = (dir.path().join("image"), dir.path().join("volume"));
+    std::fs::create_dir(&at).expect("a directory");
+    let volume = Volume { image: image.to_str().expect("text"), at: at.to_str().expect("text") };
+    match volume.make().and_then(|()| run("python3", &["-c", "import fcntl"])) {
+        Ok(()) => test(&volume),
+        Err(why) => println!("skipped: a file system cannot be made, mounted and stopped here: {why}"),
+    }
+}
+
+#[test]
+fn what_a_checkpoint_holds_survives_a_power_cut() {
+    on_volume(checkpoints);
+}
+
+fn checkpoints(volume: &Volume) {
+    let at = Path::new(volume.at);
+    for rebuilt in [false, true] {
+        let store = at.join(format!("store-{rebuilt}"));
+        // In a process of its own: no handle is left when the volume is mounted again.
+        let output = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "child", "--nocapture"])
+            .env("STORE_CHILD_DIR", &store)
+            .env("STORE_CHILD_REBUILDS", if rebuilt { "1" } else { "" })
+            .output()
+            .expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        volume.again();
+        let (engine, _) = Engine::open_dir(&store, &config()).unwrap_or_else(|error| panic!("{rebuilt}: {error}"));
+        engine.verify().unwrap_or_else(|error| panic!("{rebuilt}: {error}"));
+        for (key, value) in (0..RECORDS).map(record) {
+            assert_eq!(engine.load(&key).expect("loads"), Some(value), "rebuilt: {rebuilt}");
+        }
+        drop(engine);
+    }
+}
+
+/// Keys that are written over and over.
+const KEYS: u64 = 97;
+
+/// The power goes out at any moment of a store that works: large pages are written, flushed and removed, checkpoints are made.
+#[test]
+fn what_was_acknowledged_survives_a_power_cut() {
+    on_volume(|volume| {
+        let store = Path::new(volume.at).join("store");
+        for round in 0..ROUNDS {
+            let mut child = Command::new(std::env::current_exe().expect("this program"))
+                .args(["--exact", "working_child", "--nocapture"])
+                .env("STORE_CHILD_DIR", &store)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("starts");
+            let out = BufReader::new(child.stdout.take().expect("piped"));
+            let until = Duration::from_millis(150 + 130 * round);
+            let (mut began, mut acknowledged, mut is_cut) = (None, 0, false);
+            for line in out.lines() {
+                let line = line.expect("text");
+                let Some(number) = line.strip_prefix("ack ").and_then(|number| number.parse::<u64>().ok()) else {
+                    continue;
+                };
+                if began.get_or_insert_with(Instant::now).elapsed() > until && !is_cut {
+                    run("python3", &["-c", SHUTDOWN, volume.at]).expect("stops the file system");
+                    is_cut = true;
+                }
+                // What was printed in time and is read late may be from before the cut, and never from after it.
+                acknowledged = number;
+            }
+            child.wait().expect("ends");
+            volume.again();
+            let (engine, restored) = Engine::open_dir(&store, &working()).unwrap_or_else(|error| panic!("{error}"));
+            engine.verify().unwrap_or_else(|error| panic!("round {round}: {error}"));
+            let next = restored.meta.get(&b"next"[..]).expect("an entry");
+            let next = String::from_utf8_lossy(next).parse::<u64>().expect("a number");
+            assert!(next >= acknowledged && acknowledged > 0, "{next} of {acknowledged} acknowledged");
+            for number in next.saturating_sub(KEYS)..next {
+                let (key, value) = overwritten(number);
+                assert_eq!(engine.load(&key).expect("loads"), Some(value), "round {round}, {number} of {next}");
+            }
+        }
+    });
+}
+
+const ROUNDS: u64 = 6;
+
+/// Small, so that sweeps and checkpoints follow each other.
+fn working() -> StoreConfig {
+    StoreConfig {
+        pending_bytes_max: 2 << 20,
+        checkpoint_bytes: 4 << 20,
+        segment_bytes: 1 << 20,
+        ballast_bytes: 0,
+        low_bytes: Some(0),
+        ..config()
+    }
+}
+
+fn overwritten(number: u64) -> (Bytes, Bytes) {
+    let value = number.to_le_bytes().repeat(VALUE_BYTES / 8);
+    (format!("{:02}", number % KEYS).into(), value.into())
+}
+
+/// Not a test by itself: the process of [`what_was_acknowledged_survives_a_power_cut`].
+#[test]
+fn working_child() {
+    let Ok(dir) = std::env::var("STORE_CHILD_DIR") else { return };
+    let (engine, restored) = Engine::open_dir(&dir, &working()).expect("opens");
+    let next = restored.meta.get(&b"next"[..]).map(|next| String::from_utf8_lossy(next).parse().expect("a number"));
+    let (send, events) = channel();
+    let mut thread = StoreThread::start(engine, move |_, event| drop(send.send(event))).expect("starts");
+    for number in next.unwrap_or(0u64).. {
+        let (key, value) = overwritten(number);
+        let next = Change::PutMeta("next".into(), (number + 1).to_string().into());
+        thread.persist(0, number + 1, vec![Change::PutRecord(key, value), next]);
+        thread.submit();
+        // Some at a time: so there is always something to write.
+        for event in
+            if number % 16 == 0 { events.iter().take(1).collect() } else { events.try_iter().collect::<Vec<_>>() }
+        {
+            match event {
+                StoreEvent::Persisted(acknowledged) => println!("\nack {acknowledged}"),
+                StoreEvent::Failed(_) => std::process::exit(0),
+                _ => (),
+            }
+        }
+    }
+}
+
+/// Not a test by itself: the process that loses its file system.
+#[test]
+fn child() {
+    let Ok(dir) = std::env::var("STORE_CHILD_DIR") else { return };
+    let (mut engine, _) = Engine::open_dir(&dir, &config()).expect("opens");
+    for numbers in (0..RECORDS).collect::<Vec<_>>().chunks(20) {
+        let batch = numbers.iter().map(|number| record(*number)).map(|(key, value)| Change::PutRecord(key, value));
+        engine.append([batch.collect()]).expect("appends");
+    }
+    engine.checkpoint().expect("makes a checkpoint");
+    if std::env::var("STORE_CHILD_REBUILDS").is_ok_and(|rebuilds| !rebuilds.is_empty()) {
+        while engine.rebuild().expect("copies") {}
+        engine.checkpoint().expect("makes a checkpoint");
+        assert_eq!(engine.watch()().rebuilds, 1);
+    }
+    run("python3", &["-c", SHUTDOWN, &dir]).expect("stops the file system");
+    // Nothing is dropped: there is nothing more to write to.
+    std::process::exit(0);
+}
