@@ -7,8 +7,8 @@
 //! goes through the rest ([`Ledger::verify_next`]). The ranges' sums add up to a total, the total is bound to a count
 //! of what was written and, at a checkpoint, to the manifest; so a lost or outdated book is found at the start.
 //!
-//! Keys in the table: `m` the total, `g<first key>` a range's sum, `r<first key>` a block of records ([`blocks`]). A block
-//! lies in one range; a sum is that of the range's blocks.
+//! Keys in the table: `m` the total, `g<first key>` a range's sum, `r<first key>` a block of records ([`blocks`]), `x…` a piece
+//! of a long one ([`pieces`](super::pieces)). A block lies in one range; a sum is that of the range's blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -30,8 +30,6 @@ use crate::lock::lock;
 const TOTAL: &[u8] = b"m";
 const RANGES: u8 = b'g';
 const RECORDS: u8 = b'r';
-/// The length of a total up to container version 8, which did not name it.
-const UNVERSIONED_BYTES: usize = 3 * 8 + 32;
 /// Bytes read from the table at once.
 const PAGE: usize = 1 << 20;
 
@@ -430,8 +428,8 @@ impl Books {
         let nonsense = || StoreError::damaged("the table's books are unreadable");
         let total = unseal(TOTAL, &total)?;
         let mut reader = Reader::new(&total);
-        // Tables did not say this at first. The manifest is in our format, so this one came from elsewhere: out of a copy, say.
-        let container = if total.len() == UNVERSIONED_BYTES { 8 } else { reader.u32().ok_or_else(nonsense)? };
+        // The manifest is in our format, so this one came from elsewhere: out of a copy, say.
+        let container = reader.u32().ok_or_else(nonsense)?;
         if container != CONTAINER_VERSION {
             return Err(StoreError::Version { found: Format { container, ..Format::OURS }, by: None });
         }

@@ -33,11 +33,12 @@ pub(in super::super) fn reads_back(stored: impl Fn(&str) -> (Bytes, Bytes)) {
     let books = books();
     assert_eq!((read.portions, read.seq, read.total), (books.portions, books.seq, books.total));
     assert_eq!(read.ranges, books.ranges);
-    // A table from before its total named a version.
+    // One of another version.
     let (_, total) = stored("total");
-    let older = unseal(TOTAL, &total).unwrap().slice(4..);
-    table.apply(&[(Bytes::from_static(TOTAL), Some(seal(TOTAL, &older)))]).unwrap();
+    let mut other = unseal(TOTAL, &total).unwrap().to_vec();
+    other[0] ^= 1;
+    table.apply(&[(Bytes::from_static(TOTAL), Some(seal(TOTAL, &other)))]).unwrap();
     let refused = Books::read(&table).err();
-    let found = Format { container: 8, ..Format::OURS };
+    let found = Format { container: CONTAINER_VERSION ^ 1, ..Format::OURS };
     assert_eq!(refused, Some(StoreError::Version { found, by: None }));
 }

@@ -10,18 +10,24 @@
 //! piece:    key `x` | id u64, big-endian | number u32, big-endian      each but the last of the same length
 //! ```
 //! Each writing of a value has an id of its own, so a piece never changes: whoever finds some missing has read an entry
-//! that is being replaced, and reads it anew.
+//! that was replaced since, and looks anew: never only for the entry's newer value, which may be another block.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 use super::blocks::Entry;
 use super::codec::Reader;
+use super::ledger::behind;
 use super::table::{Table, TableError};
+use crate::lock::lock;
 
 /// Longer values are divided. With their keys of up to 1 KiB twenty of them make no page of 128 KiB.
 pub(crate) const PIECE_BYTES: usize = 5_000;
+
+/// Entries are read in steps of about so many bytes.
+const STEP_BYTES: usize = 16 << 10;
 
 const WHOLE: u8 = 0;
 const DIVIDED: u8 = 1;
@@ -36,6 +42,8 @@ pub(crate) struct Pieces {
     id: AtomicU64,
     /// Some values are in pieces.
     any: AtomicBool,
+    /// A batch failed. Held while one is written.
+    failed: Mutex<bool>,
 }
 
 /// Where the pieces of a value are.
@@ -50,27 +58,43 @@ impl Pieces {
         let last = table.last(&[PIECES], &[PIECES, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff])?;
         let last = last.map(|(key, _)| id_of(&key).ok_or_else(|| nonsense(&key))).transpose()?;
         let id = AtomicU64::new(last.map_or(0, |last| last + 1));
-        Ok(Pieces { table, piece_bytes, id, any: AtomicBool::new(last.is_some()) })
+        Ok(Pieces { table, piece_bytes, id, any: AtomicBool::new(last.is_some()), failed: Mutex::default() })
     }
 
     /// As [`Table::get`].
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
-        match self.table.get(key)? {
-            Some(stored) => self.value(key, stored),
-            None => Ok(None),
+        let mut before = None;
+        loop {
+            let Some(stored) = self.table.get(key)? else { return Ok(None) };
+            if let Some(value) = self.value(key, &stored)? {
+                return Ok(Some(value));
+            }
+            self.look_again(&mut before, key, stored)?;
         }
     }
 
     /// As [`Table::scan`].
     pub(crate) fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        for (key, stored) in self.table.scan(from, to, bytes_max)? {
-            // One that is gone by now was dropped.
-            let Some(value) = self.value(&key, stored)? else { continue };
-            bytes += key.len() + value.len();
-            found.push((key, value));
-            if bytes >= bytes_max {
+        let (mut found, mut bytes, mut before) = (Vec::new(), 0, None);
+        let mut from = Bytes::copy_from_slice(from);
+        while found.is_empty() || bytes < bytes_max {
+            // An entry in pieces is short itself: not many more than are wanted.
+            let page = self.table.scan(&from, to, bytes_max.min(STEP_BYTES))?;
+            if page.is_empty() {
                 break;
+            }
+            for (key, stored) in page {
+                let Some(value) = self.value(&key, &stored)? else {
+                    // What came in its place, or behind it, is to be looked for from here on.
+                    self.look_again(&mut before, &key, stored)?;
+                    break;
+                };
+                from = behind(&key);
+                bytes += key.len() + value.len();
+                found.push((key, value));
+                if bytes >= bytes_max {
+                    break;
+                }
             }
         }
         Ok(found)
@@ -78,11 +102,13 @@ impl Pieces {
 
     /// As [`Table::last`].
     pub(crate) fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
+        let mut before = None;
         loop {
             let Some((key, stored)) = self.table.last(from, upto)? else { return Ok(None) };
-            if let Some(value) = self.value(&key, stored)? {
+            if let Some(value) = self.value(&key, &stored)? {
                 return Ok(Some((key, value)));
             }
+            self.look_again(&mut before, &key, stored)?;
         }
     }
 
@@ -102,7 +128,8 @@ impl Pieces {
                 None => batch.push((key.clone(), None)),
             }
         }
-        self.table.apply(&batch)
+        let mut failed = lock(&self.failed);
+        self.table.apply(&batch).inspect_err(|_| *failed = true)
     }
 
     fn divide(&self, key: &Bytes, value: &Bytes, batch: &mut Vec<Entry>) {
@@ -116,21 +143,30 @@ impl Pieces {
         batch.push((key.clone(), Some(encode(Divided { id, pieces }))));
     }
 
-    /// The value of an entry; `None` where it is gone by now.
-    fn value(&self, key: &[u8], mut stored: Bytes) -> Result<Option<Bytes>, TableError> {
-        loop {
-            let Some(divided) = divided(key, &stored)? else { return Ok(Some(stored.slice(1..))) };
-            if let Some(value) = self.assemble(divided)? {
-                return Ok(Some(value));
+    /// The value of an entry; `None` where pieces of it are missing: then it was replaced, and what is there now may hold
+    /// something else.
+    fn value(&self, key: &[u8], stored: &Bytes) -> Result<Option<Bytes>, TableError> {
+        match divided(key, stored)? {
+            Some(divided) => self.assemble(divided),
+            None => Ok(Some(stored.slice(1..))),
+        }
+    }
+
+    /// Pieces of this entry were missing. `before`: which entry that was said of last, in the same look.
+    ///
+    /// # Errors
+    /// Damage where it is the same entry once more; whatever ended the table where that is so.
+    fn look_again(&self, before: &mut Option<(Bytes, Bytes)>, key: &[u8], stored: Bytes) -> Result<(), TableError> {
+        // A batch that failed may have been written in part: that is no damage, and who wrote it says so.
+        if *lock(&self.failed) {
+            return Err(TableError::Io(std::io::Error::other("a write to the table has failed")));
+        }
+        let this = (Bytes::copy_from_slice(key), stored);
+        match before.replace(this.clone()) {
+            Some(same) if same == this => {
+                Err(TableError::Damaged(format!("the table has lost pieces of its entry {}", key.escape_ascii())))
             }
-            match self.table.get(key)? {
-                None => return Ok(None),
-                Some(same) if same == stored => {
-                    let what = format!("the table has lost pieces of its entry {}", key.escape_ascii());
-                    return Err(TableError::Damaged(what));
-                }
-                Some(newer) => stored = newer,
-            }
+            _ => Ok(()),
         }
     }
 
@@ -211,7 +247,7 @@ pub(super) mod golden {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sim::SimDisk;
+    use super::super::sim::{Fault, SimDisk, Site};
     use super::super::table::Tables;
     use super::*;
 
@@ -252,6 +288,75 @@ mod tests {
         assert_eq!(count(), 3);
         table.apply(&[put("a", 5, 3)]).expect("writes");
         assert_eq!(count(), 1);
+    }
+
+    /// Shows an entry once that was replaced since, as a reader may have seen it.
+    struct Ghost {
+        table: Box<dyn Table>,
+        seen: Mutex<Option<(Bytes, Bytes)>>,
+    }
+
+    impl Ghost {
+        /// A table in which `a` was one block, seen in pieces that are gone, and is two by now.
+        fn pieces() -> Pieces {
+            let table = SimDisk::new().tables().open(1).expect("opens");
+            let pieces = Pieces::new(Box::new(Ghost { table, seen: Mutex::default() }), 10).expect("reads");
+            pieces.apply(&[put("a", 3, 1), put("b", 35, 2)]).expect("writes");
+            let Pieces { table, .. } = pieces;
+            let seen = Mutex::new(Some((Bytes::from("a"), encode(Divided { id: 7, pieces: 4 }))));
+            Pieces::new(Box::new(Ghost { table, seen }), 10).expect("reads")
+        }
+    }
+
+    impl Table for Ghost {
+        fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+            self.table.get(key)
+        }
+
+        fn scan(&self, from: &[u8], to: &[u8], bytes_max: usize) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+            let seen = lock(&self.seen).take_if(|(key, _)| (from..to).contains(&&**key));
+            seen.map_or_else(|| self.table.scan(from, to, bytes_max), |seen| Ok(vec![seen]))
+        }
+
+        fn last(&self, from: &[u8], upto: &[u8]) -> Result<Option<(Bytes, Bytes)>, TableError> {
+            let seen = lock(&self.seen).take_if(|(key, _)| (from..=upto).contains(&&**key));
+            seen.map_or_else(|| self.table.last(from, upto), |seen| Ok(Some(seen)))
+        }
+
+        fn apply(&self, changes: &[Entry]) -> Result<(), TableError> {
+            self.table.apply(changes)
+        }
+
+        fn flush(&self) -> Result<(), TableError> {
+            self.table.flush()
+        }
+
+        fn disk_bytes(&self) -> Result<u64, TableError> {
+            self.table.disk_bytes()
+        }
+    }
+
+    /// What was in the old block may be in one behind it by now.
+    #[test]
+    fn who_saw_a_block_that_was_replaced_looks_anew() {
+        let key = |found: Option<(Bytes, Bytes)>| found.map(|(key, _)| key);
+        assert_eq!(key(Ghost::pieces().last(b"a", b"c").expect("reads")), Some("b".into()));
+        let found = Ghost::pieces().scan(b"a", b"x", 1).expect("reads");
+        assert_eq!(found, [("a".into(), vec![1; 3].into())]);
+        let found = Ghost::pieces().scan(b"a", b"x", 1000).expect("reads");
+        assert_eq!(found.iter().map(|(_, value)| value.len()).collect::<Vec<_>>(), [3, 35]);
+    }
+
+    /// Of a batch that a full disk has cut short some pieces may be there.
+    #[test]
+    fn a_failed_batch_is_no_damage() {
+        let disk = SimDisk::new();
+        let table = pieces(&disk);
+        table.apply(&[put("a", 35, 1)]).expect("writes");
+        disk.plan_at(Site::Apply, Fault::Error(std::io::ErrorKind::StorageFull));
+        assert!(table.apply(&[put("a", 15, 2)]).is_err());
+        disk.tables().tamper(piece_key(0, 2), None);
+        assert!(matches!(table.get(b"a"), Err(TableError::Io(_))));
     }
 
     #[test]
