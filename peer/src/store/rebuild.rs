@@ -23,7 +23,7 @@ use super::sum::Sum;
 use super::table::Tables;
 
 /// How many halves of what it holds, and how many bytes beyond that, the files of a table take before it is rebuilt: where
-/// there is plenty of room, and where there is little. A new sled takes 1.7 to 1.9 times what it holds.
+/// there is plenty of room, and where there is little. A new sled takes 1.3 to 1.9 times what it holds.
 const USUAL: (u64, u64) = (8, 64 << 20);
 const TIGHT: (u64, u64) = (5, 4 << 20);
 /// What an empty table may take.
