@@ -177,7 +177,8 @@ struct Run {
     unsealed: bool,
     /// Segments are twice as long by now.
     grown: bool,
-    /// A new table was given up, or one that is not used could not be removed: the store goes on.
+    /// A new table was given up, or one that is not used could not be removed, or there was no room for a segment ahead: the
+    /// store goes on.
     contained: bool,
     watch: Option<Box<dyn Fn() -> StoreStats>>,
     error: Option<StoreError>,
@@ -189,7 +190,8 @@ fn run(disk: &mut SimDisk) -> Run {
     let mut engine = None;
     for step in SCRIPT {
         let taken = take(*step, disk, &mut engine, &mut run);
-        run.contained |= run.watch.as_ref().map(|watch| watch()).is_some_and(|now| now.given_up + now.not_removed > 0);
+        let contained = |now: StoreStats| now.given_up + now.not_removed + now.unprepared > 0;
+        run.contained |= run.watch.as_ref().map(|watch| watch()).is_some_and(contained);
         if let Err(error) = taken {
             if let Some(engine) = &mut engine {
                 assert!(engine.append([batch(9999, false)]).is_err(), "poisoned for ever");

@@ -136,6 +136,42 @@ fn the_threads_say_that_room_is_low_and_that_it_is_no_longer() {
     thread.seal().expect("seals");
 }
 
+/// A volume that others fill: what can wait is not written to the table, and the store goes on, for its journal has its room.
+#[test]
+fn a_store_outlives_a_time_without_room() {
+    let disk = SimDisk::new();
+    disk.set_capacity(64 * MIB);
+    let (engine, _) = open(&disk, &StoreConfig { salt: Some(1), ..StoreConfig::default() }).expect("opens");
+    let (mut thread, events) = start(engine);
+    let put_and_wait = |thread: &mut StoreThread, number| {
+        thread.persist(0, number, vec![put(number)]);
+        thread.submit();
+        loop {
+            match next(&events) {
+                StoreEvent::Persisted(token) if token == number => return,
+                StoreEvent::DiskLow(_) => (),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    put_and_wait(&mut thread, 1);
+    let free = peer::store::Disk::space(&disk).expect("measures").free;
+    disk.set_capacity(64 * MIB - free);
+    // As long as two sweeps of a store with little room would need to begin.
+    for number in 2..=25 {
+        put_and_wait(&mut thread, number);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    disk.set_capacity(64 * MIB);
+    put_and_wait(&mut thread, 26);
+    thread.seal().expect("seals");
+    let (engine, restored) = open(&disk.restart(Loss::All), &StoreConfig::default()).expect("opens");
+    assert_eq!(restored.tail, Tail::Sealed);
+    for number in 1..=26 {
+        assert!(engine.load(format!("key{number:08}").as_bytes()).expect("loads").is_some(), "{number}");
+    }
+}
+
 #[test]
 fn the_threads_say_that_much_is_left_to_write_and_that_it_is_no_longer() {
     // The write-behind begins at 32 KiB, and counts as behind from 48 KiB on: one batch, with what each change weighs.

@@ -400,6 +400,11 @@ fn when_all_disks_are_full_nothing_is_taken_and_nothing_lost() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+    // Long enough for what a store with little room does each second.
+    for _ in 0..6 {
+        disk.fill();
+        std::thread::sleep(Duration::from_millis(500));
+    }
     for index in 0..3 {
         assert_eq!(ask(index, &["GET", "before"]).expect("reads go on"), Reply::Bulk(Some("v".into())));
     }

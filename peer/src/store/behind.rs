@@ -163,11 +163,14 @@ impl Behind {
         self.remove(self.newest);
     }
 
-    /// Makes the journal's next segment, if it is not there, and removes a table that nobody reads any more.
+    /// Makes the journal's next segments, if they are not there and there is room, and removes a table that nobody reads any more.
     pub(crate) fn prepare(&mut self) -> Result<(), StoreError> {
         self.health.check()?;
         self.remove_former();
-        self.health.note(self.segments.prepare())
+        if !self.health.note(self.segments.prepare())? {
+            self.pending.meters.unprepared();
+        }
+        Ok(())
     }
 
     fn work(&mut self, bytes_max: usize) -> Result<Progress, StoreError> {

@@ -15,6 +15,7 @@ pub(crate) struct Meters {
     rebuilds: AtomicU64,
     given_up: AtomicU64,
     not_removed: AtomicU64,
+    unprepared: AtomicU64,
     used_bytes: AtomicU64,
 }
 
@@ -54,6 +55,8 @@ pub struct StoreStats {
     pub given_up: u64,
     /// Tables that are not used any more, and could not be removed: the next start tries again.
     pub not_removed: u64,
+    /// Times that the disk had no room for a segment of the journal that was to be made ahead.
+    pub unprepared: u64,
     /// Bytes that wait to be written to the table.
     pub pending_bytes: usize,
     /// Bytes of the journal behind the last checkpoint.
@@ -95,6 +98,11 @@ impl Meters {
         self.not_removed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// There was no room for the journal's next segment yet.
+    pub(crate) fn unprepared(&self) {
+        self.unprepared.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// That was given up.
     pub(crate) fn give_up(&self) {
         self.given_up.fetch_add(1, Ordering::Relaxed);
@@ -117,6 +125,7 @@ impl Meters {
             rebuilds: self.rebuilds.load(Ordering::Relaxed),
             given_up: self.given_up.load(Ordering::Relaxed),
             not_removed: self.not_removed.load(Ordering::Relaxed),
+            unprepared: self.unprepared.load(Ordering::Relaxed),
             pending_bytes,
             backlog_bytes,
             used_bytes: self.used_bytes.load(Ordering::Relaxed),

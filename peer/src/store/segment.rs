@@ -68,6 +68,14 @@ struct Pool {
     retired: Vec<SegmentName>,
 }
 
+impl Pool {
+    /// A retired file of just so many bytes.
+    fn take_retired(&mut self, bytes: u64) -> Option<SegmentName> {
+        let at = self.retired.iter().position(|retired| retired.bytes == bytes)?;
+        Some(self.retired.swap_remove(at))
+    }
+}
+
 impl Segments {
     /// Segments of `bytes` bytes, from `next_id` on.
     pub(crate) fn new(disk: Arc<dyn Disk>, bytes: u64, next_id: u64) -> Segments {
@@ -91,17 +99,29 @@ impl Segments {
         Ok(true)
     }
 
-    /// Makes the next segments now, as far as they are not there. Not for the journal's own thread: this writes and syncs
+    /// Makes the next segments now, as far as they are not there and the disk has room for them: where it has none, the
+    /// journal goes on in those that it has. Whether all are there. Not for the journal's own thread: this writes and syncs
     /// whole segments.
-    pub(crate) fn prepare(&self) -> Result<(), StoreError> {
+    pub(crate) fn prepare(&self) -> Result<bool, StoreError> {
         loop {
             // The lock is given free in between: the journal may be waiting for the one just made.
             let mut pool = self.pool();
             if pool.ready.len() >= READY_MAX {
-                return Ok(());
+                return Ok(true);
             }
-            let made = self.make(&mut pool, self.bytes)?;
-            pool.ready.push_back(made);
+            let made = match pool.take_retired(self.bytes) {
+                Some(retired) => self.name(&mut pool, &retired.file(), self.bytes, None),
+                None => match self.zeroed(self.bytes) {
+                    Ok(zeroed) => self.name(&mut pool, TEMPORARY, self.bytes, Some(zeroed)),
+                    Err(error) if error.is_full() => {
+                        // What was written of it takes the room of others. It may not be there.
+                        let _ = self.disk.remove(TEMPORARY);
+                        return Ok(false);
+                    }
+                    Err(error) => Err(error),
+                },
+            };
+            pool.ready.push_back(made?);
         }
     }
 
@@ -135,26 +155,39 @@ impl Segments {
     }
 
     fn make(&self, pool: &mut Pool, bytes: u64) -> Result<Segment, StoreError> {
-        let name = SegmentName { id: pool.next_id, bytes };
-        let file = name.file();
-        let used = pool.retired.iter().position(|retired| retired.bytes == bytes);
-        let opened = match used {
-            Some(used) => {
-                let old = pool.retired.swap_remove(used).file();
-                self.disk.rename(&old, &file).doing(|| format!("renaming {old} to {file}"))?;
-                self.disk.open(&file).doing(|| format!("opening {file}"))?
-            }
+        match pool.take_retired(bytes) {
+            Some(retired) => self.name(pool, &retired.file(), bytes, None),
             None => {
-                let mut opened = self.disk.create(TEMPORARY).doing(|| format!("creating {file}"))?;
-                fill(&mut *opened, bytes, |_| ()).doing(|| format!("writing {file} ahead"))?;
-                opened.sync().doing(|| format!("syncing {file}"))?;
-                self.disk.rename(TEMPORARY, &file).doing(|| format!("renaming {TEMPORARY} to {file}"))?;
-                opened
+                let zeroed = self.zeroed(bytes)?;
+                self.name(pool, TEMPORARY, bytes, Some(zeroed))
             }
-        };
+        }
+    }
+
+    /// A file of zeros, under a name that means nothing.
+    fn zeroed(&self, bytes: u64) -> Result<Box<dyn DiskFile>, StoreError> {
+        let mut file = self.disk.create(TEMPORARY).doing(|| format!("creating {TEMPORARY}"))?;
+        fill(&mut *file, bytes, |_| ()).doing(|| format!("writing {TEMPORARY}, the journal's next segment, ahead"))?;
+        file.sync().doing(|| format!("syncing {TEMPORARY}"))?;
+        Ok(file)
+    }
+
+    /// Makes the next segment of the file `old`, which may be open as `file`. A failure leaves a name that must not be used
+    /// again by this process: it ends the store.
+    fn name(
+        &self,
+        pool: &mut Pool,
+        old: &str,
+        bytes: u64,
+        file: Option<Box<dyn DiskFile>>,
+    ) -> Result<Segment, StoreError> {
+        let name = SegmentName { id: pool.next_id, bytes };
+        let new = name.file();
+        self.disk.rename(old, &new).doing(|| format!("renaming {old} to {new}"))?;
+        let file = file.map_or_else(|| self.disk.open(&new).doing(|| format!("opening {new}")), Ok)?;
         self.disk.sync_dir().doing(|| "syncing the store's directory".into())?;
         pool.next_id += 1;
-        Ok(Segment { name, file: opened })
+        Ok(Segment { name, file })
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {

@@ -20,6 +20,11 @@ const TICK: Duration = Duration::from_millis(500);
 const GATHER_MAX: Duration = Duration::from_secs(30);
 /// The same while room is low: what is deleted makes room.
 const GATHER_LOW: Duration = Duration::from_secs(1);
+/// A sweep that can wait begins, and goes on, only where the volume has so much room: sled takes its file's room in pieces of
+/// 512 KiB, and a flush that finds none ends the store.
+const SWEEP_FREE: u64 = 4 << 20;
+/// And so many times the bytes that are to be written.
+const SWEEP_TIMES: u64 = 4;
 /// It rests at most so many times as long as the portion before took.
 const REST: u32 = 4;
 /// The same for a rebuild of the table while room is low: writes are refused until it is done.
@@ -105,19 +110,33 @@ impl Turns<'_> {
     /// Whatever is due, and how long to rest after it.
     fn turn(&mut self) -> Result<Duration, StoreError> {
         self.look_round()?;
-        let (bytes, backlog) = self.behind.pending.sizes();
-        // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
-        let segments_max = self.config.checkpoint_bytes / self.config.segment_bytes + 2;
-        let long = backlog >= self.config.checkpoint_bytes || self.behind.chain.len() as u64 > segments_max;
+        let (bytes, _) = self.behind.pending.sizes();
         let gather_max = if self.low.is_some() { GATHER_LOW } else { GATHER_MAX };
         let old = bytes > 0 && self.swept.elapsed() >= gather_max;
         let began = Instant::now();
-        if (bytes >= self.config.behind_mark() || long || old) && !self.sweep()? {
+        if (self.is_pressing() || old) && !self.sweep()? {
             return Ok(TICK);
         }
         self.load.tell(self.behind.pending.load(self.config.pending_bytes_max), self.report);
         // Also where one sweep follows another.
         self.rebuild((began.elapsed() / REST).min(TICK))
+    }
+
+    /// Whether so much waits that it must be written, however little room there is.
+    fn is_pressing(&self) -> bool {
+        let (bytes, backlog) = self.behind.pending.sizes();
+        // Each start takes a segment, however little it writes: starts in a row must not fill the disk.
+        let segments_max = self.config.checkpoint_bytes / self.config.segment_bytes + 2;
+        let chain = self.behind.chain.len() as u64;
+        bytes >= self.config.behind_mark() || backlog >= self.config.checkpoint_bytes || chain > segments_max
+    }
+
+    /// Whether a sweep finds the room that it takes on the volume, as far as that is known. A store that does not sweep goes
+    /// on for long on a full volume: its journal has its room already.
+    fn has_room_to_sweep(&self) -> bool {
+        let low = self.config.low_bytes.unwrap_or(u64::MAX);
+        let needed = SWEEP_FREE.min(low / 2) + SWEEP_TIMES * self.behind.pending.sizes().0 as u64;
+        self.room.is_none_or(|room| room.free >= needed)
     }
 
     /// Copies the table into a new one, where that pays or is under way: one portion at least, and more for so long. Says
@@ -194,9 +213,13 @@ impl Turns<'_> {
     }
 
     /// Writes what has gathered by now, in portions, and makes a checkpoint. At the store's end it is left as it is:
-    /// whoever seals it decides how much longer that may take. Whether it came to its end.
+    /// whoever seals it decides how much longer that may take. Also where the volume has no room for it. Whether it came to its
+    /// end.
     fn sweep(&mut self) -> Result<bool, StoreError> {
         loop {
+            if !self.is_pressing() && !self.has_room_to_sweep() {
+                return Ok(false);
+            }
             self.load.tell(self.behind.pending.load(self.config.pending_bytes_max), self.report);
             self.behind.current.get().give_way();
             let began = Instant::now();
@@ -222,7 +245,12 @@ impl Turns<'_> {
     /// What may be asked for at any time: the journal's next segment, a sorted index, a word when room is low. And frees the
     /// batches of which only the newest states are needed.
     fn look_round(&mut self) -> Result<(), StoreError> {
-        self.behind.prepare()?;
+        let segments = 2 * self.config.segment_bytes;
+        if self.room.is_none_or(|room| room.free >= segments) {
+            self.behind.prepare()?;
+        } else {
+            self.behind.remove_former();
+        }
         self.behind.take_in();
         if self.measured.is_none_or(|last| last.elapsed() >= TICK) {
             self.measured = Some(Instant::now());
