@@ -254,12 +254,20 @@ impl Group {
         }
     }
 
-    /// Ends the doubt once no configuration that recovery asks is in doubt; ends this incarnation where the new state shows a loss.
-    pub(crate) fn review_doubt(&mut self) {
-        let Some(doubt) = self.doubting.doubt else { return };
-        if !self.holds_what_was_purged(doubt.up_to) {
-            return self.failed_with("its store lacks something that it had acknowledged");
+    /// Ends this incarnation where the state shows that this member lost something: a tombstone that was purged since, so that no
+    /// other member can tell it of the deletion. The store keeps the state from before that purge. So the loss shows again if the
+    /// process ends before the next incarnation begins, and that one knows which purges the records that it takes over missed.
+    pub(crate) fn find_loss(&mut self) {
+        if !self.failed && self.doubting.doubt.is_some_and(|doubt| !self.holds_what_was_purged(doubt.up_to)) {
+            self.out.close();
+            self.failed_with("its store lacks something that it had acknowledged");
         }
+    }
+
+    /// Ends the doubt once no configuration that recovery asks is in doubt.
+    pub(crate) fn review_doubt(&mut self) {
+        self.find_loss();
+        let Some(doubt) = self.doubting.doubt.filter(|_| !self.failed) else { return };
         // It held it then. What showed that may be let go of.
         self.doubting.restored = self.doubting.restored.max(self.state.applied);
         let configs = self.state.configs(self.state.range);

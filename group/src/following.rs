@@ -133,6 +133,8 @@ impl Group {
             self.out.close();
             self.failed_with("its group had let go of this life of it, and let it in again");
         }
+        // Before this state is in the store: see there.
+        self.find_loss();
         if before.epoch != self.state.epoch {
             self.sealed_since = None;
         }
