@@ -140,7 +140,9 @@ impl Node {
         let is_news = known.note_rival(start, now, patience, lasting);
         let (heard, of_it) = (known.heard, known.start);
         let since = known.rival.map_or(now, |rival| rival.since);
-        let is_for_others = known.is_hearsay && known.told.values().any(|(told, at)| *told == of_it && fresh(*at));
+        // Whoever tells of it refused the other one, too, and has said by then if it hears the known one. It may be hearsay there, too.
+        let may_say = known.is_hearsay && now.since(since) <= patience * 2;
+        let is_for_others = may_say && known.told.values().any(|(told, at)| *told == of_it && fresh(*at));
         if is_news {
             self.event(Event::Identity { peer: of.peer, what: contradiction(start, of_it) });
         }

@@ -127,6 +127,7 @@ pub(crate) struct Refusal {
 pub(crate) struct Barred {
     /// It does not go on without a verdict: whatever it holds may be old.
     pub(crate) is_doubtful: bool,
+    pub(crate) since: Time,
     pub(crate) asked: Time,
     /// Peers that are in no group with it refuse it.
     pub(crate) outlived: Option<Outlived>,
