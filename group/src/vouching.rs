@@ -282,7 +282,14 @@ impl Group {
             // An epoch is made durable before anything is acknowledged in it: this store has lost all of it.
             Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_empty(),
         };
-        let holds = log_holds && self.acceptor.may_vouch(vouch);
+        // What was acknowledged in epochs that no recovery asks about any more decides nothing. This store may have lost some of it:
+        // a doubt ends with those epochs, and the store stays as it is.
+        let is_asked = |known: &VouchedCommittee| {
+            let configs = self.state.configs(known.range);
+            configs.iter().any(|config| config.epoch <= known.ballot.epoch)
+        };
+        let holds =
+            log_holds && vouch.committees.iter().filter(|known| is_asked(known)).all(|it| self.acceptor.holds(it));
         let is_alike = |epoch: Epoch| {
             let mut later = vouch.held.iter().filter(|held| held.ballot.epoch >= epoch);
             later.all(|held| self.acceptor.holds_alike(held))

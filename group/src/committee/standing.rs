@@ -9,7 +9,7 @@ use super::acceptor::{ASKED_MAX, Acceptor, Asker, COMMITTEES_MAX, refused};
 use super::window::Committee;
 use crate::ballot::{Term, TermBallot};
 use crate::context::Context;
-use crate::message::{CommitteeMessage, Message, Progress, Vouch, VouchedCommittee};
+use crate::message::{CommitteeMessage, Message, Progress, VouchedCommittee};
 use crate::nonsense::Nonsense;
 use crate::number_set::NumberSet;
 use crate::outbox::Durable;
@@ -66,22 +66,19 @@ impl Acceptor {
         *self.promises.get(Point(0)) >= Some(seal_of(epoch))
     }
 
-    /// Does this acceptor still have everything that somebody knows it acknowledged?
-    pub fn may_vouch(&self, vouch: &Vouch) -> bool {
-        vouch.committees.iter().all(|known| {
-            let promised =
-                self.promises.pieces(known.range).iter().all(|(_, promised)| *promised >= Some(known.ballot));
-            // Let go of only where it was followed everywhere.
-            let forgotten = || self.promises.pieces(known.range).iter().all(|(_, above)| *above > Some(known.ballot));
-            let received = match self.committees.get(&known.ballot) {
-                Some(committee) => {
-                    let has = committee.received().contains_all(&known.accepted);
-                    has && (committee.base().is_some() || !known.based)
-                }
-                None => forgotten(),
-            };
-            promised && received
-        })
+    /// Returns whether this acceptor still has all that another member knows it acknowledged in a committee.
+    pub fn holds(&self, known: &VouchedCommittee) -> bool {
+        let promised = self.promises.pieces(known.range).iter().all(|(_, promised)| *promised >= Some(known.ballot));
+        // Let go of only where it was followed everywhere.
+        let forgotten = || self.promises.pieces(known.range).iter().all(|(_, above)| *above > Some(known.ballot));
+        let received = match self.committees.get(&known.ballot) {
+            Some(committee) => {
+                let has = committee.received().contains_all(&known.accepted);
+                has && (committee.base().is_some() || !known.based)
+            }
+            None => forgotten(),
+        };
+        promised && received
     }
 
     /// What it has accepted itself, for the primary of some of it.
