@@ -1,5 +1,8 @@
 //! A disk that fills up: the store says so while it still can, stops when it cannot, and opens again all the same.
 
+#[path = "common/volume.rs"]
+mod volume;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use bytes::Bytes;
 use node::{Change, Restored, Tail};
 use peer::store::sim::{Fault, Loss, SimDisk, Site};
 use peer::store::{Engine, Shortage, StoreConfig, StoreError, StoreEvent, StoreThread};
+use volume::Volume;
 
 const MIB: u64 = 1 << 20;
 
@@ -260,17 +264,9 @@ fn a_failure_in_any_thread_is_said_once_and_nothing_hangs() {
 /// The same on a real file system of 24 MiB with sled, where this process may mount one.
 #[test]
 fn a_real_full_disk_is_survived() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mount = |arguments: &[&str]| Command::new(arguments[0]).args(&arguments[1..]).arg(dir.path()).output();
-    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs"]);
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        println!("skipped: this process may not mount");
-        return;
-    }
-    let tried = std::panic::catch_unwind(|| fill_a_real_disk(&dir.path().join("store")));
-    let _ = mount(&["umount", "-l"]);
-    if let Err(panic) = tried {
-        std::panic::resume_unwind(panic);
+    match Volume::tmpfs(24) {
+        Ok(volume) => fill_a_real_disk(&volume.path().join("store")),
+        Err(why) => println!("skipped: this process may not mount: {why}"),
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! ext4 is told to stop without writing anything more, as if the machine had lost its power. That needs root.
 
+#[path = "common/volume.rs"]
+mod volume;
+
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::Change;
 use peer::store::{Engine, StoreConfig, StoreEvent, StoreThread};
+use volume::{Volume, run};
 
 /// Stops the file system of this directory: nothing that was not synced gets to its disk any more.
 const SHUTDOWN: &str = "import fcntl, os, struct, sys
@@ -28,50 +31,10 @@ fn record(number: u32) -> (Bytes, Bytes) {
     (format!("{:08x}", number.wrapping_mul(0x9e37_79b1)).into(), vec![number as u8; VALUE_BYTES].into())
 }
 
-fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("{program}: {}", said.trim())) }
-}
-
-/// A file system of its own, in a file.
-struct Volume<'a> {
-    image: &'a str,
-    at: &'a str,
-}
-
-impl Volume<'_> {
-    fn make(&self) -> Result<(), String> {
-        let made = std::fs::File::create(self.image).and_then(|file| file.set_len(512 << 20));
-        made.map_err(|error| error.to_string())?;
-        run("mkfs.ext4", &["-q", "-F", self.image])?;
-        self.mount()
-    }
-
-    fn mount(&self) -> Result<(), String> {
-        run("mount", &["-o", "loop", self.image, self.at])
-    }
-
-    /// As the machine comes back.
-    fn again(&self) {
-        run("umount", &[self.at]).and_then(|()| self.mount()).expect("mounts again");
-    }
-}
-
-impl Drop for Volume<'_> {
-    fn drop(&mut self) {
-        let _ = run("umount", &["-l", self.at]);
-    }
-}
-
 /// Runs a test on a file system of its own, where that is possible.
 fn on_volume(test: impl FnOnce(&Volume)) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (image, at) = (dir.path().join("image"), dir.path().join("volume"));
-    std::fs::create_dir(&at).expect("a directory");
-    let volume = Volume { image: image.to_str().expect("text"), at: at.to_str().expect("text") };
-    match volume.make().and_then(|()| run("python3", &["-c", "import fcntl"])) {
-        Ok(()) => test(&volume),
+    match Volume::ext4(512).and_then(|volume| run("python3", &["-c", "import fcntl"]).map(|()| volume)) {
+        Ok(volume) => test(&volume),
         Err(why) => println!("skipped: a file system cannot be made, mounted and stopped here: {why}"),
     }
 }
@@ -82,9 +45,8 @@ fn what_a_checkpoint_holds_survives_a_power_cut() {
 }
 
 fn checkpoints(volume: &Volume) {
-    let at = Path::new(volume.at);
     for rebuilt in [false, true] {
-        let store = at.join(format!("store-{rebuilt}"));
+        let store = volume.path().join(format!("store-{rebuilt}"));
         // In a process of its own: no handle is left when the volume is mounted again.
         let output = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "child", "--nocapture"])
@@ -110,7 +72,7 @@ const KEYS: u64 = 97;
 #[test]
 fn what_was_acknowledged_survives_a_power_cut() {
     on_volume(|volume| {
-        let store = Path::new(volume.at).join("store");
+        let store = volume.path().join("store");
         for round in 0..ROUNDS {
             let mut child = Command::new(std::env::current_exe().expect("this program"))
                 .args(["--exact", "working_child", "--nocapture"])
@@ -128,7 +90,7 @@ fn what_was_acknowledged_survives_a_power_cut() {
                     continue;
                 };
                 if began.get_or_insert_with(Instant::now).elapsed() > until && !is_cut {
-                    run("python3", &["-c", SHUTDOWN, volume.at]).expect("stops the file system");
+                    run("python3", &["-c", SHUTDOWN, volume.text()]).expect("stops the file system");
                     is_cut = true;
                 }
                 // What was printed in time and is read late may be from before the cut, and never from after it.

@@ -1,13 +1,16 @@
 //! Deleting makes room: a table whose files take several times what it holds is made anew, by the store itself.
 
+#[path = "common/volume.rs"]
+mod volume;
+
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Change;
 use peer::store::{Engine, Shortage, StoreConfig, StoreEvent, StoreThread};
+use volume::Volume;
 
 const MIB: u64 = 1 << 20;
 /// Whatever takes longer does not come.
@@ -117,17 +120,9 @@ fn deleting_makes_room_below_a_limit() {
 /// room comes back, and the store goes on.
 #[test]
 fn a_rebuild_without_room_is_given_up() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mount = |arguments: &[&str]| Command::new(arguments[0]).args(&arguments[1..]).arg(dir.path()).output();
-    let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs"]);
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        println!("skipped: this process may not mount");
-        return;
-    }
-    let tried = std::panic::catch_unwind(|| rebuild_without_room(&dir.path().join("store")));
-    let _ = mount(&["umount", "-l"]);
-    if let Err(panic) = tried {
-        std::panic::resume_unwind(panic);
+    match Volume::tmpfs(24) {
+        Ok(volume) => rebuild_without_room(&volume.path().join("store")),
+        Err(why) => println!("skipped: this process may not mount: {why}"),
     }
 }
 
