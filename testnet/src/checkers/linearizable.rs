@@ -341,7 +341,7 @@ impl<'a> Search<'a> {
             if (answered | unknown) & mark != 0
                 || self.is_idle_summand(open, summands)
                 || !self.may_come_next(turn, open, answered, unknown)
-                || self.has_better_twin(turn, open, unknown)
+                || self.has_better_twin(turn, open, answered, unknown)
             {
                 continue;
             }
@@ -388,8 +388,9 @@ impl<'a> Search<'a> {
         behind && ahead.all(|after| !self.has_place(turn, *after, answered, unknown))
     }
 
-    /// Whether another open operation of unknown outcome does the same and must be done sooner: then that one goes first.
-    fn has_better_twin(&self, turn: usize, index: usize, unknown: Slots) -> bool {
+    /// Whether another open operation of unknown outcome does the same, must be done sooner, and may come next: then that one goes
+    /// first.
+    fn has_better_twin(&self, turn: usize, index: usize, answered: Slots, unknown: Slots) -> bool {
         let Some(kind) = self.kind[index] else { return false };
         let is_twin = |other: usize| {
             let (a, b) = (self.settled_by[index].len(), self.settled_by[other].len());
@@ -397,7 +398,11 @@ impl<'a> Search<'a> {
             self.kind[other] == Some(kind) && (b > a || (b == a && other < index))
         };
         let mut open = self.turns[turn].open.iter().enumerate();
-        open.any(|(slot, open)| unknown & (1 << slot) == 0 && open.is_some_and(is_twin))
+        open.any(|(slot, open)| {
+            let is_open =
+                |other: &usize| unknown & (1 << slot) == 0 && self.may_come_next(turn, *other, answered, unknown);
+            open.filter(is_open).is_some_and(is_twin)
+        })
     }
 
     /// Open operations without a place: those that were answered, and those of the others that may have one next.

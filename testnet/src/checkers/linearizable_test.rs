@@ -195,6 +195,20 @@ fn one_connection_keeps_its_order() {
     is_good(&[unknown(1, set("a"), 1), wrote(1, "b", 2, 3), read(2, "b", 4, 5)]);
 }
 
+/// Of two deletions of unknown outcome the first one stands behind the read in its own connection: the other one is what it saw.
+#[test]
+fn one_that_must_wait_does_not_keep_its_twin_from_a_place() {
+    let delete = || Op::Delete { condition: Condition::Always, get: true };
+    let late = [
+        wrote(1, "a", 1, 2),
+        ok(2, Op::Read(Read::Value), 3, 9, Answer::Value(None)),
+        unknown(2, delete(), 4),
+        unknown(3, delete(), 5),
+    ];
+    is_good(&late);
+    is_bad(&late[..3]);
+}
+
 #[test]
 fn relaxed_reads_may_be_old() {
     let old = Operation { mode: ReadMode::Relaxed, ..read(2, "", 3, 4) };

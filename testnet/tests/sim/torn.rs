@@ -152,13 +152,14 @@ fn eight_members_in_doubt_find_a_leader() {
 /// Runs of many faults that failed once.
 #[test]
 fn what_failed_once_holds() {
-    const FAILED: [(u64, &str); 4] = [
+    const FAILED: [(u64, &str); 5] = [
         (50_454_539_937_336, "attempts of members in doubt outran each other for a minute"),
         (229_990_008_436_686, "a member took records over that a purge had passed by"),
         (
             97_994_060_140_320,
             "what was lost in an epoch that was over ended a life at the start after its doubt had ended",
         ),
+        (17_897_786_170_272, "one of two equal deletions that had to wait kept the other from its place in the order"),
         (228_815_959_193_684, "a learner alone knew a start that was lost, and its word ended the group"),
     ];
     for (seed, why) in FAILED {
