@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::daemon::{Daemon, Signal};
+use super::gate::Places;
 use super::namespace::{Endpoint, Site};
 use super::resp::Reply;
 
@@ -50,22 +50,21 @@ pub struct Cluster {
     directory: PathBuf,
     /// So many daemons were made anew.
     renewals: u32,
-    /// Several at once would only measure how busy the machine is.
-    _alone: MutexGuard<'static, ()>,
+    _places: Places,
 }
 
 impl Cluster {
     /// Starts daemons one after another, the first with a new network, and waits until each serves and all are
-    /// members. One cluster runs at a time in a process.
+    /// members. Waits first until few other clusters run in this process.
     pub fn start(test: &str, options: &Options) -> Cluster {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = Places::wait(options.daemons);
         let unique = format!("{test}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("scatter-{unique}"));
         std::fs::create_dir_all(&directory).expect("a place for data");
         let (options, renewals) = (options.clone(), 0);
-        let mut cluster = Cluster { daemons: Vec::new(), options, network: unique, directory, renewals, _alone: alone };
+        let mut cluster =
+            Cluster { daemons: Vec::new(), options, network: unique, directory, renewals, _places: places };
         for index in 0..cluster.options.daemons {
             cluster.add();
             cluster.launch(index, index == 0);

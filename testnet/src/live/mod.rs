@@ -6,6 +6,7 @@
 
 mod cluster;
 mod daemon;
+mod gate;
 mod load;
 mod lossy;
 mod measure;
