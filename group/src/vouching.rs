@@ -282,11 +282,11 @@ impl Group {
             // An epoch is made durable before anything is acknowledged in it: this store has lost all of it.
             Ordering::Greater => vouch.promised.is_none() && vouch.accepted.is_empty(),
         };
-        // What was acknowledged in epochs that no recovery asks about any more decides nothing. This store may have lost some of it:
-        // a doubt ends with those epochs, and the store stays as it is.
+        // What was acknowledged in epochs about which no recovery asks this member decides nothing. This store may have lost some of
+        // it: a doubt ends with those epochs, and the store stays as it is.
         let is_asked = |known: &VouchedCommittee| {
             let configs = self.state.configs(known.range);
-            configs.iter().any(|config| config.epoch <= known.ballot.epoch)
+            configs.iter().any(|config| config.epoch <= known.ballot.epoch && config.members.contains(&self.me))
         };
         let holds =
             log_holds && vouch.committees.iter().filter(|known| is_asked(known)).all(|it| self.acceptor.holds(it));
