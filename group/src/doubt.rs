@@ -171,11 +171,6 @@ impl Group {
         self.doubting.doubt
     }
 
-    /// Returns whether this member was in doubt at some time in the present run of its process.
-    pub fn was_in_doubt(&self) -> bool {
-        self.doubting.was
-    }
-
     /// Returns the doubt as heartbeats carry it. A member that still waits for answers can serve in no epoch, and says so.
     pub(crate) fn doubt_to_tell(&self) -> Option<Doubt> {
         let up_to = |doubt: Doubt| if self.vouching.is_some() { Doubt::UNKNOWN } else { doubt.up_to };

@@ -58,7 +58,7 @@ impl Node {
         // A member that has the other start from another one by hearsay, and from one that this process is in no group with, never
         // knows whether that one runs.
         let is_open_for_long =
-            || refused.incarnation == self.me.incarnation && self.lost_its_end() && self.is_long_barred();
+            || refused.incarnation == self.me.incarnation && self.doubts_all() && self.is_long_barred();
         let is_silent = alive.map_or_else(is_open_for_long, |alive| !alive);
         let what = match (alive, is_later) {
             _ if is_silent && !is_outweighed && !is_heard => {
@@ -96,14 +96,12 @@ impl Node {
         self.end_life(Event::Damaged(format!("{names}: this directory has gone back in time, to an older copy")));
     }
 
-    /// Whether this process found that its journal has a torn end, and whatever its store ever acknowledged either is in doubt, however
-    /// much of it is lost, or was compared with what all the other members know.
-    fn lost_its_end(&self) -> bool {
-        let compared = |group: &Group| match group.doubt() {
-            Some(doubt) if group.is_vouching() => !doubt.accepted,
-            _ => group.was_in_doubt() && !group.is_vouching(),
-        };
-        !self.hosts.is_empty() && self.hosts.living().all(compared)
+    /// Whether this process takes part in nothing yet, because its journal has a torn end: all that the store ever acknowledged is
+    /// in doubt, however much of it is lost. A process that was compared with the others once is not such a one: they may have taken
+    /// over a later start since, that of a copy of its directory.
+    fn doubts_all(&self) -> bool {
+        let doubts = |group: &Group| group.is_vouching() && group.doubt().is_some_and(|doubt| !doubt.accepted);
+        !self.hosts.is_empty() && self.hosts.living().all(doubts)
     }
 
     /// Whether it has kept still for longer than others take to say whether the start that they know runs.
@@ -114,11 +112,9 @@ impl Node {
 
     /// A member knows a start of which this store has no entry. Where the whole store is in doubt, the entry was lost with the end
     /// of the journal, or the store is an older copy, and the doubt covers both: the process goes on as a later start of the same
-    /// life. So it does where all members whose votes count have compared what they know since: then only a learner, or one that
-    /// became a member later, can know that start, and nothing that was said from it counts. Returns `false`, and changes nothing,
-    /// where it is neither.
+    /// life. Returns `false`, and changes nothing, where it is not.
     fn go_on_after_loss(&mut self, known: Start) -> bool {
-        if !self.lost_its_end() {
+        if !self.doubts_all() {
             return false;
         }
         let lineage = self.starts.lineage.next_after_loss(known, self.rng.draw().max(1));
@@ -260,7 +256,7 @@ impl Node {
         let Some(barred) = self.starts.barred else { return };
         let is_left_alone = now.since(self.starts.refused_at) > patience * 3;
         if barred.outlived.is_none() && is_left_alone {
-            if barred.is_doubtful && !self.lost_its_end() {
+            if barred.is_doubtful && !self.doubts_all() {
                 let why = "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
                 return self.end_life(Event::Damaged(why.into()));
             }

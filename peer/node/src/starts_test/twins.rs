@@ -204,3 +204,84 @@ fn a_run_known_by_hearsay_is_told_to_the_groups() {
     listener.handle(now, Input::Frame { from: key(0), frame: wire::encode(&stamp, &Frame::Started, None) });
     assert_eq!(listener.group().unwrap().newest_run(node.peer), Some(77));
 }
+
+/// Peer 0 once started with a torn end, is sure again, and is cut off. A copy of its directory takes over.
+fn torn_once_and_copied() -> (World, usize, usize) {
+    let (mut world, a) = torn_once();
+    let copy = world.processes[a].disk.clone();
+    let twin = world.start(0, copy);
+    (world, a, twin)
+}
+
+fn torn_once() -> (World, usize) {
+    let mut world = World::of_three(Defects::NONE);
+    world.set(1, "old");
+    let disk = world.stop(0, false);
+    let a = world.start(0, Disk { is_torn: true, ..disk });
+    let is_sure = |world: &World| {
+        let group = world.processes[a].node.group();
+        group.is_some_and(|group| group.doubt().is_none() && !group.is_vouching())
+    };
+    world.run_until("it is sure again", is_sure);
+    world.run_for(Duration::from_secs(5));
+    world.cut.extend([(a, 1), (a, 2)]);
+    world.run_for(Duration::from_secs(5));
+    (world, a)
+}
+
+/// Who was in doubt once, and is sure again, has no more claim than others to go on beside a copy that has acknowledged since.
+#[test]
+fn who_was_compared_does_not_go_on_beside_a_copy() {
+    let (mut world, a, twin) = torn_once_and_copied();
+    world.get(twin);
+    world.get(2);
+    world.run_for(Duration::from_secs(3));
+    let c = world.stop(2, false);
+    world.set(1, "new");
+    let _b = world.stop(1, false);
+    world.stop(twin, false);
+    world.cut.clear();
+    let c = world.start(2, c);
+    world.run_for(Duration::from_secs(60));
+    let read = world.ask(c, Op::Read(Read::Value));
+    assert_ne!(read, Ok(value("old")), "{a}");
+}
+
+/// The same where the only member that knew the copy falls silent.
+#[test]
+fn who_was_compared_and_is_left_alone_does_not_go_on() {
+    let (mut world, a) = torn_once();
+    let copy = world.processes[a].disk.clone();
+    // c knows nothing of the twin.
+    let c = world.stop(2, false);
+    let twin = world.start(0, copy);
+    world.get(twin);
+    world.set(1, "new");
+    world.stop(twin, false);
+    world.cut.clear();
+    world.run_for(Duration::from_millis(500));
+    let _b = world.stop(1, false);
+    let c = world.start(2, c);
+    world.run_for(Duration::from_secs(60));
+    let read = world.ask(c, Op::Read(Read::Value));
+    assert_ne!(read, Ok(value("old")), "{a}");
+}
+
+/// The same where the copy runs on, on the other side of a cut: never two answers.
+#[test]
+fn who_was_compared_and_its_copy_do_not_both_answer() {
+    let (mut world, a, twin) = torn_once_and_copied();
+    world.get(twin);
+    world.get(2);
+    world.run_for(Duration::from_secs(3));
+    let c = world.stop(2, false);
+    world.set(1, "new");
+    let next = world.processes.len();
+    world.cut.extend([(a, twin), (next, 1), (next, twin)]);
+    world.cut.retain(|cut| *cut != (a, 2));
+    let c = world.start(2, c);
+    world.run_for(Duration::from_secs(60));
+    let read_b = world.ask(1, Op::Read(Read::Value));
+    let read_c = world.ask(c, Op::Read(Read::Value));
+    assert!(read_b.is_err() || read_c.is_err() || read_b == read_c);
+}
