@@ -39,7 +39,7 @@ use crate::config::{Defect, Defects};
 use crate::group::{Group, context};
 use crate::message::Message;
 use crate::outbox::{Durable, GroupOutput};
-use crate::state::Config;
+use crate::state::{Config, GroupState};
 use crate::time::Time;
 use crate::vouching::Vouching;
 
@@ -258,10 +258,30 @@ impl Group {
     /// other member can tell it of the deletion. The store keeps the state from before that purge. So the loss shows again if the
     /// process ends before the next incarnation begins, and that one knows which purges the records that it takes over missed.
     pub(crate) fn find_loss(&mut self) {
-        if !self.failed && self.doubting.doubt.is_some_and(|doubt| !self.holds_what_was_purged(doubt.up_to)) {
-            self.out.close();
-            self.failed_with("its store lacks something that it had acknowledged");
+        if !self.failed && self.lacks_what_was_purged(&self.state) {
+            self.end_with_loss();
         }
+    }
+
+    /// Does the same where `born`, the state of a group that comes of this one, shows that. A purge of which this member never heard
+    /// may have come between, and in the new group all members count as having been there since after it. Returns whether this
+    /// incarnation is over.
+    pub fn find_loss_for(&mut self, born: &GroupState) -> bool {
+        if !self.failed && self.lacks_what_was_purged(born) {
+            self.end_with_loss();
+        }
+        self.has_lost()
+    }
+
+    fn end_with_loss(&mut self) {
+        self.out.close();
+        self.failed_with("its store lacks something that it had acknowledged");
+    }
+
+    /// Returns whether this incarnation is over because something that it held, or others count on, is lost. Nothing that happened
+    /// since is in the store, so that a later start finds the same.
+    pub fn has_lost(&self) -> bool {
+        self.failed && self.out.is_closed() && self.out.halted().is_none()
     }
 
     /// Ends the doubt once no configuration that recovery asks is in doubt.
@@ -277,17 +297,20 @@ impl Group {
         }
     }
 
-    /// Returns whether this member holds all records that it must have held for the known purges. Tombstones are purged only after
-    /// every member has reported that it holds all writes up to a number.
-    fn holds_what_was_purged(&self, up_to: Epoch) -> bool {
-        let Some(me) = self.state.members.iter().find(|member| member.node == self.me) else { return true };
-        let purged = self.state.purged.bounds.pieces(self.state.range).into_iter();
-        let purged = purged.filter_map(|(piece, purge)| purge.map(|purge| (piece, purge)));
-        let mut forgotten =
-            purged.filter(|(_, purge)| purge.slot > self.doubting.restored.max(me.since) && purge.epoch <= up_to);
-        forgotten.all(|(piece, purge)| {
+    /// Returns whether this member is in doubt, and lacks records that it must have held for the purges of `known`, a later state of
+    /// its group or of one born of it. Tombstones are purged only after every member has reported that it holds all writes up to a
+    /// number. Of purges in epochs that this member does not know of it was asked nothing.
+    fn lacks_what_was_purged(&self, known: &GroupState) -> bool {
+        let Some(doubt) = self.doubting.doubt else { return false };
+        let Some(me) = self.state.members.iter().find(|member| member.node == self.me) else { return false };
+        let (slot, epoch) = (self.doubting.restored.max(me.since), doubt.up_to.min(self.state.epoch));
+        let common = self.state.range.intersection(known.range).into_iter().flatten();
+        let purged = common.flat_map(|piece| known.purged.bounds.pieces(piece));
+        let purged = purged.filter_map(|(piece, purge)| Some((piece, purge?)));
+        let mut forgotten = purged.filter(|(_, purge)| purge.slot > slot && purge.epoch <= epoch);
+        forgotten.any(|(piece, purge)| {
             let Number { term, n } = purge.up_to;
-            self.acceptor.holds_up_to(piece, term, n)
+            !self.acceptor.holds_up_to(piece, term, n)
         })
     }
 

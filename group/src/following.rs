@@ -20,6 +20,7 @@ impl Group {
     pub(crate) fn apply_chosen(&mut self) {
         let mut dealt = false;
         while self.state.ended.is_none()
+            && !self.has_lost()
             && let Some(entry) = self.log.take_chosen(self.state.applied)
         {
             let led = self.log.leads();
@@ -135,6 +136,9 @@ impl Group {
         }
         // Before this state is in the store: see there.
         self.find_loss();
+        if self.has_lost() {
+            return; // Nothing comes of this life, nor of what the group ends with.
+        }
         if before.epoch != self.state.epoch {
             self.sealed_since = None;
         }

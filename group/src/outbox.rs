@@ -236,6 +236,11 @@ impl Outbox {
         self.behind.clear();
     }
 
+    /// Whether nothing is remembered any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// A peer contradicted what is chosen: nothing more is remembered, or said that rests on what is. The first reason
     /// stays.
     pub(crate) fn halt(&mut self, why: Box<str>) {

@@ -49,7 +49,8 @@ impl Node {
         for (serial, why) in departed {
             self.depart(serial, why);
         }
-        while self.birth_wanted && self.give_birth() {
+        // Nothing is born of a life that is over: the next one would take that for what it had.
+        while self.birth_wanted && !self.over && self.give_birth() {
             busy = true;
         }
         self.birth_wanted = false;
@@ -324,6 +325,9 @@ impl Node {
             let is_in = parent.is_member(self.me) || parent.is_learner(self.me);
             (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
+        if parents.first().is_some_and(|index| self.hosts.all[*index].group.find_loss_for(&state)) {
+            return false;
+        }
         let Some((bays, claimed)) = self.bays_for(&state, &parents) else {
             self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
             return false;

@@ -4,8 +4,11 @@ use alloc::string::String;
 
 use group::ballot::{Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
-use group::state::{Assignment, Config, Member, Purge, Settings};
+use group::state::{Assignment, Config, Entry, Member, Purge, Settings};
 use group::time::{Now, Time, WallMillis};
+use group::transaction::dealings::Deal;
+use group::transaction::plan::{Operation as PlanOperation, Plan, Rank};
+use group::{Doubt, Stored};
 use overlay::{Incarnation, Point, RingId};
 
 use super::*;
@@ -235,4 +238,79 @@ fn what_is_left_over_is_remembered_by_the_next_life() {
     let config = NodeConfig { durability: Durability::Sync, ..NodeConfig::new(PeerKey([1; 32]), Incarnation(2)) };
     let node = Node::new(config, 7, NOW, restored);
     assert_eq!((node.hosts.bays.leftover(), node.me.incarnation), (bays.leftover(), Incarnation(2)));
+}
+
+/// What member 1 stored of such a group, with the end of its journal torn.
+fn torn(state: GroupState) -> Stored {
+    Stored {
+        state,
+        log_promised: None,
+        log_accepted: BTreeMap::new(),
+        promises: None,
+        committees: Vec::new(),
+        unsettled: BTreeMap::new(),
+        empty: true,
+        sealed: false,
+        doubt: Some(Doubt::new()),
+    }
+}
+
+/// Everything that a node wants done.
+fn drain(node: &mut Node) -> Vec<Output> {
+    core::iter::from_fn(|| node.poll_output()).collect()
+}
+
+fn is_over(outputs: &[Output]) -> bool {
+    outputs.iter().any(|output| matches!(output, Output::Event(Event::Reincarnate { .. } | Event::Damaged(_))))
+}
+
+/// A member lost a tombstone with the end of its journal. While it was down the tombstone was purged, and its group became another
+/// one, in which every member counts as having been there since after that purge. What it holds would bring the record back.
+#[test]
+fn a_loss_shows_in_what_is_born_of_the_group() {
+    for (n, keeps) in [(0, true), (5, false)] {
+        let parent = state(10, 9, KeyRange::FULL, &[2, 1]);
+        let (mut node, ballots) = node_in(alloc::vec![parent.clone()]);
+        let doubtful = Group::restore(node.group_config(), id(1), torn(parent), NOW, 3);
+        node.hosts.all[0].group.inherit_doubt(&doubtful);
+        drain(&mut node);
+        let mut born = state(10, 12, KeyRange::FULL, &[1, 2]);
+        let up_to = Number { term: ballots[0].term, n };
+        born.purged.bounds.set(RIGHT, Some(Purge { slot: Slot(95), epoch: Epoch(9), up_to }));
+        node.take_part(born.clone());
+        let outputs = drain(&mut node);
+        assert_eq!(!is_over(&outputs), keeps);
+        let epochs = |node: &Node| node.hosts.all.iter().map(|hosted| hosted.group.state().epoch).collect::<Vec<_>>();
+        assert_eq!(epochs(&node), [Epoch(if keeps { 12 } else { 9 })]);
+        node.take_part(born);
+        assert_eq!(epochs(&node), [Epoch(if keeps { 12 } else { 9 })], "nor later");
+    }
+}
+
+/// The state that shows that this life is over is the last one of the group, too. Nothing is born of it here: the next life would
+/// find it in the store, and take it for its own.
+#[test]
+fn nothing_is_born_of_a_life_that_is_over() {
+    for is_let_go in [false, true] {
+        let parent = state(10, 9, KeyRange::FULL, &[1, 2]);
+        let (mut node, _) = node_in(alloc::vec![parent.clone()]);
+        drain(&mut node);
+        let mut last = parent;
+        let split = PlanOperation::Split { at: RIGHT.start(), first: alloc::vec![id(1)] };
+        let view = last.dealings.view(&last.reference());
+        let plan = Plan::new(split, &view, None, Rank::new(0, WallMillis(0))).expect("it can be split");
+        last.apply(Slot(91), &Entry::Deal(Deal::Begin(Box::new(plan))));
+        let began = TransactionId { group: last.id, epoch: last.epoch, slot: Slot(91) };
+        last.apply(Slot(92), &Entry::Deal(Deal::Outcome(began, true)));
+        assert_eq!(last.ended, Some(began));
+        if is_let_go {
+            last.members[0].since = Slot(91);
+        }
+        let from = Sender { node: id(2), epoch: last.epoch };
+        node.hosts.all[0].group.on_message(from, Message::State(Box::new(last)));
+        let outputs = drain(&mut node);
+        assert_eq!(is_over(&outputs), is_let_go);
+        let heirs = node.hosts.all.iter().filter(|hosted| hosted.group.state().epoch > Epoch(9)).count();
+        assert_eq!(heirs, if is_let_go { 0 } else { 2 });
+    }
 }
