@@ -297,13 +297,28 @@ impl Group {
         }
     }
 
+    /// Returns the doubt with which this process has to start again, where others know a start of it that its store does not. It was in
+    /// doubt before in this run, and was compared with what the other members knew then; but that start may be that of a copy of
+    /// its store, which they know since. So the store lacks anything from now on that it acknowledged in any epoch, until all have
+    /// told again what they know. `None` where the store was whole when this process started, or where a purge came to it that it may
+    /// not have taken part in: such a store is of no use any more.
+    pub fn doubt_as_older(&self) -> Option<Doubt> {
+        let known = self.doubting.doubt.unwrap_or_default();
+        let is_usable = self.doubting.was && !self.failed && !self.lacks_purged(&self.state, Doubt::UNKNOWN);
+        is_usable.then(|| Doubt { older: true, up_to: Doubt::UNKNOWN, accepted: false, ..known.again() })
+    }
+
     /// Returns whether this member is in doubt, and lacks records that it must have held for the purges of `known`, a later state of
-    /// its group or of one born of it. Tombstones are purged only after every member has reported that it holds all writes up to a
-    /// number. Of purges in epochs that this member does not know of it was asked nothing.
+    /// its group or of one born of it.
     fn lacks_what_was_purged(&self, known: &GroupState) -> bool {
-        let Some(doubt) = self.doubting.doubt else { return false };
+        self.doubting.doubt.is_some_and(|doubt| self.lacks_purged(known, doubt.up_to))
+    }
+
+    /// The same for purges in epochs up to this one. Tombstones are purged only after every member has reported that it holds all
+    /// writes up to a number. Of purges in epochs that this member does not know of it was asked nothing.
+    fn lacks_purged(&self, known: &GroupState, up_to: Epoch) -> bool {
         let Some(me) = self.state.members.iter().find(|member| member.node == self.me) else { return false };
-        let (slot, epoch) = (self.doubting.restored.max(me.since), doubt.up_to.min(self.state.epoch));
+        let (slot, epoch) = (self.doubting.restored.max(me.since), up_to.min(self.state.epoch));
         let common = self.state.range.intersection(known.range).into_iter().flatten();
         let purged = common.flat_map(|piece| known.purged.bounds.pieces(piece));
         let purged = purged.filter_map(|(piece, purge)| Some((piece, purge?)));

@@ -500,6 +500,7 @@ fn tell(event: Event, status: &dyn StatusSource) {
         Event::Fatal(why) | Event::Damaged(why) => tracing::error!("{why}"),
         Event::NotReady => tracing::warn!("does not serve"),
         Event::Reincarnate { why, .. } | Event::Quarantine(why) => tracing::warn!("starts anew: {why}"),
+        Event::StartAgain(why) => tracing::warn!("{why}"),
         Event::Alarm(why) => tracing::error!("{why}"),
         Event::Identity { peer, what } => {
             let groups = status.groups();

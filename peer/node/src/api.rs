@@ -261,6 +261,9 @@ pub enum Event {
         /// The incarnation that is over.
         former: Incarnation,
     },
+    /// Others know a start of this node's process that its store does not, and its journal had lost its end. What it must doubt from
+    /// now on is durable: the driver starts the node again on the same store, as the same incarnation, without sealing the store.
+    StartAgain(String),
     /// This node's incarnation ended because its store lost something or cannot be read: the driver keeps the store aside, and
     /// starts the node anew with an empty one as a new incarnation.
     Damaged(String),

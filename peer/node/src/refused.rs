@@ -13,7 +13,8 @@ use group::state::GroupState;
 use group::time::Time;
 use overlay::{Epoch, KeyRange, PeerKey};
 
-use crate::api::{Class, Event, Output};
+use crate::api::{Change, Class, Event, Output};
+use crate::hosting::Hosted;
 use crate::node::Node;
 use crate::sessions::Sessions;
 use crate::starts::{Barred, Outlived, Refusal, Refused, Start};
@@ -62,7 +63,8 @@ impl Node {
         let is_silent = alive.map_or_else(is_open_for_long, |alive| !alive);
         let what = match (alive, is_later) {
             _ if is_silent && !is_outweighed && !is_heard => {
-                if refused.incarnation != self.me.incarnation || !self.go_on_after_loss(known) {
+                let is_known = refused.incarnation == self.me.incarnation;
+                if !is_known || !(self.go_on_after_loss(known) || self.start_again(&names(known))) {
                     self.went_back(&names(known));
                 }
                 return;
@@ -98,7 +100,7 @@ impl Node {
 
     /// Whether this process takes part in nothing yet, because its journal has a torn end: all that the store ever acknowledged is
     /// in doubt, however much of it is lost. A process that was compared with the others once is not such a one: they may have taken
-    /// over a later start since, that of a copy of its directory.
+    /// over a later start since, that of a copy of its directory ([`Node::start_again`]).
     fn doubts_all(&self) -> bool {
         let doubts = |group: &Group| group.is_vouching() && group.doubt().is_some_and(|doubt| !doubt.accepted);
         !self.hosts.is_empty() && self.hosts.living().all(doubts)
@@ -134,6 +136,31 @@ impl Node {
             known.counter, known.run, lineage.start.counter
         )));
         self.starts.go_on_as(lineage, token);
+        true
+    }
+
+    /// A member knows a start of which this store has no entry, and the end of the journal was lost, but what is left was compared
+    /// with what the other members knew. Either that start was lost with the end, and was known to none of them then, or it is that
+    /// of a copy of the directory. For both the process has to doubt all that its store ever acknowledged, and it starts again with
+    /// that doubt: what it says and holds in memory now rests on the comparison. Returns `false`, and changes nothing, where the store
+    /// was whole, or is of no use any more.
+    fn start_again(&mut self, why: &str) -> bool {
+        if self.starts.is_to_start_again() {
+            return true;
+        }
+        let space = self.space();
+        let doubt = |hosted: &Hosted| Some(space.drawer(hosted.drawer).doubt(&hosted.group.doubt_as_older()?));
+        let living = self.hosts.all.iter().filter(|hosted| hosted.over.is_none());
+        let Some(changes) = living.map(doubt).collect::<Option<Vec<Change>>>().filter(|all| !all.is_empty()) else {
+            return false;
+        };
+        self.bar(true);
+        let token = self.hosts.name_batch(0, 0);
+        self.outputs.push_back(Output::Persist { token, changes });
+        let why = format!(
+            "{why}. The end of this peer's journal was lost, so that start may be lost with it: starts again, in doubt"
+        );
+        self.starts.start_again(token, why);
         true
     }
 
@@ -258,7 +285,10 @@ impl Node {
         if barred.outlived.is_none() && is_left_alone {
             if barred.is_doubtful && !self.doubts_all() {
                 let why = "a member knew another start of this peer, and says nothing more: this directory may be an older copy";
-                return self.end_life(Event::Damaged(why.into()));
+                if !self.start_again(why) {
+                    self.end_life(Event::Damaged(why.into()));
+                }
+                return;
             }
             if barred.is_doubtful {
                 self.each_group(|group| _ = group.on_store_older());

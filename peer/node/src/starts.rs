@@ -24,7 +24,7 @@ use group::time::Time;
 use overlay::{Epoch, Incarnation, KeyRange, NodeId, PeerKey};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Class, Output};
+use crate::api::{Class, Event, Output};
 use crate::config::Durability;
 use crate::held::Waiting;
 use crate::judging::{Verdict, contradiction};
@@ -153,6 +153,8 @@ pub(crate) struct Starts {
     durable_with: Option<u64>,
     /// What is to be sent once it is.
     withheld: Vec<Output>,
+    /// The process starts again once this batch is durable, for this reason.
+    starts_again: Option<(u64, String)>,
     pub(crate) known: BTreeMap<NodeId, Known>,
     /// The first batch that is under way with some of these.
     writing: Option<u64>,
@@ -188,6 +190,7 @@ impl Starts {
             lineages: BTreeMap::new(),
             durable_with: None,
             withheld: Vec::new(),
+            starts_again: None,
             known: BTreeMap::new(),
             writing: None,
             runs: BTreeMap::new(),
@@ -225,6 +228,15 @@ impl Starts {
         self.refusals.clear();
         self.accepted.clear();
         (self.barred, self.note) = (None, None);
+    }
+
+    /// The process starts again, for this reason, once this batch is durable.
+    pub(crate) fn start_again(&mut self, token: u64, why: String) {
+        self.starts_again = Some((token, why));
+    }
+
+    pub(crate) fn is_to_start_again(&self) -> bool {
+        self.starts_again.is_some()
     }
 
     /// This process's.
@@ -335,6 +347,11 @@ impl Node {
         if self.starts.durable_with.is_some_and(|with| with <= token) {
             self.starts.durable_with = None;
             self.outputs.extend(core::mem::take(&mut self.starts.withheld));
+        }
+        if self.starts.starts_again.as_ref().is_some_and(|(with, _)| *with <= token)
+            && let Some((_, why)) = self.starts.starts_again.take()
+        {
+            return self.end_life(Event::StartAgain(why));
         }
         if self.starts.writing.is_none_or(|first| first > token) {
             return;

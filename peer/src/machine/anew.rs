@@ -27,6 +27,8 @@ const FORMER: &str = "SCATTER_FORMER";
 pub(super) enum Anew {
     /// The store as it is: in these lanes these incarnations are over, and what they held is a copy to catch up from.
     On(Vec<(u8, Incarnation)>),
+    /// The store as it is, as the same members.
+    Again,
     /// An empty store; the old one is set aside.
     Without(Aside),
 }
@@ -45,6 +47,7 @@ pub(super) fn begin_anew(why: &str, store_dir: &Path, anew: &Anew) -> Ending {
             "{why}, as after a long sleep or a stop beyond --away: this peer enters it anew, as a new member, and catches up \
              from what it holds"
         ),
+        Anew::Again => tracing::info!("this peer starts again"),
         Anew::Without(aside) if store_dir.exists() => match set_aside(store_dir, *aside) {
             Ok(place) => {
                 tracing::warn!("{why}; the store is kept in {}, and this peer begins anew", place.display());
@@ -91,7 +94,7 @@ fn replace(restarts: &str, anew: &Anew) -> std::io::Error {
     }
     match anew {
         Anew::On(former) => command.env(FORMER, write_former(former)),
-        Anew::Without(_) => command.env_remove(FORMER),
+        Anew::Again | Anew::Without(_) => command.env_remove(FORMER),
     };
     command.args(arguments).env(RESTARTS, restarts).exec()
 }

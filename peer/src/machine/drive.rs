@@ -78,6 +78,8 @@ pub enum End {
     /// This life is over, as after a long sleep, and nothing is wrong with the store: the peer starts anew on it. Why, and in
     /// which lanes which incarnations were over.
     Reincarnate(String, Vec<(u8, Incarnation)>),
+    /// The peer starts again on its store, as the same member: it has to doubt what the store lacks.
+    StartAgain(String),
     /// This life is over, because its store is damaged: the peer starts anew with an empty one.
     Damaged(String),
     /// The same, and what was in the store was declared lost: it is kept where nobody serves it.
@@ -328,6 +330,7 @@ impl Drive {
             Event::Left => Some(End::Left),
             Event::Fatal(why) => Some(End::StoreFailed(why.clone())),
             Event::Reincarnate { why, former } => Some(End::Reincarnate(why.clone(), vec![(self.lane, *former)])),
+            Event::StartAgain(why) => Some(End::StartAgain(why.clone())),
             Event::Damaged(why) => Some(End::Damaged(why.clone())),
             Event::Twin(why) => Some(End::Fatal(format!("peer {}: {why}", peer_id_of(&self.node.id().peer)))),
             Event::Quarantine(why) => Some(End::Quarantine(why.clone())),

@@ -348,6 +348,7 @@ fn finish(end: End, store_dir: PathBuf, news: &mpsc::UnboundedSender<News>) {
         End::Fatal(why) => Ending::Failed(Exit::No, why),
         End::StoreFailed(why) => Ending::Failed(Exit::Disk, why),
         End::Reincarnate(why, former) => anew::begin_anew(&why, &store_dir, &Anew::On(former)),
+        End::StartAgain(why) => anew::begin_anew(&why, &store_dir, &Anew::Again),
         End::Damaged(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Damaged)),
         End::Quarantine(why) => anew::begin_anew(&why, &store_dir, &Anew::Without(Aside::Lost)),
     };

@@ -227,6 +227,7 @@ impl Whole {
             .or_else(|| find(|end| matches!(end, End::Quarantine(_))))
             .or_else(|| find(|end| matches!(end, End::Damaged(_))))
             .or_else(|| reincarnates(&ends))
+            .or_else(|| find(|end| matches!(end, End::StartAgain(_))))
             .or_else(|| find(|end| *end != End::Left))
             .unwrap_or(End::Left)
     }
@@ -246,7 +247,7 @@ impl Whole {
                 store.into_iter().for_each(|store| store.abandon(ABANDON_MAX));
                 match end {
                     // A new life is for the next start: this process was told to end. Without a seal, that start looks again.
-                    End::Reincarnate(why, _) | End::Damaged(why) | End::Quarantine(why)
+                    End::Reincarnate(why, _) | End::Damaged(why) | End::Quarantine(why) | End::StartAgain(why)
                         if self.stopping.load(Ordering::Acquire) =>
                     {
                         tracing::warn!("{why}; this peer stops, as it was asked to");

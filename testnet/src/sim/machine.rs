@@ -135,6 +135,12 @@ impl<H: Host> World<H> {
                 self.end(host, Some(kept));
                 self.come_back(host, Duration::from_millis(100), Return::Anew(former));
             }
+            NodeEvent::StartAgain(_) => {
+                self.marks.hit("machine: started again, as its store may be older");
+                let kept = self.kept(host);
+                self.end(host, Some(kept));
+                self.come_back(host, Duration::from_millis(100), Return::WithStore);
+            }
             NodeEvent::Damaged(_) => {
                 self.marks.hit("machine: began anew, its store being damaged");
                 self.end(host, Some(0));

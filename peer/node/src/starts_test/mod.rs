@@ -239,6 +239,11 @@ impl World {
                 let (peer, disk) = (process.peer, process.disk.clone());
                 self.processes[index].node = self.begin(peer, &disk);
             }
+            Output::Event(Event::StartAgain(why)) => {
+                process.said.push(why);
+                let (peer, disk) = (process.peer, process.disk.clone());
+                self.processes[index].node = self.begin(peer, &disk);
+            }
             Output::Event(Event::Fatal(why)) => panic!("{why}"),
             Output::Event(Event::Identity { what, .. }) => process.said.push(what),
             _ => {}

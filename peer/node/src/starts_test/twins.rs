@@ -238,13 +238,16 @@ fn who_was_compared_does_not_go_on_beside_a_copy() {
     world.run_for(Duration::from_secs(3));
     let c = world.stop(2, false);
     world.set(1, "new");
-    let _b = world.stop(1, false);
+    let b = world.stop(1, false);
     world.stop(twin, false);
     world.cut.clear();
     let c = world.start(2, c);
     world.run_for(Duration::from_secs(60));
     let read = world.ask(c, Op::Read(Read::Value));
     assert_ne!(read, Ok(value("old")), "{a}");
+    assert_eq!(world.processes[a].lives, 0, "it waits for the one who knows");
+    world.start(1, b);
+    assert_eq!((world.get(c), world.get(a)), (value("new"), value("new")));
 }
 
 /// The same where the only member that knew the copy falls silent.

@@ -369,6 +369,7 @@ impl Network {
                 Output::Event(
                     Event::Reincarnate { .. }
                     | Event::Damaged(_)
+                    | Event::StartAgain(_)
                     | Event::Quarantine(_)
                     | Event::Left
                     | Event::Stopped
