@@ -139,6 +139,8 @@ pub(crate) struct Doubting {
     /// The epoch of the store at the start that found the torn frame; no earlier epoch lost anything. `None` in later runs and in
     /// successors of the group: the store has promises by then that hide the forgotten ones. `None` also where the store lacks more.
     left_in: Option<Epoch>,
+    /// The last slot applied when this member was last compared with what the others knew, or came to be without that.
+    compared: Slot,
     since: Time,
     /// When this member next tries to end the epoch.
     due: Time,
@@ -150,7 +152,13 @@ pub(crate) struct Doubting {
 impl Doubting {
     pub(crate) fn new(doubt: Option<Doubt>, (epoch, restored): (Epoch, Slot), now: Time) -> Doubting {
         let left_in = doubt.filter(|doubt| doubt.runs <= 1).map(|_| epoch);
-        Doubting { doubt, restored, left_in, since: now, due: now, said: None, was: doubt.is_some() }
+        let (compared, was) = (restored, doubt.is_some());
+        Doubting { doubt, restored, left_in, compared, since: now, due: now, said: None, was }
+    }
+
+    /// This member has been compared with what the others know, and has applied so much.
+    pub(crate) fn on_compared(&mut self, applied: Slot) {
+        self.compared = applied;
     }
 
     /// Returns the doubt that a successor of this group inherits. The bound is unknown again: the successor's members supply it.
@@ -267,7 +275,8 @@ impl Group {
     /// may have come between, and in the new group all members count as having been there since after it. Returns whether this
     /// incarnation is over.
     pub fn find_loss_for(&mut self, born: &GroupState) -> bool {
-        if !self.failed && self.lacks_what_was_purged(born) {
+        // Also where it has given way to another group born of it.
+        if !self.has_lost() && self.lacks_what_was_purged(born) {
             self.end_with_loss();
         }
         self.has_lost()
@@ -300,25 +309,23 @@ impl Group {
     /// Returns the doubt with which this process has to start again, where others know a start of it that its store does not. It was in
     /// doubt before in this run, and was compared with what the other members knew then; but that start may be that of a copy of
     /// its store, which they know since. So the store lacks anything from now on that it acknowledged in any epoch, until all have
-    /// told again what they know. `None` where the store was whole when this process started, or where a purge came to it that it may
-    /// not have taken part in: such a store is of no use any more.
+    /// told again what they know. `None` where the store was whole when this process started, or where tombstones were purged since it
+    /// was compared: a copy may have said in its stead that it holds them, and nobody else does any more.
     pub fn doubt_as_older(&self) -> Option<Doubt> {
         let known = self.doubting.doubt.unwrap_or_default();
-        let is_usable = self.doubting.was && !self.failed && !self.lacks_purged(&self.state, Doubt::UNKNOWN);
+        let is_purged = !self.state.purged_behind(self.state.range, self.doubting.compared).is_empty();
+        let is_usable = self.doubting.was && !self.failed && !is_purged;
         is_usable.then(|| Doubt { older: true, up_to: Doubt::UNKNOWN, accepted: false, ..known.again() })
     }
 
     /// Returns whether this member is in doubt, and lacks records that it must have held for the purges of `known`, a later state of
     /// its group or of one born of it.
+    /// Tombstones are purged only after every member has reported that it holds all writes up to a number. Of purges in epochs that this
+    /// member does not know of it was asked nothing.
     fn lacks_what_was_purged(&self, known: &GroupState) -> bool {
-        self.doubting.doubt.is_some_and(|doubt| self.lacks_purged(known, doubt.up_to))
-    }
-
-    /// The same for purges in epochs up to this one. Tombstones are purged only after every member has reported that it holds all
-    /// writes up to a number. Of purges in epochs that this member does not know of it was asked nothing.
-    fn lacks_purged(&self, known: &GroupState, up_to: Epoch) -> bool {
+        let Some(doubt) = self.doubting.doubt else { return false };
         let Some(me) = self.state.members.iter().find(|member| member.node == self.me) else { return false };
-        let (slot, epoch) = (self.doubting.restored.max(me.since), up_to.min(self.state.epoch));
+        let (slot, epoch) = (self.doubting.restored.max(me.since), doubt.up_to.min(self.state.epoch));
         let common = self.state.range.intersection(known.range).into_iter().flatten();
         let purged = common.flat_map(|piece| known.purged.bounds.pieces(piece));
         let purged = purged.filter_map(|(piece, purge)| Some((piece, purge?)));

@@ -197,6 +197,7 @@ impl Group {
     /// Others have vouched: from now on this node takes part.
     pub(crate) fn take_part(&mut self) {
         self.vouching = None;
+        self.doubting.on_compared(self.state.applied);
         self.follow_state();
     }
 

@@ -84,6 +84,9 @@ impl Node {
             }
             let touched: Vec<GroupId> = finals.iter().map(|last| last.id).collect();
             let kept: Vec<GroupState> = finals.into_iter().cloned().collect();
+            if self.finds_loss(&born) {
+                return false;
+            }
             self.keep_finals(kept);
             // Whoever asks here for what others own now need not be asked who they are.
             born.iter().for_each(|state| self.whereabouts.note_parts(state));
@@ -101,6 +104,19 @@ impl Node {
             return true;
         }
         false
+    }
+
+    /// Whether one of these new groups shows that this node lost something of a group that it comes of: this life is over, before
+    /// anything of it is begun.
+    fn finds_loss(&mut self, born: &[GroupState]) -> bool {
+        let born = || born.iter().filter(|state| state.audience().contains(&self.me));
+        let later = |group: &Group, state: &GroupState| {
+            group.state().epoch < state.epoch && group.state().range.overlaps(state.range)
+        };
+        self.hosts
+            .all
+            .iter_mut()
+            .any(|hosted| born().any(|state| later(&hosted.group, state) && hosted.group.find_loss_for(state)))
     }
 
     /// No groups can have ended like this: what others told of theirs is forgotten, and asked for again.
@@ -261,6 +277,9 @@ impl Node {
             return;
         }
         self.pending = rest;
+        if self.finds_loss(&ready) {
+            return;
+        }
         for state in ready {
             let (range, epoch) = (state.range, state.epoch);
             if state.audience().contains(&self.me) {
@@ -298,6 +317,9 @@ impl Node {
 
     /// Begins a part in this group, with what there is of it here.
     fn take_part(&mut self, state: GroupState) {
+        if self.finds_loss(core::slice::from_ref(&state)) {
+            return;
+        }
         self.inherit(state, Inheritance::default());
     }
 
@@ -325,9 +347,6 @@ impl Node {
             let is_in = parent.is_member(self.me) || parent.is_learner(self.me);
             (!is_asked, !is_in, Reverse(parent.epoch), !parent.is_member(self.me))
         });
-        if parents.first().is_some_and(|index| self.hosts.all[*index].group.find_loss_for(&state)) {
-            return false;
-        }
         let Some((bays, claimed)) = self.bays_for(&state, &parents) else {
             self.event(Event::Note("too much is still to be dropped: no new group is entered yet".into()));
             return false;

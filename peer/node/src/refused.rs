@@ -44,6 +44,7 @@ impl Node {
             return; // Whoever is in no group with it cannot have counted anything of it.
         }
         self.starts.refused_at = now;
+        self.starts.outranked_by = Some(known);
         // Whoever is later has the say, unless members hold different starts: then they are weighed.
         let is_weighed = contested || !is_later;
         if is_weighed {
@@ -142,18 +143,24 @@ impl Node {
     /// A member knows a start of which this store has no entry, and the end of the journal was lost, but what is left was compared
     /// with what the other members knew. Either that start was lost with the end, and was known to none of them then, or it is that
     /// of a copy of the directory. For both the process has to doubt all that its store ever acknowledged, and it starts again with
-    /// that doubt: what it says and holds in memory now rests on the comparison. Returns `false`, and changes nothing, where the store
-    /// was whole, or is of no use any more.
+    /// that doubt, and with a lineage that descends from either: what it says and holds in memory now rests on the comparison. Returns
+    /// `false`, and changes nothing, where the store was whole, or is of no use any more.
     fn start_again(&mut self, why: &str) -> bool {
         if self.starts.is_to_start_again() {
             return true;
         }
+        let Some(known) = self.starts.outranked_by else { return false };
+        let lineage = self.starts.lineage.next_after_loss(known, self.rng.draw().max(1));
+        if lineage.start.counter <= known.counter {
+            return false;
+        }
         let space = self.space();
         let doubt = |hosted: &Hosted| Some(space.drawer(hosted.drawer).doubt(&hosted.group.doubt_as_older()?));
         let living = self.hosts.all.iter().filter(|hosted| hosted.over.is_none());
-        let Some(changes) = living.map(doubt).collect::<Option<Vec<Change>>>().filter(|all| !all.is_empty()) else {
+        let Some(mut changes) = living.map(doubt).collect::<Option<Vec<Change>>>().filter(|all| !all.is_empty()) else {
             return false;
         };
+        changes.push(space.lineage(&lineage));
         self.bar(true);
         let token = self.hosts.name_batch(0, 0);
         self.outputs.push_back(Output::Persist { token, changes });

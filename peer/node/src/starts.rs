@@ -172,6 +172,8 @@ pub(crate) struct Starts {
     pub(crate) barred: Option<Barred>,
     /// When it was last refused.
     pub(crate) refused_at: Time,
+    /// Which start that member knew.
+    pub(crate) outranked_by: Option<Start>,
     /// When a member last said that the other process runs.
     pub(crate) other_runs: Option<Time>,
     pub(crate) noted: Option<(String, Time)>,
@@ -201,6 +203,7 @@ impl Starts {
             accepted: BTreeMap::new(),
             barred: None,
             refused_at: Time(0),
+            outranked_by: None,
             other_runs: None,
             noted: None,
             note: None,

@@ -8,7 +8,7 @@ fn nothing_is_said_before_the_start_is_durable() {
     let mut world = World::of_three(Defects::NONE);
     let mut disk = world.stop(2, true);
     for counter in 2..5 {
-        let mut node = world.begin(2, &disk);
+        let mut node = world.begin(2, &mut disk.clone());
         assert_eq!(node.status().start.counter, counter);
         let mut written = None;
         let later = Now { time: world.now.time + Duration::from_secs(1), ..world.now };

@@ -10,6 +10,7 @@ use core::time::Duration;
 use std::panic::catch_unwind;
 
 use bytes::Bytes;
+use group::ballot::Slot;
 use group::config::Defects;
 use group::op::{Answer, Condition, Expiry, Op, OpError, Read, ReadMode};
 use group::time::{Now, WallMillis};
@@ -78,6 +79,8 @@ struct World {
     drawn: u64,
     /// What people call these peers.
     names: BTreeMap<u8, PeerName>,
+    /// Tombstones are purged after a second.
+    purges: bool,
 }
 
 fn key(peer: u8) -> PeerKey {
@@ -97,6 +100,7 @@ impl World {
             asked: 0,
             drawn: 0,
             names: BTreeMap::new(),
+            purges: false,
         }
     }
 
@@ -113,12 +117,19 @@ impl World {
         world
     }
 
-    fn begin(&mut self, peer: u8, disk: &Disk) -> Node {
+    fn begin(&mut self, peer: u8, disk: &mut Disk) -> Node {
+        if disk.is_used && !disk.is_sealed {
+            crate::storage::doubt(&disk.meta, disk.is_torn).into_iter().for_each(|change| disk.apply(change));
+        }
         self.drawn += 1;
         let mut config = NodeConfig::new(key(peer), Incarnation(1_000 * self.drawn));
         config.defects = self.defects;
         config.name = self.names.get(&peer).cloned();
         config.ring = disk.ring;
+        if self.purges {
+            let second = Duration::from_secs(1);
+            (config.timing.purge_every, config.timing.horizon) = (second, second);
+        }
         config.found = peer == 0 && self.drawn == 1;
         let tail = match disk {
             Disk { is_used: false, .. } => Tail::Empty,
@@ -132,8 +143,8 @@ impl World {
     }
 
     /// A process of this peer begins, in this directory: its number.
-    fn start(&mut self, peer: u8, disk: Disk) -> usize {
-        let node = self.begin(peer, &disk);
+    fn start(&mut self, peer: u8, mut disk: Disk) -> usize {
+        let node = self.begin(peer, &mut disk);
         let disk = Disk { is_sealed: false, is_torn: false, ..disk };
         self.processes.push(Process { peer, node, disk, is_up: true, twin: None, lives: 0, said: Vec::new() });
         self.settle();
@@ -236,13 +247,15 @@ impl World {
                 process.said.push(why);
                 process.lives += 1;
                 process.disk = Disk { ring: process.disk.ring, ..Disk::default() };
-                let (peer, disk) = (process.peer, process.disk.clone());
-                self.processes[index].node = self.begin(peer, &disk);
+                let (peer, mut disk) = (process.peer, process.disk.clone());
+                self.processes[index].node = self.begin(peer, &mut disk);
+                self.processes[index].disk = disk;
             }
             Output::Event(Event::StartAgain(why)) => {
                 process.said.push(why);
-                let (peer, disk) = (process.peer, process.disk.clone());
-                self.processes[index].node = self.begin(peer, &disk);
+                let (peer, mut disk) = (process.peer, process.disk.clone());
+                self.processes[index].node = self.begin(peer, &mut disk);
+                self.processes[index].disk = disk;
             }
             Output::Event(Event::Fatal(why)) => panic!("{why}"),
             Output::Event(Event::Identity { what, .. }) => process.said.push(what),

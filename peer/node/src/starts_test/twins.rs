@@ -288,3 +288,93 @@ fn who_was_compared_and_its_copy_do_not_both_answer() {
     let read_c = world.ask(c, Op::Read(Read::Value));
     assert!(read_b.is_err() || read_c.is_err() || read_b == read_c);
 }
+
+/// A copy of the directory of one in doubt takes part in a purge in its stead, and is gone. The original learns of that purge from a
+/// newcomer, which never heard the copy. What it holds is of no use from then on.
+#[test]
+fn a_purge_in_the_stead_of_one_in_doubt_brings_nothing_back() {
+    let mut world = World::empty(Defects::NONE);
+    world.purges = true;
+    [0, 1, 3].into_iter().for_each(|peer| _ = world.start(peer, Disk::default()));
+    let count = |world: &World, at: usize| {
+        let state = world.processes[at].node.group().map(Group::state);
+        state.filter(|state| state.recovery.is_empty()).map_or(0, |state| state.members.len())
+    };
+    world.run_until("three members", |world| (0..3).all(|at| count(world, at) == 3));
+    world.set(1, "old");
+    world.run_for(Duration::from_secs(3));
+    let disk = world.stop(0, false);
+    let a = world.start(0, Disk { is_torn: true, ..disk });
+    assert!(world.processes[a].node.group().is_some_and(|group| group.doubt().is_some()));
+    world.cut.extend([(a, 1), (a, 2), (a, 4)]);
+    let copy = world.processes[a].disk.clone();
+    let twin = world.start(0, copy);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.get(twin), value("old"));
+    world.ask_until(1, &Op::Delete { condition: Condition::Always, get: false });
+    let has_purged =
+        |world: &World, at: usize| world.processes[at].node.group().is_some_and(|group| group.purged() > 0);
+    world.run_until("purged", |world| (1..3).all(|at| has_purged(world, at)));
+    world.run_for(Duration::from_secs(1));
+    world.stop(twin, false);
+    let newcomer = world.start(2, Disk::default());
+    world.run_until("it learns of the purge", |world| {
+        let state = world.processes[a].node.group().map(Group::state);
+        state.is_some_and(|state| !state.purged_behind(state.range, Slot(0)).is_empty())
+    });
+    world.cut.clear();
+    // Without that one they need the original, too.
+    let b = world.stop(1, false);
+    world.run_for(Duration::from_secs(20));
+    world.start(1, b);
+    world.run_for(Duration::from_secs(20));
+    // One after the other does without.
+    for gone in [2, newcomer] {
+        let (peer, disk) = (world.processes[gone].peer, world.stop(gone, false));
+        world.run_for(Duration::from_secs(15));
+        world.start(peer, disk);
+        world.run_for(Duration::from_secs(15));
+    }
+    assert_eq!(world.get(a), Answer::Value(None), "{:?}", world.processes[a].said);
+}
+
+/// Of two members one lost its last start with the torn end, and only a learner knows it, which is heard later than the other member
+/// each time: it starts again once.
+#[test]
+fn it_starts_again_once() {
+    let mut world = World::empty(Defects::NONE);
+    (0..2).for_each(|peer| _ = world.start(peer, Disk::default()));
+    let state = |world: &World, at: usize| world.processes[at].node.group().map(|group| group.state().clone());
+    world.run_until("two members", |world| {
+        (0..2).all(|at| state(world, at).is_some_and(|state| state.members.len() == 2))
+    });
+    world.set(1, "there");
+    world.run_for(Duration::from_secs(2));
+    // As long as that holds it stays a learner.
+    world.cut.push((0, 2));
+    let learner = world.start(2, Disk::default());
+    world.run_until("a learner", |world| {
+        (0..2).any(|at| state(world, at).is_some_and(|state| state.learners.len() == 1))
+    });
+    let disk = world.stop(0, false);
+    let lost = world.processes.len();
+    world.cut.push((lost, 1));
+    world.start(0, disk.clone());
+    world.run_for(Duration::from_secs(2));
+    world.stop(lost, false);
+    let a = world.processes.len();
+    world.cut.push((a, learner));
+    world.start(0, Disk { is_torn: true, ..disk });
+    let started = |world: &World| {
+        let said = world.processes[a].said.iter().filter(|said| said.contains("starts again, in doubt"));
+        said.count()
+    };
+    for _ in 0..12_000 {
+        if world.processes[a].node.group().is_some_and(|group| !group.is_vouching()) {
+            world.cut.retain(|cut| *cut != (a, learner));
+        }
+        world.tick();
+    }
+    assert_eq!((started(&world), world.processes[a].lives), (1, 0), "{:#?}", world.processes[a].said);
+    assert_eq!(world.get(a), value("there"));
+}
