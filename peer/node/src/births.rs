@@ -110,13 +110,14 @@ impl Node {
     /// anything of it is begun.
     fn finds_loss(&mut self, born: &[GroupState]) -> bool {
         let born = || born.iter().filter(|state| state.audience().contains(&self.me));
-        let later = |group: &Group, state: &GroupState| {
-            group.state().epoch < state.epoch && group.state().range.overlaps(state.range)
+        // What it gave to another group before is that one's now, and no loss of its own.
+        let is_parent = |hosted: &Hosted, state: &GroupState| {
+            hosted.group.state().epoch < state.epoch && hosted.place().iter().any(|place| place.overlaps(state.range))
         };
         self.hosts
             .all
             .iter_mut()
-            .any(|hosted| born().any(|state| later(&hosted.group, state) && hosted.group.find_loss_for(state)))
+            .any(|hosted| born().any(|state| is_parent(hosted, state) && hosted.group.find_loss_for(state)))
     }
 
     /// No groups can have ended like this: what others told of theirs is forgotten, and asked for again.
