@@ -45,6 +45,8 @@ use crate::vouching::Vouching;
 
 /// How long a member waits in doubt while a sure majority serves without it. Then it enters again as a new incarnation.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Why an incarnation ends that lost what it had acknowledged.
+const LACKS: &str = "its store lacks something that it had acknowledged";
 /// Pause between two log lines that name the members waited for.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 /// Gap between the highest known round and the first round that a leader in doubt uses: it may have used rounds that no
@@ -139,7 +141,8 @@ pub(crate) struct Doubting {
     /// The epoch of the store at the start that found the torn frame; no earlier epoch lost anything. `None` in later runs and in
     /// successors of the group: the store has promises by then that hide the forgotten ones. `None` also where the store lacks more.
     left_in: Option<Epoch>,
-    /// The last slot applied when this member was last compared with what the others knew, or came to be without that.
+    /// The last slot that this member had applied when it began to take part: at once, or when the other members had answered
+    /// what they know of it.
     compared: Slot,
     since: Time,
     /// When this member next tries to end the epoch.
@@ -156,7 +159,7 @@ impl Doubting {
         Doubting { doubt, restored, left_in, compared, since: now, due: now, said: None, was }
     }
 
-    /// This member has been compared with what the others know, and has applied so much.
+    /// Notes that the other members have answered what they know of this member, which has applied all slots up to this one.
     pub(crate) fn on_compared(&mut self, applied: Slot) {
         self.compared = applied;
     }
@@ -267,7 +270,7 @@ impl Group {
     /// process ends before the next incarnation begins, and that one knows which purges the records that it takes over missed.
     pub(crate) fn find_loss(&mut self) {
         if !self.failed && self.lacks_what_was_purged(&self.state) {
-            self.end_with_loss();
+            self.end_with_loss(LACKS);
         }
     }
 
@@ -277,14 +280,15 @@ impl Group {
     pub fn find_loss_for(&mut self, born: &GroupState) -> bool {
         // Also where it has given way to another group born of it.
         if !self.has_lost() && self.lacks_what_was_purged(born) {
-            self.end_with_loss();
+            self.end_with_loss(LACKS);
         }
         self.has_lost()
     }
 
-    fn end_with_loss(&mut self) {
+    /// Ends this incarnation for this reason. On disk it stays where it was.
+    pub(crate) fn end_with_loss(&mut self, why: &'static str) {
         self.out.close();
-        self.failed_with("its store lacks something that it had acknowledged");
+        self.failed_with(why);
     }
 
     /// Returns whether this incarnation is over because something that it held, or others count on, is lost. Nothing that happened
@@ -320,6 +324,7 @@ impl Group {
 
     /// Returns whether this member is in doubt, and lacks records that it must have held for the purges of `known`, a later state of
     /// its group or of one born of it.
+    ///
     /// Tombstones are purged only after every member has reported that it holds all writes up to a number. Of purges in epochs that this
     /// member does not know of it was asked nothing.
     fn lacks_what_was_purged(&self, known: &GroupState) -> bool {

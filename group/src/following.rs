@@ -129,10 +129,9 @@ impl Group {
     /// `led`: this node led until then.
     fn after_change(&mut self, before: &GroupState, led: bool) {
         if self.state.let_go_since(before, self.me) {
-            // What it holds may be of keys that are gone: nobody waited for it. On disk it stays where it was, so that it
-            // finds this out again, should this process not come to begin anew.
-            self.out.close();
-            self.failed_with("its group had let go of this life of it, and let it in again");
+            // What it holds may be of keys that are gone: nobody waited for it. It finds this out again, should this process not come
+            // to begin anew.
+            self.end_with_loss("its group had let go of this life of it, and let it in again");
         }
         // Before this state is in the store: see there.
         self.find_loss();

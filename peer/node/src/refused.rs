@@ -15,6 +15,7 @@ use overlay::{Epoch, KeyRange, PeerKey};
 
 use crate::api::{Change, Class, Event, Output};
 use crate::hosting::Hosted;
+use crate::lineage::Lineage;
 use crate::node::Node;
 use crate::sessions::Sessions;
 use crate::starts::{Barred, Outlived, Refusal, Refused, Start};
@@ -120,18 +121,12 @@ impl Node {
         if !self.doubts_all() {
             return false;
         }
-        let lineage = self.starts.lineage.next_after_loss(known, self.rng.draw().max(1));
-        if lineage.start.counter <= known.counter {
-            return false;
-        }
-        // Together: as that later start it must not be taken for one that lost its end alone.
+        let Some(lineage) = self.lineage_after_loss(known) else { return false };
         let space = self.space();
-        let mut changes = alloc::vec![space.lineage(&lineage)];
-        for hosted in self.hosts.all.iter_mut().filter(|hosted| hosted.over.is_none()) {
-            changes.extend(hosted.group.on_store_older().map(|doubt| space.drawer(hosted.drawer).doubt(&doubt)));
-        }
-        let token = self.hosts.name_batch(0, 0);
-        self.outputs.push_back(Output::Persist { token, changes });
+        let living = self.hosts.all.iter_mut().filter(|hosted| hosted.over.is_none());
+        let doubt = |hosted: &mut Hosted| Some(space.drawer(hosted.drawer).doubt(&hosted.group.on_store_older()?));
+        let doubts = living.filter_map(doubt).collect();
+        let token = self.persist_start(&lineage, doubts);
         self.event(Event::Note(format!(
             "the store lost the entry of start {} (run {:x}), which another member knows: goes on as start {}",
             known.counter, known.run, lineage.start.counter
@@ -150,25 +145,37 @@ impl Node {
             return true;
         }
         let Some(known) = self.starts.outranked_by else { return false };
-        let lineage = self.starts.lineage.next_after_loss(known, self.rng.draw().max(1));
-        if lineage.start.counter <= known.counter {
-            return false;
-        }
+        let Some(lineage) = self.lineage_after_loss(known) else { return false };
         let space = self.space();
         let doubt = |hosted: &Hosted| Some(space.drawer(hosted.drawer).doubt(&hosted.group.doubt_as_older()?));
         let living = self.hosts.all.iter().filter(|hosted| hosted.over.is_none());
-        let Some(mut changes) = living.map(doubt).collect::<Option<Vec<Change>>>().filter(|all| !all.is_empty()) else {
+        let Some(doubts) = living.map(doubt).collect::<Option<Vec<Change>>>().filter(|all| !all.is_empty()) else {
             return false;
         };
-        changes.push(space.lineage(&lineage));
         self.bar(true);
-        let token = self.hosts.name_batch(0, 0);
-        self.outputs.push_back(Output::Persist { token, changes });
+        let token = self.persist_start(&lineage, doubts);
         let why = format!(
             "{why}. The end of this peer's journal was lost, so that start may be lost with it: starts again, in doubt"
         );
         self.starts.start_again(token, why);
         true
+    }
+
+    /// Returns the lineage of a start that descends from the start `known` to a member, as well as from those of this store; `None`
+    /// where no counter is left for it.
+    fn lineage_after_loss(&mut self, known: Start) -> Option<Lineage> {
+        let lineage = self.starts.lineage.next_after_loss(known, self.rng.draw().max(1));
+        (lineage.start.counter > known.counter).then_some(lineage)
+    }
+
+    /// Stores a start together with the doubts that it begins with: as that start the process must not be taken for one whose store
+    /// lost its end alone. Returns the name of the batch.
+    fn persist_start(&mut self, lineage: &Lineage, doubts: Vec<Change>) -> u64 {
+        let mut changes = alloc::vec![self.space().lineage(lineage)];
+        changes.extend(doubts);
+        let token = self.hosts.name_batch(0, 0);
+        self.outputs.push_back(Output::Persist { token, changes });
+        token
     }
 
     /// A peer that is in no group with this node says that it has gone back in time: as long as any does, it serves nothing. The

@@ -151,6 +151,13 @@ impl World {
         self.processes.len() - 1
     }
 
+    /// The process begins once more, with the disk that it has.
+    fn begin_again(&mut self, index: usize) {
+        let (peer, mut disk) = (self.processes[index].peer, self.processes[index].disk.clone());
+        self.processes[index].node = self.begin(peer, &mut disk);
+        self.processes[index].disk = disk;
+    }
+
     /// It ends, in order or at once: what it leaves behind.
     fn stop(&mut self, process: usize, in_order: bool) -> Disk {
         if in_order {
@@ -247,15 +254,11 @@ impl World {
                 process.said.push(why);
                 process.lives += 1;
                 process.disk = Disk { ring: process.disk.ring, ..Disk::default() };
-                let (peer, mut disk) = (process.peer, process.disk.clone());
-                self.processes[index].node = self.begin(peer, &mut disk);
-                self.processes[index].disk = disk;
+                self.begin_again(index);
             }
             Output::Event(Event::StartAgain(why)) => {
                 process.said.push(why);
-                let (peer, mut disk) = (process.peer, process.disk.clone());
-                self.processes[index].node = self.begin(peer, &mut disk);
-                self.processes[index].disk = disk;
+                self.begin_again(index);
             }
             Output::Event(Event::Fatal(why)) => panic!("{why}"),
             Output::Event(Event::Identity { what, .. }) => process.said.push(what),

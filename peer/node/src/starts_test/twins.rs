@@ -205,14 +205,7 @@ fn a_run_known_by_hearsay_is_told_to_the_groups() {
     assert_eq!(listener.group().unwrap().newest_run(node.peer), Some(77));
 }
 
-/// Peer 0 once started with a torn end, is sure again, and is cut off. A copy of its directory takes over.
-fn torn_once_and_copied() -> (World, usize, usize) {
-    let (mut world, a) = torn_once();
-    let copy = world.processes[a].disk.clone();
-    let twin = world.start(0, copy);
-    (world, a, twin)
-}
-
+/// Peer 0 once started with a torn end, is sure again, and is cut off.
 fn torn_once() -> (World, usize) {
     let mut world = World::of_three(Defects::NONE);
     world.set(1, "old");
@@ -229,15 +222,24 @@ fn torn_once() -> (World, usize) {
     (world, a)
 }
 
-/// Who was in doubt once, and is sure again, has no more claim than others to go on beside a copy that has acknowledged since.
-#[test]
-fn who_was_compared_does_not_go_on_beside_a_copy() {
-    let (mut world, a, twin) = torn_once_and_copied();
+/// A copy of the directory of such a peer takes over: peers 1 and 2 hear it, and with 2 down peer 1 acknowledges a write together with
+/// it. Returns the original, the copy, and the disk of 2.
+fn torn_once_and_copied() -> (World, usize, usize, Disk) {
+    let (mut world, a) = torn_once();
+    let copy = world.processes[a].disk.clone();
+    let twin = world.start(0, copy);
     world.get(twin);
     world.get(2);
     world.run_for(Duration::from_secs(3));
     let c = world.stop(2, false);
     world.set(1, "new");
+    (world, a, twin, c)
+}
+
+/// Who was in doubt once, and is sure again, has no more claim than others to go on beside a copy that has acknowledged since.
+#[test]
+fn who_was_compared_does_not_go_on_beside_a_copy() {
+    let (mut world, a, twin, c) = torn_once_and_copied();
     let b = world.stop(1, false);
     world.stop(twin, false);
     world.cut.clear();
@@ -273,12 +275,7 @@ fn who_was_compared_and_is_left_alone_does_not_go_on() {
 /// The same where the copy runs on, on the other side of a cut: never two answers.
 #[test]
 fn who_was_compared_and_its_copy_do_not_both_answer() {
-    let (mut world, a, twin) = torn_once_and_copied();
-    world.get(twin);
-    world.get(2);
-    world.run_for(Duration::from_secs(3));
-    let c = world.stop(2, false);
-    world.set(1, "new");
+    let (mut world, a, twin, c) = torn_once_and_copied();
     let next = world.processes.len();
     world.cut.extend([(a, twin), (next, 1), (next, twin)]);
     world.cut.retain(|cut| *cut != (a, 2));
