@@ -214,10 +214,11 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
         .thread_name("scatter-io")
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
+    // Before a port is open: a process that can be reached can be told to stop.
+    let signals = runtime.block_on(async { Signals::new(stop_with_stdin) }).map_err(|e| format!("no signals: {e}"))?;
     // Before anything is started: a taken port should leave no trace.
     let resp_listener = bind(&runtime, "--resp", config.resp)?;
     let http_listener = bind(&runtime, "--http", config.http)?;
-    let signals = runtime.block_on(async { Signals::new(stop_with_stdin) }).map_err(|e| format!("no signals: {e}"))?;
 
     let started = Instant::now();
     let mut registry = Registry::with_prefix("scatter");

@@ -7,7 +7,7 @@ mod data_dir;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::process::{Peer, command, end, ends, http, signal, text};
 use rustix::process::Signal;
@@ -179,6 +179,24 @@ fn signals_stop_politely_and_a_second_one_at_once() {
     assert!(took < Duration::from_secs(1));
     assert_eq!(end(&mut patient.child, Duration::from_secs(10)).0, Some(0));
     drop(idle);
+}
+
+/// A process that can be reached stops in order, however early it is told to. Many at once, so that some are interrupted between
+/// their first port and what follows.
+#[test]
+fn a_daemon_that_has_just_opened_its_port_stops_politely() {
+    let one = || {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let arguments = ["run", "--new", "--resp", &address, "--http", "127.0.0.1:0"];
+        let mut child = command(&arguments).stdout(Stdio::null()).spawn().unwrap();
+        let since = Instant::now();
+        while TcpStream::connect(&address).is_err() {
+            assert!(since.elapsed() < Duration::from_secs(20), "it opens no port");
+        }
+        signal(&child, Signal::TERM);
+        assert_eq!(end(&mut child, Duration::from_secs(10)).0, Some(0));
+    };
+    std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| (0..20).for_each(|_| one())))));
 }
 
 #[test]

@@ -59,9 +59,12 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         Ok(network) => network,
         Err(why) => return fail(&why),
     };
+    // Before the first peer, and kept: an interrupt must not leave any behind, nor be lost between two that wait for it.
+    let mut interrupts = match runtime.block_on(async { Interrupts::watch() }) {
+        Ok(interrupts) => interrupts,
+        Err(why) => return fail(&why),
+    };
     let begun = runtime.block_on(async {
-        // Before the first peer: an interrupt must not leave any behind.
-        let mut interrupts = Interrupts::watch()?;
         tokio::select! {
             begun = begin(&mut network, shows) => begun.map(|()| true),
             () = interrupts.next() => Ok(false),
@@ -70,12 +73,16 @@ pub fn run(args: &DemoArgs) -> ExitCode {
     let network = Arc::new(Mutex::new(network));
     let result = match begun {
         Ok(true) if shows => show::show(&network),
-        Ok(true) => runtime.block_on(go_on(&network)),
+        Ok(true) => {
+            runtime.block_on(go_on(&network, &mut interrupts));
+            Ok(())
+        }
         Ok(false) => Ok(()),
         Err(why) => Err(why),
     };
     let second = std::thread::spawn(move || {
         runtime.block_on(async {
+            // Anew: one that ended the dashboard is not the second.
             if let Ok(mut interrupts) = Interrupts::watch() {
                 interrupts.next().await;
             }
@@ -143,8 +150,7 @@ async fn begin(network: &mut Network, shows: bool) -> Result<(), String> {
 }
 
 /// Until an interrupt, without a dashboard.
-async fn go_on(network: &Shared) -> Result<(), String> {
-    let mut interrupts = Interrupts::watch()?;
+async fn go_on(network: &Shared, interrupts: &mut Interrupts) {
     announce(&lock(network));
     let peers = || lock(network).resp();
     tokio::select! {
@@ -152,7 +158,6 @@ async fn go_on(network: &Shared) -> Result<(), String> {
         () = people::talk(peers, None) => {}
         () = watch(network, |gone| say(&format!("{} ended ({}); to start it again: {}", gone.name, gone.status, gone.again))) => {}
     }
-    Ok(())
 }
 
 /// What a person needs to know.
