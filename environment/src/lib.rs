@@ -1,11 +1,15 @@
 //! Settings from the environment, for all programs of the project: an empty variable counts as unset, a flag on the command line
 //! wins wherever it stands, and an error about the value of a variable names the variable, not a flag that nobody typed.
 
+mod hangup;
+
 use std::ffi::{OsStr, OsString};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
+
+pub use hangup::is_hangup_ignored;
 
 /// Returns the value of a variable of the environment.
 pub type Lookup<'a> = &'a dyn Fn(&OsStr) -> Option<OsString>;

@@ -527,7 +527,7 @@ impl Signals {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangup: if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
+            hangup: if environment::is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
             parent: stop_with_stdin.then(watch_stdin),
         })
     }
@@ -576,17 +576,6 @@ impl Signals {
     }
 }
 
-/// Whether the process was started with SIGHUP ignored. Where the system does not tell, it was not.
-pub(crate) fn is_hangup_ignored() -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
-}
-
-/// Reads the ignored signals in `/proc/PID/status`: a mask in hexadecimal digits, SIGHUP its lowest bit.
-fn ignores_hangup(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
-}
-
 /// Tells when stdin ends: the parent holds its other end, and lets go of it however it dies.
 fn watch_stdin() -> mpsc::Receiver<()> {
     let (gone, parent) = mpsc::channel(1);
@@ -595,16 +584,4 @@ fn watch_stdin() -> mpsc::Receiver<()> {
         drop(gone);
     });
     parent
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nohup_is_heard() {
-        assert!(ignores_hangup("Name:\tscatter\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
-        assert!(!ignores_hangup("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
-        assert!(!ignores_hangup(""));
-    }
 }

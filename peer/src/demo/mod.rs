@@ -18,7 +18,6 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::Exit;
-use crate::daemon::is_hangup_ignored;
 use crate::lock::lock;
 use network::{Gone, Network, PEERS_MAX};
 use peer::{DemoPeer, quoted};
@@ -116,7 +115,7 @@ struct Interrupts(Signal, Signal, Option<Signal>);
 impl Interrupts {
     fn watch() -> Result<Interrupts, String> {
         let watch = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-        let hangup = (!is_hangup_ignored()).then(|| watch(SignalKind::hangup())).transpose()?;
+        let hangup = (!environment::is_hangup_ignored()).then(|| watch(SignalKind::hangup())).transpose()?;
         Ok(Interrupts(watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?, hangup))
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::metrics::{Tally, listen, serve};
 use super::run::{Setup, run};
 use crate::p4rt::controller::Config;
-use crate::soft::cli::{DEVICE, address, is_hangup_ignored};
+use crate::soft::cli::{DEVICE, address};
 use crate::trace::cli::read;
 
 /// Where switches are controlled, unless somebody says otherwise.
@@ -139,7 +139,7 @@ pub fn control(args: &ControlArgs) -> ExitCode {
 /// Done once a signal asks for the end: SIGTERM, SIGINT, or a SIGHUP that is not ignored.
 fn signalled() -> io::Result<impl Future<Output = ()>> {
     let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut hangup = (!is_hangup_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
+    let mut hangup = (!environment::is_hangup_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
     Ok(async move {
         let hangup = async {
             match &mut hangup {

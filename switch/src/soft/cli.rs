@@ -224,21 +224,10 @@ fn stop_at_signals() -> io::Result<Arc<AtomicBool>> {
         flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?;
         flag::register(signal, stop.clone())?;
     }
-    if !is_hangup_ignored() {
+    if !environment::is_hangup_ignored() {
         flag::register(SIGHUP, stop.clone())?;
     }
     Ok(stop)
-}
-
-/// Whether the process was started with SIGHUP ignored, as `nohup` does. Where the system does not tell, it was not.
-pub(crate) fn is_hangup_ignored() -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
-}
-
-/// Reads the ignored signals in `/proc/PID/status`: a mask in hexadecimal digits, SIGHUP its lowest bit.
-fn ignores_hangup(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
 fn set_tables(args: &SoftArgs, device: &Device) -> Result<(), String> {
@@ -306,12 +295,5 @@ mod tests {
             assert!(port(wrong).is_err(), "{wrong}");
         }
         assert_eq!(address_or_off("off"), Ok(Endpoint::Off));
-    }
-
-    #[test]
-    fn an_ignored_hangup_is_read() {
-        assert!(ignores_hangup("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n"));
-        assert!(!ignores_hangup("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
-        assert!(!ignores_hangup(""));
     }
 }
