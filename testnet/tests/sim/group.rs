@@ -11,13 +11,6 @@ fn a_calm_group_serves() {
     });
 }
 
-#[test]
-fn a_group_under_faults_stays_one_store() {
-    for_each_seed("a_group_under_faults_stays_one_store", 100, |seed| {
-        expect_well::<Node>(&Scenario::from_seed(seed));
-    });
-}
-
 /// Seeds that failed once, each with what was wrong. They stay, though a seed means the same run only as long as the code
 /// around it is the same.
 #[test]
