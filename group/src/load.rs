@@ -1,4 +1,4 @@
-//! How much is asked of a group, and where in its range: what policies go by that move boundaries (Scatter §6, Harmony §7.6).
+//! How much is asked of a group, and where in its range: what policies go by that move boundaries (Scatter §6.3, Harmony §7.6).
 //!
 //! Each member counts what comes to it as a primary, in equal pieces of the group's range, and tells averages with its
 //! heartbeats; the leader adds them up, and tells the neighbours with what it tells them anyway.

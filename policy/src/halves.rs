@@ -1,51 +1,78 @@
-//! Who goes where when a group splits, and who when members move (Harmony §7.2).
+//! Which members go into which half when a group splits, and which move to another group (Harmony §7.4-7.5).
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use overlay::NodeId;
 
-/// A member, as far as it matters here.
+/// A member, as its leader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView<'a> {
-    /// Who.
+    /// The member's name.
     pub node: NodeId,
-    /// Where it stands.
+    /// The cluster, site or rack that it stands in.
     pub cluster: &'a str,
-    /// When it came, in group time.
+    /// When it became a member, in group time.
     pub joined_ms: u64,
-    /// It is heard of.
+    /// The leader hears it.
     pub able: bool,
 }
 
 /// Decides how a group's members are divided.
 pub trait Halving: Sync {
-    /// Who belongs to the first of two halves; the rest to the second. Neither is empty where there are two members.
+    /// Returns the members of the first half; the rest form the second. Neither half is empty where there are two members.
     fn first_half(&self, members: &[MemberView<'_>]) -> Vec<NodeId>;
 
-    /// So many who should move to another group; never all of them.
+    /// Returns up to `count` members that should move to another group; never all of them.
     fn movers(&self, members: &[MemberView<'_>], count: usize) -> Vec<NodeId>;
 }
 
-/// Halves as alike as can be: those who are heard of, those of each cluster, and old and young ones, are dealt to both in turn.
-/// Whoever came last moves first: it has the least to lose.
+/// Makes both halves, and a group that gives members away, span as many clusters as they can.
+///
+/// Members that are heard, the members of each cluster, and old and young members are dealt to both halves in turn. So each cluster
+/// of two or more is in both halves, and the clusters of one are shared out evenly (Harmony §7.5). From the largest cluster the
+/// youngest member moves first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alike;
 
+/// Counts the members of each cluster, those that are heard apart from those that are not.
+fn sizes<'a>(members: &[MemberView<'a>]) -> BTreeMap<(bool, &'a str), usize> {
+    let mut sizes = BTreeMap::new();
+    members.iter().for_each(|member| *sizes.entry((member.able, member.cluster)).or_default() += 1);
+    sizes
+}
+
 impl Halving for Alike {
     fn first_half(&self, members: &[MemberView<'_>]) -> Vec<NodeId> {
+        let sizes = sizes(members);
+        let is_single = |member: &MemberView<'_>| sizes[&(member.able, member.cluster)] == 1;
         let mut order: Vec<&MemberView<'_>> = members.iter().collect();
-        order.sort_by_key(|member| (!member.able, member.cluster, member.joined_ms, member.node));
+        // The clusters of one are dealt as if they were one cluster.
+        order.sort_by_key(|member| {
+            let single = is_single(member);
+            (!member.able, single, if single { "" } else { member.cluster }, member.joined_ms, member.node)
+        });
         order.iter().step_by(2).map(|member| member.node).collect()
     }
 
     fn movers(&self, members: &[MemberView<'_>], count: usize) -> Vec<NodeId> {
-        let mut order: Vec<&MemberView<'_>> = members.iter().filter(|member| member.able).collect();
-        order.sort_by_key(|member| (core::cmp::Reverse(member.joined_ms), member.node));
-        order.iter().take(count.min(members.len().saturating_sub(1))).map(|member| member.node).collect()
+        let mut sizes = sizes(members);
+        let mut staying: Vec<&MemberView<'_>> = members.iter().filter(|member| member.able).collect();
+        let mut movers = Vec::new();
+        for _ in 0..count.min(members.len().saturating_sub(1)) {
+            let size = |member: &MemberView<'_>| sizes[&(true, member.cluster)];
+            let order = |member: &MemberView<'_>| (Reverse(size(member)), Reverse(member.joined_ms), member.node);
+            let next = staying.iter().enumerate().min_by_key(|(_, member)| order(member)).map(|(index, _)| index);
+            let Some(mover) = next.map(|index| staying.remove(index)) else { break };
+            *sizes.entry((true, mover.cluster)).or_default() -= 1;
+            movers.push(mover.node);
+        }
+        movers
     }
 }
 
-/// Anybody, as their keys have it, which are chosen by chance: for comparison.
+/// Divides members by their keys, which are random: a baseline to compare with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arbitrary;
 
@@ -67,7 +94,10 @@ impl Halving for Arbitrary {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
     use overlay::{Incarnation, PeerKey};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -108,5 +138,55 @@ mod tests {
         assert_eq!(Alike.movers(&members, 1), [members[2].node]);
         assert_eq!(Alike.movers(&members, 9), [members[2].node, members[0].node]);
         assert_eq!(Alike.movers(&members[..1], 1), []);
+    }
+
+    const CLUSTERS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+    fn span<'a>(members: impl Iterator<Item = &'a MemberView<'a>>) -> usize {
+        members.map(|member| member.cluster).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Harmony §7.5: clusters of one, three and one member give two halves that span two clusters each.
+    #[test]
+    fn clusters_of_one_are_shared_out() {
+        let clusters = ["a", "b", "b", "b", "c"];
+        let members: Vec<_> = (0..5).map(|peer| member(peer, clusters[usize::from(peer)], 1, true)).collect();
+        let first = Alike.first_half(&members);
+        let (one, other): (Vec<_>, Vec<_>) = members.iter().partition(|member| first.contains(&member.node));
+        assert_eq!((one.len(), span(one.into_iter()), span(other.into_iter())), (3, 2, 2));
+    }
+
+    #[test]
+    fn movers_leave_a_member_of_each_cluster() {
+        let clusters = ["a", "b", "b", "b", "c"];
+        let members: Vec<_> = (0..5).map(|peer| member(peer, clusters[usize::from(peer)], peer.into(), true)).collect();
+        assert_eq!(Alike.movers(&members, 2), [members[3].node, members[2].node]);
+    }
+
+    proptest! {
+        /// The halves are of equal size, each cluster of two or more that are heard is in both, and movers cost no cluster that they
+        /// need not.
+        #[test]
+        fn halves_span_what_they_can(places in proptest::collection::vec((0..6_usize, 0..50_u64, any::<bool>()), 2..14)) {
+            let members: Vec<_> = places.iter().zip(0..).map(|(place, peer)| {
+                member(peer, CLUSTERS[place.0], place.1, place.2)
+            }).collect();
+            let first = Alike.first_half(&members);
+            prop_assert_eq!(first.len(), members.len().div_ceil(2));
+            let able = |is_first: bool| {
+                members.iter().filter(move |member| member.able && first.contains(&member.node) == is_first)
+            };
+            let (one, other) = (able.clone()(true).count(), able.clone()(false).count());
+            prop_assert!(one.abs_diff(other) <= 1);
+            let sizes = sizes(&members);
+            let of = |size: fn(usize) -> bool| sizes.iter().filter(|((able, _), count)| *able && size(**count)).count();
+            let (large, single) = (of(|count| count > 1), of(|count| count == 1));
+            prop_assert!(span(able.clone()(true)) >= large + single / 2 && span(able(false)) >= large + single / 2);
+            for count in 0..members.len() {
+                let movers = Alike.movers(&members, count);
+                let staying = members.iter().filter(|member| member.able && !movers.contains(&member.node));
+                prop_assert_eq!(span(staying.clone()), (large + single).min(staying.count()));
+            }
+        }
     }
 }

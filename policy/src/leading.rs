@@ -1,4 +1,4 @@
-//! Who leads a group (Scatter §7, Harmony §7.5).
+//! Which member leads a group (Scatter §6.2, Harmony §7.2).
 
 use core::time::Duration;
 
@@ -27,7 +27,7 @@ impl Leading for Anybody {
     }
 }
 
-/// Whoever has been a member for longest: it will be for longest (Harmony §7.5). Who came about when that one did may go on.
+/// The member that has been one for longest: it will be for longest (Harmony §7.4). A leader of about the same age stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oldest;
 

@@ -1,4 +1,4 @@
-//! When the boundary between two groups moves, and where to (Scatter §6, Harmony §7).
+//! When the boundary between two groups moves, and where to (Scatter §6.3).
 
 use overlay::Point;
 

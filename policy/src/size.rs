@@ -1,4 +1,4 @@
-//! When a group splits, merges with its successor, or trades members with it (Scatter §6, Harmony §7.1).
+//! When a group splits, merges with its successor, or trades members with it (Scatter §6.1, Harmony §7.3).
 
 /// What a group knows of its own size and of its successor's, in members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

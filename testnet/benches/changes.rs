@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CALM: Duration = Duration::from_secs(4);
 const RUNS: u64 = 16;
 
-/// Who leads groups: whoever came to; or, as by policy, the member that agrees fastest with a majority (Scatter §7).
+/// Who leads groups: whoever came to; or, as by policy, the member that agrees fastest with a majority (Scatter §6.2).
 #[derive(Clone, Copy, PartialEq)]
 enum Leads {
     Any,

@@ -1,4 +1,4 @@
-//! Whoever leads a group gives that up to a member that is better placed, as the policy has it (Scatter §7).
+//! A leader hands over to a member that is better placed, as the policy decides (Scatter §6.2).
 
 use group::Group;
 use group::time::Time;

@@ -1,5 +1,5 @@
 //! How a newcomer finds out which of several groups would be the quickest with it: in each it acts as if it were a primary,
-//! without anything to say (Scatter §6.1).
+//! without anything to say (Scatter §6.2).
 //!
 //! All members of each group are sent a word that calls for nothing but an answer, and it counts how long a majority takes.
 //! Nothing is changed by it anywhere.

@@ -1,4 +1,4 @@
-//! A leader has the boundary behind its group moved where much more is asked of one side of it than of the other (Scatter §6).
+//! A leader has the boundary behind its group moved where much more is asked of one side of it than of the other (Scatter §6.3).
 //!
 //! Such a move costs clients a moment, and what comes of it is only known when it has been measured anew: so it is made when
 //! the averages have called for it for long enough, not soon again at the same boundary, and not too often at all.

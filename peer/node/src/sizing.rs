@@ -1,5 +1,5 @@
 //! A leader has its group become another where its size calls for that: groups act on their own, nobody administers them
-//! (Scatter §6, Harmony §7.1).
+//! (Scatter §6.1, Harmony §7.3).
 
 use core::time::Duration;
 
