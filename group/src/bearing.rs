@@ -55,6 +55,7 @@ impl Group {
         }
         born.preloading = parent.preloading;
         born.pulse = parent.pulse.clone();
+        born.duties.doors.removals = parent.duties.doors.removals.clone();
         born.doubting = parent.doubting.heir(born.state.applied, now.time);
         born.vouching = (parent.vouching.is_some() || born.doubting.doubt.is_some()).then(|| Vouching::new(now.time));
         // Who was in another group meanwhile has let go of what it had here: it comes with nothing, and is asked for nothing.

@@ -21,10 +21,11 @@ pub struct Timing {
     pub calm: Duration,
     /// How long a division stands before it is drawn anew only since another would be better. Default 30 s.
     pub rested: Duration,
-    /// Silence for so long, of one who did not say that it would be away, has a member put out. Default 10 s.
+    /// A member that is silent for so long, and did not announce an absence, is removed. Default 3 s: half as long again as a suspicion
+    /// takes, so that a member that stalls for a moment loses its sub-ranges and keeps its membership.
     pub exclude_after: Duration,
-    /// The least between two such changes. Default 2 s.
-    pub exclude_interval: Duration,
+    /// A removal is confirmed when no later incarnation of the peer is heard of for so long. Default 30 s.
+    pub confirm_after: Duration,
     /// How often tombstones are let go of, if there are any. Default 5 minutes.
     pub purge_every: Duration,
     /// How long a member that has sealed its epoch waits for the next one before it sees to it itself. Default 600 ms.
@@ -40,8 +41,8 @@ impl Default for Timing {
             resend: Duration::from_millis(300),
             calm: Duration::from_secs(2),
             rested: Duration::from_secs(30),
-            exclude_after: Duration::from_secs(10),
-            exclude_interval: Duration::from_secs(2),
+            exclude_after: Duration::from_secs(3),
+            confirm_after: Duration::from_secs(30),
             purge_every: Duration::from_secs(300),
             seal_patience: Duration::from_millis(600),
         }
@@ -219,6 +220,12 @@ pub enum Defect {
     DoubtForgotten,
     /// A member accepts from primaries of an epoch of which it may have forgotten what it promised.
     DoubtSpeaks,
+    /// A leader removes members while it has no majority of members that it hears and that hear it.
+    OneWayRemoval,
+    /// A leader removes members while most pairs of the members that are heard do not hear each other.
+    LoadRemoves,
+    /// A leader removes any number of members at once, whether or not earlier removals were refuted.
+    RemovalsUncapped,
 }
 
 /// A set of [`Defect`]s.

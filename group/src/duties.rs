@@ -49,15 +49,15 @@ pub(crate) struct Shortage {
 }
 
 impl Duties {
-    /// Nothing noted yet.
-    pub fn new(now: Time) -> Duties {
+    /// Creates empty notes. `confirm_after`: [`crate::config::Timing::confirm_after`].
+    pub fn new(confirm_after: Duration, now: Time) -> Duties {
         Duties {
             told: Vec::new(),
             granted_anew: true,
             awaited: false,
             progress: BTreeMap::new(),
             goals: BTreeMap::new(),
-            doors: Doors::default(),
+            doors: Doors::new(confirm_after),
             contacts: BTreeMap::new(),
             changed: now,
             horizon: (0, now),

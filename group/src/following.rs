@@ -151,6 +151,9 @@ impl Group {
         if self.state.audience().contains(&self.me) || matches!(self.parting, Parting::Leaves { .. }) {
             self.out.persist(Durable::State(Box::new(self.state.clone())));
         }
+        if before.members != self.state.members {
+            self.note_removals(before);
+        }
         if before.members != self.state.members || before.division != self.state.division {
             self.duties.on_change(self.now.time);
         }

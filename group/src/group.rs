@@ -284,6 +284,7 @@ impl Group {
             return self.on_epoch_message(from, message);
         }
         if !self.state.is_in_audience(from.node) {
+            self.duties.doors.removals.refute(from.node.peer, self.now.time);
             if from.epoch > self.state.epoch {
                 self.ask_state(from.node);
             } else {

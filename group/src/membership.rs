@@ -15,7 +15,8 @@ use crate::ballot::Term;
 use crate::config::Defect;
 use crate::group::Group;
 use crate::message::{Message, Parting};
-use crate::state::{Entry, Member};
+use crate::removals::Removals;
+use crate::state::{Entry, GroupState, Member};
 use crate::time::Time;
 
 /// Newcomers that are noted; others are asked to come again later.
@@ -30,13 +31,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 const JOINER_SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Nobody is put out, and nobody leaves unless it insists, where fewer than so many members would remain.
 pub const MEMBERS_MIN: usize = 3;
-/// At most so many members, or a third of them, are put out within [`REMOVALS_WINDOW`]: were all of a group's silences
-/// its leader's own fault, or load's, most members should still be there when it is over (PITFALLS 50).
-const REMOVALS_MAX: usize = 2;
-const REMOVALS_WINDOW: Duration = Duration::from_secs(60);
 
 /// Who waits at the door, and who was shown it. Kept by every member, used by the leader.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Doors {
     /// Who asked to be let in, and when it did last, in order of their first asking.
     joiners: VecDeque<(Member, Time)>,
@@ -44,13 +41,24 @@ pub struct Doors {
     learners_heard: BTreeMap<NodeId, Time>,
     /// Learners that are in other groups by now.
     declined: BTreeSet<NodeId>,
-    /// When members were put out of late, once for each.
-    removals: VecDeque<Time>,
+    /// The removals of late.
+    pub(crate) removals: Removals,
     /// Somebody may have to be put out then.
     due: Option<Time>,
 }
 
 impl Doors {
+    /// Creates empty lists. `confirm_after`: [`crate::config::Timing::confirm_after`].
+    pub(crate) fn new(confirm_after: Duration) -> Doors {
+        Doors {
+            joiners: VecDeque::new(),
+            learners_heard: BTreeMap::new(),
+            declined: BTreeSet::new(),
+            removals: Removals::new(confirm_after),
+            due: None,
+        }
+    }
+
     /// Forgets who is gone.
     pub(crate) fn keep(&mut self, nodes: &[NodeId]) {
         self.learners_heard.retain(|node, _| nodes.contains(node));
@@ -86,22 +94,12 @@ impl Doors {
         self.joiners.push_back((joiner, now));
         true
     }
-
-    /// How many more may be put out now.
-    fn removals_left(&mut self, members: usize, interval: Duration, now: Time) -> usize {
-        while self.removals.front().is_some_and(|at| now.since(*at) >= REMOVALS_WINDOW) {
-            self.removals.pop_front();
-        }
-        if self.removals.back().is_some_and(|at| now.since(*at) < interval) {
-            return 0;
-        }
-        REMOVALS_MAX.max(members / 3).saturating_sub(self.removals.len())
-    }
 }
 
 impl Group {
     /// Somebody asks to become a member, here or through another member.
     pub(crate) fn on_join(&mut self, joiner: Member) {
+        self.duties.doors.removals.refute(joiner.node.peer, self.now.time);
         if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
             // Told already, or an older life than the group knows: its state tells it all.
             let state = Message::State(Box::new(self.state.clone()));
@@ -136,8 +134,9 @@ impl Group {
         sealed.then(|| self.next_members().unwrap_or_else(|| Entry::Next(self.state.members.clone())))
     }
 
-    /// The next change of members, if one is due: learners that have caught up come, in place of older lives of theirs
-    /// and of the dead; who wants to go goes; who has been silent for long is put out.
+    /// Returns the next change of members, if one is due. Learners that have caught up are admitted, and replace older lives of their
+    /// peers and dead members. Members that leave are let go. Of the dead members without a replacement, as many are removed as
+    /// [`crate::removals`] allows. All of it is one step.
     pub(crate) fn next_members(&mut self) -> Option<Entry> {
         let (mut ready, mut dead, leaving) = (self.ready_learners(), self.dead(), self.leaving());
         if ready.is_empty() && dead.is_empty() && leaving.is_empty() {
@@ -153,14 +152,14 @@ impl Group {
         let heals = !self.state.recovery.is_empty();
         let replaced = dead.len().min(ready.len());
         let coming: Vec<Member> = if heals { ready.drain(..replaced).collect() } else { ready };
-        let mut put_out = 0;
         let least = if heals { self.state.members.len() } else { MEMBERS_MIN.min(self.state.members.len()) };
         members.extend(coming);
         let mut room = members.len() - least;
-        for node in dead {
+        let allowed = replaced + self.removals_allowed(dead.len() - replaced);
+        for node in dead.into_iter().take(allowed) {
             if room > 0 && members.len() > 1 {
                 members.retain(|member| member.node != node);
-                (room, put_out) = (room - 1, put_out + 1);
+                room -= 1;
             }
         }
         for (node, force) in leaving.into_iter().filter(|_| !heals) {
@@ -177,8 +176,42 @@ impl Group {
         if members == self.state.members || self.state.refuses_next(&members).is_some() || !self.can_go_on(&members) {
             return None;
         }
-        self.duties.doors.removals.extend(core::iter::repeat_n(self.now.time, put_out));
         Some(Entry::Next(members))
+    }
+
+    /// Returns how many of `wanted` dead members may be removed now without a replacement. Schedules the next look where not all may.
+    fn removals_allowed(&mut self, wanted: usize) -> usize {
+        let now = self.now.time;
+        let removals = &self.duties.doors.removals;
+        let allowed = match self.config.defects.has(Defect::RemovalsUncapped) {
+            true => wanted,
+            false => removals.allowance(self.state.members.len(), now).min(wanted),
+        };
+        if allowed < wanted {
+            let due = removals.next_change(now);
+            self.duties.doors.due = Some(self.duties.doors.due.map_or(due, |known| known.min(due)));
+        }
+        allowed
+    }
+
+    /// Notes the members that this change of the state removed, except those that announced that they leave. A member whose peer has a
+    /// later life here was alive.
+    pub(crate) fn note_removals(&mut self, before: &GroupState) {
+        let now = self.now.time;
+        let is_gone = |member: &&Member| !self.state.is_member(member.node) && !self.state.is_learner(member.node);
+        let leaves = |node| {
+            let told = self.pulse.heartbeat_of(node, before.epoch).map(|heartbeat| heartbeat.parting);
+            matches!(told, Some(Parting::Leaves { .. }))
+        };
+        let gone = before.members.iter().filter(is_gone).map(|member| member.node);
+        let (own, gone): (Vec<NodeId>, Vec<NodeId>) = gone.filter(|node| !leaves(*node)).partition(|node| {
+            is_life_of(&self.state.members, node.peer) || is_life_of(&self.state.learners, node.peer)
+        });
+        let comes = |member: &&Member| !before.is_member(member.node) && !is_life_of(&before.members, member.node.peer);
+        let coming: Vec<PeerKey> = self.state.members.iter().filter(comes).map(|member| member.node.peer).collect();
+        let removals = &mut self.duties.doors.removals;
+        own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.refute(peer, now));
+        removals.note(&gone, coming.len(), now);
     }
 
     /// Are enough of them alive to choose anything? Who leaves a group of which others are silent must wait for them, or
@@ -203,36 +236,33 @@ impl Group {
         ready.cloned().collect()
     }
 
-    /// Members that have been silent for long enough, to a majority of all, as many as may be put out now.
+    /// Returns the members that have been silent for [`Timing::exclude_after`] and that a majority misses, the longest silent first.
+    /// Returns none where this node has no majority in both directions, or where the silence is load.
+    ///
+    /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
     fn dead(&mut self) -> Vec<NodeId> {
         let timing = &self.config.timing;
         let now = self.now.time;
         let voters = self.state.nodes();
+        let is_silent = |node: &NodeId| *node != self.me && self.pulse.dead_at(*node, timing) <= now;
+        let ends = voters.iter().filter(|node| **node != self.me).map(|node| self.pulse.dead_at(*node, timing));
+        let mut due = ends.filter(|end| *end > now).min();
         let mut dead = Vec::new();
-        let mut due: Option<Time> = None;
-        for node in voters.iter().filter(|node| **node != self.me) {
-            let at = self.pulse.dead_at(*node, timing);
-            if at > now {
-                due = Some(due.map_or(at, |due| due.min(at)));
-                continue;
+        if voters.iter().any(is_silent) {
+            let opinions = self.opinions();
+            let silent = voters.iter().enumerate().filter(|(_, node)| is_silent(node));
+            let missed = silent.filter(|(index, _)| opinions.is_missed(*index));
+            dead = missed.map(|(_, node)| (self.pulse.dead_at(*node, timing), *node)).collect();
+            if !dead.is_empty() && (!opinions.is_heard_both_ways() || opinions.is_patchy()) {
+                dead.clear();
             }
-            // Who has not said anything of late has no opinion of others.
-            let misses = |other: &&NodeId| match self.pulse.heartbeat(**other, timing.suspicion(), now) {
-                _ if **other == self.me => true,
-                Some(heartbeat) => !heartbeat.hears.contains(node),
-                None => false,
-            };
-            if voters.iter().filter(misses).count() >= self.state.quorum() {
-                dead.push(*node);
+            if dead.is_empty() {
+                due = Some(now + timing.heartbeat);
             }
-        }
-        let left = self.duties.doors.removals_left(voters.len(), timing.exclude_interval, now);
-        if dead.len() > left {
-            due = Some(now + timing.exclude_interval);
         }
         self.duties.doors.due = due;
-        dead.truncate(left);
-        dead
+        dead.sort_unstable();
+        dead.into_iter().map(|(_, node)| node).collect()
     }
 
     /// Members that leave, and whether they insist.

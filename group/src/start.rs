@@ -130,7 +130,7 @@ impl Group {
         stored: Option<Stored>,
     ) -> Group {
         let quiet_until = Acceptor::quiet_after(now.time, &state.settings);
-        let (durable, memory) = (config.durable, config.memory_bytes_max);
+        let (durable, memory, confirm_after) = (config.durable, config.memory_bytes_max, config.timing.confirm_after);
         let stored = match stored {
             Some(stored) if config.defects.has(Defect::Amnesia) => Some(stored.forgotten()),
             stored => stored,
@@ -169,7 +169,7 @@ impl Group {
             acceptor,
             primaries: BTreeMap::new(),
             strays: Strays::default(),
-            duties: Duties::new(now.time),
+            duties: Duties::new(confirm_after, now.time),
             purging,
             vouching,
             doubting,

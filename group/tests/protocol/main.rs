@@ -18,6 +18,7 @@ mod handover;
 mod members;
 mod nonsense;
 mod once;
+mod removals;
 mod siblings;
 mod switched;
 mod table;

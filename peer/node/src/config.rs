@@ -32,7 +32,7 @@ pub struct Timing {
     pub lease: Duration,
     /// How far two clocks may drift apart, in 1/1000; network-wide. Default 10 (1 %).
     pub drift_per_mille: u32,
-    /// Silence for so long has a member put out, where it did not say that it would be away. Default 10 s.
+    /// A member that is silent for so long, and did not announce an absence, is removed. Default 3 s.
     pub exclude_after: Duration,
     /// For so long a group has the wrong size before it becomes another. Default 10 s.
     pub resize_after: Duration,
@@ -55,7 +55,7 @@ impl Default for Timing {
             missed_max: 4,
             lease: Duration::from_secs(1),
             drift_per_mille: 10,
-            exclude_after: Duration::from_secs(10),
+            exclude_after: Duration::from_secs(3),
             resize_after: Duration::from_secs(10),
             purge_every: Duration::from_secs(300),
             horizon: Duration::from_secs(60),

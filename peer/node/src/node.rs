@@ -125,6 +125,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const HAND_OVER_MAX: Duration = Duration::from_secs(4);
 /// How long a node stays that stops together with all others, which may still need its votes for what they accepted.
 const SETTLE: Duration = Duration::from_millis(300);
+/// A removal is confirmed after this multiple of the silence that led to it.
+const CONFIRM_FACTOR: u32 = 10;
 
 impl Node {
     /// A node at its start. `seed` feeds its only source of chance.
@@ -360,6 +362,7 @@ impl Node {
             missed_max: self.config.timing.missed_max,
             broken_grace: self.config.timing.heartbeat / 2,
             exclude_after: self.config.timing.exclude_after,
+            confirm_after: self.config.timing.exclude_after * CONFIRM_FACTOR,
             purge_every: self.config.timing.purge_every,
             ..group::config::Timing::default()
         };

@@ -119,6 +119,10 @@ pub struct Layer {
     #[arg(long, value_name = "SECONDS", env = "SCATTER_AWAY", value_parser = whole::<u64>)]
     pub away: Option<u64>,
 
+    /// How long a member may be silent before this peer, as leader of its group, removes it [default: 3]
+    #[arg(long, value_name = "SECONDS", env = "SCATTER_EXCLUDE_AFTER", value_parser = whole::<u64>)]
+    pub exclude_after: Option<u64>,
+
     /// What an acknowledgement rests on: the disks of a quorum, or its memory [default: sync]
     #[arg(long, env = "SCATTER_DURABILITY", hide_possible_values = false)]
     pub durability: Option<Durability>,

@@ -105,6 +105,8 @@ pub struct Config {
     pub lanes: u8,
     /// How long the group waits for this peer after a clean stop.
     pub away: Duration,
+    /// How long a member may be silent before this peer, as leader of its group, removes it.
+    pub exclude_after: Duration,
     /// What an acknowledgement rests on.
     pub durability: Durability,
     /// What people call this peer.

@@ -13,6 +13,8 @@ use super::{
 
 /// Seconds for which a group waits for anybody, at most: a week.
 const AWAY_MAX: u64 = 7 * 86_400;
+/// The least exclusion delay, in seconds: a suspicion takes as long.
+const EXCLUDE_AFTER_MIN: u64 = 2;
 
 /// Where settings come from.
 #[derive(Debug, Default)]
@@ -181,6 +183,13 @@ fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<Path
              leaves for good"
         )));
     }
+    let exclude_after = p.pick("exclude-after", |l| l.exclude_after, 3, ToString::to_string);
+    if !(EXCLUDE_AFTER_MIN..=AWAY_MAX).contains(&exclude_after) {
+        return Err(ConfigError(format!(
+            "--exclude-after {exclude_after} is not between {EXCLUDE_AFTER_MIN} and {AWAY_MAX} seconds: a silence of \
+             {EXCLUDE_AFTER_MIN} seconds is four missed heartbeats"
+        )));
+    }
     let durability = p.pick("durability", |l| l.durability, Durability::Sync, ToString::to_string);
     let name = p.pick_option("name", |l| l.name.clone(), ToString::to_string);
     let cluster = p.pick("cluster", |l| l.cluster.clone(), String::new(), Clone::clone);
@@ -231,6 +240,7 @@ fn settle(picker: &mut Picker, xdg_data_home: Option<PathBuf>, home: Option<Path
         coarse,
         lanes,
         away: Duration::from_secs(away),
+        exclude_after: Duration::from_secs(exclude_after),
         durability,
         name,
         cluster,

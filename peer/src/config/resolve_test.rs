@@ -66,7 +66,7 @@ fn defaults_are_those_promised() {
     assert_eq!(config.resp, Some(([127, 0, 0, 1], 6479).into()));
     assert_eq!(config.http, Some(([127, 0, 0, 1], 6480).into()));
     assert_eq!((config.min_group, config.max_group), (5, 12));
-    assert_eq!(config.away, Duration::from_secs(60));
+    assert_eq!((config.away, config.exclude_after), (Duration::from_secs(60), Duration::from_secs(3)));
     assert_eq!(config.durability, Durability::Sync);
     assert_eq!(config.max_value, 65536);
     assert_eq!(config.entry, Entry::Known);
@@ -244,6 +244,8 @@ fn what_is_too_little_or_too_much_is_refused() {
         ["--max-memory", "63MiB"],
         ["--max-connections", "1"],
         ["--away", "604801"],
+        ["--exclude-after", "1"],
+        ["--exclude-after", "604801"],
     ] {
         assert!(error(sources(&flags)).contains(flags[0]));
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use node::{Durability as NodeDurability, Node, NodeConfig, Restored};
+use node::{Durability as NodeDurability, Node, NodeConfig, Restored, Timing};
 use overlay::{Incarnation, RingId};
 use tokio::sync::mpsc;
 
@@ -184,6 +184,7 @@ fn node_config(
         memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,
         away: config.away,
+        timing: Timing { exclude_after: config.exclude_after, ..Timing::default() },
         transfer_bytes_per_s: (copy_rate(config.max_bandwidth) / lanes).max(1),
         ..NodeConfig::new(identity.peer(), incarnation)
     }

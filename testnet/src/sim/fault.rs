@@ -64,6 +64,10 @@ pub enum Kind {
     Reset(usize, usize),
     /// Frames are lost, doubled and reordered.
     Noise(Noise),
+    /// Of the frames to and from this machine, so many in 1,000 are lost.
+    Lossy(Target, u32),
+    /// All machines take this many times as long for each input; see [`crate::sim::Scenario::service_time`].
+    Slow(u32),
     /// The wall clock jumps by so many milliseconds, and back at the end.
     WallJump(Target, i64),
     /// The disk is nearly full.

@@ -26,6 +26,8 @@ enum Undo {
     /// It was asked to stop, in this life; whether it has or not, it starts again.
     Stopped(usize, u32),
     Quiet,
+    Lossless(usize),
+    Quick,
     RightClock(usize),
     DiskFree(usize),
     SwitchReplaced,
@@ -182,6 +184,17 @@ impl<H: Host> World<H> {
                 self.marks.hit("fault: noise");
                 self.network.set_noise(noise);
                 Some(Undo::Quiet)
+            }
+            Kind::Lossy(target, per_mille) => {
+                let host = self.resolve(target);
+                self.marks.hit("fault: a machine's frames are lost");
+                self.network.set_loss(host, per_mille);
+                Some(Undo::Lossless(host))
+            }
+            Kind::Slow(factor) => {
+                self.marks.hit("fault: all machines are slow");
+                self.slowness = factor;
+                Some(Undo::Quick)
             }
             Kind::WallJump(target, milliseconds) => {
                 let host = self.resolve(target);
@@ -448,6 +461,8 @@ impl<H: Host> World<H> {
                 self.come_back(host, Duration::ZERO, Return::WithStore);
             }
             Undo::Quiet => self.network.set_noise(Noise::default()),
+            Undo::Lossless(host) => self.network.set_loss(host, 0),
+            Undo::Quick => self.slowness = 1,
             Undo::RightClock(host) => self.machines[host].clocks.set_right(),
             Undo::SwitchReplaced => self.replaced_switch(),
             Undo::SwitchMended(at) => self.mend_switch(at),

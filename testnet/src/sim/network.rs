@@ -89,6 +89,8 @@ pub struct Network {
     links: Vec<Link>,
     latency: Latency,
     noise: Noise,
+    /// For each machine: of the frames to and from it, so many in 1,000 are lost.
+    lossy: Vec<u32>,
     rng: Rng,
 }
 
@@ -96,12 +98,17 @@ impl Network {
     /// Quiet wires.
     pub fn new(n: usize, latency: Latency, rng: Rng) -> Network {
         let links = (0..n * n).map(|_| Link::default()).collect();
-        Network { n, links, latency, noise: Noise::default(), rng }
+        Network { n, links, latency, noise: Noise::default(), lossy: vec![0; n], rng }
     }
 
     /// From now on.
     pub fn set_noise(&mut self, noise: Noise) {
         self.noise = noise;
+    }
+
+    /// Loses `per_mille` of 1,000 frames to and from this machine from now on.
+    pub fn set_loss(&mut self, host: usize, per_mille: u32) {
+        self.lossy[host] = per_mille;
     }
 
     /// Sends a frame: what arrives when is pushed to `arrivals`.
@@ -115,7 +122,8 @@ impl Network {
             }
             return;
         }
-        if self.rng.per_mille(self.noise.loss) {
+        let loss = self.noise.loss.max(self.lossy[flight.from]).max(self.lossy[flight.to]);
+        if self.rng.per_mille(loss) {
             marks.hit("network: frame lost");
             return;
         }

@@ -52,6 +52,8 @@ pub struct World<H> {
     pub(super) asks: Vec<Ask>,
     events: u64,
     busy: (u64, u64),
+    /// Machines take this many times as long for each input.
+    pub(super) slowness: u32,
     pub(super) tap: Option<Tap>,
 }
 
@@ -109,6 +111,7 @@ impl<H: Host> World<H> {
             asks: Vec::new(),
             events: 0,
             busy: (0, 0),
+            slowness: 1,
             tap: None,
             scenario,
         };
@@ -311,7 +314,7 @@ impl<H: Host> World<H> {
             return;
         }
         let inputs = std::mem::take(&mut machine.inbox);
-        machine.busy_until = self.now + self.scenario.service_time * inputs.len() as u32;
+        machine.busy_until = self.now + self.scenario.service_time * self.slowness * inputs.len() as u32;
         self.handle(host, inputs);
     }
 

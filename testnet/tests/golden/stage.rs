@@ -163,6 +163,8 @@ impl Stage {
         (config.members_min, config.members_max) = (1, 1_000);
         // What is copied before is no part of these stories.
         config.timing.copy_patience = core::time::Duration::ZERO;
+        // Nor are removals: a story that waits for an answer waits for less.
+        config.timing.exclude_after = core::time::Duration::from_secs(10);
         config.ring = self.ring;
         config.found = index == 0 && self.ring.is_none();
         config.defects = self.defects;

@@ -16,10 +16,10 @@ const DAEMONS: usize = 10;
 const SURVIVORS: usize = 2;
 /// Until whoever was started is a member, and whoever leaves has gone.
 const PLACED_MAX: Duration = Duration::from_secs(60);
-/// Until all are members again and nobody else is: few are put out within a minute.
+/// Until all are members again, and no other peer is: a group removes only a few within a minute.
 const WHOLE_MAX: Duration = Duration::from_secs(90);
-/// A member is put out after ten seconds.
-const PUT_OUT_AFTER: Duration = Duration::from_secs(11);
+/// A member is removed after three seconds.
+const PUT_OUT_AFTER: Duration = Duration::from_secs(4);
 /// By so much a process may grow once it is warm. What it may hold of records, and of recent writes, is far less.
 const GROWTH_MAX: u64 = 64 << 20;
 const MEMORY: &str = "64MiB";

@@ -15,6 +15,7 @@ mod repair;
 mod ring;
 mod ring_cases;
 mod scripts;
+mod suspicions;
 mod switch;
 mod torn;
 mod toy;

@@ -203,7 +203,7 @@ impl World {
                 calm: ms(60),
                 rested: ms(600),
                 exclude_after: ms(300),
-                exclude_interval: ms(20),
+                confirm_after: ms(3_000),
                 purge_every: ms(80),
                 seal_patience: ms(25),
             },

@@ -18,7 +18,7 @@ use overlay::{Key, PeerName, RingId};
 
 use super::*;
 use crate::api::{Change, ConnectionId, Event, Input, Output, Request, RequestId};
-use crate::config::{NodeConfig, Restored, Tail};
+use crate::config::{NodeConfig, Restored, Tail, Timing};
 
 mod copies;
 mod knowing;
@@ -81,6 +81,8 @@ struct World {
     names: BTreeMap<u8, PeerName>,
     /// Tombstones are purged after a second.
     purges: bool,
+    /// Members that are silent for so long are put out.
+    exclude_after: Duration,
 }
 
 fn key(peer: u8) -> PeerKey {
@@ -101,6 +103,7 @@ impl World {
             drawn: 0,
             names: BTreeMap::new(),
             purges: false,
+            exclude_after: Timing::default().exclude_after,
         }
     }
 
@@ -126,6 +129,7 @@ impl World {
         config.defects = self.defects;
         config.name = self.names.get(&peer).cloned();
         config.ring = disk.ring;
+        config.timing.exclude_after = self.exclude_after;
         if self.purges {
             let second = Duration::from_secs(1);
             (config.timing.purge_every, config.timing.horizon) = (second, second);

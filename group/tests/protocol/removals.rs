@@ -1,0 +1,135 @@
+//! A leader removes members that are dead, and keeps members that only seem dead (PITFALLS 50).
+
+use group::config::{Defect, Defects};
+
+use crate::world::{Rules, World};
+
+/// A group of `members`, all of which run, with its leader and the members' indices. Another `outside` peers are not started.
+fn led(members: usize, outside: usize, defects: Defects) -> (World, usize, Vec<usize>) {
+    let all: Vec<usize> = (0..members).collect();
+    let mut world = World::new(Rules { defects, ..Rules::of(members, outside) }, 5);
+    for _ in 0..100 {
+        world.run(20, &all);
+        if let (None, Some(leader)) = (world.unrest(), all.iter().find(|index| world.group(**index).log().leads())) {
+            return (world, *leader, all);
+        }
+    }
+    panic!("{:?}: {:#?}", world.unrest(), world.notes);
+}
+
+/// The members at `which` places after the leader.
+fn after(leader: usize, members: usize, which: std::ops::Range<usize>) -> Vec<usize> {
+    which.map(|more| (leader + 1 + more) % members).collect()
+}
+
+fn without(all: &[usize], gone: &[usize]) -> Vec<usize> {
+    all.iter().copied().filter(|index| !gone.contains(index)).collect()
+}
+
+fn count(world: &World) -> usize {
+    world.latest().members.len()
+}
+
+/// One change removes all dead members, up to a third of the group; the rest follow once those deaths are confirmed.
+#[test]
+fn one_change_removes_all_that_are_due() {
+    for (defects, rest) in [(Defects::NONE, 6), (Defects::NONE.with(Defect::RemovalsUncapped), 5)] {
+        let (mut world, leader, all) = led(9, 0, defects);
+        let epoch = world.epoch();
+        let dead = after(leader, 9, 0..4);
+        dead.iter().for_each(|index| world.crash(*index));
+        let living = without(&all, &dead);
+        world.run(600, &living);
+        assert_eq!((count(&world), world.wrong.as_ref()), (rest, None), "{:#?}", world.notes);
+        assert_eq!(world.epoch().0, epoch.0 + 1, "one change: {:#?}", world.notes);
+        world.run(2_200, &living);
+        assert_eq!(count(&world), rest);
+        world.run(600, &living);
+        assert_eq!(count(&world), 5, "{:#?}", world.notes);
+    }
+}
+
+/// A removed member that returns at once was alive: from then on the group removes one at a time.
+#[test]
+fn false_suspicions_make_a_group_careful() {
+    let (mut world, leader, all) = led(9, 0, Defects::NONE);
+    let slow = after(leader, 9, 0..3);
+    let quick = without(&all, &slow);
+    world.run(600, &quick);
+    assert_eq!(count(&world), 6, "{:#?}", world.notes);
+    for _ in 0..100 {
+        world.run(20, &all);
+        if count(&world) == 9 && world.unrest().is_none() {
+            break;
+        }
+    }
+    assert_eq!((count(&world), world.unrest()), (9, None), "{:#?}", world.notes);
+    world.run(600, &quick);
+    assert_eq!(count(&world), 9, "three were refuted a moment ago, and are open still: {:#?}", world.notes);
+    world.run(2_900, &all);
+    assert_eq!(count(&world), 9);
+    world.run(600, &quick);
+    assert_eq!(count(&world), 8, "one at a time: {:#?}", world.notes);
+}
+
+/// A newcomer that is ready replaces a dead member, however many were removed before.
+#[test]
+fn replacements_have_no_limit() {
+    let members = 9;
+    let (mut world, leader, all) = led(members, 4, Defects::NONE);
+    let dead = after(leader, members, 0..3);
+    dead.iter().for_each(|index| world.crash(*index));
+    let living = without(&all, &dead);
+    world.run(600, &living);
+    assert_eq!(count(&world), 6);
+    let more = after(leader, members, 3..4);
+    world.crash(more[0]);
+    let mut living = without(&living, &more);
+    world.run(600, &living);
+    assert_eq!(count(&world), 6, "the limit is reached: {:#?}", world.notes);
+    living.push(members);
+    for _ in 0..100 {
+        world.run(20, &living);
+        if !world.latest().is_member(world.peers[more[0]].node) {
+            break;
+        }
+    }
+    let latest = world.latest();
+    assert!(!latest.is_member(world.peers[more[0]].node) && latest.is_member(world.peers[members].node));
+    assert_eq!(world.wrong, None);
+}
+
+/// A group of three does not become one of two; a newcomer replaces its dead member.
+#[test]
+fn of_three_members_none_goes_without_a_replacement() {
+    let (mut world, leader, all) = led(3, 1, Defects::NONE);
+    let dead = (leader + 1) % 3;
+    world.crash(dead);
+    let mut living = without(&all, &[dead]);
+    world.run(5_000, &living);
+    assert_eq!(count(&world), 3);
+    living.push(3);
+    world.run(2_000, &living);
+    assert!(!world.latest().is_member(world.peers[dead].node), "{:#?}", world.notes);
+    assert_eq!((count(&world), world.wrong), (3, None));
+}
+
+/// While most members that are heard miss each other, the group removes no member, not even one that no member hears.
+#[test]
+fn a_silence_that_most_share_is_not_death() {
+    for (defects, stays) in [(Defects::NONE, true), (Defects::NONE.with(Defect::LoadRemoves), false)] {
+        let (mut world, leader, all) = led(6, 0, defects);
+        let silent = after(leader, 6, 0..1);
+        let rest = without(&all, &silent);
+        for one in rest.iter().filter(|index| **index != leader) {
+            let others = rest.iter().filter(|other| **other != leader && *other != one);
+            world.cut.extend(others.map(|other| (*one, *other)));
+        }
+        world.crash(silent[0]);
+        world.run(1_000, &rest);
+        assert_eq!(count(&world), if stays { 6 } else { 5 }, "{:#?}", world.notes);
+        world.cut.clear();
+        world.run(1_000, &rest);
+        assert_eq!(count(&world), 5, "{:#?}", world.notes);
+    }
+}
