@@ -10,7 +10,7 @@ use testnet::sim::harness::{Batch, expect_well, for_each_seed, run};
 use testnet::sim::{Load, Noise, Scenario};
 
 /// How many seeds a test takes unless `SCATTER_SEEDS` says otherwise.
-const SEEDS: u64 = 25;
+const SEEDS: u64 = 12;
 
 /// What a swarm must come by, or it proves nothing.
 const MARKS: [&str; 12] = [
@@ -187,6 +187,7 @@ fn leases_hold_within_the_assumed_drift_and_not_beyond() {
     for_each_seed("leases_hold_within_the_assumed_drift_and_not_beyond", SEEDS, |seed| {
         expect_well::<Node>(&scenario(seed, 9_900));
     });
-    let beyond = Batch::run::<Node>((0..SEEDS).map(|seed| scenario(seed, 400_000)), None, 1);
+    // Few of them show it.
+    let beyond = Batch::run::<Node>((0..2 * SEEDS).map(|seed| scenario(seed, 400_000)), None, 1);
     assert!(!beyond.failures.is_empty(), "clocks that are off by 40 % were never noticed");
 }

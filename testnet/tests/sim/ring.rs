@@ -91,7 +91,7 @@ const UNENDING: [&str; 3] = ["I16 live", "PTO1 validity", "P3 handover ends"];
 /// The same, where nobody waits for a word of those who would go.
 #[test]
 fn born_of_the_dead() {
-    is_found_from(140, Defect::Unheard, &UNENDING, 1_000, Scenario::ring);
+    is_found_from(580, Defect::Unheard, &UNENDING, 1_000, Scenario::ring);
 }
 
 /// Of a group's end nobody is told again, and nobody asks: some never learn what came of it (PITFALLS 37).

@@ -36,7 +36,7 @@ fn splits(rng: &mut Rng, hosts: usize, lasts: Duration, until: Duration) -> Vec<
 /// its own, and nobody reads what is not so.
 #[test]
 fn partition_while_writing() {
-    for_each_seed("--test sim ring_cases::partition_while_writing", 12, |seed| {
+    for_each_seed("--test sim ring_cases::partition_while_writing", 6, |seed| {
         let mut rng = Rng::new(seed, "partition");
         let hosts = rng.between(6, 12) as usize;
         let mut scenario = ring(seed, hosts);
@@ -52,7 +52,7 @@ fn partition_while_writing() {
 #[test]
 fn ring_maintenance_under_a_split() {
     let begun = Cell::new(0);
-    for_each_seed("--test sim ring_cases::ring_maintenance_under_a_split", 12, |seed| {
+    for_each_seed("--test sim ring_cases::ring_maintenance_under_a_split", 6, |seed| {
         let mut rng = Rng::new(seed, "maintenance");
         let hosts = rng.between(6, 10) as usize;
         let mut scenario = ring(seed, hosts);
