@@ -271,6 +271,7 @@ fn messages() -> Vec<Message> {
         doubt: Some(group::Doubt::new()),
         load: Some(vec![300; 32]),
         full: true,
+        absences: vec![(NODE, WallMillis(9))],
     };
     let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
     let mut accepted = group::number_set::NumberSet::default();

@@ -224,6 +224,8 @@ pub enum Defect {
     OneWayRemoval,
     /// A leader removes members while most pairs of the members that are heard do not hear each other.
     LoadRemoves,
+    /// Policies count members that are dead.
+    DeadCounted,
     /// A leader removes any number of members at once, whether or not earlier removals were refuted.
     RemovalsUncapped,
 }

@@ -13,6 +13,7 @@ use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 use crate::ballot::{Ballot, Slot, Term};
 use crate::config::{Defect, Defects};
 use crate::group::{Group, context};
+use crate::health::Health;
 use crate::message::{AskCopy, Message};
 use crate::outbox::GroupOutput;
 use crate::state::{Entry, GroupState, Member};
@@ -74,9 +75,9 @@ impl Answered {
 }
 
 impl Dealing {
-    /// See [`Dealer::load_of`].
-    pub(crate) fn load_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &[u32])> {
-        self.dealer.load_of(link, now)
+    /// See [`Dealer::health_of`].
+    pub(crate) fn health_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &Health)> {
+        self.dealer.health_of(link, now)
     }
 }
 
@@ -425,7 +426,7 @@ impl Group {
         }
         self.follow_leadership();
         let (own, me) = (self.own(), self.state.reference());
-        self.dealing.dealer.load = self.told_load();
+        self.dealing.dealer.health = self.health();
         self.dealing.dealer.tick(&own, &me, &self.state.dealings, self.now.time);
         self.post();
     }

@@ -162,6 +162,7 @@ impl Group {
             doubt: self.doubt_to_tell(),
             load: self.meter.told(self.config.timing.heartbeat),
             full: self.shortage.told,
+            absences: self.pulse.absences(self.now),
         };
         let audience = self.state.audience();
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
@@ -216,8 +217,12 @@ impl Group {
 
     /// Proposes the most urgent thing, if this node leads and nothing is on its way.
     pub(crate) fn do_duties(&mut self) {
-        if !self.log.leads() || self.log.is_busy() {
-            return;
+        if !self.log.leads() {
+            return self.duties.doors.forget_dead();
+        }
+        if self.log.is_busy() {
+            // Looked at again when that is over.
+            return self.duties.doors.rest();
         }
         let entry = self
             .end_sealed()

@@ -168,10 +168,13 @@ impl Group {
     pub(crate) fn follow_state(&mut self) {
         let audience = self.state.audience();
         if !audience.contains(&self.me) {
-            self.out.push(match self.parting {
-                Parting::Leaves { .. } => GroupOutput::Left,
-                _ => GroupOutput::Over("its group goes on without this life of it"),
-            });
+            if matches!(self.parting, Parting::Leaves { .. }) {
+                self.out.push(GroupOutput::Left);
+            } else {
+                // Its last word: the group learns that it removed a member that was alive.
+                self.out.send(&self.state.nodes(), Message::AskState);
+                self.out.push(GroupOutput::Over("its group goes on without this life of it"));
+            }
             self.failed = true;
         }
         if self.state.recovery.is_empty() {

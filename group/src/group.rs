@@ -268,6 +268,12 @@ impl Group {
             return;
         }
         self.pulse.on_message(from.node, self.now.time);
+        if !self.duties.doors.removals.is_empty()
+            && !self.state.is_member(from.node)
+            && !self.state.is_learner(from.node)
+        {
+            self.duties.doors.removals.refute(from.node, self.now.time);
+        }
         match message {
             Message::AskState => return self.send_state(from.node),
             Message::State(state) => return self.adopt(from.node, *state),
@@ -284,7 +290,6 @@ impl Group {
             return self.on_epoch_message(from, message);
         }
         if !self.state.is_in_audience(from.node) {
-            self.duties.doors.removals.refute(from.node.peer, self.now.time);
             if from.epoch > self.state.epoch {
                 self.ask_state(from.node);
             } else {

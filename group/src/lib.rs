@@ -17,6 +17,7 @@ mod duties;
 mod following;
 mod group;
 pub mod handover;
+pub mod health;
 pub mod load;
 pub mod log;
 pub mod membership;

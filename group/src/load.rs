@@ -124,13 +124,6 @@ impl Group {
         Some(told.iter().map(|cell| u64::from(*cell)).sum())
     }
 
-    /// The same of the group behind this one, with its range, as that group's leader last said; `None` where it has not said
-    /// it lately, or this node does not lead.
-    pub fn successor_load(&self) -> Option<(KeyRange, &[u32])> {
-        self.log.leads().then_some(())?;
-        self.dealing.load_of(self.state.dealings.successor()?, self.now.time)
-    }
-
     /// What neighbours are told.
     pub(crate) fn told_load(&self) -> Option<Vec<u32>> {
         self.load().map(|load| if load.iter().all(|rate| *rate == 0) { Vec::new() } else { load })

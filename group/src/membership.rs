@@ -43,7 +43,9 @@ pub struct Doors {
     declined: BTreeSet<NodeId>,
     /// The removals of late.
     pub(crate) removals: Removals,
-    /// Somebody may have to be put out then.
+    /// The suspected members that a majority misses, and since when it does without a break.
+    missed: BTreeMap<NodeId, Time>,
+    /// When the leader looks for dead members again.
     due: Option<Time>,
 }
 
@@ -55,6 +57,7 @@ impl Doors {
             learners_heard: BTreeMap::new(),
             declined: BTreeSet::new(),
             removals: Removals::new(confirm_after),
+            missed: BTreeMap::new(),
             due: None,
         }
     }
@@ -73,6 +76,17 @@ impl Doors {
     /// When to look at the doors again, if nothing happens.
     pub(crate) fn look_again(&self, now: Time) -> Time {
         self.due.map_or(Time::NEVER, |due| due.max(now))
+    }
+
+    /// Nothing is due before the leader looks again.
+    pub(crate) fn rest(&mut self) {
+        self.due = None;
+    }
+
+    /// Forgets what a leader noted of dead members: this node does not lead.
+    pub(crate) fn forget_dead(&mut self) {
+        self.due = None;
+        self.missed.clear();
     }
 
     /// How many wait to be let in.
@@ -99,7 +113,7 @@ impl Doors {
 impl Group {
     /// Somebody asks to become a member, here or through another member.
     pub(crate) fn on_join(&mut self, joiner: Member) {
-        self.duties.doors.removals.refute(joiner.node.peer, self.now.time);
+        self.duties.doors.removals.note_return(joiner.node.peer, self.now.time);
         if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
             // Told already, or an older life than the group knows: its state tells it all.
             let state = Message::State(Box::new(self.state.clone()));
@@ -138,7 +152,10 @@ impl Group {
     /// peers and dead members. Members that leave are let go. Of the dead members without a replacement, as many are removed as
     /// [`crate::removals`] allows. All of it is one step.
     pub(crate) fn next_members(&mut self) -> Option<Entry> {
-        let (mut ready, mut dead, leaving) = (self.ready_learners(), self.dead(), self.leaving());
+        self.note_missed();
+        let (mut dead, due) = self.dead();
+        self.duties.doors.due = due;
+        let (mut ready, leaving) = (self.ready_learners(), self.leaving());
         if ready.is_empty() && dead.is_empty() && leaving.is_empty() {
             return None; // As mostly, and this is asked with each heartbeat.
         }
@@ -150,7 +167,10 @@ impl Group {
         dead.retain(|node| members.iter().any(|member| member.node == *node)); // Its next life is here already.
         // An epoch that is not established yet is only healed: one comes for one who is dead.
         let heals = !self.state.recovery.is_empty();
-        let replaced = dead.len().min(ready.len());
+        // A member that was removed by mistake replaces none when it returns: each such return would allow another mistake.
+        let removals = &self.duties.doors.removals;
+        let fresh = ready.iter().filter(|member| !removals.is_refuted(member.node.peer, self.now.time)).count();
+        let replaced = dead.len().min(fresh);
         let coming: Vec<Member> = if heals { ready.drain(..replaced).collect() } else { ready };
         let least = if heals { self.state.members.len() } else { MEMBERS_MIN.min(self.state.members.len()) };
         members.extend(coming);
@@ -200,7 +220,7 @@ impl Group {
         let now = self.now.time;
         let is_gone = |member: &&Member| !self.state.is_member(member.node) && !self.state.is_learner(member.node);
         let leaves = |node| {
-            let told = self.pulse.heartbeat_of(node, before.epoch).map(|heartbeat| heartbeat.parting);
+            let told = self.pulse.last_heartbeat(node).map(|heartbeat| heartbeat.parting);
             matches!(told, Some(Parting::Leaves { .. }))
         };
         let gone = before.members.iter().filter(is_gone).map(|member| member.node);
@@ -210,8 +230,11 @@ impl Group {
         let comes = |member: &&Member| !before.is_member(member.node) && !is_life_of(&before.members, member.node.peer);
         let coming: Vec<PeerKey> = self.state.members.iter().filter(comes).map(|member| member.node.peer).collect();
         let removals = &mut self.duties.doors.removals;
-        own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.refute(peer, now));
-        removals.note(&gone, coming.len(), now);
+        own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.note_return(peer, now));
+        // Of several changes at once this node does not know which newcomer replaced a dead member.
+        let is_one_step = before.epoch.0 + 1 == self.state.epoch.0;
+        let fresh = coming.iter().filter(|peer| !removals.is_refuted(**peer, now)).count();
+        removals.note(&gone, if is_one_step { fresh } else { 0 }, now);
     }
 
     /// Are enough of them alive to choose anything? Who leaves a group of which others are silent must wait for them, or
@@ -236,11 +259,38 @@ impl Group {
         ready.cloned().collect()
     }
 
-    /// Returns the members that have been silent for [`Timing::exclude_after`] and that a majority misses, the longest silent first.
-    /// Returns none where this node has no majority in both directions, or where the silence is load.
+    /// Notes which of the suspected members a majority misses: the leader's own silence may be due to one bad link.
+    fn note_missed(&mut self) {
+        let (timing, now, voters) = (&self.config.timing, self.now.time, self.state.nodes());
+        let is_suspect = |node: &NodeId| *node != self.me && self.pulse.suspects(*node, timing, now);
+        if !voters.iter().any(is_suspect) {
+            return self.duties.doors.missed.clear();
+        }
+        let opinions = self.opinions();
+        let suspects = voters.iter().enumerate().filter(|(_, node)| is_suspect(node));
+        let missed: BTreeSet<NodeId> =
+            suspects.filter(|(index, _)| opinions.is_missed(*index)).map(|(_, node)| *node).collect();
+        let known = &mut self.duties.doors.missed;
+        known.retain(|node, _| missed.contains(node));
+        missed.into_iter().for_each(|node| _ = known.entry(node).or_insert(now));
+    }
+
+    /// Returns whether a majority has missed this member for so long that it has been silent to them for [`Timing::exclude_after`], but
+    /// for the time that a heartbeat takes to tell.
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
-    fn dead(&mut self) -> Vec<NodeId> {
+    fn is_missed_for_long(&self, node: NodeId) -> bool {
+        let timing = &self.config.timing;
+        let needed = timing.exclude_after.saturating_sub(timing.suspicion() + timing.heartbeat);
+        self.duties.doors.missed.get(&node).is_some_and(|since| self.now.time.since(*since) >= needed)
+    }
+
+    /// Returns the members that have been silent for [`Timing::exclude_after`] and that a majority misses, the longest silent first.
+    /// Returns none where this node has no majority in both directions, or where the silence is load. The second part is when to look
+    /// again.
+    ///
+    /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
+    pub(crate) fn dead(&self) -> (Vec<NodeId>, Option<Time>) {
         let timing = &self.config.timing;
         let now = self.now.time;
         let voters = self.state.nodes();
@@ -251,7 +301,7 @@ impl Group {
         if voters.iter().any(is_silent) {
             let opinions = self.opinions();
             let silent = voters.iter().enumerate().filter(|(_, node)| is_silent(node));
-            let missed = silent.filter(|(index, _)| opinions.is_missed(*index));
+            let missed = silent.filter(|(index, node)| opinions.is_missed(*index) && self.is_missed_for_long(**node));
             dead = missed.map(|(_, node)| (self.pulse.dead_at(*node, timing), *node)).collect();
             if !dead.is_empty() && (!opinions.is_heard_both_ways() || opinions.is_patchy()) {
                 dead.clear();
@@ -260,9 +310,8 @@ impl Group {
                 due = Some(now + timing.heartbeat);
             }
         }
-        self.duties.doors.due = due;
         dead.sort_unstable();
-        dead.into_iter().map(|(_, node)| node).collect()
+        (dead.into_iter().map(|(_, node)| node).collect(), due)
     }
 
     /// Members that leave, and whether they insist.

@@ -126,6 +126,8 @@ pub struct Heartbeat {
     pub load: Option<Vec<u32>>,
     /// The sender has no room for more records: as a primary it refuses writes that need some.
     pub full: bool,
+    /// The members that announced an absence which is not over, as the sender knows, and when it is over, in group time.
+    pub absences: Vec<(NodeId, WallMillis)>,
 }
 
 /// A heartbeat that is given back.

@@ -214,7 +214,7 @@ impl Heartbeat {
         let sound = self.leads.as_ref().is_none_or(is_round) && is_slot(&self.applied) && is_slot(&self.chosen);
         // Who is heard counts towards a quorum: nobody twice.
         let hears = self.hears.len() <= HEARD_MAX && self.hears.windows(2).all(|pair| pair[0] < pair[1]);
-        let hears = hears && self.echoes.len() <= self.hears.len();
+        let hears = hears && self.echoes.len() <= self.hears.len() && self.absences.len() <= HEARD_MAX;
         let load = self.load.as_deref().is_none_or(load::is_sound);
         unless(sound && hears && load && self.terms.len() <= Term::PARTS_MAX, Nonsense::Malformed)
     }
@@ -339,7 +339,7 @@ impl Letter {
     pub fn is_sound(&self) -> bool {
         let word = match &self.word {
             Word::Prepare(_, plan) => is_plan(plan),
-            Word::Push(view, _, load) => view.is_sound() && load.as_deref().is_none_or(load::is_sound),
+            Word::Push(view, _, health) => view.is_sound() && health.is_sound(CONTACTS_MAX, TEXT_BYTES_MAX),
             Word::Vote(..) | Word::Decision(..) | Word::End(_) | Word::Question(_) | Word::Known(_) => true,
         };
         word && is_reference(&self.by) && is_reference(&self.to)

@@ -22,7 +22,7 @@ struct Heard {
     at: Time,
     /// Its last heartbeat, of which epoch, and when it came.
     heartbeat: Option<(Time, Epoch, Heartbeat)>,
-    /// It stopped, and said that it would be back by then.
+    /// The end of the absence that the member announced; in the past where it announced none.
     away_until: Time,
     /// Its wall clock less our steady one, in milliseconds.
     wall_offset: Option<i128>,
@@ -83,8 +83,30 @@ impl Pulse {
                 Parting::Stays | Parting::Leaves { .. } => Time(0),
             };
             heard.wall_offset = Some(i128::from(heartbeat.wall.0) - i128::from(now.time.0 / 1_000_000));
+            let absences = heartbeat.absences.clone();
             heard.heartbeat = Some((now.time, epoch, heartbeat));
+            self.hear_of_absences(&absences, now);
         }
+    }
+
+    /// Learns of absences from another member. Only of members from which no heartbeat ever came here: each other one has told this node
+    /// itself whether it stays.
+    fn hear_of_absences(&mut self, absences: &[(NodeId, WallMillis)], now: Now) {
+        let group_time = self.group_time(now);
+        for (node, until) in absences {
+            if let Some(heard) = self.heard.get_mut(node).filter(|heard| heard.heartbeat.is_none()) {
+                let left = until.0.saturating_sub(group_time.0).min(AWAY_MAX_MS);
+                heard.away_until = now.time + Duration::from_millis(left);
+            }
+        }
+    }
+
+    /// Returns the members whose announced absence is not over, and when it is over, in group time.
+    pub fn absences(&self, now: Now) -> Vec<(NodeId, WallMillis)> {
+        let group_time = self.group_time(now);
+        let away = self.heard.iter().filter(|(_, heard)| heard.away_until > now.time);
+        let until = |heard: &Heard| group_time.0.saturating_add(heard.away_until.since(now.time).as_millis() as u64);
+        away.map(|(node, heard)| (*node, WallMillis(until(heard)))).collect()
     }
 
     /// What the last heartbeats of these showed, to be given back.
@@ -147,6 +169,11 @@ impl Pulse {
     pub fn heartbeat(&self, node: NodeId, age_max: Duration, now: Time) -> Option<&Heartbeat> {
         let (at, _, heartbeat) = self.heard.get(&node)?.heartbeat.as_ref()?;
         (now.since(*at) <= age_max).then_some(heartbeat)
+    }
+
+    /// The last heartbeat of a node, however old, and of whichever epoch.
+    pub fn last_heartbeat(&self, node: NodeId) -> Option<&Heartbeat> {
+        self.heard.get(&node)?.heartbeat.as_ref().map(|(_, _, heartbeat)| heartbeat)
     }
 
     /// The last heartbeat of a node, however old, if it spoke of this epoch.

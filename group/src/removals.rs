@@ -2,15 +2,17 @@
 //!
 //! A member that is silent to a majority is probably dead, and a group must remove its dead members before more of them die. But all
 //! the silences of one minute may have a cause that kills no member: a bad link of the leader, or an overloaded machine. So each removal
-//! is *open* at first. It is *confirmed* when no later incarnation of the peer is heard of for [`Timing::confirm_after`], and
-//! *refuted* when one is. Open removals are limited; confirmed removals raise that limit, and refuted removals lower it.
+//! is *open* for [`Timing::confirm_after`]. It is *refuted* when the removed incarnation itself speaks within that time: that member was
+//! alive. It is *confirmed* when nothing is heard of the peer within that time. A later incarnation of the peer does neither: the removed
+//! process died, and another one took its place. Open removals are limited; confirmed removals raise that limit up to its double, and
+//! refuted removals lower it.
 //!
 //! Every member notes the removals that it sees chosen, since any member may become leader. A newcomer has seen none, and begins with
 //! the limit of a calm group.
 //!
 //! [`Timing::confirm_after`]: crate::config::Timing::confirm_after
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use core::time::Duration;
 
 use overlay::{NodeId, PeerKey};
@@ -31,8 +33,20 @@ struct Removal {
     at: Time,
     /// No newcomer replaced it in the same step.
     is_loss: bool,
-    /// A later incarnation of the peer was heard of in time.
-    is_refuted: bool,
+    fate: Fate,
+}
+
+/// What was heard of the peer within [`Timing::confirm_after`] after its removal.
+///
+/// [`Timing::confirm_after`]: crate::config::Timing::confirm_after
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nothing.
+    Silent,
+    /// A later incarnation.
+    Returned,
+    /// The removed incarnation itself.
+    Refuted,
 }
 
 impl Removal {
@@ -64,33 +78,59 @@ impl Removals {
             node: *node,
             at: now,
             is_loss: index >= replaced,
-            is_refuted: false,
+            fate: Fate::Silent,
         });
         self.all.extend(noted);
         let excess = self.all.len().saturating_sub(REMEMBERED_MAX);
         self.all.drain(..excess);
     }
 
-    /// Refutes the removals of this peer that are still open: the peer was heard of.
-    pub(crate) fn refute(&mut self, peer: PeerKey, now: Time) {
+    /// Returns whether no removal is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Refutes the removal of this very node if it is still open: the node speaks.
+    pub(crate) fn refute(&mut self, node: NodeId, now: Time) {
+        let open = self.open(now).filter(|removal| removal.node == node);
+        open.for_each(|removal| removal.fate = Fate::Refuted);
+    }
+
+    /// Notes that a later incarnation of this peer was heard of.
+    pub(crate) fn note_return(&mut self, peer: PeerKey, now: Time) {
+        let open = self.open(now).filter(|removal| removal.node.peer == peer && removal.fate == Fate::Silent);
+        open.for_each(|removal| removal.fate = Fate::Returned);
+    }
+
+    fn open(&mut self, now: Time) -> impl Iterator<Item = &mut Removal> {
         let confirm_after = self.confirm_after;
-        let of_peer = |removal: &&mut Removal| removal.node.peer == peer && !removal.is_over(now, confirm_after);
-        self.all.iter_mut().filter(of_peer).for_each(|removal| removal.is_refuted = true);
+        self.all.iter_mut().filter(move |removal| !removal.is_over(now, confirm_after))
+    }
+
+    /// Returns whether a removal of this peer was refuted of late: its return replaces no dead member.
+    pub(crate) fn is_refuted(&self, peer: PeerKey, now: Time) -> bool {
+        let remembered = self.confirm_after * REMEMBERED;
+        let of_peer = self.all.iter().filter(|removal| removal.node.peer == peer);
+        of_peer.into_iter().any(|removal| removal.fate == Fate::Refuted && now.since(removal.at) < remembered)
     }
 
     /// Returns how many of `members` members the leader may remove now without replacing them.
     pub(crate) fn allowance(&self, members: usize, now: Time) -> usize {
         let remembered = self.confirm_after * REMEMBERED;
         let of_late = self.all.iter().filter(|removal| now.since(removal.at) < remembered);
-        let (mut refuted, mut confirmed, mut open) = (0, 0, 0);
+        let mut refuted = BTreeSet::new();
+        let (mut confirmed, mut open) = (0, 0);
         for removal in of_late {
             let is_over = removal.is_over(now, self.confirm_after);
-            refuted += usize::from(removal.is_refuted);
-            confirmed += usize::from(is_over && !removal.is_refuted);
-            // A refuted removal counts as open until it would have been confirmed.
+            if removal.fate == Fate::Refuted {
+                refuted.insert(removal.node.peer);
+            }
+            confirmed += usize::from(is_over && removal.fate == Fate::Silent);
+            // Whatever is heard of the peer, the removal counts as open for as long.
             open += usize::from(!is_over && removal.is_loss);
         }
-        let limit = (OPEN_MAX.max(members / 3) + confirmed).saturating_sub(2 * refuted).max(1);
+        let base = OPEN_MAX.max(members / 3);
+        let limit = (base + confirmed.min(base)).saturating_sub(2 * refuted.len()).max(1);
         limit.saturating_sub(open)
     }
 
@@ -122,7 +162,8 @@ mod tests {
         removals.note(&[node(1), node(2), node(3)], 0, at(0));
         assert_eq!((removals.allowance(6, at(0)), removals.allowance(6, at(29))), (0, 0));
         assert_eq!(removals.next_change(at(0)), at(30));
-        assert_eq!(removals.allowance(6, at(30)), 5, "three are dead for sure: here peers die");
+        assert_eq!(removals.allowance(6, at(30)), 4, "three deaths are confirmed: twice as many may go");
+        assert_eq!(removals.allowance(12, at(30)), 7);
         assert_eq!(removals.next_change(at(30)), Time::NEVER);
         assert_eq!(removals.allowance(6, at(301)), 2);
     }
@@ -138,14 +179,31 @@ mod tests {
     fn false_suspicions_make_a_group_careful() {
         let mut removals = Removals::new(Duration::from_secs(30));
         removals.note(&[node(1), node(2)], 2, at(0));
-        removals.refute(PeerKey([1; 32]), at(5));
+        removals.refute(node(1), at(5));
         assert_eq!(removals.allowance(9, at(5)), 1);
-        removals.refute(PeerKey([2; 32]), at(6));
+        assert!(removals.is_refuted(node(1).peer, at(5)) && !removals.is_refuted(node(2).peer, at(5)));
+        removals.refute(node(2), at(6));
         assert_eq!(removals.allowance(9, at(6)), 1, "one at a time always");
         removals.note(&[node(3)], 0, at(7));
         assert_eq!(removals.allowance(9, at(7)), 0);
-        removals.refute(PeerKey([3; 32]), at(40));
+        removals.refute(node(3), at(40));
         assert_eq!(removals.allowance(9, at(40)), 1, "a peer that returns that late was away");
+    }
+
+    /// A peer whose process dies and starts again, time after time, makes the group neither careful nor bold.
+    #[test]
+    fn a_peer_that_returns_counts_neither_way() {
+        let mut removals = Removals::new(Duration::from_secs(30));
+        for second in (0..200).step_by(20) {
+            removals.note(&[node(1)], 0, at(second));
+            removals.note_return(node(1).peer, at(second + 1));
+        }
+        assert_eq!(removals.allowance(9, at(240)), 3);
+        removals.note(&[node(1)], 0, at(241));
+        removals.refute(node(1), at(242));
+        removals.note(&[node(1)], 0, at(243));
+        removals.refute(node(1), at(244));
+        assert_eq!(removals.allowance(9, at(280)), 1, "one peer lowers the limit once");
     }
 
     #[test]

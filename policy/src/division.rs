@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use overlay::{KeyRange, NodeId, Point};
 
-use crate::density::Density;
+use crate::density::{Density, LOAD_MIN};
 
 /// More sub-ranges than so many for each primary are not left lying about.
 const PARTS_PER_NODE_MAX: usize = 4;
@@ -69,8 +69,6 @@ impl Dividing for Even {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByLoad;
 
-/// Of fewer operations a minute it is not known where they go.
-const LOAD_MIN: u64 = 20 * 60;
 /// Of somebody so much more is asked than should be, in tenths, before the range is divided anew.
 const EXCESS_MIN: u64 = 16;
 /// Whoever has been a member for so long is no newcomer anywhere;
@@ -129,7 +127,7 @@ const CELLS: usize = 32;
 impl Demand {
     /// A ninth of it is for the keys that are there, wherever what is asked goes; all of it where little is asked.
     fn of(range: KeyRange, load: Option<&[u32]>) -> Demand {
-        let load = load.map(|cells| Density { range, cells }).filter(|load| load.total() >= LOAD_MIN);
+        let load = load.map(|cells| Density { range, cells, capacity: 1 }).filter(|load| load.total() >= LOAD_MIN);
         let cells = match load {
             Some(load) => {
                 let each = load.total() / load.cells.len() as u64;

@@ -8,8 +8,10 @@ use core::time::Duration;
 pub struct Sampled {
     /// Members that it has and hears: the dead are no help.
     pub members: usize,
-    /// Those of them who stand where the newcomer stands.
-    pub alike: usize,
+    /// Members of the group at the newcomer's site.
+    pub close: usize,
+    /// Members of the group in the network of the newcomer's provider.
+    pub near: usize,
     /// How long the newcomer would wait for a majority there; `None` where that was not measured, or too many are silent.
     pub agreement: Option<Duration>,
 }
@@ -36,14 +38,14 @@ impl Joining for Anywhere {
     }
 }
 
-/// Where one more helps most: of the groups with the fewest members that with the fewest from the newcomer's own place; of those
-/// that are equal in this, that which would be the quickest with the newcomer.
+/// The group that one more member helps most: the one with the fewest members; of several such groups the one with the fewest members at
+/// the newcomer's site, then with its provider; of groups that are equal in all of this the one that agrees fastest with the newcomer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resilience;
 
-/// The less, the more one more helps.
-fn needs(group: &Sampled) -> (usize, usize) {
-    (group.members, group.alike)
+/// Returns how little the group needs the newcomer: the least needs it most.
+fn needs(group: &Sampled) -> (usize, usize, usize) {
+    (group.members, group.close, group.near)
 }
 
 impl Joining for Resilience {
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn fewest_members_then_diversity() {
-        let of = |members, alike| Sampled { members, alike, agreement: None };
+        let of = |members, near| Sampled { members, close: near / 2, near, agreement: None };
         assert_eq!(Resilience.choose(&[], 0), None);
         assert_eq!(Resilience.choose(&[of(5, 0), of(4, 4), of(4, 1), of(4, 2)], 0), Some(2));
     }
@@ -75,7 +77,8 @@ mod tests {
     fn the_quickest_among_equals() {
         let of = |members, alike, ms: u64| Sampled {
             members,
-            alike,
+            close: 0,
+            near: alike,
             agreement: (ms > 0).then(|| Duration::from_millis(ms)),
         };
         let sampled = [of(4, 1, 0), of(5, 0, 1), of(4, 1, 30), of(4, 1, 20), of(4, 2, 5)];
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn anywhere_is_any_of_them() {
-        let of = |members| Sampled { members, alike: 0, agreement: None };
+        let of = |members| Sampled { members, close: 0, near: 0, agreement: None };
         assert_eq!(Anywhere.choose(&[], 7), None);
         assert_eq!(
             [0, 1, 5].map(|chance| Anywhere.choose(&[of(3), of(9), of(9)], chance)),

@@ -2,7 +2,7 @@
 
 use overlay::Point;
 
-use crate::density::Density;
+use crate::density::{Density, LOAD_MIN};
 
 /// Decides where a group ends and its successor begins.
 pub trait Repartitioning: Sync {
@@ -21,28 +21,35 @@ impl Repartitioning for Fixed {
     }
 }
 
-/// Of two groups of which much more is asked of one than of the other, that one gives what makes them as equal as can be.
+/// Moves the boundary between two groups where the load per capacity of one exceeds 1.6 times that of the other (Scatter §6.3), such that
+/// both carry as equal a load for what they can do as possible.
 ///
-/// Only what was measured is believed: the boundary goes between two pieces, not into one. And it is worth it only where the
-/// one of which more is asked gets rid of a good part of it: so nothing goes back and forth with what is measured, and a
-/// single key that everybody wants is not passed on from group to group.
+/// The boundary goes between two measured pieces, not into one. The move must relieve the busier group of an eighth of its load at least.
+/// So the noise of measurement moves nothing back and forth, and a single hot key is not passed on from group to group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proportional;
-
-/// Less is no load, in operations a minute: of so few it also is not known well enough how many there are.
-const LOAD_MIN: u64 = 20 * 60;
 
 impl Repartitioning for Proportional {
     fn propose(&self, own: &Density<'_>, successor: &Density<'_>) -> Option<Point> {
         let (here, there) = (own.total(), successor.total());
-        let (more, less) = (here.max(there), here.min(there));
+        let all = here + there;
+        // Loads per capacity, both multiplied by both capacities.
+        let of = |here: u64, there: u64| {
+            let [own, other] = [own, successor].map(|density| u128::from(density.capacity.max(1)));
+            (u128::from(here) * other, u128::from(there) * own)
+        };
+        let (mine, theirs) = of(here, there);
+        let (more, less) = (mine.max(theirs), mine.min(theirs));
         // A ratio of 1.6.
-        if more < LOAD_MIN || more * 5 <= less * 8 {
+        if here.max(there) < LOAD_MIN || more * 5 <= less * 8 {
             return None;
         }
-        let larger = |here: u64| here.max(more + less - here);
-        let best = if here > there {
-            // What is given is as little as will do.
+        let larger = |here: u64| {
+            let (mine, theirs) = of(here, all - here);
+            mine.max(theirs)
+        };
+        let best = if mine > theirs {
+            // The smallest part that will do.
             own.cuts().rev().min_by_key(|(_, before)| larger(*before))
         } else {
             successor.cuts().map(|(at, before)| (at, here + before)).min_by_key(|(_, before)| larger(*before))
@@ -75,9 +82,9 @@ mod tests {
         (0..CELLS).map(asked).collect()
     }
 
-    fn propose(ranges: [KeyRange; 2], keys: &Keys) -> (Option<Point>, u64, u64) {
+    fn propose(ranges: [KeyRange; 2], keys: &Keys, capacities: [u32; 2]) -> (Option<Point>, u64, u64) {
         let cells = ranges.map(|range| cells(range, keys));
-        let [own, successor] = [0, 1].map(|n| Density { range: ranges[n], cells: &cells[n] });
+        let [own, successor] = [0, 1].map(|n| Density { range: ranges[n], cells: &cells[n], capacity: capacities[n] });
         (Proportional.propose(&own, &successor), own.total(), successor.total())
     }
 
@@ -86,8 +93,25 @@ mod tests {
     }
 
     fn of(own: &[u32], successor: &[u32]) -> Option<Point> {
-        let [one, other] = ranges(0, Point(1 << 64), 1 << 65);
-        Proportional.propose(&Density { range: one, cells: own }, &Density { range: other, cells: successor })
+        between((own, 5), (successor, 5))
+    }
+
+    fn between((own, capacity): (&[u32], u32), (successor, other): (&[u32], u32)) -> Option<Point> {
+        let [range, behind] = ranges(0, Point(1 << 64), 1 << 65);
+        let successor = Density { range: behind, cells: successor, capacity: other };
+        Proportional.propose(&Density { range, cells: own, capacity }, &successor)
+    }
+
+    /// A group of five and one of twelve carry loads of five to twelve.
+    #[test]
+    fn load_is_compared_per_capacity() {
+        assert_eq!(between((&[500; 8], 5), (&[1_200; 8], 12)), None);
+        assert_eq!(
+            between((&[1_000; 8], 5), (&[1_000; 8], 12)),
+            Some(Point(5 << 61)),
+            "10,000 and 22,000 per 5 and 12"
+        );
+        assert_eq!(between((&[1_000; 8], 0), (&[1_000; 8], 0)), None, "a capacity that is not known");
     }
 
     #[test]
@@ -109,8 +133,8 @@ mod tests {
         assert_eq!(of(&[150; 8], &[]), Some(Point(4 << 61)));
         assert_eq!(
             Fixed.propose(
-                &Density { range: KeyRange::FULL, cells: &[9_000; 8] },
-                &Density { range: KeyRange::FULL, cells: &[] }
+                &Density { range: KeyRange::FULL, cells: &[9_000; 8], capacity: 1 },
+                &Density { range: KeyRange::FULL, cells: &[], capacity: 1 }
             ),
             None
         );
@@ -131,19 +155,23 @@ mod tests {
             at in 1u128..u128::MAX / 2,
             length in u128::MAX / 2..u128::MAX,
             keys in proptest::collection::vec((any::<u128>(), 1u32..60, 0u32..7), 1..300),
+            capacities in [1u32..13, 1u32..13],
         ) {
             // A few of them are asked for much more often than the rest.
             let keys: Keys = keys.into_iter().map(|(point, load, times)| (Point(point), load * times.pow(4))).collect();
             let end = start.wrapping_add(length);
             let mut boundary = Point(start.wrapping_add(at));
             let mut moves = 0;
-            while let (Some(at), here, there) = propose(ranges(start, boundary, end), &keys) {
+            while let (Some(at), here, there) = propose(ranges(start, boundary, end), &keys, capacities) {
                 moves += 1;
                 prop_assert!(moves <= 5, "{} and {}", here, there);
                 prop_assert!(KeyRange::new(Point(start), Point(end)).contains(at) && at != Point(start));
-                let (_, left, right) = propose(ranges(start, at, end), &keys);
+                let (_, left, right) = propose(ranges(start, at, end), &keys, capacities);
                 prop_assert_eq!(left + right, here + there);
-                prop_assert!(left.max(right) * 8 <= here.max(there) * 7);
+                let busiest = |own: u64, other: u64| {
+                    (own * u64::from(capacities[1])).max(other * u64::from(capacities[0]))
+                };
+                prop_assert!(busiest(left, right) * 8 <= busiest(here, there) * 7);
                 boundary = at;
             }
         }
@@ -156,8 +184,8 @@ mod tests {
                 (0..4_096u32).map(|n| (Point(u128::from(n) << 108), load * noise[n as usize % 64] / 100)).collect()
             };
             let boundary = KeyRange::new(Point(start), Point(end)).cut_at(at, 64);
-            if let (Some(at), ..) = propose(ranges(start, boundary, end), &keys(&[100; 64])) {
-                prop_assert_eq!(propose(ranges(start, at, end), &keys(&noise)).0, None);
+            if let (Some(at), ..) = propose(ranges(start, boundary, end), &keys(&[100; 64]), [5; 2]) {
+                prop_assert_eq!(propose(ranges(start, at, end), &keys(&noise), [5; 2]).0, None);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! When a group splits, merges with its successor, or trades members with it (Scatter §6.1, Harmony §7.3).
 
-/// What a group knows of its own size and of its successor's, in members.
+/// What a group knows of its own size and of its successor's, in members that live and vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Its own.
+    /// Its own living members, with learners that are about to vote.
     pub own: usize,
-    /// Its successor's; `None` where it is alone on the ring.
+    /// Its successor's living members; `None` where the group is alone on the ring.
     pub successor: Option<usize>,
     /// A group of fewer should not be.
     pub min: usize,
@@ -91,6 +91,9 @@ mod tests {
         assert_eq!(propose(8, Some(4)), Some(Resize::Merge));
         assert_eq!(propose(4, Some(9)), Some(Resize::Take(2)));
         assert_eq!(propose(12, Some(3)), Some(Resize::Give(4)));
+        // Nine members of which four are dead, where six are wanted; and thirteen of which six are dead.
+        let of = |own, successor| Thresholds.propose(&Sizes { own, successor: Some(successor), min: 6, max: 12 });
+        assert_eq!((of(5, 12), of(5, 7), of(7, 7)), (Some(Resize::Take(3)), Some(Resize::Merge), None));
         assert_eq!(Never.propose(&Sizes { own: 99, successor: Some(1), min: 5, max: 12 }), None);
     }
 

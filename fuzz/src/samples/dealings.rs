@@ -1,6 +1,7 @@
 //! Samples of what groups say to each other, and of what their logs say of it.
 
 use group::ballot::Slot;
+use group::health::{Health, LivingMember};
 use group::state::{Entry, GroupState};
 use group::time::WallMillis;
 use group::transaction::TransactionId;
@@ -20,6 +21,11 @@ fn alone() -> View {
     let own =
         GroupRef { id: ID.group, epoch: ID.epoch, range: KeyRange::FULL, members: vec![contact(NODE), contact(OTHER)] };
     View { own: own.clone(), predecessor: own.clone(), successor: own }
+}
+
+fn health() -> Health {
+    let member = |node, is_heard| LivingMember { node, is_heard, cluster: "attic".into(), joined: WallMillis(3) };
+    Health { load: Some(vec![300; 32]), living: vec![member(NODE, true), member(OTHER, false)] }
 }
 
 fn plan() -> Box<Plan> {
@@ -55,8 +61,8 @@ pub(super) fn letters() -> Vec<Letter> {
         Word::Decision(ID, true),
         Word::End(ID),
         Word::Question(ID),
-        Word::Push(Box::new(alone()), true, Some(vec![300; 32])),
-        Word::Push(Box::new(alone()), false, None),
+        Word::Push(Box::new(alone()), true, Box::new(health())),
+        Word::Push(Box::new(alone()), false, Box::default()),
         Word::Known(Epoch(4)),
     ];
     let letter = |word| Letter { from: ID.group, by: alone().own, to: alone().own, word };

@@ -15,6 +15,7 @@ use super::TransactionId;
 use super::dealings::{Deal, Dealings, Decision, Own};
 use super::plan::{Plan, View};
 use crate::config::Defect;
+use crate::health::Health;
 use crate::time::Time;
 
 /// What is not answered is said again after this.
@@ -30,8 +31,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const PROBED_AGAIN: Duration = Duration::from_secs(1);
 /// So long nothing must have been heard of a neighbour before its loss is agreed to.
 const SILENT_FOR: Duration = Duration::from_millis(3_500);
-/// What was asked of a neighbour longer ago than this says nothing of now.
-const LOAD_AGE_MAX: Duration = Duration::from_secs(4);
+/// A neighbour's health is forgotten when it is older than this.
+const HEALTH_AGE_MAX: Duration = Duration::from_secs(4);
 /// Entries that wait for their turn; more are dropped, and whoever wants them says so again.
 const WANTED_MAX: usize = 64;
 
@@ -48,9 +49,8 @@ pub enum Word {
     End(TransactionId),
     /// Whoever voted, and waits, asks for the outcome.
     Question(TransactionId),
-    /// What the group that says this is, with its neighbours; whether it wants to know the same of the other one; and what is
-    /// asked of it, as in [`crate::message::Heartbeat::load`].
-    Push(Box<View>, bool, Option<Vec<u32>>),
+    /// What the group that says this is, with its neighbours; whether it wants to know the same of the other one; and its health.
+    Push(Box<View>, bool, Box<Health>),
     /// The other one is known as of this epoch.
     Known(Epoch),
 }
@@ -84,8 +84,8 @@ struct Beside {
     knows: Option<Epoch>,
     /// What it says it is, and who its own neighbours are.
     view: Option<View>,
-    /// What was asked of it when it said that, and when it did.
-    load: Option<(Time, Vec<u32>)>,
+    /// Its health, and when it told that.
+    health: Option<(Time, Box<Health>)>,
     /// When it was told last.
     told: Option<Time>,
     /// Who spoke for it last.
@@ -133,8 +133,8 @@ pub struct Dealer {
     beside: [Beside; 2],
     /// Who leads.
     me: Option<NodeId>,
-    /// What is asked of this group: neighbours are told.
-    pub(crate) load: Option<Vec<u32>>,
+    /// The health of this group, which neighbours are told.
+    pub(crate) health: Health,
     /// The last tick.
     now: Time,
     letters: Vec<Letter>,
@@ -168,13 +168,13 @@ impl Dealer {
         views.filter(|view| view.own.id == link.id && view.own.epoch >= link.epoch).max_by_key(|view| view.own.epoch)
     }
 
-    /// What is asked of a neighbour in each piece of its range, as it said of late.
-    pub fn load_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &[u32])> {
+    /// Returns the health of a neighbour as its leader told it of late, with the neighbour's range.
+    pub fn health_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &Health)> {
         let is_now = |view: &View| view.own.id == link.id && view.own.epoch == link.epoch;
         self.beside.iter().find_map(|beside| {
             let view = beside.view.as_ref().filter(|view| is_now(view))?;
-            let (told, load) = beside.load.as_ref()?;
-            (now.since(*told) <= LOAD_AGE_MAX).then_some((view.own.range, load.as_slice()))
+            let (told, health) = beside.health.as_ref()?;
+            (now.since(*told) <= HEALTH_AGE_MAX).then_some((view.own.range, &**health))
         })
     }
 
@@ -228,7 +228,7 @@ impl Dealer {
             },
             Word::End(id) => self.want(Deal::Ended(id, from)),
             Word::Question(id) => self.on_question(own, me, dealings, &by, id),
-            Word::Push(view, asks, load) => self.on_push(own, me, dealings, &by, *view, (asks, load)),
+            Word::Push(view, asks, health) => self.on_push(own, me, dealings, &by, *view, (asks, health)),
             Word::Known(epoch) => {
                 for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from)) {
                     beside.knows = beside.knows.max(Some(epoch));
@@ -357,7 +357,7 @@ impl Dealer {
         dealings: &Dealings,
         by: &GroupRef,
         view: View,
-        (asks, load): (bool, Option<Vec<u32>>),
+        (asks, health): (bool, Box<Health>),
     ) {
         let links = [dealings.predecessor(), dealings.successor()];
         for (link, beside) in links.into_iter().zip(&mut self.beside) {
@@ -368,7 +368,7 @@ impl Dealer {
             }
             if beside.view.as_ref().is_none_or(|known| known.own.epoch <= view.own.epoch) {
                 beside.view = Some(view.clone());
-                beside.load = load.clone().map(|load| (self.now, load));
+                beside.health = Some((self.now, health.clone()));
             }
         }
         if dealings.is_mended_by(own, &view.own) {
@@ -380,7 +380,7 @@ impl Dealer {
         let to = two_of(by, by.nodes().next(), self.turn());
         if asks {
             let mine = dealings.view(me);
-            self.say(own.id, me, &to, Word::Push(Box::new(mine), false, self.load.clone()));
+            self.say(own.id, me, &to, Word::Push(Box::new(mine), false, Box::new(self.health.clone())));
         }
         let newer = link.epoch <= view.own.epoch || own.defects.has(Defect::ByArrival);
         if newer && *link != view.own {
@@ -487,7 +487,7 @@ impl Dealer {
                 beside.told = Some(now);
                 let lacks = beside.lacks(link, me.epoch);
                 let to = if lacks { link.clone() } else { two_of(link, beside.speaker, turn) };
-                self.say(me.id, me, &to, Word::Push(Box::new(dealings.view(me)), asks, self.load.clone()));
+                self.say(me.id, me, &to, Word::Push(Box::new(dealings.view(me)), asks, Box::new(self.health.clone())));
             }
         }
     }

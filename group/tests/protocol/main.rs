@@ -15,6 +15,7 @@ mod endings;
 mod frames;
 mod grants;
 mod handover;
+mod health;
 mod members;
 mod nonsense;
 mod once;

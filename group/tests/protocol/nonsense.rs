@@ -98,6 +98,7 @@ fn nobody_proposes_under_the_ballot_of_another() {
         doubt: None,
         load: None,
         full: false,
+        absences: Vec::new(),
     };
     let load = Some(vec![1; 33]);
     expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }));

@@ -1,11 +1,13 @@
 //! A leader removes members that are dead, and keeps members that only seem dead (PITFALLS 50).
 
+use std::time::Duration;
+
 use group::config::{Defect, Defects};
 
 use crate::world::{Rules, World};
 
 /// A group of `members`, all of which run, with its leader and the members' indices. Another `outside` peers are not started.
-fn led(members: usize, outside: usize, defects: Defects) -> (World, usize, Vec<usize>) {
+pub fn led(members: usize, outside: usize, defects: Defects) -> (World, usize, Vec<usize>) {
     let all: Vec<usize> = (0..members).collect();
     let mut world = World::new(Rules { defects, ..Rules::of(members, outside) }, 5);
     for _ in 0..100 {
@@ -18,11 +20,11 @@ fn led(members: usize, outside: usize, defects: Defects) -> (World, usize, Vec<u
 }
 
 /// The members at `which` places after the leader.
-fn after(leader: usize, members: usize, which: std::ops::Range<usize>) -> Vec<usize> {
+pub fn after(leader: usize, members: usize, which: std::ops::Range<usize>) -> Vec<usize> {
     which.map(|more| (leader + 1 + more) % members).collect()
 }
 
-fn without(all: &[usize], gone: &[usize]) -> Vec<usize> {
+pub fn without(all: &[usize], gone: &[usize]) -> Vec<usize> {
     all.iter().copied().filter(|index| !gone.contains(index)).collect()
 }
 
@@ -132,4 +134,62 @@ fn a_silence_that_most_share_is_not_death() {
         world.run(1_000, &rest);
         assert_eq!(count(&world), 5, "{:#?}", world.notes);
     }
+}
+
+/// The link between the leader and a member is broken for good, and the member is cut off from all others for half of the time after
+/// which it is removed. Only a silence that all of them have seen for long enough counts.
+#[test]
+fn a_moment_beside_a_bad_link_is_not_death() {
+    let (mut world, leader, all) = led(5, 0, Defects::NONE);
+    let one = after(leader, 5, 0..1)[0];
+    world.cut.insert((leader, one));
+    world.cut.insert((one, leader));
+    world.run(600, &all);
+    assert_eq!(count(&world), 5, "four hear it: {:#?}", world.notes);
+    let others = after(leader, 5, 1..4);
+    let cut: Vec<(usize, usize)> = others.iter().flat_map(|other| [(*other, one), (one, *other)]).collect();
+    world.cut.extend(cut.iter().copied());
+    world.run(150, &all);
+    cut.iter().for_each(|pair| _ = world.cut.remove(pair));
+    world.run(500, &all);
+    assert_eq!(count(&world), 5, "{:#?}", world.notes);
+    world.cut.extend(cut);
+    world.run(800, &all);
+    assert_eq!(count(&world), 4, "{:#?}", world.notes);
+}
+
+/// A member announced an absence; then all others start again. A leader that never heard the announcement itself knows of it.
+#[test]
+fn an_absence_is_known_to_those_that_start_again() {
+    let (mut world, leader, all) = led(5, 0, Defects::NONE);
+    let away = after(leader, 5, 0..1);
+    let rest = without(&all, &away);
+    world.peers[away[0]].group.as_mut().expect("it runs").stop_soon(Duration::from_secs(3));
+    world.run(100, &all);
+    world.crash(away[0]);
+    for index in rest.iter().rev() {
+        world.crash(*index);
+        world.restart(*index, true);
+        world.run(300, &rest);
+    }
+    world.run(600, &rest);
+    assert_eq!(count(&world), 5, "{:#?}", world.notes);
+    world.run(5_000, &rest);
+    assert_eq!(count(&world), 4, "{:#?}", world.notes);
+}
+
+/// Members that were removed by mistake replace no dead member when they return: the limit holds though they are ready.
+#[test]
+fn the_return_of_removed_members_allows_no_further_removals() {
+    let (mut world, leader, all) = led(9, 0, Defects::NONE);
+    let slow = after(leader, 9, 0..3);
+    let quick = without(&all, &slow);
+    world.run(600, &quick);
+    assert_eq!(count(&world), 6, "{:#?}", world.notes);
+    // They return, and three others fall silent while those are learners.
+    let next = after(leader, 9, 3..6);
+    world.run(40, &all);
+    world.run(800, &without(&all, &next));
+    let removed = next.iter().filter(|index| !world.latest().is_member(world.peers[**index].node)).count();
+    assert_eq!(removed, 0, "{:#?}", world.notes);
 }

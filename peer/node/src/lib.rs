@@ -22,6 +22,7 @@ mod letting_go;
 mod lineage;
 #[cfg(test)]
 mod names_test;
+mod networks;
 mod node;
 pub mod policies;
 mod preparing;

@@ -109,11 +109,18 @@ impl Node {
         }
         let state = group.state();
         let successor = state.dealings.successor()?.id;
-        let (load, (range, theirs)) = (group.load()?, group.successor_load()?);
-        let own = Density { range: state.range, cells: &load };
-        let at = self.config.policies.repartition.1.propose(&own, &Density { range, cells: theirs })?;
+        let (load, (range, health)) = (group.load()?, group.successor_health()?);
+        let own = Density { range: state.range, cells: &load, capacity: capacity(group.strength()) };
+        let cells = health.load.as_deref()?;
+        let other = Density { range, cells, capacity: capacity(health.living.len()) };
+        let at = self.config.policies.repartition.1.propose(&own, &other)?;
         Some((successor, at, state.range.contains(at)))
     }
+}
+
+/// Returns what a group of so many living members can do: all members count alike.
+fn capacity(members: usize) -> u32 {
+    u32::try_from(members).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use group::state::{GroupState, Member};
@@ -12,6 +11,7 @@ use policy::joining::Sampled as View;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
+use crate::networks::{Network, networks};
 use crate::node::Node;
 use crate::probing::Probing;
 use crate::whereabouts::{Locate, Wanted};
@@ -205,25 +205,29 @@ impl Node {
     }
 
     fn views(&self, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
-        let view = |(index, group): (usize, &Sampled)| View {
-            members: group.clusters.len(),
-            alike: self.alike(group),
-            agreement: agreement(index),
+        let view = |(index, group): (usize, &Sampled)| {
+            let (close, near) = self.alike(group);
+            View { members: group.clusters.len(), close, near, agreement: agreement(index) }
         };
         sampled.iter().enumerate().map(view).collect()
     }
 
-    /// How many of a group's members stand where this node does: in its cluster; where it has none, in the same network, as their
-    /// addresses show.
-    fn alike(&self, group: &Sampled) -> usize {
+    /// Returns how many of a group's members stand where this node does: at its site, and with its provider. The site is the cluster where
+    /// this node names one; otherwise global addresses tell both.
+    fn alike(&self, group: &Sampled) -> (usize, usize) {
         let cluster = &self.config.cluster;
         if !cluster.is_empty() {
-            return group.clusters.iter().filter(|other| *other == cluster).count();
+            let close = group.clusters.iter().filter(|other| *other == cluster).count();
+            return (close, close);
         }
-        let prefixes = |addresses: &[String]| -> Vec<u32> { addresses.iter().filter_map(|at| prefix(at)).collect() };
-        let own = prefixes(&self.addresses);
-        let near = |contact: &&Contact| prefixes(&contact.addresses).iter().any(|prefix| own.contains(prefix));
-        group.group.members.iter().filter(near).count()
+        let own = networks(&self.addresses);
+        let theirs = group.group.members.iter().map(|contact| networks(&contact.addresses));
+        let count = |(close, near): (usize, usize), theirs: Vec<Network>| {
+            let is_close = theirs.iter().any(|network| own.contains(network));
+            let is_near = theirs.iter().any(|network| own.iter().any(|own| own.is_near(network)));
+            (close + usize::from(is_close), near + usize::from(is_near))
+        };
+        theirs.fold((0, 0), count)
     }
 
     fn ask_chosen(&mut self, sampled: Vec<Sampled>, chosen: Option<usize>) {
@@ -253,16 +257,6 @@ impl Node {
     }
 }
 
-/// The network that an address is in, as far as that tells who may fail together: 16 bits of IPv4, 32 of IPv6.
-fn prefix(address: &str) -> Option<u32> {
-    let mut parts = address.strip_prefix('/')?.split('/');
-    match (parts.next()?, parts.next()?) {
-        ("ip4", text) => Some(u32::from(text.parse::<Ipv4Addr>().ok()?) >> 16),
-        ("ip6", text) => u32::try_from(u128::from(text.parse::<Ipv6Addr>().ok()?) >> 96).ok(),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use group::Group;
@@ -271,17 +265,6 @@ mod tests {
     use crate::config::NodeConfig;
     use crate::small_net::{Net, key};
     use crate::wishes::{Granted, Wish};
-
-    #[test]
-    fn networks_of_addresses() {
-        assert_eq!(prefix("/ip4/10.7.0.1/tcp/1"), prefix("/ip4/10.7.200.1/udp/1/quic-v1"));
-        assert_ne!(prefix("/ip4/10.7.0.1/tcp/1"), prefix("/ip4/10.8.0.1/tcp/1"));
-        assert_eq!(prefix("/ip6/2001:db8::1/tcp/1"), prefix("/ip6/2001:db8:7::1/tcp/1"));
-        assert!(prefix("/ip6/2001:db9::1/tcp/1").is_some());
-        for text in ["", "ip4/1.2.3.4", "/ip4", "/ip4/1.2.3/tcp/1", "/dns/peer.example/tcp/1"] {
-            assert_eq!(prefix(text), None, "{text}");
-        }
-    }
 
     /// Two groups of the same size: the newcomer hears a majority of one of them only.
     #[test]

@@ -1,14 +1,20 @@
 //! A leader has its group become another where its size calls for that: groups act on their own, nobody administers them
 //! (Scatter §6.1, Harmony §7.3).
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::health::LivingMember;
 use group::time::{Time, WallMillis};
 use group::transaction::plan::Operation;
-use overlay::{Epoch, GroupId};
+use overlay::{Epoch, GroupId, GroupRef};
+use policy::density::Density;
+use policy::halves::MemberView;
 use policy::size::{Resize, Sizes};
 
+use crate::networks::places;
 use crate::node::Node;
 use crate::preparing::Begun;
 use crate::wishes::member_views;
@@ -74,14 +80,15 @@ impl Node {
         self.size_watch.due
     }
 
-    /// What should be made of it.
+    /// Returns what should become of the group. A group removes its dead members before it merges with its successor or trades members.
     pub(crate) fn resize(&self, group: &Group) -> Option<Resize> {
         let state = group.state();
         let (min, max) = (state.settings.members_min as usize, state.settings.members_max as usize);
-        // Those who are on their way in count.
-        let own = state.members.len() + state.learners.len();
-        let successor = state.dealings.successor().map(|other| other.members.len());
-        self.config.policies.size.1.propose(&Sizes { own, successor, min, max })
+        let known = group.successor_health().map(|(_, health)| health.living.len());
+        // Before the successor's leader has told how many live: all.
+        let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
+        let wanted = self.config.policies.size.1.propose(&Sizes { own: group.strength(), successor, min, max })?;
+        (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
@@ -91,18 +98,22 @@ impl Node {
         let state = group.state();
         let operation = match wanted {
             Resize::Split => {
-                let first = halving.first_half(&member_views(group, state));
-                Operation::Split { at: state.range.cut_at(1, 2), first }
+                let first = halving.first_half(&member_views(group));
+                let load = group.load().unwrap_or_default();
+                let at = Density { range: state.range, cells: &load, capacity: 1 }.middle();
+                Operation::Split { at, first }
             }
             Resize::Merge => Operation::Merge,
             Resize::Give(count) => {
-                Operation::Migrate { to: halving.movers(&member_views(group, state), count), from: [].into() }
+                Operation::Migrate { to: halving.movers(&member_views(group), count), from: [].into() }
             }
             Resize::Take(count) => {
-                let theirs = state.dealings.successor().map(|other| other.members.as_slice()).unwrap_or_default();
-                // Not the same ones again where that came to nothing: they may be dead.
-                let turn = theirs.iter().rev().cycle().skip(tried as usize);
-                let from = turn.take(count.min(theirs.len())).map(|contact| contact.node).collect();
+                let Some((_, health)) = group.successor_health() else { return };
+                let theirs = living_views(&health.living, state.dealings.successor());
+                let order = halving.movers(&theirs, theirs.len());
+                // Other members where an earlier attempt failed.
+                let turn = order.iter().cycle().skip(tried as usize);
+                let from = turn.take(count.min(order.len())).copied().collect();
                 Operation::Migrate { to: [].into(), from }
             }
         };
@@ -121,6 +132,68 @@ impl Node {
     }
 }
 
+/// Returns the living members of a neighbour as its leader told them. Their addresses are those of the neighbour's reference.
+fn living_views(living: &[LivingMember], neighbour: Option<&GroupRef>) -> Vec<MemberView> {
+    let addresses = |node| {
+        let contact = neighbour.and_then(|group| group.members.iter().find(|contact| contact.node == node));
+        contact.map_or(&[][..], |contact| contact.addresses.as_slice())
+    };
+    let known: Vec<(&str, &[String])> =
+        living.iter().map(|member| (member.cluster.as_str(), addresses(member.node))).collect();
+    let view = |(member, cluster): (&LivingMember, String)| MemberView {
+        node: member.node,
+        cluster,
+        joined_ms: member.joined.0,
+        able: member.is_heard,
+    };
+    living.iter().zip(places(&known)).map(view).collect()
+}
+
 fn same_kind(one: Resize, other: Resize) -> bool {
     core::mem::discriminant(&one) == core::mem::discriminant(&other)
+}
+
+#[cfg(test)]
+mod tests {
+    use overlay::PeerKey;
+    use policy::size::Sizing;
+
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::small_net::{Net, key};
+    use crate::wishes::{Granted, Wish};
+
+    /// A group of three takes two members of a group of five.
+    struct TakesTwo;
+
+    impl Sizing for TakesTwo {
+        fn propose(&self, sizes: &Sizes) -> Option<Resize> {
+            (sizes.own == 3 && sizes.successor == Some(5)).then_some(Resize::Take(2))
+        }
+    }
+
+    /// Of the five members of the successor the last by key does not answer, and is not dead for long enough to be removed.
+    #[test]
+    fn members_that_do_not_answer_are_not_taken() {
+        let settle = |config| {
+            let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
+            config.policies.size = ("takes two", &TakesTwo);
+            config.timing.resize_after = Duration::from_secs(5);
+            config.timing.exclude_after = Duration::from_secs(60);
+            config
+        };
+        let mut net = Net::with(8, settle);
+        let id = net.nodes[0].group().expect("it is in one").state().id;
+        let split = Wish::Split { at: None, first: (0..3).map(key).collect() };
+        assert!(matches!(net.wish(0, id, split), Granted::Done(_)));
+        let members = |net: &Net, index: usize| -> Vec<PeerKey> {
+            net.nodes[index]
+                .group()
+                .map_or(Vec::new(), |group| group.state().nodes().iter().map(|node| node.peer).collect())
+        };
+        net.run_until(|net| members(net, 0).len() == 3 && members(net, 7).len() == 5);
+        net.cut[7] = true;
+        net.run_until(|net| members(net, 0).len() == 5);
+        assert!(!members(&net, 0).contains(&key(7)), "{:?}", members(&net, 0));
+    }
 }

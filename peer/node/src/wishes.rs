@@ -22,6 +22,7 @@ use policy::halves::{Halving, MemberView};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
+use crate::networks::places;
 use crate::node::Node;
 use crate::preparing::{Begun, COPY_MAX};
 use crate::whereabouts::Located;
@@ -538,15 +539,17 @@ fn silence(group: &Group) -> Duration {
 }
 
 /// The members of a group, for a policy.
-pub(crate) fn member_views<'a>(group: &Group, state: &'a GroupState) -> Vec<MemberView<'a>> {
-    let hears = group.hears();
-    let view = |member: &'a group::state::Member| MemberView {
+pub(crate) fn member_views(group: &Group) -> Vec<MemberView> {
+    let (members, hears) = (&group.state().members, group.hears());
+    let known: Vec<(&str, &[String])> =
+        members.iter().map(|member| (member.cluster.as_str(), member.addresses.as_slice())).collect();
+    let view = |(member, cluster): (&group::state::Member, String)| MemberView {
         node: member.node,
-        cluster: &member.cluster,
+        cluster,
         joined_ms: member.joined.0,
         able: member.node == group.me() || hears.contains(&member.node),
     };
-    state.members.iter().map(view).collect()
+    members.iter().zip(places(&known)).map(view).collect()
 }
 
 /// The operation that is meant.
@@ -566,7 +569,7 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
     Ok(match wish {
         Wish::Split { at, first } => {
             let first = match first.is_empty() {
-                true => halving.first_half(&member_views(group, state)),
+                true => halving.first_half(&member_views(group)),
                 false => named(first, &members().collect::<Vec<_>>())?,
             };
             Operation::Split { at: at.unwrap_or_else(|| state.range.cut_at(1, 2)), first }

@@ -68,7 +68,7 @@ fn outlives(test: &str, seeds: u64, kinds: &[Kind]) {
 /// All machines need ten times as long for each input, which is more than they have time for.
 #[test]
 fn all_peers_ten_times_slower() {
-    outlives("all_peers_ten_times_slower", 2, &[Kind::Slow(10)]);
+    outlives("all_peers_ten_times_slower", 1, &[Kind::Slow(10)]);
 }
 
 /// The leader hears all members and no member hears the leader; then the other way round.

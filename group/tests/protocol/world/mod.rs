@@ -424,9 +424,10 @@ impl World {
     pub fn talk(&mut self, among: &[usize]) {
         for _ in 0..10_000 {
             let inside = |node: NodeId| among.iter().any(|index| self.peers[*index].node == node);
-            let Some(at) = self.net.iter().position(|packet| inside(packet.from.node) && inside(packet.to)) else {
-                return;
-            };
+            // What an earlier life said last is still on its way.
+            let from_inside = |from: NodeId| among.iter().any(|index| self.peers[*index].node.peer == from.peer);
+            let is_theirs = |packet: &Packet| from_inside(packet.from.node) && inside(packet.to);
+            let Some(at) = self.net.iter().position(is_theirs) else { return };
             let packet = self.net.remove(at);
             self.deliver(packet);
         }

@@ -1,0 +1,100 @@
+//! The health of a group: which of its members live. Policies count members that live and vote, not names in the log.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use overlay::{KeyRange, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::ballot::Term;
+use crate::config::Defect;
+use crate::group::Group;
+use crate::load;
+use crate::membership::MEMBERS_MIN;
+use crate::time::WallMillis;
+
+/// A member that lives, as its leader tells a neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivingMember {
+    /// The member's name.
+    pub node: NodeId,
+    /// Whether the leader hears it. False for a member that announced an absence which is not over.
+    pub is_heard: bool,
+    /// The cluster that it stands in.
+    pub cluster: String,
+    /// When it became a member, in group time.
+    pub joined: WallMillis,
+}
+
+/// What a leader tells its neighbours of its group beside the group's reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Operations a minute in each piece of the range, as in [`crate::message::Heartbeat::load`].
+    pub load: Option<Vec<u32>>,
+    /// The members that live, in the order of the log.
+    pub living: Vec<LivingMember>,
+}
+
+impl Health {
+    /// Returns whether an honest leader can have told this.
+    pub(crate) fn is_sound(&self, members_max: usize, cluster_bytes_max: usize) -> bool {
+        self.load.as_deref().is_none_or(load::is_sound)
+            && self.living.len() <= members_max
+            && self.living.iter().all(|member| member.cluster.len() <= cluster_bytes_max)
+    }
+}
+
+impl Group {
+    /// Returns the members that live: those that were not silent for [`Timing::exclude_after`], or whose announced absence is not over.
+    ///
+    /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
+    pub fn living(&self) -> Vec<LivingMember> {
+        let (timing, now) = (&self.config.timing, self.now.time);
+        let counts_all = self.config.defects.has(Defect::DeadCounted);
+        let lives = |node| node == self.me || counts_all || self.pulse.dead_at(node, timing) > now;
+        let living = self.state.members.iter().filter(|member| lives(member.node));
+        let told = living.map(|member| LivingMember {
+            node: member.node,
+            is_heard: member.node == self.me || !self.pulse.suspects(member.node, timing, now),
+            cluster: member.cluster.clone(),
+            joined: member.joined,
+        });
+        told.collect()
+    }
+
+    /// Returns how many members live, together with the learners that are about to become members: those that are heard and hold all
+    /// that was chosen before the current terms. A learner whose peer has a living member here replaces that member, and does not count.
+    pub fn strength(&self) -> usize {
+        let living = self.living();
+        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
+        let (timing, now) = (&self.config.timing, self.now.time);
+        let counts = |node: NodeId| {
+            self.duties.is_complete(node, &terms)
+                && !self.pulse.suspects(node, timing, now)
+                && !living.iter().any(|member| member.node.peer == node.peer)
+        };
+        living.len() + self.state.learners.iter().filter(|learner| counts(learner.node)).count()
+    }
+
+    /// Returns whether the next step of the group's own log removes dead members. A transaction with a neighbour should wait for that.
+    pub fn is_about_to_remove(&self) -> bool {
+        let members = self.state.members.len();
+        let (dead, _) = self.dead();
+        members > MEMBERS_MIN
+            && !dead.is_empty()
+            && self.duties.doors.removals.allowance(members, self.now.time) > 0
+            && self.state.recovery.is_empty()
+    }
+
+    /// Returns the health of the successor group as its leader told it of late, with that group's range. `None` where its leader told
+    /// nothing of late, or where this node does not lead.
+    pub fn successor_health(&self) -> Option<(KeyRange, &Health)> {
+        self.log.leads().then_some(())?;
+        self.dealing.health_of(self.state.dealings.successor()?, self.now.time)
+    }
+
+    /// Returns what neighbours are told.
+    pub(crate) fn health(&self) -> Health {
+        Health { load: self.told_load(), living: self.living() }
+    }
+}
