@@ -185,8 +185,8 @@ fn signals_stop_politely_and_a_second_one_at_once() {
 /// their first port and what follows.
 #[test]
 fn a_daemon_that_has_just_opened_its_port_stops_politely() {
-    let one = || {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let one = |thread: usize, run: usize| {
+        let address = own_address(thread, run);
         let arguments = ["run", "--new", "--resp", &address, "--http", "127.0.0.1:0"];
         let mut child = command(&arguments).stdout(Stdio::null()).spawn().unwrap();
         let since = Instant::now();
@@ -196,7 +196,14 @@ fn a_daemon_that_has_just_opened_its_port_stops_politely() {
         signal(&child, Signal::TERM);
         assert_eq!(end(&mut child, Duration::from_secs(10)).0, Some(0));
     };
-    std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| (0..20).for_each(|_| one())))));
+    std::thread::scope(|scope| {
+        (0..8).for_each(|thread| drop(scope.spawn(move || (1..=20).for_each(|run| one(thread, run)))));
+    });
+}
+
+/// An address that no other program here listens on: whoever can be reached there is the daemon that was given it.
+fn own_address(thread: usize, run: usize) -> String {
+    format!("127.1.{thread}.{run}:16479")
 }
 
 #[test]
@@ -515,9 +522,7 @@ fn a_daemon_whose_words_nobody_takes() {
             println!("skipped: there is no /dev/full");
             continue;
         };
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        drop(listener);
+        let address = own_address(200, name.len());
         let mut child = command(&["run", "--new", "--resp", "off", "--http", &address])
             .env("RUST_LOG", "trace")
             .stdout(stdout)
