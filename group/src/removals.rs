@@ -110,8 +110,8 @@ impl Removals {
     /// Returns whether a removal of this peer was refuted of late: its return replaces no dead member.
     pub(crate) fn is_refuted(&self, peer: PeerKey, now: Time) -> bool {
         let remembered = self.confirm_after * REMEMBERED;
-        let of_peer = self.all.iter().filter(|removal| removal.node.peer == peer);
-        of_peer.into_iter().any(|removal| removal.fate == Fate::Refuted && now.since(removal.at) < remembered)
+        let mut of_peer = self.all.iter().filter(|removal| removal.node.peer == peer);
+        of_peer.any(|removal| removal.fate == Fate::Refuted && now.since(removal.at) < remembered)
     }
 
     /// Returns how many of `members` members the leader may remove now without replacing them.

@@ -32,6 +32,16 @@ fn count(world: &World) -> usize {
     world.latest().members.len()
 }
 
+/// A group of nine from which the three members after the leader were removed, though they are only slow: with the leader, the indices of
+/// all, and those of the other six.
+fn without_three_slow_ones() -> (World, usize, Vec<usize>, Vec<usize>) {
+    let (mut world, leader, all) = led(9, 0, Defects::NONE);
+    let quick = without(&all, &after(leader, 9, 0..3));
+    world.run(600, &quick);
+    assert_eq!(count(&world), 6, "{:#?}", world.notes);
+    (world, leader, all, quick)
+}
+
 /// One change removes all dead members, up to a third of the group; the rest follow once those deaths are confirmed.
 #[test]
 fn one_change_removes_all_that_are_due() {
@@ -54,11 +64,7 @@ fn one_change_removes_all_that_are_due() {
 /// A removed member that returns at once was alive: from then on the group removes one at a time.
 #[test]
 fn false_suspicions_make_a_group_careful() {
-    let (mut world, leader, all) = led(9, 0, Defects::NONE);
-    let slow = after(leader, 9, 0..3);
-    let quick = without(&all, &slow);
-    world.run(600, &quick);
-    assert_eq!(count(&world), 6, "{:#?}", world.notes);
+    let (mut world, _, all, quick) = without_three_slow_ones();
     for _ in 0..100 {
         world.run(20, &all);
         if count(&world) == 9 && world.unrest().is_none() {
@@ -181,11 +187,7 @@ fn an_absence_is_known_to_those_that_start_again() {
 /// Members that were removed by mistake replace no dead member when they return: the limit holds though they are ready.
 #[test]
 fn the_return_of_removed_members_allows_no_further_removals() {
-    let (mut world, leader, all) = led(9, 0, Defects::NONE);
-    let slow = after(leader, 9, 0..3);
-    let quick = without(&all, &slow);
-    world.run(600, &quick);
-    assert_eq!(count(&world), 6, "{:#?}", world.notes);
+    let (mut world, leader, all, _) = without_three_slow_ones();
     // They return, and three others fall silent while those are learners.
     let next = after(leader, 9, 3..6);
     world.run(40, &all);
