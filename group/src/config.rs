@@ -228,6 +228,8 @@ pub enum Defect {
     DeadCounted,
     /// A leader removes any number of members at once, whether or not earlier removals were refuted.
     RemovalsUncapped,
+    /// A node is told that its group has let go of it before a majority of the members hold that durably.
+    LetGoEarly,
 }
 
 /// A set of [`Defect`]s.

@@ -11,6 +11,7 @@ use crate::config::{Defect, DivisionView};
 use crate::context::Context;
 use crate::doubt::Doubt;
 use crate::group::{Group, context};
+use crate::let_go::LetGo;
 use crate::membership::Doors;
 use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress};
 use crate::outbox::GroupOutput;
@@ -33,6 +34,8 @@ pub struct Duties {
     pub(crate) doors: Doors,
     /// What nodes want known of themselves, until the agreed state says the same.
     contacts: BTreeMap<NodeId, Contact>,
+    /// Nodes that the group has let go of.
+    pub(crate) let_go: LetGo,
     /// When membership or division changed last.
     changed: Time,
     /// When the horizon was raised last, as this node knows.
@@ -49,8 +52,8 @@ pub(crate) struct Shortage {
 }
 
 impl Duties {
-    /// Creates empty notes. `confirm_after`: [`crate::config::Timing::confirm_after`].
-    pub fn new(confirm_after: Duration, now: Time) -> Duties {
+    /// Creates empty notes. `confirm_after`: [`crate::config::Timing::confirm_after`]. `applied`: the last slot of the agreed state.
+    pub fn new(confirm_after: Duration, applied: Slot, now: Time) -> Duties {
         Duties {
             told: Vec::new(),
             granted_anew: true,
@@ -59,6 +62,7 @@ impl Duties {
             goals: BTreeMap::new(),
             doors: Doors::new(confirm_after),
             contacts: BTreeMap::new(),
+            let_go: LetGo::new(applied),
             changed: now,
             horizon: (0, now),
         }

@@ -31,6 +31,7 @@ impl Group {
                 watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
             }
             self.out.set_epoch(self.state.epoch);
+            self.note_let_go(&before);
             if led {
                 self.tell_change(&before);
             }
@@ -86,16 +87,14 @@ impl Group {
         }
     }
 
-    /// Tells others the state. It rests on a quorum's log, whatever this node has on disk; but who is not needed any more
-    /// forgets what it knew of this node, which would ask it for that after a crash: so it is not told until this one is sure
-    /// to know that, too.
+    /// Sends the state to these nodes; to those that the group has let go of when it is time ([`crate::let_go`]).
     fn tell_state(&mut self, to: &[NodeId]) {
         let audience = self.state.audience();
         let is_let_go = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
         let (let_go, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_let_go);
         self.out.send(&others, Message::State(Box::new(self.state.clone())));
         if !let_go.is_empty() {
-            self.out.send_after(&let_go, Message::State(Box::new(self.state.clone())));
+            self.await_let_go(let_go);
         }
     }
 
@@ -120,6 +119,7 @@ impl Group {
         }
         let before = core::mem::replace(&mut self.state, state);
         self.out.set_epoch(self.state.epoch);
+        self.note_let_go(&before);
         self.log.on_applied(&mut context!(self), before.epoch, false);
         self.after_change(&before, false);
         self.replay_early();

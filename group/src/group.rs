@@ -319,6 +319,7 @@ impl Group {
             Message::Progress(progress) => {
                 self.acknowledgements.on_progress(from.node, &progress);
                 self.duties.on_progress(from.node, progress);
+                self.tell_let_go();
                 self.do_duties();
             }
             Message::Contact(contact) => self.duties.on_contact(contact),

@@ -18,6 +18,7 @@ mod following;
 mod group;
 pub mod handover;
 pub mod health;
+mod let_go;
 pub mod load;
 pub mod log;
 pub mod membership;

@@ -156,6 +156,7 @@ impl Group {
         let purging = Purging::new(now.time + config.timing.purge_every);
         let meter = Meter::new(state.range, now.time);
         let sealed_since = acceptor.has_sealed(state.epoch).then_some(now.time);
+        let duties = Duties::new(confirm_after, state.applied, now.time);
         Group {
             me,
             out: Outbox::new(me, durable),
@@ -169,7 +170,7 @@ impl Group {
             acceptor,
             primaries: BTreeMap::new(),
             strays: Strays::default(),
-            duties: Duties::new(confirm_after, now.time),
+            duties,
             purging,
             vouching,
             doubting,

@@ -2,6 +2,7 @@
 
 use group::Group;
 use group::ballot::Ballot;
+use group::config::{Defect, Defects};
 use group::message::{CommitteeMessage, LogMessage, Message, Sender};
 use group::outbox::GroupOutput;
 use group::state::Entry;
@@ -330,6 +331,25 @@ fn whoever_was_put_out_does_not_forget_it() {
         over |= matches!(output, GroupOutput::Over(_));
     }
     assert!(over);
+}
+
+/// Of three members one is let go of: with that it drops what the other two may have to ask it for.
+fn let_go_of_one(defects: Defects) -> World {
+    let (mut world, leader) = led(Rules { defects, ..Rules::of(3, 0) });
+    let [stays, goes] = [1, 2].map(|more| world.peers[(leader + more) % 3].node);
+    let stay = [world.peers[leader].node, stays];
+    let entry = world.next(&stay);
+    world.act(leader, |group| group.propose(entry));
+    world.run(2_000, &[0, 1, 2]);
+    assert!(world.index(goes).is_none(), "it begins anew: {:#?}", world.notes);
+    world
+}
+
+#[test]
+fn a_majority_holds_what_a_node_is_told_when_it_is_let_go_of() {
+    assert_eq!(let_go_of_one(Defects::NONE).wrong, None);
+    let early = let_go_of_one(Defects::NONE.with(Defect::LetGoEarly));
+    assert!(early.wrong.is_some_and(|why| why.contains("let go of")), "the check sees it");
 }
 
 /// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.

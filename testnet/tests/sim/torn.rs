@@ -152,7 +152,7 @@ fn eight_members_in_doubt_find_a_leader() {
 /// Runs of many faults that failed once.
 #[test]
 fn what_failed_once_holds() {
-    const FAILED: [(u64, &str); 6] = [
+    const FAILED: [(u64, &str); 7] = [
         (50_454_539_937_336, "attempts of members in doubt outran each other for a minute"),
         (229_990_008_436_686, "a member took records over that a purge had passed by"),
         (
@@ -162,6 +162,10 @@ fn what_failed_once_holds() {
         (17_897_786_170_272, "one of two equal deletions that had to wait kept the other from its place in the order"),
         (17_897_786_166_193, "what a member had lost while it was a learner ended its life"),
         (228_815_959_193_684, "a learner alone knew a start that was lost, and its word ended the group"),
+        (
+            217_786_044_900_115,
+            "a node was let go of, and the one member that knew it forgot it: two waited for its answer for ever",
+        ),
     ];
     for (seed, why) in FAILED {
         println!("{seed}: {why}");

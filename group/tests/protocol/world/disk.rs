@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use group::ballot::Slot;
 use group::outbox::Durable;
 use group::record::Record;
 use group::{Doubt, Stored};
@@ -22,6 +23,8 @@ pub struct Disk {
     before: Option<Box<Content>>,
     /// It may be.
     pub may_tear: bool,
+    /// The last slot of the newest state that was ever durable here.
+    pub applied_max: Slot,
 }
 
 impl Disk {
@@ -38,6 +41,7 @@ impl Disk {
             self.before = Some(Box::new(self.durable.clone()));
         }
         changes.into_iter().for_each(|change| self.durable.change(change));
+        self.applied_max = self.applied_max.max(self.durable.state.as_ref().map_or(Slot(0), |state| state.applied));
         Some(token)
     }
 

@@ -260,6 +260,9 @@ impl World {
             match output {
                 GroupOutput::Send(to, message, epoch) => {
                     let from = Sender { node: group.me(), epoch };
+                    if let Message::State(state) = &message {
+                        self.check_let_go(from.node, &to, state);
+                    }
                     for to in to {
                         let Some(target) = (0..self.peers.len()).find(|other| self.peers[*other].node.peer == to.peer)
                         else {
@@ -543,6 +546,24 @@ impl World {
                     let version = record.version;
                     self.wrong.get_or_insert(format!("I1: {key:?} at {version:?} is {known:?} and {value:?}"));
                 }
+            }
+        }
+    }
+
+    /// A node may learn that its group has let go of it once a majority of the members hold that durably: any one of them may forget
+    /// it then.
+    fn check_let_go(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
+        let let_go = |node: &&NodeId| !state.is_in_audience(**node);
+        for node in to.iter().filter(let_go).filter(|_| state.is_in_audience(from)) {
+            let known = self.states.range(..=state.applied).rev();
+            let since = known.take_while(|(_, state)| !state.is_in_audience(*node)).last();
+            let since = since.map_or(state.applied, |(slot, _)| *slot);
+            let holds = |peer: &&Peer| state.is_member(peer.node) && peer.disk.applied_max >= since;
+            let holders = self.peers.iter().filter(holds).count();
+            if holders <= state.members.len() / 2 {
+                let why =
+                    format!("{node:?} is told that it was let go of at {since:?}, and {holders} members hold that");
+                self.wrong.get_or_insert(why);
             }
         }
     }
