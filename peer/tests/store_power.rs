@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use node::Change;
-use peer::store::{Engine, StoreConfig, StoreEvent, StoreThread};
+use peer::store::{Engine, SledTables, StoreConfig, StoreEvent, StoreThread, Tables as _};
 use volume::{Volume, run};
 
 /// Stops the file system of this directory: nothing that was not synced gets to its disk any more.
@@ -112,6 +112,71 @@ fn what_was_acknowledged_survives_a_power_cut() {
 }
 
 const ROUNDS: u64 = 6;
+
+/// The table alone, which nobody syncs while it is written over: it opens, and each key has a whole value.
+#[test]
+fn a_table_that_nobody_synced_survives_a_power_cut() {
+    on_volume(|volume| {
+        let store = volume.path().join("tables");
+        for round in 0..3 {
+            std::fs::create_dir_all(&store).expect("a directory");
+            let mut child = Command::new(std::env::current_exe().expect("this program"))
+                .args(["--exact", "careless_child", "--nocapture"])
+                .env("STORE_CHILD_DIR", &store)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("starts");
+            let out = BufReader::new(child.stdout.take().expect("piped"));
+            let until = Duration::from_millis(300 + 170 * round);
+            let mut began = None;
+            for line in out.lines() {
+                let is_begin = line.expect("text").starts_with("written");
+                let at = *began.get_or_insert_with(Instant::now);
+                if is_begin && at.elapsed() > until {
+                    break;
+                }
+            }
+            run("python3", &["-c", SHUTDOWN, volume.text()]).expect("stops the file system");
+            // It may wait for its disk for ever.
+            let _ = child.kill();
+            child.wait().expect("ends");
+            volume.again();
+            let table = SledTables::new(&store, 4 << 20).open(1).unwrap_or_else(|error| panic!("{round}: {error}"));
+            for key in 0..SMALL_KEYS {
+                let value = table.get(&small(key).0).expect("reads").expect("a value");
+                let number = u64::from_le_bytes(value[..8].try_into().expect("eight bytes"));
+                assert_eq!((number % SMALL_KEYS, value), (key, small(number).1), "round {round}");
+            }
+        }
+    });
+}
+
+/// Not a test by itself: the process of [`a_table_that_nobody_synced_survives_a_power_cut`].
+#[test]
+fn careless_child() {
+    let Ok(dir) = std::env::var("STORE_CHILD_DIR") else { return };
+    let table = SledTables::new(&dir, 4 << 20).open(1).expect("opens");
+    for number in 0.. {
+        let (key, value) = small(number);
+        if table.apply(&[(key, Some(value))]).is_err() {
+            std::process::exit(0);
+        }
+        if number == SMALL_KEYS {
+            table.flush().expect("flushes");
+        }
+        if number > SMALL_KEYS && number % 16 == 0 {
+            println!("written {number}");
+        }
+    }
+}
+
+/// Small enough for sled to keep them in its log.
+fn small(number: u64) -> (Bytes, Bytes) {
+    (format!("{:04}", number % SMALL_KEYS).into(), number.to_le_bytes().repeat(VALUE_BYTES / 80).into())
+}
+
+const SMALL_KEYS: u64 = 997;
 
 /// Small, so that sweeps and checkpoints follow each other.
 fn working() -> StoreConfig {

@@ -31,8 +31,8 @@ use super::replay::From;
 use super::segment::{SegmentName, Segments};
 use super::table::Tables;
 
-/// The table is flushed after so many portions, and before a checkpoint: its syncs hold up those of the journal. Not only
-/// then: the less of sled's file is unwritten, the less a power cut can tear.
+/// The table is flushed, with its files for large pages, after so many portions and before a checkpoint. sled's own file is synced with
+/// each portion already ([`durable_range`](super::durable_range)).
 const UNFLUSHED_MAX: u32 = 32;
 
 /// Works in one thread at a time; the journal and the readers go on meanwhile.

@@ -23,6 +23,8 @@ mod change;
 mod codec;
 mod config;
 mod disk;
+#[cfg(target_os = "linux")]
+mod durable_range;
 mod engine;
 mod error;
 mod format;
