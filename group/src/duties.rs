@@ -215,8 +215,7 @@ impl Group {
 
     fn send_progress(&mut self, progress: Progress) {
         self.duties.told.clone_from(&progress.complete);
-        let nodes = self.state.nodes();
-        self.out.send_after(&nodes, Message::Progress(progress));
+        self.out.send_after(&self.state.audience(), Message::Progress(progress));
     }
 
     /// Proposes the most urgent thing, if this node leads and nothing is on its way.

@@ -5,7 +5,8 @@
 //! member whose store does not show that the node was let go of would wait for its answer for ever.
 //!
 //! Therefore a node learns it only when a majority of the members hold it durably. Whichever member then forgets the last thing in its
-//! store learns it again from another member. Until then the node keeps what it has, and answers.
+//! store learns it again from another member. Until then the node keeps what it has, and answers. The last state of a group that has
+//! ended is sent at once: its end was chosen behind all of that, and what came of it has states of its own.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -37,9 +38,11 @@ impl LetGo {
 }
 
 impl Group {
-    /// Notes where the state, which came after `before`, has let go of a node. Before anybody is told this state.
+    /// Notes where the state, which came after `before`, has let go of a node. Before this state is sent to any node. Where it is of
+    /// several slots later, a node may have come and gone in between.
     pub(crate) fn note_let_go(&mut self, before: &GroupState) {
-        if before.audience().into_iter().any(|node| !self.state.is_in_audience(node)) {
+        let jumps = self.state.applied > before.applied.next();
+        if jumps || before.audience().into_iter().any(|node| !self.state.is_in_audience(node)) {
             self.duties.let_go.at = self.state.applied;
             self.duties.on_awaited(); // The member that tells the node waits for this one's progress.
         }

@@ -34,11 +34,11 @@ fn answers_go_together_whatever_the_switches_do() {
 fn what_is_left_out_is_seen() {
     // Where each was seen first: a change of the protocol has others, and they are found from there on.
     for (defect, from) in [
-        (Defect::VoidNumberTaken, 450),
-        (Defect::EarlyCompletion, 40),
-        (Defect::GrantsForgotten, 1130),
-        (Defect::GrantUnchecked, 150),
-        (Defect::PointUnchecked, 60),
+        (Defect::VoidNumberTaken, 797),
+        (Defect::EarlyCompletion, 47),
+        (Defect::GrantsForgotten, 1276),
+        (Defect::GrantUnchecked, 172),
+        (Defect::PointUnchecked, 110),
     ] {
         let found = (from..from + count(3000))
             .find(|seed| chance::run_switched(*seed, STEPS, Defects::NONE.with(defect), false).wrong.is_some());
