@@ -11,5 +11,7 @@ pub mod division;
 pub mod halves;
 pub mod joining;
 pub mod leading;
+pub mod lifetimes;
 pub mod repartition;
+pub mod risk;
 pub mod size;
