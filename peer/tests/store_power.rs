@@ -8,6 +8,7 @@ mod volume;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -31,8 +32,11 @@ fn record(number: u32) -> (Bytes, Bytes) {
     (format!("{:08x}", number.wrapping_mul(0x9e37_79b1)).into(), vec![number as u8; VALUE_BYTES].into())
 }
 
-/// Runs a test on a file system of its own, where that is possible.
+/// Runs a test on a file system of its own, where that is possible. One at a time: a process that another test starts has copies of all
+/// descriptors until it executes its program, so the file system would be busy and the store locked.
 fn on_volume(test: impl FnOnce(&Volume)) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     match Volume::ext4(512).and_then(|volume| run("python3", &["-c", "import fcntl"]).map(|()| volume)) {
         Ok(volume) => test(&volume),
         Err(why) => println!("skipped: a file system cannot be made, mounted and stopped here: {why}"),
