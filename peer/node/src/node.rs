@@ -29,6 +29,7 @@ use crate::hosting::{Hosted, Hosts, Scan};
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
 use crate::preparing::Preparing;
+use crate::probing::Probes;
 use crate::repartitioning::LoadWatch;
 use crate::seeking::Seeking;
 use crate::sessions::{SessionContext, Sessions};
@@ -83,6 +84,7 @@ pub struct Node {
     pub(crate) load_watch: LoadWatch,
     pub(crate) lead_watch: LeadWatch,
     pub(crate) seeking: Seeking,
+    pub(crate) probes: Probes,
     pub(crate) switched: Switched,
     /// Names what passes a switch, and nothing else.
     pub(crate) tags: Rng,
@@ -163,6 +165,7 @@ impl Node {
             load_watch: LoadWatch::default(),
             lead_watch: LeadWatch::default(),
             seeking: Seeking::default(),
+            probes: Probes::default(),
             switched: Switched::default(),
             outputs: VecDeque::new(),
             connected: BTreeSet::new(),
@@ -474,6 +477,7 @@ impl Node {
                 self.tell_lineage(peer);
                 if self.hosts.is_empty() {
                     self.ask_for_sample(peer);
+                    self.send_no_op(peer);
                 }
             }
             Input::PeerDown(peer) => {

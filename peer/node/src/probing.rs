@@ -1,8 +1,13 @@
-//! How a newcomer finds out which of several groups would be the quickest with it: in each it acts as if it were a primary,
-//! without anything to say (Scatter §6.2).
+//! How a newcomer finds out which of several groups would be the quickest with it: in each it acts as if it were a primary that has
+//! a no-op to propose (Scatter §6.2).
 //!
-//! All members of each group are sent a word that calls for nothing but an answer, and it counts how long a majority takes.
-//! Nothing is changed by it anywhere.
+//! Each member of each group answers some no-ops, in the order of all that it has to handle, and the newcomer takes the least delay of
+//! each member. A no-op binds nobody: it carries no ballot and no number, and nothing of it is stored. A member answers each newcomer
+//! at a limited rate.
+//!
+//! # Invariants
+//! - The clock of a no-op starts when it is sent over a connection that stands. The time that it takes to connect says nothing about
+//!   the group.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,44 +21,92 @@ use crate::node::Node;
 use crate::seeking::Sampled;
 use crate::wire::Frame;
 
-/// Whoever has not answered is asked again after this: the first word may only have called for a connection.
-const ASK_AGAIN: Duration = Duration::from_millis(150);
-/// So often it is asked. Who is silent counts as slow.
-const TURNS: usize = 5;
+/// An answer that has not come after this time may be lost: another no-op is sent.
+const SEND_AGAIN: Duration = Duration::from_millis(150);
+/// Answers of each member. The least delay counts, as the first may have waited behind other work.
+const ROUNDS: u8 = 3;
+/// The choice is made after this time with the answers that are in. A member without an answer counts as slow.
+const PATIENCE: Duration = Duration::from_millis(750);
 
 /// A newcomer's probes.
 #[derive(Debug)]
 pub(crate) struct Probing {
-    /// What was sampled, and the places of those that are probed.
+    /// What was sampled.
     pub(crate) sampled: Vec<Sampled>,
+    members: BTreeMap<PeerKey, Probed>,
+    /// The groups that are probed, by their places in `sampled`.
     probed: Vec<usize>,
-    /// The name of the first turn; those that follow have the next ones.
+    /// The number of the first no-op; later ones have the next numbers.
     number: u64,
-    /// When each turn began.
-    turns: Vec<Time>,
-    /// How long each peer took.
-    answers: BTreeMap<PeerKey, Duration>,
+    /// To whom each no-op was sent, and when.
+    sent: Vec<(PeerKey, Time)>,
+    until: Time,
+}
+
+/// A member of a group that is probed.
+#[derive(Debug)]
+struct Probed {
+    ring: RingId,
+    contact: Contact,
+    /// When the last no-op was sent, while its answer has not come.
+    waits_since: Option<Time>,
+    answers: u8,
+    least: Option<Duration>,
 }
 
 impl Probing {
-    pub(crate) fn new(sampled: Vec<Sampled>, probed: Vec<usize>, number: u64) -> Probing {
-        // All names of turns are to fit behind it.
-        Probing { sampled, probed, number: number >> 1, turns: Vec::new(), answers: BTreeMap::new() }
+    /// Begins. `number`: drawn at random.
+    pub(crate) fn new(sampled: Vec<Sampled>, probed: Vec<usize>, number: u64, now: Time) -> Probing {
+        let mut members = BTreeMap::new();
+        for group in probed.iter().filter_map(|index| sampled.get(*index)) {
+            for contact in &group.group.members {
+                let known =
+                    Probed { ring: group.ring, contact: contact.clone(), waits_since: None, answers: 0, least: None };
+                members.entry(contact.node.peer).or_insert(known);
+            }
+        }
+        // All numbers are to fit behind it.
+        Probing { sampled, members, probed, number: number >> 1, sent: Vec::new(), until: now + PATIENCE }
     }
 
-    /// Whoever has not answered yet.
-    fn silent(&self) -> Vec<(RingId, Contact)> {
-        let groups = self.probed.iter().filter_map(|index| self.sampled.get(*index));
-        let contacts = groups.flat_map(|sampled| sampled.group.members.iter().map(|contact| (sampled.ring, contact)));
-        let silent = contacts.filter(|(_, contact)| !self.answers.contains_key(&contact.node.peer));
-        silent.map(|(ring, contact)| (ring, contact.clone())).collect()
+    /// Returns whether all that there is to know is known, or the time is over.
+    fn is_over(&self, now: Time) -> bool {
+        now >= self.until || self.members.values().all(|member| member.answers >= ROUNDS)
     }
 
-    /// How long the newcomer would wait for a majority in this group, itself counted; `None` where that is not known.
+    /// Returns the members that have not answered often enough.
+    fn unfinished(&self) -> impl Iterator<Item = (PeerKey, &Probed)> {
+        self.members.iter().filter(|(_, member)| member.answers < ROUNDS).map(|(peer, member)| (*peer, member))
+    }
+
+    /// Returns the no-op to send to this peer now, if one is due. The peer must be connected.
+    fn next_to(&mut self, peer: PeerKey, now: Time) -> Option<Frame> {
+        let member = self.members.get_mut(&peer).filter(|member| member.answers < ROUNDS)?;
+        if member.waits_since.is_some_and(|since| now.since(since) < SEND_AGAIN) {
+            return None;
+        }
+        member.waits_since = Some(now);
+        let number = self.number + self.sent.len() as u64;
+        self.sent.push((peer, now));
+        Some(Frame::Probe { ring: member.ring, number })
+    }
+
+    /// An answer came. Late ones count, too: the time of each no-op is known.
+    fn on_answer(&mut self, from: PeerKey, number: u64, now: Time) {
+        let place = number.checked_sub(self.number).and_then(|place| usize::try_from(place).ok());
+        let sent = place.and_then(|place| self.sent.get_mut(place)).filter(|(peer, at)| *peer == from && *at > Time(0));
+        let (Some((_, at)), Some(member)) = (sent, self.members.get_mut(&from)) else { return };
+        let took = now.since(core::mem::replace(at, Time(0))); // Each is answered once.
+        member.least = Some(member.least.map_or(took, |least| least.min(took)));
+        member.answers = member.answers.saturating_add(1);
+        member.waits_since = None;
+    }
+
+    /// Returns how long the newcomer would wait for a majority in this group, itself counted; `None` where that is not known.
     pub(crate) fn agreement(&self, index: usize) -> Option<Duration> {
-        let members = &self.sampled.get(index)?.group.members;
-        let ways = members.iter().filter_map(|contact| self.answers.get(&contact.node.peer));
-        let mut ways: Vec<Duration> = ways.copied().collect();
+        let members = &self.sampled.get(index).filter(|_| self.probed.contains(&index))?.group.members;
+        let ways = members.iter().filter_map(|contact| self.members.get(&contact.node.peer)?.least);
+        let mut ways: Vec<Duration> = ways.collect();
         ways.sort_unstable();
         // Of one more than there are.
         ways.get(members.len().div_ceil(2).checked_sub(1)?).copied()
@@ -61,45 +114,164 @@ impl Probing {
 }
 
 impl Node {
-    /// Asks those who have not answered, again; false where that has been done often enough, or all have.
+    /// Connects to the members that are probed, and sends the no-ops that are due. Returns `false` once the probes are over.
     pub(crate) fn go_on_probing(&mut self) -> bool {
         let now = self.now.time;
-        let Some(probing) = &mut self.seeking.probing else { return false };
-        let silent = probing.silent();
-        if silent.is_empty() || probing.turns.len() >= TURNS {
-            return false;
-        }
-        let number = probing.number + probing.turns.len() as u64;
-        probing.turns.push(now);
-        self.join_due = now + ASK_AGAIN;
-        for (ring, contact) in silent {
+        let Some(probing) = self.seeking.probing.as_ref().filter(|probing| !probing.is_over(now)) else { return false };
+        self.join_due = probing.until.min(now + SEND_AGAIN);
+        let contacts: Vec<Contact> = probing.unfinished().map(|(_, member)| member.contact.clone()).collect();
+        for contact in contacts {
             self.reach(&contact);
-            self.post(contact.node.peer, Class::Control, &Frame::Probe { ring, number });
+            self.send_no_op(contact.node.peer);
         }
         true
     }
 
-    /// A newcomer wants to know how far away this node is.
+    /// Sends this peer a no-op where one is due and the connection stands.
+    pub(crate) fn send_no_op(&mut self, peer: PeerKey) {
+        let now = self.now.time;
+        if self.is_connected_to(peer)
+            && let Some(frame) = self.seeking.probing.as_mut().and_then(|probing| probing.next_to(peer, now))
+        {
+            self.post(peer, Class::Control, &frame);
+        }
+    }
+
+    /// A newcomer proposes a no-op to this node, as if it were its primary.
     pub(crate) fn on_probe(&mut self, from: PeerKey, ring: RingId, number: u64) {
-        if self.hosts.is_empty() || self.ring != Some(ring) {
+        if self.hosts.is_empty() || self.ring != Some(ring) || !self.probes.allows(from, self.now.time) {
             self.frames_dropped += 1;
             return;
         }
         self.post(from, Class::Control, &Frame::Probed { ring, number });
     }
 
-    /// An answer; late ones are of no use.
+    /// An answer.
     pub(crate) fn on_probed(&mut self, from: PeerKey, number: u64) {
         let now = self.now.time;
         let Some(probing) = &mut self.seeking.probing else { return };
-        let turn = number.checked_sub(probing.number).and_then(|turn| usize::try_from(turn).ok());
-        let Some(began) = turn.and_then(|turn| probing.turns.get(turn).copied()) else { return };
-        if !probing.silent().iter().any(|(_, contact)| contact.node.peer == from) {
-            return;
+        probing.on_answer(from, number, now);
+        if probing.is_over(now) {
+            return self.end_probing();
         }
-        probing.answers.insert(from, now.since(began));
-        if probing.silent().is_empty() {
-            self.end_probing();
+        self.send_no_op(from);
+    }
+}
+
+/// No-ops that a member answers of one newcomer in [`WINDOW`]: more than an honest one sends.
+const ANSWERS_MAX: u32 = 32;
+const WINDOW: Duration = Duration::from_secs(1);
+/// Newcomers that are counted at a time. While there are more, the rest is not answered.
+const NEWCOMERS_MAX: usize = 256;
+
+/// How many no-ops newcomers have sent to this member.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Probes {
+    since: BTreeMap<PeerKey, (Time, u32)>,
+}
+
+impl Probes {
+    /// Counts one more of this newcomer, and returns whether it is to be answered.
+    fn allows(&mut self, from: PeerKey, now: Time) -> bool {
+        if self.since.len() >= NEWCOMERS_MAX && !self.since.contains_key(&from) {
+            self.since.retain(|_, (since, _)| now.since(*since) < WINDOW);
+            if self.since.len() >= NEWCOMERS_MAX {
+                return false;
+            }
         }
+        let (since, count) = self.since.entry(from).or_insert((now, 0));
+        if now.since(*since) >= WINDOW {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= ANSWERS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+    use alloc::vec;
+
+    use overlay::{Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, Point};
+
+    use super::*;
+
+    fn peer(index: u8) -> PeerKey {
+        PeerKey([index; 32])
+    }
+
+    /// A group of these peers.
+    fn sampled(peers: &[u8]) -> Sampled {
+        let contact = |index: &u8| Contact {
+            node: NodeId { peer: peer(*index), incarnation: Incarnation(1) },
+            addresses: vec!["/ip4/10.0.0.1/tcp/1".into()],
+            name: None,
+        };
+        let members = peers.iter().map(contact).collect();
+        let group = GroupRef { id: GroupId(u128::from(peers[0])), epoch: Epoch(1), range: KeyRange::FULL, members };
+        let clusters = vec![String::new(); peers.len()];
+        Sampled { ring: RingId(7), point: Point(u128::from(peers[0])), group, clusters, own: false }
+    }
+
+    fn ms(at: u64) -> Time {
+        Time(1_000_000_000) + Duration::from_millis(at)
+    }
+
+    fn number(frame: Option<Frame>) -> u64 {
+        match frame {
+            Some(Frame::Probe { number, .. }) => number,
+            other => panic!("no probe: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_clock_starts_with_the_connection_and_the_least_delay_counts() {
+        let mut probing = Probing::new(vec![sampled(&[1, 2, 3])], vec![0], u64::MAX, ms(0));
+        assert_eq!(probing.agreement(0), None);
+        // The connections stand after 400 ms.
+        let mut at = [400, 420, 440];
+        for takes in [[90, 25, 5], [30, 80, 5], [40, 60, 5]] {
+            for ((member, at), takes) in (1u8..).zip(&mut at).zip(takes) {
+                let number = number(probing.next_to(peer(member), ms(*at)));
+                assert!(probing.next_to(peer(member), ms(*at)).is_none(), "one at a time");
+                *at += takes;
+                probing.on_answer(peer(member), number, ms(*at));
+            }
+        }
+        // With the newcomer they are four, so a majority is the newcomer and two more.
+        assert_eq!(probing.agreement(0), Some(Duration::from_millis(25)));
+        assert!(probing.is_over(ms(700)) && probing.unfinished().count() == 0);
+        assert!(probing.next_to(peer(1), ms(700)).is_none(), "it has answered often enough");
+    }
+
+    #[test]
+    fn a_lost_no_op_is_sent_again_and_a_late_answer_counts_once() {
+        let mut probing = Probing::new(vec![sampled(&[1])], vec![0], 0, ms(0));
+        let first = number(probing.next_to(peer(1), ms(0)));
+        assert!(probing.next_to(peer(1), ms(149)).is_none());
+        let second = number(probing.next_to(peer(1), ms(150)));
+        assert_ne!(first, second);
+        probing.on_answer(peer(1), first, ms(200));
+        probing.on_answer(peer(1), first, ms(201));
+        probing.on_answer(peer(2), second, ms(201));
+        probing.on_answer(peer(1), second + 1, ms(201));
+        assert_eq!(probing.agreement(0), Some(Duration::from_millis(200)), "only the first answer counts");
+        assert!(!probing.is_over(ms(749)) && probing.is_over(ms(750)), "the choice is not put off for ever");
+    }
+
+    #[test]
+    fn a_newcomer_is_answered_at_a_limited_rate() {
+        let mut probes = Probes::default();
+        let answered =
+            |probes: &mut Probes, from: u8, at: u64| (0..100).filter(|_| probes.allows(peer(from), ms(at))).count();
+        assert_eq!(answered(&mut probes, 1, 0), 32);
+        assert_eq!(answered(&mut probes, 2, 0), 32, "each newcomer by itself");
+        assert_eq!((answered(&mut probes, 1, 999), answered(&mut probes, 1, 1000)), (0, 32));
+        let many =
+            |index: u16| PeerKey([[1; 30].as_slice(), &index.to_be_bytes()].concat().try_into().expect("32 bytes"));
+        (0..2000).for_each(|index| _ = probes.allows(many(index), ms(1500)));
+        assert_eq!(probes.since.len(), NEWCOMERS_MAX);
+        assert!(probes.allows(many(1999), ms(2500)), "those that are quiet again make room");
     }
 }

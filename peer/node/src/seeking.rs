@@ -183,7 +183,7 @@ impl Node {
         let undecided = self.config.policies.join.1.undecided(&self.views(&sampled, |_| None));
         if own.is_none() && !undecided.is_empty() {
             let number = self.rng.draw();
-            self.seeking.probing = Some(Probing::new(sampled, undecided, number));
+            self.seeking.probing = Some(Probing::new(sampled, undecided, number, self.now.time));
             self.go_on_probing();
         } else {
             let chance = self.rng.draw();

@@ -1,26 +1,31 @@
 //! Who is connected to whom, and what each side believes about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use group::time::Time;
 
-/// Connections between `n` machines.
+use crate::sim::network::{Flight, HELD_MAX};
+
+/// Connections between the machines. Pairs that have nothing to do with each other take a bit of memory.
 #[derive(Debug)]
 pub struct Connections {
     n: usize,
-    /// By pair, both ways: it is asked for each frame.
-    up: Vec<bool>,
+    /// A bit by pair, both ways: it is read for each frame.
+    up: Vec<u64>,
     /// Being made.
     dialling: BTreeSet<(usize, usize)>,
-    /// What a machine's driver has told its node: `(machine, peer)`.
-    told: BTreeSet<(usize, usize)>,
-    /// Whom a machine's driver can find: `(machine, peer)`.
-    known: BTreeSet<(usize, usize)>,
-    /// No attempt before this.
-    not_before: Vec<Time>,
+    /// By sender and receiver: frames that wait for a connection that is being made, as they do in a driver's queues.
+    waiting: BTreeMap<(usize, usize), Vec<Flight>>,
+    /// By machine: the peers to which its driver has told its node that there is a connection.
+    told: Vec<BTreeSet<usize>>,
+    /// By machine: the peers that its driver can find.
+    known: Vec<BTreeSet<usize>>,
+    /// By machine and peer: no attempt before this.
+    not_before: Vec<BTreeMap<usize, Time>>,
     /// Counts stalls, so that an old one's end is not taken for the new one's.
     stalls: u64,
-    stalled: Vec<Option<u64>>,
+    /// By pair: the stall that lasts.
+    stalled: BTreeMap<(usize, usize), u64>,
 }
 
 fn pair(a: usize, b: usize) -> (usize, usize) {
@@ -32,44 +37,64 @@ impl Connections {
     pub fn new(n: usize) -> Connections {
         Connections {
             n,
-            up: vec![false; n * n],
+            up: vec![0; (n * n).div_ceil(64)],
             dialling: BTreeSet::new(),
-            told: BTreeSet::new(),
-            known: BTreeSet::new(),
-            not_before: vec![Time(0); n * n],
+            waiting: BTreeMap::new(),
+            told: vec![BTreeSet::new(); n],
+            known: vec![BTreeSet::new(); n],
+            not_before: vec![BTreeMap::new(); n],
             stalls: 0,
-            stalled: vec![None; n * n],
+            stalled: BTreeMap::new(),
         }
     }
 
     /// Whether there is a connection.
     pub fn is_up(&self, a: usize, b: usize) -> bool {
-        self.up[a * self.n + b]
+        let place = a * self.n + b;
+        self.up[place / 64] >> (place % 64) & 1 == 1
     }
 
     /// The machine's driver learns where a peer can be found.
     pub fn learn(&mut self, host: usize, peer: usize) {
-        self.known.insert((host, peer));
+        self.known[host].insert(peer);
     }
 
     /// Whether an attempt begins now, which then ends with [`Connections::made`] or [`Connections::not_made`].
     pub fn dial(&mut self, now: Time, host: usize, peer: usize) -> bool {
-        let place = host * self.n + peer;
         if host == peer
             || self.is_up(host, peer)
-            || !self.known.contains(&(host, peer))
-            || self.not_before[place] > now
+            || !self.known[host].contains(&peer)
+            || self.not_before[host].get(&peer).is_some_and(|at| *at > now)
             || !self.dialling.insert(pair(host, peer))
         {
             return false;
         }
-        self.not_before[place] = now + std::time::Duration::from_millis(100);
+        self.not_before[host].insert(peer, now + std::time::Duration::from_millis(100));
         true
+    }
+
+    /// A frame waits for the connection that is being made; `false` where none is, or where too many wait.
+    pub fn wait(&mut self, flight: Flight) -> bool {
+        if !self.dialling.contains(&pair(flight.from, flight.to)) {
+            return false;
+        }
+        let waiting = self.waiting.entry((flight.from, flight.to)).or_default();
+        let has_room = waiting.len() < HELD_MAX;
+        if has_room {
+            waiting.push(flight);
+        }
+        has_room
+    }
+
+    /// Takes the frames that waited for this connection, in both directions.
+    pub fn take_waiting(&mut self, a: usize, b: usize) -> Vec<Flight> {
+        [(a, b), (b, a)].iter().flat_map(|pair| self.waiting.remove(pair).unwrap_or_default()).collect()
     }
 
     /// The attempt failed.
     pub fn not_made(&mut self, a: usize, b: usize) {
         self.dialling.remove(&pair(a, b));
+        self.take_waiting(a, b);
     }
 
     /// The attempt succeeded: whether each side's node is to be told (it may still believe in an old connection).
@@ -78,52 +103,52 @@ impl Connections {
         self.set_up(a, b, true);
         self.learn(a, b);
         self.learn(b, a);
-        (self.told.insert((a, b)), self.told.insert((b, a)))
+        (self.told[a].insert(b), self.told[b].insert(a))
     }
 
     /// The connection is gone; whether there was one.
     pub fn broken(&mut self, a: usize, b: usize) -> bool {
-        self.stalled[pair(a, b).0 * self.n + pair(a, b).1] = None;
+        self.stalled.remove(&pair(a, b));
         self.set_up(a, b, false)
     }
 
     /// Whether there was a connection.
     fn set_up(&mut self, a: usize, b: usize, up: bool) -> bool {
-        self.up[b * self.n + a] = up;
-        std::mem::replace(&mut self.up[a * self.n + b], up)
+        let was_up = self.is_up(a, b);
+        for place in [a * self.n + b, b * self.n + a] {
+            let bit = 1 << (place % 64);
+            self.up[place / 64] = if up { self.up[place / 64] | bit } else { self.up[place / 64] & !bit };
+        }
+        was_up
     }
 
     /// The driver notices that it has no connection: whether its node is to be told.
     pub fn noticed(&mut self, host: usize, peer: usize) -> bool {
-        !self.is_up(host, peer) && self.told.remove(&(host, peer))
+        !self.is_up(host, peer) && self.told[host].remove(&peer)
     }
 
     /// A process has ended: its driver knows nothing any more.
     pub fn forget(&mut self, host: usize) {
-        self.told.retain(|(from, _)| *from != host);
-        self.known.retain(|(from, _)| *from != host);
+        self.told[host].clear();
+        self.known[host].clear();
+        self.not_before[host].clear();
         self.dialling.retain(|(a, b)| *a != host && *b != host);
-        for peer in 0..self.n {
-            self.not_before[host * self.n + peer] = Time(0);
-        }
+        self.waiting.retain(|(a, b), _| *a != host && *b != host);
     }
 
     /// Traffic between the two stalls: the number of this stall.
     pub fn stall(&mut self, a: usize, b: usize) -> u64 {
         self.stalls += 1;
-        let (a, b) = pair(a, b);
-        *self.stalled[a * self.n + b].get_or_insert(self.stalls)
+        *self.stalled.entry(pair(a, b)).or_insert(self.stalls)
     }
 
     /// It goes on.
     pub fn resume(&mut self, a: usize, b: usize) {
-        let (a, b) = pair(a, b);
-        self.stalled[a * self.n + b] = None;
+        self.stalled.remove(&pair(a, b));
     }
 
     /// Whether this very stall lasts.
     pub fn still_stalled(&self, a: usize, b: usize, serial: u64) -> bool {
-        let (a, b) = pair(a, b);
-        self.stalled[a * self.n + b] == Some(serial)
+        self.stalled.get(&pair(a, b)) == Some(&serial)
     }
 }

@@ -68,6 +68,11 @@ pub(super) enum Return {
 }
 
 impl<H> Machine<H> {
+    /// Returns the life that answers clients now, if one does.
+    pub fn answering(&self) -> Option<u32> {
+        (self.state != State::Down).then_some(self.life)
+    }
+
     /// One that has not been started.
     pub fn new(index: usize, chance: &mut Rng) -> Machine<H> {
         let mut key = [0; 32];

@@ -1,5 +1,6 @@
 //! Starting and ending processes, and doing what they want done.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use group::time::Time;
@@ -17,6 +18,11 @@ use crate::sim::world::World;
 
 /// A client gives up so long after its node should have answered.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// In networks of more machines than this, a machine is not started with the addresses of all.
+const NETWORK_SMALL: usize = 64;
+/// With so many addresses then.
+const CONTACTS: usize = 8;
 
 /// What nodes note, and what is counted for it.
 const NOTES: [(&str, &str); 7] = [
@@ -37,12 +43,19 @@ impl<H: Host> World<H> {
                 let Some(&peer) = self.peers.get(&to) else { return };
                 if peer == host {
                     self.marks.hit("node: sent a frame to itself");
-                } else if self.connections.is_up(host, peer) {
-                    let life = self.machines[peer].life;
-                    self.launch(Flight { from: host, to: peer, life, class, frame });
-                } else {
-                    self.dial(host, peer);
+                    return;
                 }
+                let flight = Flight { from: host, to: peer, life: self.machines[peer].life, class, frame };
+                if self.connections.is_up(host, peer) {
+                    return self.launch(flight);
+                }
+                self.dial(host, peer);
+                let waits = self.connections.wait(flight);
+                self.marks.hit(if waits {
+                    "network: a frame waited for its connection"
+                } else {
+                    "network: a frame had no connection"
+                });
             }
             Output::Persist { token, changes } => match self.machines[host].store.persist(token, changes) {
                 Persist::Starts => self.queue_sync(host),
@@ -262,11 +275,31 @@ impl<H: Host> World<H> {
             return;
         }
         let all = host == 0 || machine.life > 1;
-        for peer in (0..if all { n } else { 1 }).filter(|peer| *peer != host) {
+        let contacts = match n > NETWORK_SMALL {
+            true => self.living_contacts(host),
+            false => (0..if all { n } else { 1 }).filter(|peer| *peer != host).collect(),
+        };
+        for peer in contacts {
             self.connections.learn(host, peer);
             self.dial(host, peer);
         }
         self.queue_in(Duration::from_secs(1), Event::Join { host, life });
+    }
+
+    /// Returns up to [`CONTACTS`] machines that run, drawn at random: in a large network nobody is started with the addresses of all.
+    fn living_contacts(&mut self, host: usize) -> BTreeSet<usize> {
+        let mut contacts = BTreeSet::new();
+        // A few more draws than places, as some machines are down.
+        for _ in 0..4 * CONTACTS {
+            let peer = self.chance.below(self.machines.len() as u64) as usize;
+            if peer != host && self.machines[peer].state == State::Running {
+                contacts.insert(peer);
+            }
+            if contacts.len() == CONTACTS {
+                break;
+            }
+        }
+        contacts
     }
 
     fn dial(&mut self, host: usize, peer: usize) {
@@ -292,6 +325,10 @@ impl<H: Host> World<H> {
             let key = self.machines[peer].key;
             self.trace.note(self.now, &[host as u64, peer as u64], &[], || format!("{host} is connected to {peer}"));
             self.deliver(host, Input::PeerUp(key));
+        }
+        for flight in self.connections.take_waiting(a, b) {
+            let life = self.machines[flight.to].life;
+            self.launch(Flight { life, ..flight });
         }
     }
 
@@ -320,8 +357,8 @@ impl<H: Host> World<H> {
 
     pub(super) fn on_client(&mut self, client: usize) {
         let mut asks = std::mem::take(&mut self.asks);
-        let lives: Vec<Option<u32>> = (0..self.machines.len()).map(|host| self.answering(host)).collect();
-        self.workload.turn(client, self.now, &|host| lives[host], &mut asks);
+        let machines = &self.machines;
+        self.workload.turn(client, self.now, &|host| machines[host].answering(), &mut asks);
         if asks.is_empty() {
             self.queue_in(Duration::from_millis(50), Event::Client(client));
         }

@@ -1,6 +1,6 @@
 //! The wires: streams per pair of machines, direction and class, and all that goes wrong with them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use crate::marks::Marks;
 use crate::rng::Rng;
 
 /// So many frames wait in a stalled stream; what comes then is dropped, as the driver's bounded queues do.
-const HELD_MAX: usize = 4_096;
+pub const HELD_MAX: usize = 4_096;
 
 /// How long a frame travels.
 #[derive(Clone, Debug)]
@@ -73,6 +73,7 @@ pub struct Flight {
     pub frame: Bytes,
 }
 
+/// One direction between two machines. A link that was never used equals the default.
 #[derive(Debug, Default)]
 struct Link {
     /// So many faults stall it.
@@ -82,11 +83,21 @@ struct Link {
     last_arrival: [Time; 3],
 }
 
-/// All wires between `n` machines.
+impl Link {
+    /// Returns whether the link is as good as one that was never used.
+    fn is_idle(&self, now: Time) -> bool {
+        self.blocks == 0 && self.held.is_empty() && self.last_arrival.iter().all(|at| *at <= now)
+    }
+}
+
+/// A sender with more links drops the idle ones when it needs another.
+const LINKS_MAX: usize = 128;
+
+/// All wires between the machines. Links that are not in use take no memory.
 #[derive(Debug)]
 pub struct Network {
-    n: usize,
-    links: Vec<Link>,
+    /// By sender, then by receiver.
+    links: Vec<BTreeMap<usize, Link>>,
     latency: Latency,
     noise: Noise,
     /// For each machine: of the frames to and from it, so many in 1,000 are lost.
@@ -97,8 +108,16 @@ pub struct Network {
 impl Network {
     /// Quiet wires.
     pub fn new(n: usize, latency: Latency, rng: Rng) -> Network {
-        let links = (0..n * n).map(|_| Link::default()).collect();
-        Network { n, links, latency, noise: Noise::default(), lossy: vec![0; n], rng }
+        let links = (0..n).map(|_| BTreeMap::new()).collect();
+        Network { links, latency, noise: Noise::default(), lossy: vec![0; n], rng }
+    }
+
+    fn link(&mut self, now: Time, from: usize, to: usize) -> &mut Link {
+        let links = &mut self.links[from];
+        if links.len() >= LINKS_MAX && !links.contains_key(&to) {
+            links.retain(|_, link| !link.is_idle(now));
+        }
+        links.entry(to).or_default()
     }
 
     /// From now on.
@@ -113,10 +132,11 @@ impl Network {
 
     /// Sends a frame: what arrives when is pushed to `arrivals`.
     pub fn send(&mut self, now: Time, flight: Flight, arrivals: &mut Vec<(Time, Flight)>, marks: &mut Marks) {
-        let link = flight.from * self.n + flight.to;
-        if self.links[link].blocks > 0 {
-            if self.links[link].held.len() < HELD_MAX {
-                self.links[link].held.push_back(flight);
+        let (from, to) = (flight.from, flight.to);
+        let link = self.link(now, from, to);
+        if link.blocks > 0 {
+            if link.held.len() < HELD_MAX {
+                link.held.push_back(flight);
             } else {
                 marks.hit("network: a stalled stream was full");
             }
@@ -132,7 +152,7 @@ impl Network {
             marks.hit("network: frame delayed out of order");
             arrival = arrival + self.delay(flight.from, flight.to) * self.rng.between(1, 10) as u32;
         } else {
-            let last = &mut self.links[link].last_arrival[class_index(flight.class)];
+            let last = &mut self.link(now, from, to).last_arrival[class_index(flight.class)];
             arrival = arrival.max(*last);
             *last = arrival;
         }
@@ -154,23 +174,23 @@ impl Network {
 
     /// Stalls a direction. Stalls add up.
     pub fn block(&mut self, from: usize, to: usize) {
-        self.links[from * self.n + to].blocks += 1;
+        self.links[from].entry(to).or_default().blocks += 1;
     }
 
     /// Ends one stall; after the last, what was held arrives in order, or is gone with its connection.
     pub fn unblock(&mut self, now: Time, from: usize, to: usize, alive: bool, arrivals: &mut Vec<(Time, Flight)>) {
-        let link = from * self.n + to;
-        self.links[link].blocks = self.links[link].blocks.saturating_sub(1);
-        if self.links[link].blocks > 0 {
+        let link = self.link(now, from, to);
+        link.blocks = link.blocks.saturating_sub(1);
+        if link.blocks > 0 {
             return;
         }
-        let held = std::mem::take(&mut self.links[link].held);
+        let held = std::mem::take(&mut link.held);
         if !alive {
             return;
         }
         for flight in held {
             let arrival = now + self.delay(from, to);
-            let last = &mut self.links[link].last_arrival[class_index(flight.class)];
+            let last = &mut self.link(now, from, to).last_arrival[class_index(flight.class)];
             *last = arrival.max(*last);
             arrivals.push((*last, flight));
         }
@@ -178,13 +198,14 @@ impl Network {
 
     /// Whether this direction stalls.
     pub fn is_blocked(&self, from: usize, to: usize) -> bool {
-        self.links[from * self.n + to].blocks > 0
+        self.links[from].get(&to).is_some_and(|link| link.blocks > 0)
     }
 
     /// The connection between the two is gone, and with it what was held.
     pub fn forget_held(&mut self, a: usize, b: usize) {
-        self.links[a * self.n + b].held.clear();
-        self.links[b * self.n + a].held.clear();
+        for (from, to) in [(a, b), (b, a)] {
+            self.links[from].entry(to).and_modify(|link| link.held.clear());
+        }
     }
 }
 

@@ -229,12 +229,6 @@ impl<H: Host> World<H> {
         self.queue.push(at.max(self.now), event);
     }
 
-    /// Which life of a machine answers clients now.
-    pub(super) fn answering(&self, host: usize) -> Option<u32> {
-        let machine = &self.machines[host];
-        (machine.state != State::Down).then_some(machine.life)
-    }
-
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Arrive(flight) => self.on_arrive(flight),
@@ -453,7 +447,8 @@ impl<H: Host> World<H> {
         let scenario = &self.scenario;
         let machine = &self.machines[host];
         let wall_s = machine.clocks.at(self.now).wall.0 / 1000;
-        let salt = u64::from(machine.life) << 8 | host as u64;
+        // Lives of one machine differ in it, and those of different machines in their keys.
+        let salt = (u64::from(machine.life) << 8) | (host as u64 % 256);
         NodeConfig {
             former: machine.former,
             ring: machine.ring,

@@ -97,7 +97,7 @@ fn born_of_the_dead() {
 /// Of a group's end nobody is told again, and nobody asks: some never learn what came of it (PITFALLS 37).
 #[test]
 fn an_end_that_is_told_once() {
-    is_found_from(135, Defect::ToldOnce, &UNENDING, 300, Scenario::ring);
+    is_found_from(471, Defect::ToldOnce, &UNENDING, 300, Scenario::ring);
 }
 
 /// Whoever gives keys away goes on serving them (PITFALLS 36). Where no client comes by it, it shows in the end as replicas that

@@ -191,7 +191,7 @@ fn early_completion() {
 /// does is not far from where it begins.
 #[test]
 fn point_lowered() {
-    is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 2_640..3_200, lagging);
+    is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 2_947..3_500, lagging);
 }
 
 /// PITFALLS 58: a member answers what nobody granted it, in another epoch, or for another switch.
