@@ -3,6 +3,7 @@
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
+//! - [`churn`]: real daemons that die and are replaced, while clients watch.
 //! - [`mod@bench`]: beside other stores.
 //! - [`experiment`]: the papers' figures, by name; [`picture`] draws them.
 //! - [`tool`]: programs of others that make something.
@@ -15,6 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 pub mod bench;
 pub mod call;
 pub mod checkers;
+pub mod churn;
 pub mod experiment;
 pub mod file;
 pub mod history;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
@@ -11,6 +12,7 @@ use node::Node;
 use testnet::bench::{Comparison, Kind, Tools, compare};
 use testnet::checkers::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
+use testnet::churn::Lives;
 use testnet::experiment::{fine_coarse, harmonia};
 use testnet::sim::harness::{Batch, explain, run};
 use testnet::sim::{Scenario, hash_bytes};
@@ -55,6 +57,78 @@ enum Command {
     Bench(Bench),
     /// Runs an experiment of the papers, and prints its figures beside theirs
     Experiment(Experiment),
+    /// Runs real daemons on this machine that are killed and replaced by new ones, while clients write and read
+    ///
+    /// Each peer lives for a random time, is killed with SIGKILL and replaced at once by a new peer with an empty store. Ends with 1 if
+    /// a read was wrong, a key was lost, or more operations failed than allowed.
+    Churn(Churn),
+}
+
+#[derive(clap::Args)]
+struct Churn {
+    /// Peers on this machine
+    #[arg(long, value_name = "PEERS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    local: u16,
+    /// The mean lifetime: 100, 100s, 5m, 2h
+    #[arg(long, value_name = "TIME", default_value = "180s", value_parser = parse_time)]
+    lifetime: Duration,
+    /// Lifetimes are of a Pareto distribution (shape 1.1), not exponential
+    #[arg(long)]
+    pareto: bool,
+    /// How long peers die
+    #[arg(long, default_value_t = 5.0)]
+    minutes: f64,
+    /// From the last start of the first peers until clients begin
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_time)]
+    warm_up: Duration,
+    /// Keys
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    keys: u32,
+    /// Operations a second, half of them writes
+    #[arg(long, default_value_t = 40.0)]
+    rate: f64,
+    /// Draws lifetimes, contacts and operations
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Percent of operations that may fail
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
+    failed_max: f64,
+    /// Where the daemons keep records
+    #[arg(long, default_value = "memory", value_parser = ["memory", "sync"])]
+    durability: String,
+    /// Write churn.csv there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The daemons' data [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// The daemon [default: `scatter` beside this program]
+    #[arg(long, value_name = "FILE", env = "SCATTER_BIN")]
+    program: Option<PathBuf>,
+    /// More flags for the daemons, behind `--`
+    #[arg(last = true)]
+    flags: Vec<String>,
+}
+
+/// Reads a time: a number, with `s`, `m` or `h` behind it, or seconds.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (
+            number,
+            match &text[number.len()..] {
+                "h" => 3600.0,
+                "m" => 60.0,
+                _ => 1.0,
+            },
+        ),
+        None => (text, 1.0),
+    };
+    let seconds =
+        number.parse::<f64>().map_err(|_| "a time is a number of seconds, or one with s, m or h behind it")?;
+    match Duration::try_from_secs_f64(seconds * unit) {
+        Ok(time) if time > Duration::ZERO => Ok(time),
+        _ => Err("a time is above zero".into()),
+    }
 }
 
 #[derive(clap::Args)]
@@ -186,6 +260,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check_file(&check),
         Command::Bench(bench) => compare_stores(bench),
         Command::Experiment(experiment) => run_experiment(&experiment),
+        Command::Churn(churn) => run_churn(churn),
     }
 }
 
@@ -322,20 +397,91 @@ fn check_file(check: &Check) -> ExitCode {
     }
 }
 
+/// Returns the daemon: the one that was named, or the one beside this program.
+fn daemon_program(named: Option<PathBuf>) -> Result<PathBuf, String> {
+    if let Some(missing) = named.as_ref().filter(|program| !program.exists()) {
+        let missing = missing.display();
+        return Err(format!("there is no program {missing}: name the daemon with --program or SCATTER_BIN"));
+    }
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name("scatter"));
+    named.or_else(beside).filter(|program| program.exists()).ok_or_else(|| {
+        "there is no scatter beside this program: build it (cargo build --release), or name it with --program".into()
+    })
+}
+
+/// Set by SIGINT and SIGTERM: a run ends early and cleans up.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    STOPPED.store(true, Ordering::Relaxed);
+}
+
+fn run_churn(churn: Churn) -> ExitCode {
+    let fail = |why: String| {
+        note!("{why}");
+        ExitCode::from(2)
+    };
+    let program = match daemon_program(churn.program) {
+        Ok(program) => program,
+        Err(why) => return fail(why),
+    };
+    let Some(time) = Duration::try_from_secs_f64(churn.minutes * 60.0).ok().filter(|time| *time > Duration::ZERO)
+    else {
+        return fail(format!("--minutes {} is no time", churn.minutes));
+    };
+    if !(churn.rate > 0.0 && churn.rate <= 10_000.0) {
+        return fail(format!("--rate {} is not above 0 and at most 10000", churn.rate));
+    }
+    let lives = if churn.pareto { Lives::Pareto(churn.lifetime) } else { Lives::Exponential(churn.lifetime) };
+    let mut flags = vec!["--durability".into(), churn.durability];
+    flags.extend(churn.flags);
+    let parameters = testnet::churn::Churn {
+        program,
+        peers: usize::from(churn.local),
+        lives,
+        time,
+        warm_up: churn.warm_up,
+        keys: churn.keys as usize,
+        rate: churn.rate,
+        seed: churn.seed,
+        work: churn.work.unwrap_or_else(std::env::temp_dir).join(format!("scatter-churn-{}", std::process::id())),
+        flags,
+    };
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    }
+    sayln!("{} peers, {lives:?}, seed {}", churn.local, churn.seed);
+    let report = match testnet::churn::run(&parameters, &STOPPED, &mut |line| sayln!("{line}")) {
+        Ok(report) => report,
+        Err(error) => {
+            note!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    sayln!("{report}");
+    if let Some(directory) = churn.out {
+        let written = std::fs::create_dir_all(&directory)
+            .and_then(|()| std::fs::write(directory.join("churn.csv"), report.csv()));
+        if let Err(error) = written {
+            return fail(format!("{}: {error}", directory.display()));
+        }
+    }
+    if report.failed_percent() > churn.failed_max {
+        note!("more than {} % of the operations failed", churn.failed_max);
+        return ExitCode::FAILURE;
+    }
+    if report.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn compare_stores(bench: Bench) -> ExitCode {
     let fail = |why: String| {
         note!("{why}");
         ExitCode::from(2)
     };
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name("scatter"));
-    if let Some(named) = bench.program.as_ref().filter(|program| !program.exists()) {
-        return fail(format!("there is no program {}: name the daemon with --program or SCATTER_BIN", named.display()));
-    }
-    let Some(program) = bench.program.or_else(beside).filter(|program| program.exists()) else {
-        return fail(
-            "there is no scatter beside this program: build it (cargo build --release), or name it with --program"
-                .into(),
-        );
+    let program = match daemon_program(bench.program) {
+        Ok(program) => program,
+        Err(why) => return fail(why),
     };
     let Ok(seconds) = Duration::try_from_secs_f64(bench.seconds) else {
         return fail(format!("--seconds {} is no time", bench.seconds));

@@ -34,3 +34,32 @@ fn what_cannot_be_printed_ends_with_74() {
         assert!(closed.stderr.is_empty(), "whoever closed the pipe has seen enough: {closed:?}");
     }
 }
+
+/// Bad settings end the program before a daemon is started.
+#[test]
+fn churn_refuses_what_it_cannot_run() {
+    for (arguments, named) in [
+        (&["--lifetime", "0"][..], "--lifetime"),
+        (&["--lifetime", "5x"], "--lifetime"),
+        (&["--local", "0"], "--local"),
+        (&["--keys", "0"], "--keys"),
+        (&["--durability", "disk"], "--durability"),
+        (&["--program", "/nowhere/at/all"], "/nowhere/at/all"),
+        (&["--minutes", "0", "--program", "/bin/true"], "--minutes"),
+        (&["--rate", "nan", "--program", "/bin/true"], "--rate"),
+    ] {
+        let refused = testnet(&[&["churn"], arguments].concat()).output().unwrap();
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(named), "{arguments:?}: {told}");
+    }
+    // A daemon that ends at once is told of, and nothing of the run is left.
+    let work = std::env::temp_dir().join(format!("churn-test-{}", std::process::id()));
+    let arguments = ["churn", "--program", "/bin/false", "--work"];
+    let ended = testnet(&arguments).arg(&work).output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{told}");
+    assert!(told.contains("peer-0 ended by itself"), "{told}");
+    assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);
+    std::fs::remove_dir(&work).unwrap();
+}

@@ -1,0 +1,50 @@
+//! How long peers live.
+
+use std::time::Duration;
+
+use crate::rng::Rng;
+
+/// A distribution of lifetimes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lives {
+    /// Exponential with this mean: a peer's age says nothing.
+    Exponential(Duration),
+    /// Pareto with shape 1.1 and this mean: most peers die young, and some live for very long.
+    Pareto(Duration),
+}
+
+impl Lives {
+    const SHAPE: f64 = 1.1;
+
+    /// Draws a lifetime.
+    pub fn draw(self, rng: &mut Rng) -> Duration {
+        // Above 0, at most 1.
+        let chance = ((rng.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+        match self {
+            Lives::Exponential(mean) => mean.mul_f64(-chance.ln()),
+            // The mean is 11 times the least life.
+            Lives::Pareto(mean) => (mean / 11).mul_f64(chance.powf(-1.0 / Lives::SHAPE).min(1e6)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_and_medians_are_those_of_the_distributions() {
+        let mean = Duration::from_secs(100);
+        let sorted = |lives: Lives| {
+            let mut rng = Rng::new(1, "lives");
+            let mut all: Vec<f64> = (0..20_000).map(|_| lives.draw(&mut rng).as_secs_f64()).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let exponential = sorted(Lives::Exponential(mean));
+        assert!((exponential.iter().sum::<f64>() / 20_000.0 - 100.0).abs() < 3.0);
+        assert!((exponential[10_000] - 69.3).abs() < 3.0);
+        let pareto = sorted(Lives::Pareto(mean));
+        assert!((pareto[10_000] - 17.0).abs() < 1.0 && pareto[0] >= 9.09, "the median is 0.17 of the mean");
+    }
+}

@@ -1,0 +1,92 @@
+//! What the only writer of a key knows about it.
+
+/// The values of one key, which are the numbers of its writes. Its writer does one operation at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Register {
+    /// The last write that was acknowledged or read; 0 before the first.
+    known: u64,
+    /// The last write that was begun.
+    begun: u64,
+    /// Writes of which the outcome is not known: each may take effect at any time, once, or never.
+    open: Vec<u64>,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It was acknowledged.
+    Acknowledged,
+    /// It has not taken effect, and never will (`TRYAGAIN`).
+    Refused,
+    /// It may have taken effect, or may do so later: `UNCERTAIN`, or no answer.
+    Unknown,
+}
+
+impl Register {
+    /// Begins a write, and returns its value.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.begun += 1;
+        self.begun
+    }
+
+    /// The write of this value has ended.
+    pub(super) fn end(&mut self, value: u64, written: Written) {
+        match written {
+            Written::Acknowledged => self.known = value,
+            Written::Refused => {}
+            Written::Unknown => self.open.push(value),
+        }
+    }
+
+    /// A read answered this value (`0`: none).
+    ///
+    /// # Errors
+    /// If no order of the writes explains that.
+    pub(super) fn read(&mut self, value: u64) -> Result<(), String> {
+        if value == self.known {
+            return Ok(());
+        }
+        let Some(place) = self.open.iter().position(|open| *open == value) else {
+            return Err(format!("read {value}, acknowledged {}, outcome unknown {:?}", self.known, self.open));
+        };
+        self.open.remove(place); // It took effect, once.
+        self.known = value;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(register: &mut Register, how: Written) -> u64 {
+        let value = register.begin();
+        register.end(value, how);
+        value
+    }
+
+    #[test]
+    fn a_lost_or_stale_value_is_seen() {
+        let mut register = Register::default();
+        assert_eq!(register.read(0), Ok(()));
+        let first = written(&mut register, Written::Acknowledged);
+        assert!(register.read(0).is_err(), "an acknowledged write is lost");
+        let second = written(&mut register, Written::Acknowledged);
+        assert!(register.read(first).is_err(), "an older value");
+        assert_eq!(register.read(second), Ok(()));
+        let refused = written(&mut register, Written::Refused);
+        assert!(register.read(refused).is_err(), "a refused write took effect");
+        assert!(register.read(refused + 1).is_err(), "a write that never was");
+    }
+
+    #[test]
+    fn a_write_of_unknown_outcome_may_come_late_but_once() {
+        let mut register = Register::default();
+        let unknown = written(&mut register, Written::Unknown);
+        let last = written(&mut register, Written::Acknowledged);
+        assert_eq!(register.read(last), Ok(()));
+        assert_eq!(register.read(unknown), Ok(()));
+        assert!(register.read(last).is_err(), "what was seen later stays");
+        assert_eq!(register.read(unknown), Ok(()));
+    }
+}
