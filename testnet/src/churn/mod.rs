@@ -1,7 +1,7 @@
 //! A network of real daemons on loopback whose peers come and go, while clients write and read (Scatter §7.2, Fig. 13).
 //!
 //! Each peer lives for a time drawn from a distribution, is killed with SIGKILL and replaced at once by a new peer with a new key and an
-//! empty store. Clients hold what they read against what was acknowledged to them ([`register`]).
+//! empty store. Clients hold what they read against what was acknowledged to them.
 
 mod clients;
 mod lives;
