@@ -93,9 +93,7 @@ impl Group {
         let is_let_go = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
         let (let_go, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_let_go);
         self.out.send(&others, Message::State(Box::new(self.state.clone())));
-        if self.state.ended.is_some() {
-            self.out.send_after(&let_go, Message::State(Box::new(self.state.clone())));
-        } else if !let_go.is_empty() {
+        if !let_go.is_empty() {
             self.await_let_go(let_go);
         }
     }

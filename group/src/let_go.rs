@@ -56,16 +56,17 @@ impl Group {
         self.tell_let_go();
     }
 
-    /// Tells the nodes that wait, once a majority of the members, this one included if it is one, hold the state durably.
+    /// Tells the nodes that wait, once a majority of the members, this one included if it is one, hold the state durably; of the end of
+    /// the group at once.
     pub(crate) fn tell_let_go(&mut self) {
         let LetGo { at, waiting } = &self.duties.let_go;
         if waiting.is_empty() {
             return;
         }
         let members = self.state.nodes();
-        let early = self.config.defects.has(Defect::LetGoEarly);
-        let holds = |node: &&NodeId| **node == self.me || early || self.duties.knows(**node, *at);
-        if members.iter().filter(holds).count() <= members.len() / 2 {
+        let holds = |node: &&NodeId| **node == self.me || self.duties.knows(**node, *at);
+        let is_held = || members.iter().filter(holds).count() > members.len() / 2;
+        if self.state.ended.is_none() && !self.config.defects.has(Defect::LetGoEarly) && !is_held() {
             return;
         }
         let mut waiting: Vec<NodeId> = core::mem::take(&mut self.duties.let_go.waiting).into_iter().collect();
