@@ -6,7 +6,8 @@
 mod volume;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -43,6 +44,20 @@ fn on_volume(test: impl FnOnce(&Volume)) {
     }
 }
 
+/// A process of this program that plays this part, with its store there.
+fn child_in(store: &Path, part: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", part, "--nocapture"]).env("STORE_CHILD_DIR", store);
+    command
+}
+
+/// The same, started, and what it prints.
+fn started(store: &Path, part: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut child = child_in(store, part).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
+    let out = BufReader::new(child.stdout.take().expect("piped"));
+    (child, out)
+}
+
 #[test]
 fn what_a_checkpoint_holds_survives_a_power_cut() {
     on_volume(checkpoints);
@@ -52,9 +67,7 @@ fn checkpoints(volume: &Volume) {
     for rebuilt in [false, true] {
         let store = volume.path().join(format!("store-{rebuilt}"));
         // In a process of its own: no handle is left when the volume is mounted again.
-        let output = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "child", "--nocapture"])
-            .env("STORE_CHILD_DIR", &store)
+        let output = child_in(&store, "child")
             .env("STORE_CHILD_REBUILDS", if rebuilt { "1" } else { "" })
             .output()
             .expect("runs");
@@ -78,14 +91,7 @@ fn what_was_acknowledged_survives_a_power_cut() {
     on_volume(|volume| {
         let store = volume.path().join("store");
         for round in 0..ROUNDS {
-            let mut child = Command::new(std::env::current_exe().expect("this program"))
-                .args(["--exact", "working_child", "--nocapture"])
-                .env("STORE_CHILD_DIR", &store)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("starts");
-            let out = BufReader::new(child.stdout.take().expect("piped"));
+            let (mut child, out) = started(&store, "working_child");
             let until = Duration::from_millis(150 + 130 * round);
             let (mut began, mut acknowledged, mut is_cut) = (None, 0, false);
             for line in out.lines() {
@@ -124,14 +130,7 @@ fn a_table_that_nobody_synced_survives_a_power_cut() {
         let store = volume.path().join("tables");
         for round in 0..3 {
             std::fs::create_dir_all(&store).expect("a directory");
-            let mut child = Command::new(std::env::current_exe().expect("this program"))
-                .args(["--exact", "careless_child", "--nocapture"])
-                .env("STORE_CHILD_DIR", &store)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("starts");
-            let out = BufReader::new(child.stdout.take().expect("piped"));
+            let (mut child, out) = started(&store, "careless_child");
             let until = Duration::from_millis(300 + 170 * round);
             let mut began = None;
             for line in out.lines() {

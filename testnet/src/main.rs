@@ -397,6 +397,12 @@ fn check_file(check: &Check) -> ExitCode {
     }
 }
 
+/// Ends a command that cannot be run as it was typed.
+fn fail(why: String) -> ExitCode {
+    note!("{why}");
+    ExitCode::from(2)
+}
+
 /// Returns the daemon: the one that was named, or the one beside this program.
 fn daemon_program(named: Option<PathBuf>) -> Result<PathBuf, String> {
     if let Some(missing) = named.as_ref().filter(|program| !program.exists()) {
@@ -417,10 +423,6 @@ extern "C" fn on_signal(_: libc::c_int) {
 }
 
 fn run_churn(churn: Churn) -> ExitCode {
-    let fail = |why: String| {
-        note!("{why}");
-        ExitCode::from(2)
-    };
     let program = match daemon_program(churn.program) {
         Ok(program) => program,
         Err(why) => return fail(why),
@@ -475,10 +477,6 @@ fn run_churn(churn: Churn) -> ExitCode {
 }
 
 fn compare_stores(bench: Bench) -> ExitCode {
-    let fail = |why: String| {
-        note!("{why}");
-        ExitCode::from(2)
-    };
     let program = match daemon_program(bench.program) {
         Ok(program) => program,
         Err(why) => return fail(why),
