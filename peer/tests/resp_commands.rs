@@ -50,6 +50,7 @@ fn connection_commands() {
             ("CLUSTER INFO", r"-ERR This instance has cluster support disabled\r\n"),
             ("foo", r"-ERR unknown command \'foo\', with args beginning with: \r\n"),
             ("foo a b", r"-ERR unknown command \'foo\', with args beginning with: \'a\' \'b\' \r\n"),
+            (r#""get\x00" a"#, r"-ERR unknown command \'get\', with args beginning with: \'a\' \r\n"),
             ("RESET", r"+RESET\r\n"),
             ("CLIENT GETNAME", r"$-1\r\n"),
         ],
