@@ -15,7 +15,7 @@ use crate::let_go::LetGo;
 use crate::membership::Doors;
 use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress};
 use crate::outbox::GroupOutput;
-use crate::state::Entry;
+use crate::state::{Entry, Member};
 use crate::time::Time;
 
 /// The leader's notes; every member keeps them, since any may come to lead.
@@ -346,10 +346,16 @@ impl Group {
         nodes.into_iter().any(|node| self.is_able(node, stays) && !self.is_out_of_room(node))
     }
 
-    /// For how long this node has been a member, in group time.
+    /// Returns for how long a member has lived as one, in group time, without the times in which this node did not hear it. An age survives a
+    /// restart of the member's process, and a removal after which the peer returns soon.
     pub fn age_of(&self, node: NodeId) -> Duration {
-        let joined = self.state.members.iter().find(|member| member.node == node).map(|member| member.joined.0);
-        Duration::from_millis(joined.map_or(0, |joined| self.group_time().0.saturating_sub(joined)))
+        self.state.members.iter().find(|member| member.node == node).map_or(Duration::ZERO, |member| self.age(member))
+    }
+
+    /// The same of a member of any state of this group.
+    pub(crate) fn age(&self, member: &Member) -> Duration {
+        let since_joined = Duration::from_millis(self.group_time().0.saturating_sub(member.joined.0));
+        since_joined.saturating_sub(self.pulse.absent(member.node, &self.config.timing, self.now.time))
     }
 
     /// Can this member be primary: alive, connected to a quorum, and about to do something that leaves it `here`?

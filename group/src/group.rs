@@ -267,7 +267,7 @@ impl Group {
             self.dropped.note(nonsense);
             return;
         }
-        self.pulse.on_message(from.node, self.now.time);
+        self.pulse.on_message(from.node, &self.config.timing, self.now.time);
         if !self.duties.doors.removals.is_empty()
             && !self.state.is_member(from.node)
             && !self.state.is_learner(from.node)

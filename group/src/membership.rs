@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::message::{Message, Parting};
 use crate::removals::Removals;
 use crate::state::{Entry, GroupState, Member};
-use crate::time::Time;
+use crate::time::{Time, WallMillis};
 
 /// Newcomers that are noted; others are asked to come again later.
 pub const JOINERS_MAX: usize = 64;
@@ -29,6 +29,10 @@ const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Who has not asked again for so long has gone elsewhere.
 const JOINER_SILENCE_MAX: Duration = Duration::from_secs(8);
+/// Removed peers whose ages are remembered, so that they do not begin anew when they return.
+const LIVED_MAX: usize = 256;
+/// A peer that returns later than this after its removal begins anew.
+const LIVED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Nobody is put out, and nobody leaves unless it insists, where fewer than so many members would remain.
 pub const MEMBERS_MIN: usize = 3;
 
@@ -47,6 +51,8 @@ pub struct Doors {
     missed: BTreeMap<NodeId, Time>,
     /// When the leader looks for dead members again.
     due: Option<Time>,
+    /// How long peers had lived that were removed, and when that was.
+    lived: BTreeMap<PeerKey, (Duration, Time)>,
 }
 
 impl Doors {
@@ -59,6 +65,16 @@ impl Doors {
             removals: Removals::new(confirm_after),
             missed: BTreeMap::new(),
             due: None,
+            lived: BTreeMap::new(),
+        }
+    }
+
+    /// Notes how long a peer that is removed had lived. Of too many the one that was removed first is forgotten.
+    fn note_lived(&mut self, peer: PeerKey, lived: Duration, now: Time) {
+        self.lived.insert(peer, (lived, now));
+        let oldest = self.lived.iter().min_by_key(|(_, (_, at))| *at).map(|(peer, _)| *peer);
+        if let Some(oldest) = oldest.filter(|_| self.lived.len() > LIVED_MAX) {
+            self.lived.remove(&oldest);
         }
     }
 
@@ -223,6 +239,10 @@ impl Group {
             let told = self.pulse.last_heartbeat(node).map(|heartbeat| heartbeat.parting);
             matches!(told, Some(Parting::Leaves { .. }))
         };
+        for member in before.members.iter().filter(is_gone) {
+            let lived = self.age(member);
+            self.duties.doors.note_lived(member.node.peer, lived, now);
+        }
         let gone = before.members.iter().filter(is_gone).map(|member| member.node);
         let (own, gone): (Vec<NodeId>, Vec<NodeId>) = gone.filter(|node| !leaves(*node)).partition(|node| {
             is_life_of(&self.state.members, node.peer) || is_life_of(&self.state.learners, node.peer)
@@ -323,6 +343,18 @@ impl Group {
         self.state.nodes().into_iter().filter_map(of).collect()
     }
 
+    /// Returns whether a member last told that it stops or leaves, in whichever epoch.
+    pub fn is_parting(&self, node: NodeId) -> bool {
+        let told = self.pulse.last_heartbeat(node).map(|heartbeat| heartbeat.parting);
+        told.is_some_and(|parting| parting != Parting::Stays)
+    }
+
+    /// Returns whether a member last told that it stops, in whichever epoch.
+    pub fn is_stopping(&self, node: NodeId) -> bool {
+        let told = self.pulse.last_heartbeat(node).map(|heartbeat| heartbeat.parting);
+        told.is_some_and(|parting| matches!(parting, Parting::Stops { .. }))
+    }
+
     /// What a node is about to do, as it last told in this epoch.
     pub(crate) fn parting_of(&self, node: NodeId) -> Option<Parting> {
         let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
@@ -346,11 +378,20 @@ impl Group {
                 self.duties.doors.joiners.push_back((joiner, asked));
             } else if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
                 room -= takes;
-                joiner.joined = self.pulse.group_time(self.now);
+                let lived = self.lived_before(joiner.node.peer);
+                joiner.joined = WallMillis(self.group_time().0.saturating_sub(lived.as_millis() as u64));
                 coming.push(joiner);
             }
         }
         (!coming.is_empty()).then_some(Entry::Learners(coming))
+    }
+
+    /// Returns how long this peer had lived as a member when it was removed, or has until now, if this node knows.
+    fn lived_before(&self, peer: PeerKey) -> Duration {
+        let before = self.state.members.iter().find(|member| member.node.peer == peer).map(|member| self.age(member));
+        let of_late = |(_, at): &&(Duration, Time)| self.now.time.since(*at) < LIVED_FOR;
+        let removed = self.duties.doors.lived.get(&peer).filter(of_late).map(|(lived, _)| *lived);
+        before.or(removed).unwrap_or_default()
     }
 
     /// Waits no longer for a learner that is silent.

@@ -30,6 +30,8 @@ struct Heard {
     broken: Option<Time>,
     /// How long a message takes there and back, in microseconds.
     round_trip_us: Option<u32>,
+    /// For how long it has been silent in all, since this node began to watch it; a silence that lasts does not count yet.
+    absent: Duration,
 }
 
 impl Heard {
@@ -59,16 +61,30 @@ impl Pulse {
                 wall_offset: None,
                 broken: None,
                 round_trip_us: None,
+                absent: Duration::ZERO,
             });
         }
     }
 
     /// Something came from this node.
-    pub fn on_message(&mut self, from: NodeId, now: Time) {
+    pub fn on_message(&mut self, from: NodeId, timing: &Timing, now: Time) {
         if let Some(heard) = self.heard.get_mut(&from) {
+            let silent = now.since(heard.at);
+            if silent >= timing.suspicion() {
+                heard.absent += silent;
+            }
             heard.at = now;
             heard.broken = None;
         }
+    }
+
+    /// Returns for how long a node has not been heard: silences that are over, and one that lasts, each if it was long enough for a suspicion.
+    pub fn absent(&self, node: NodeId, timing: &Timing, now: Time) -> Duration {
+        let absent = |heard: &Heard| {
+            let silent = now.since(heard.at);
+            heard.absent + if silent >= timing.suspicion() { silent } else { Duration::ZERO }
+        };
+        self.heard.get(&node).map_or(Duration::ZERO, absent)
     }
 
     /// A heartbeat came.

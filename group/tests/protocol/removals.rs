@@ -80,6 +80,30 @@ fn false_suspicions_make_a_group_careful() {
     assert_eq!(count(&world), 8, "one at a time: {:#?}", world.notes);
 }
 
+/// A member that was removed by mistake, or that died and starts again, keeps its age. The time in which it was gone does not count.
+#[test]
+fn an_age_survives_a_removal() {
+    let (mut world, leader, all) = led(5, 0, Defects::NONE);
+    world.run(3_000, &all);
+    let gone = (leader + 1) % 5;
+    let age = |world: &World, index: usize| world.group(leader).age_of(world.peers[index].node).as_secs();
+    let (before, others) = (age(&world, gone), without(&all, &[gone]));
+    assert!(before >= 12, "{before}");
+    while age(&world, others[1]) < before + 15 {
+        world.run(20, &others);
+    }
+    assert_eq!(count(&world), 4, "{:#?}", world.notes);
+    for _ in 0..100 {
+        world.run(20, &all);
+        if count(&world) == 5 && world.unrest().is_none() {
+            break;
+        }
+    }
+    assert_eq!((count(&world), world.unrest()), (5, None), "{:#?}", world.notes);
+    let (after, other) = (age(&world, gone), age(&world, others[1]));
+    assert!(after >= before - 3 && after + 9 <= other, "{before} s before, {after} s after, {other} s");
+}
+
 /// A newcomer that is ready replaces a dead member, however many were removed before.
 #[test]
 fn replacements_have_no_limit() {
