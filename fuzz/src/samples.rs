@@ -21,6 +21,7 @@ use group::state::{Config, Entry, GroupState, Member, Settings};
 use group::switch::Switch;
 use group::time::WallMillis;
 use node::copying::{CopyOrder, CopyTold};
+use node::lifetimes::Lifetimes;
 use node::seeking::{Sample, Sampled};
 use node::whereabouts::{Astray, Locate, Located, Wanted};
 use node::wire::Frame;
@@ -336,8 +337,16 @@ pub fn frames() -> Vec<Frame> {
     };
     let origin = group.members[0].clone();
     let sample = Sample { ring: None, origin: origin.clone() };
-    let sampled =
-        Sampled { ring: RingId(9), point: Point(4), group: group.clone(), clusters: vec!["a".into()], own: false };
+    let sampled = Sampled {
+        ring: RingId(9),
+        point: Point(4),
+        group: group.clone(),
+        clusters: vec!["a".into()],
+        own: false,
+        risk: Some(1 << 30),
+        load: Some(300),
+    };
+    let lifetimes = Lifetimes { ring: RingId(9), classes: vec![(3, 500, 64), (17, 100_000, 0)] };
     let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };
     let wished = Wished { ring: RingId(9), group: GroupId(5), number: 1, wish };
     let locate = Locate {
@@ -372,6 +381,8 @@ pub fn frames() -> Vec<Frame> {
         Frame::Astray(astray.into()),
         Frame::Sample(sample.into()),
         Frame::Sampled(sampled.into()),
+        Frame::AskLifetimes { ring: RingId(9) },
+        Frame::Lifetimes(lifetimes.into()),
         Frame::Wished(wished.into()),
         Frame::Granted { ring: RingId(9), number: 1, granted: Granted::Done(vec![GroupId(6)]) },
         Frame::Granted { ring: RingId(9), number: 2, granted: Granted::Refused("no".into()) },

@@ -90,6 +90,12 @@ pub struct GroupStatus {
     pub range: RangeStatus,
     /// Who belongs to it.
     pub members: Vec<MemberStatus>,
+    /// How long peers live, as this peer has seen and was told.
+    #[serde(default)]
+    pub lifetimes: LifetimesStatus,
+    /// The risk that the group loses its majority; `null` before enough deaths were seen, and where this peer is no member.
+    #[serde(default)]
+    pub risk: Option<RiskStatus>,
     /// A quorum of this epoch's members holds everything, and this peer hears a quorum: any minority of them may be lost.
     #[serde(default)]
     pub established: bool,
@@ -180,6 +186,62 @@ impl QuorumStatus {
             0 => "no member of it answers".into(),
             heard => format!("{heard} of {} members heard", self.members),
         }
+    }
+}
+
+/// How long peers live: a model that is fitted to the deaths seen in this group and told by members of other groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LifetimesStatus {
+    /// `exponential`, `pareto`, or `unknown` before enough deaths were seen.
+    pub model: String,
+    /// The mean life in seconds, where the model is `exponential`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_s: Option<f64>,
+    /// The exponent of the tail, where the model is `pareto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<f64>,
+    /// The shortest life in seconds, where the model is `pareto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_s: Option<f64>,
+    /// Deaths that the model rests on; older ones count for less.
+    pub deaths: f64,
+}
+
+impl LifetimesStatus {
+    /// For a person: the model, and the number of deaths that it rests on.
+    pub fn words(&self) -> String {
+        let deaths = self.deaths.round();
+        match (self.mean_s, self.shape, self.min_s) {
+            (Some(mean), _, _) => format!("exponential, mean {mean:.0} s ({deaths} deaths seen)"),
+            (_, Some(shape), Some(min)) => format!("Pareto, shape {shape:.2}, from {min:.1} s ({deaths} deaths seen)"),
+            _ => format!("not known yet ({deaths} deaths seen)"),
+        }
+    }
+}
+
+/// The risk that a group loses its majority before it can replace dead members.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RiskStatus {
+    /// Seconds from a death until the group is as safe as before: detection, removal, and copying all that it holds.
+    pub window_s: f64,
+    /// The probability, from 0 to 1, that it loses its majority within the window.
+    pub in_window: f64,
+    /// The same within an hour, if the group stays as it is.
+    pub in_hour: f64,
+    /// How many nines that leaves: 3 for a probability of 0.001 an hour. From 0 to 16.
+    pub nines: f64,
+    /// Fewer nines than a group should have.
+    pub is_low: bool,
+}
+
+impl RiskStatus {
+    /// For a person: the nines, and what they mean.
+    pub fn words(&self) -> String {
+        let low = if self.is_low { "LOW: " } else { "" };
+        let RiskStatus { window_s, in_window, in_hour, nines, .. } = self;
+        format!(
+            "{low}{nines:.1} nines: loses its majority with probability {in_hour:.1e} an hour, {in_window:.1e} in {window_s:.1} s"
+        )
     }
 }
 

@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::risk::{NINES_TARGET, nines};
+
 /// A group that was sampled, as the newcomer sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampled {
     /// Members that it has and hears: the dead are no help.
     pub members: usize,
@@ -12,8 +14,23 @@ pub struct Sampled {
     pub close: usize,
     /// Members of the group in the network of the newcomer's provider.
     pub near: usize,
+    /// The probability that it loses its majority within an hour; `None` where too few deaths were seen to tell.
+    pub risk: Option<f64>,
+    /// Operations a minute for each member that lives; `None` where the group does not know yet.
+    pub load: Option<f64>,
     /// How long the newcomer would wait for a majority there; `None` where that was not measured, or too many are silent.
     pub agreement: Option<Duration>,
+}
+
+impl Sampled {
+    /// Returns how little the group needs the newcomer: the least needs it most.
+    fn needs(&self) -> (usize, usize, usize) {
+        (self.members, self.close, self.near)
+    }
+
+    fn slowness(&self) -> Duration {
+        self.agreement.unwrap_or(Duration::MAX)
+    }
 }
 
 /// Decides where to join.
@@ -38,63 +55,168 @@ impl Joining for Anywhere {
     }
 }
 
-/// The group that one more member helps most: the one with the fewest members; of several such groups the one with the fewest members at
-/// the newcomer's site, then with its provider; of groups that are equal in all of this the one that agrees fastest with the newcomer.
+/// The group that one more member helps most.
+///
+/// That is the group that is most likely to lose its majority, if one of them has fewer than [`NINES_TARGET`] nines. If all have as many,
+/// the group that agrees fastest with the newcomer. Where the risk of one is not known: the group with the fewest members; of several
+/// such groups the one with the fewest members at the newcomer's site, then with its provider, then the fastest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resilience;
 
-/// Returns how little the group needs the newcomer: the least needs it most.
-fn needs(group: &Sampled) -> (usize, usize, usize) {
-    (group.members, group.close, group.near)
+impl Resilience {
+    /// Returns the groups between which only agreement decides.
+    fn best(sampled: &[Sampled]) -> Vec<usize> {
+        let all = 0..sampled.len();
+        let risks: Option<Vec<f64>> = sampled.iter().map(|group| group.risk).collect();
+        let Some(risks) = risks else {
+            let least = sampled.iter().map(Sampled::needs).min();
+            return all.filter(|index| Some(sampled[*index].needs()) == least).collect();
+        };
+        let worst = risks.iter().copied().fold(0.0, f64::max);
+        match nines(worst) < NINES_TARGET {
+            true => all.filter(|index| risks[*index] >= worst).collect(),
+            false => all.collect(),
+        }
+    }
 }
 
 impl Joining for Resilience {
     fn choose(&self, sampled: &[Sampled], _: u64) -> Option<usize> {
-        let slowness = |group: &Sampled| group.agreement.unwrap_or(Duration::MAX);
-        let best = sampled.iter().enumerate().min_by_key(|(_, group)| (needs(group), slowness(group)));
-        best.map(|(index, _)| index)
+        Resilience::best(sampled).into_iter().min_by_key(|index| (sampled[*index].slowness(), sampled[*index].needs()))
     }
 
     fn undecided(&self, sampled: &[Sampled]) -> Vec<usize> {
-        let least = sampled.iter().map(needs).min();
-        let best: Vec<usize> = (0..sampled.len()).filter(|index| Some(needs(&sampled[*index])) == least).collect();
+        let best = Resilience::best(sampled);
         if best.len() > 1 { best } else { Vec::new() }
+    }
+}
+
+/// The group that agrees fastest with the newcomer; of groups that were not measured the one with the fewest members.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fastest;
+
+impl Joining for Fastest {
+    fn choose(&self, sampled: &[Sampled], _: u64) -> Option<usize> {
+        (0..sampled.len()).min_by_key(|index| (sampled[*index].slowness(), sampled[*index].needs()))
+    }
+
+    fn undecided(&self, sampled: &[Sampled]) -> Vec<usize> {
+        if sampled.len() > 1 { (0..sampled.len()).collect() } else { Vec::new() }
+    }
+}
+
+/// The group with the most load for each member (Scatter §6.3); where one does not know its load, as [`Resilience`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MostLoaded;
+
+impl Joining for MostLoaded {
+    fn choose(&self, sampled: &[Sampled], chance: u64) -> Option<usize> {
+        let loads: Option<Vec<f64>> = sampled.iter().map(|group| group.load).collect();
+        let Some(loads) = loads.filter(|loads| loads.iter().any(|load| *load > 0.0)) else {
+            return Resilience.choose(sampled, chance);
+        };
+        // Of equals the one that needs the newcomer most.
+        let more = |one: usize, other: usize| loads[one].total_cmp(&loads[other]);
+        let needs = |index: usize| core::cmp::Reverse(sampled[index].needs());
+        (0..sampled.len()).max_by(|one, other| more(*one, *other).then_with(|| needs(*one).cmp(&needs(*other))))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn of(members: usize) -> Sampled {
+        Sampled { members, ..Sampled::default() }
+    }
+
+    fn after(ms: u64) -> Option<Duration> {
+        Some(Duration::from_millis(ms))
+    }
 
     #[test]
     fn fewest_members_then_diversity() {
-        let of = |members, near| Sampled { members, close: near / 2, near, agreement: None };
+        let of = |members, near| Sampled { near, close: near / 2, ..of(members) };
         assert_eq!(Resilience.choose(&[], 0), None);
         assert_eq!(Resilience.choose(&[of(5, 0), of(4, 4), of(4, 1), of(4, 2)], 0), Some(2));
     }
 
     #[test]
-    fn the_quickest_among_equals() {
-        let of = |members, alike, ms: u64| Sampled {
-            members,
-            close: 0,
-            near: alike,
-            agreement: (ms > 0).then(|| Duration::from_millis(ms)),
-        };
+    fn the_fastest_among_equals() {
+        let of = |members, near, ms: u64| Sampled { near, agreement: after(ms).filter(|_| ms > 0), ..of(members) };
         let sampled = [of(4, 1, 0), of(5, 0, 1), of(4, 1, 30), of(4, 1, 20), of(4, 2, 5)];
         assert_eq!(Resilience.choose(&sampled, 0), Some(3));
         assert_eq!(Resilience.undecided(&sampled), [0, 2, 3]);
         assert_eq!(Resilience.undecided(&sampled[..2]), [], "nothing depends on it");
         assert_eq!(Anywhere.undecided(&sampled), []);
+        assert_eq!((Fastest.choose(&sampled, 0), Fastest.undecided(&sampled).len()), (Some(1), 5));
+        assert_eq!(
+            (Fastest.choose(&[of(5, 0, 0), of(4, 0, 0)], 0), Fastest.undecided(&sampled[..1])),
+            (Some(1), Vec::new())
+        );
+    }
+
+    /// A large group of peers that die soon needs a newcomer more than a small group of peers that live long.
+    #[test]
+    fn the_group_in_the_greatest_danger_first() {
+        let of = |members, risk, ms| Sampled { risk: Some(risk), agreement: after(ms), ..of(members) };
+        assert_eq!(Resilience.choose(&[of(5, 1e-5, 1), of(9, 1e-2, 50), of(9, 2e-3, 2)], 0), Some(1));
+        assert_eq!(Resilience.undecided(&[of(5, 1e-5, 1), of(9, 1e-2, 50)]), []);
+        // All are safe enough: the fastest.
+        let safe = [of(5, 1e-5, 30), of(9, 9e-4, 50), of(9, 1e-9, 20)];
+        assert_eq!((Resilience.choose(&safe, 0), Resilience.undecided(&safe)), (Some(2), alloc::vec![0, 1, 2]));
+        // One does not know: by the number of members.
+        let unknown = [of(9, 1e-1, 1), Sampled { risk: None, ..of(5, 0.0, 1) }];
+        assert_eq!(Resilience.choose(&unknown, 0), Some(1));
+    }
+
+    #[test]
+    fn the_most_loaded_member_is_relieved() {
+        let of = |members, load| Sampled { load: Some(load), ..of(members) };
+        assert_eq!(MostLoaded.choose(&[of(9, 10.0), of(5, 40.0), of(7, 40.0), of(3, 0.0)], 0), Some(1));
+        assert_eq!(MostLoaded.choose(&[of(9, 0.0), of(5, 0.0)], 0), Some(1), "nothing is asked: as resilience");
+        assert_eq!(MostLoaded.choose(&[of(9, 50.0), Sampled { load: None, ..of(5, 0.0) }], 0), Some(1));
+        assert_eq!(MostLoaded.choose(&[], 0), None);
     }
 
     #[test]
     fn anywhere_is_any_of_them() {
-        let of = |members| Sampled { members, close: 0, near: 0, agreement: None };
         assert_eq!(Anywhere.choose(&[], 7), None);
         assert_eq!(
             [0, 1, 5].map(|chance| Anywhere.choose(&[of(3), of(9), of(9)], chance)),
             [Some(0), Some(1), Some(2)]
         );
+    }
+
+    proptest! {
+        /// Each policy chooses one of the groups, and one of the undecided where there are some.
+        #[test]
+        fn one_of_them_is_chosen(
+            all in proptest::collection::vec((1usize..20, proptest::option::of(0.0f64..=1.0), proptest::option::of(0.0f64..1e6), any::<Option<u16>>()), 1..6),
+            chance in any::<u64>(),
+        ) {
+            let view = |(members, risk, load, ms): (usize, Option<f64>, Option<f64>, Option<u16>)| {
+                let agreement = ms.map(|ms| Duration::from_millis(ms.into()));
+                Sampled { members, close: members / 3, near: members / 2, risk, load, agreement }
+            };
+            let all: Vec<Sampled> = all.into_iter().map(view).collect();
+            let policies: [&dyn Joining; 4] = [&Anywhere, &Resilience, &Fastest, &MostLoaded];
+            for policy in policies {
+                let (chosen, undecided) = (policy.choose(&all, chance).expect("there are some"), policy.undecided(&all));
+                prop_assert!(chosen < all.len() && (undecided.is_empty() || undecided.contains(&chosen)));
+            }
+        }
+
+        /// One more dead member never makes a group less likely to be joined.
+        #[test]
+        fn danger_attracts(risks in proptest::collection::vec(0.0f64..=1.0, 2..6), more in 0.0f64..=1.0) {
+            let view = |risk: &f64| Sampled { risk: Some(*risk), agreement: after(1), ..of(7) };
+            let mut all: Vec<Sampled> = risks.iter().map(view).collect();
+            let chosen = Resilience.choose(&all, 0).expect("there are some");
+            all[chosen].risk = all[chosen].risk.map(|risk| (risk + more).min(1.0));
+            prop_assert_eq!(Resilience.choose(&all, 0), Some(chosen));
+        }
     }
 }

@@ -1,13 +1,27 @@
-//! Models of how long peers live, fitted to the sessions that members have seen (Scatter §6.1, Harmony §7.3).
+//! Models of how long peers live, fitted to what members have seen of each other (Scatter §6.1, Harmony §7.3).
+//!
+//! Members keep a [`LifeTable`]: for each class of ages the time that they have watched peers of that age, and the deaths they have seen.
+//! A table has no bias from when watching began or ended, and tables of different members can be added.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// With fewer deaths seen there is no estimate.
-pub const DEATHS_MIN: u32 = 10;
+pub const DEATHS_MIN: f64 = 10.0;
+/// Classes of ages: one for all below 1 s, then two for each doubling. The last class has no upper end.
+pub const CLASSES: usize = 50;
+/// A table with more deaths is halved, so that old observations fade.
+pub const DEATHS_MAX: f64 = 64.0;
+/// A table that has watched for longer, all peers together, is halved: ten peers for a year.
+const WATCHED_MAX: f64 = 10.0 * 365.0 * 86_400.0;
 /// The largest shape of a Pareto model: lives that are measured have shapes from 0.5 to 3.
 const SHAPE_MAX: f64 = 10.0;
-/// Sessions that are shorter count as this long: clocks and heartbeats tell no more.
-const LIVED_MIN: Duration = Duration::from_millis(100);
+/// Ages below count as this one: clocks and heartbeats tell no more.
+const AGE_MIN: f64 = 0.1;
+/// At most this part of all deaths may be younger than the minimum of a Pareto model.
+const EARLY_MAX: f64 = 0.1;
+/// A table counts at most this many times the median of all tables that are added.
+const VOICE_MAX: f64 = 4.0;
 
 /// A distribution of session lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,50 +45,134 @@ impl Lifetimes {
     pub fn dies_within(&self, age: Duration, window: Duration) -> f64 {
         let window = window.as_secs_f64();
         match *self {
-            Lifetimes::Exponential { mean } => -libm::expm1(-window / mean.max(LIVED_MIN).as_secs_f64()),
+            Lifetimes::Exponential { mean } => -libm::expm1(-window / mean.as_secs_f64().max(AGE_MIN)),
             Lifetimes::Pareto { shape, min } => {
-                let age = age.max(min).max(LIVED_MIN).as_secs_f64();
+                let age = age.max(min).as_secs_f64().max(AGE_MIN);
                 -libm::expm1(shape * libm::log(age / (age + window)))
             }
         }
     }
+}
 
-    /// Returns the logarithm of how likely these sessions are, up to a constant.
-    fn likelihood(&self, sessions: impl Iterator<Item = Session>) -> f64 {
-        let of_one = |session: Session| {
-            let lived = session.seconds();
-            let (density, survival) = match *self {
-                Lifetimes::Exponential { mean } => {
-                    let mean = mean.as_secs_f64();
-                    (-libm::log(mean) - lived / mean, -lived / mean)
-                }
-                Lifetimes::Pareto { shape, min } => {
-                    let min = min.as_secs_f64();
-                    let tail = -shape * libm::log(lived.max(min) / min);
-                    (libm::log(shape) - libm::log(lived.max(min)) + tail, tail)
-                }
-            };
-            f64::from(session.count) * if session.is_over { density } else { survival }
-        };
-        sessions.map(of_one).sum()
+/// What was seen of peers of one class of ages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// For how long peers of this age were watched, all together, in seconds.
+    pub watched: f64,
+    /// Deaths at this age. Not a whole number once old deaths have faded.
+    pub deaths: f64,
+}
+
+/// What was seen, by class of ages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LifeTable([Seen; CLASSES]);
+
+impl Default for LifeTable {
+    fn default() -> LifeTable {
+        LifeTable([Seen::default(); CLASSES])
     }
 }
 
-/// Some sessions of about the same length, as members have seen them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
-    /// How long they lasted, or have lasted so far. Time in which a peer was cleanly stopped does not count.
-    pub lived: Duration,
-    /// Whether they have ended.
-    pub is_over: bool,
-    /// How many.
-    pub count: u32,
+impl LifeTable {
+    /// Notes that a peer was watched from one age to another, and lived.
+    pub fn live(&mut self, from: Duration, to: Duration) {
+        let (mut from, to) = (from.as_secs_f64(), to.as_secs_f64());
+        for class in class_of(from)..CLASSES {
+            let end = if class + 1 < CLASSES { end_of(class).min(to) } else { to };
+            self.0[class].watched += (end - from).max(0.0);
+            from = from.max(end);
+            if from >= to {
+                break;
+            }
+        }
+        self.fade();
+    }
+
+    /// Notes that a peer of this age died.
+    pub fn die(&mut self, age: Duration) {
+        self.0[class_of(age.as_secs_f64())].deaths += 1.0;
+        self.fade();
+    }
+
+    /// Adds what was seen of one class; nothing where there is no such class, or where the numbers cannot have been seen.
+    pub fn add(&mut self, class: usize, seen: Seen) {
+        let is_sound = |number: f64| number.is_finite() && number >= 0.0;
+        if let Some(known) = self.0.get_mut(class).filter(|_| is_sound(seen.watched) && is_sound(seen.deaths)) {
+            known.watched += seen.watched;
+            known.deaths += seen.deaths;
+        }
+    }
+
+    /// Returns the classes of which something was seen, in order of age.
+    pub fn classes(&self) -> impl Iterator<Item = (usize, Seen)> {
+        self.0.iter().copied().enumerate().filter(|(_, seen)| *seen != Seen::default())
+    }
+
+    /// Returns the deaths seen.
+    pub fn deaths(&self) -> f64 {
+        self.0.iter().map(|seen| seen.deaths).sum()
+    }
+
+    /// Returns for how long peers were watched, all together, in seconds.
+    pub fn watched(&self) -> f64 {
+        self.0.iter().map(|seen| seen.watched).sum()
+    }
+
+    /// Multiplies the watched time and the deaths of all classes.
+    fn scale(&mut self, watched: f64, deaths: f64) {
+        for seen in &mut self.0 {
+            seen.watched *= watched;
+            seen.deaths *= deaths;
+        }
+    }
+
+    fn fade(&mut self) {
+        if self.deaths() > DEATHS_MAX || self.watched() > WATCHED_MAX {
+            self.scale(0.5, 0.5);
+        }
+    }
 }
 
-impl Session {
-    fn seconds(&self) -> f64 {
-        self.lived.max(LIVED_MIN).as_secs_f64()
+/// Returns the sum of tables of several members, one table a member. None counts for more than four times the median, in the time that it
+/// watched and in its deaths: so a few members that tell lies cannot move the sum far.
+pub fn sum<'a>(tables: impl IntoIterator<Item = &'a LifeTable>) -> LifeTable {
+    let tables: Vec<&LifeTable> = tables.into_iter().collect();
+    let cap =
+        |of: fn(&LifeTable) -> f64, least: f64| VOICE_MAX * median(tables.iter().map(|table| of(table))).max(least);
+    let (watched_max, deaths_max) = (cap(LifeTable::watched, 1.0), cap(LifeTable::deaths, 1.0));
+    let mut all = LifeTable::default();
+    for table in tables {
+        let mut bounded = table.clone();
+        let (watched, deaths) = (watched_max / table.watched().max(1e-9), deaths_max / table.deaths().max(1e-9));
+        bounded.scale(watched.min(1.0), deaths.min(1.0));
+        bounded.classes().for_each(|(class, seen)| all.add(class, seen));
     }
+    all
+}
+
+fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = numbers.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn class_of(age: f64) -> usize {
+    if age < 1.0 { 0 } else { (1 + (2.0 * libm::log2(age)) as usize).min(CLASSES - 1) }
+}
+
+/// Returns the age, in seconds, at which a class begins.
+fn start_of(class: usize) -> f64 {
+    if class == 0 { AGE_MIN } else { libm::exp2((class - 1) as f64 / 2.0) }
+}
+
+fn end_of(class: usize) -> f64 {
+    libm::exp2(class as f64 / 2.0)
+}
+
+/// Returns the mean of one over the age, over the ages of a class.
+fn inverse_age(class: usize) -> f64 {
+    let (start, end) = (start_of(class), end_of(class));
+    libm::log(end / start) / (end - start)
 }
 
 /// A model, and the number of deaths that it rests on.
@@ -83,45 +181,83 @@ pub struct Estimate {
     /// The model.
     pub lifetimes: Lifetimes,
     /// The deaths seen.
-    pub deaths: u32,
+    pub deaths: f64,
 }
 
-/// Returns the model under which the sessions are most likely; `None` below [`DEATHS_MIN`] deaths.
+/// Returns the model under which the deaths of a table are most likely, given for how long peers of each age were watched; `None` below
+/// [`DEATHS_MIN`] deaths.
 ///
-/// Sessions that have not ended count as well, or a network that has just begun would look as if all peers died young. A Pareto model
-/// must be better by one unit of likelihood, for its second parameter (Akaike's criterion).
-pub fn fit(sessions: &[Session]) -> Option<Estimate> {
-    let over = || sessions.iter().filter(|session| session.is_over && session.count > 0);
-    let deaths = over().map(|session| session.count).fold(0, u32::saturating_add);
+/// A Pareto model must be better by two units of likelihood, for its two further parameters (Akaike's criterion): the minimum, and the rate
+/// of the few deaths below it.
+pub fn fit(table: &LifeTable) -> Option<Estimate> {
+    let deaths = table.deaths();
     if deaths < DEATHS_MIN {
         return None;
     }
-    let (all, deaths_f) = (|| sessions.iter().copied(), f64::from(deaths));
-    let total: f64 = all().map(|session| f64::from(session.count) * session.seconds()).sum();
-    let exponential = Lifetimes::Exponential { mean: Duration::try_from_secs_f64(total / deaths_f).ok()? };
-    let min = over().map(|session| session.lived.max(LIVED_MIN)).min()?;
-    let beyond =
-        |session: Session| f64::from(session.count) * libm::log((session.seconds() / min.as_secs_f64()).max(1.0));
-    let shape = deaths_f / all().map(beyond).sum::<f64>();
-    let pareto = Lifetimes::Pareto { shape: shape.min(SHAPE_MAX), min };
-    let is_better = pareto.likelihood(all()) > exponential.likelihood(all()) + 1.0;
-    Some(Estimate { lifetimes: if is_better { pareto } else { exponential }, deaths })
+    let mean = (table.watched() / deaths).max(AGE_MIN);
+    let exponential = Lifetimes::Exponential { mean: Duration::try_from_secs_f64(mean).ok()? };
+    let likelihood: f64 = table.classes().map(|(_, seen)| likelihood(seen, seen.watched / mean)).sum();
+    let pareto = (0..CLASSES).filter_map(|first| fit_pareto(table, deaths, first));
+    let best = pareto.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    let lifetimes = best.filter(|(better, _)| *better > likelihood + 2.0).map_or(exponential, |(_, pareto)| pareto);
+    Some(Estimate { lifetimes, deaths })
+}
+
+/// Returns the logarithm of how likely these deaths are where so many are expected, up to a constant.
+fn likelihood(seen: Seen, expected: f64) -> f64 {
+    let deaths = if seen.deaths > 0.0 { seen.deaths * libm::log(expected.max(1e-12)) } else { 0.0 };
+    deaths - expected
+}
+
+/// Fits a Pareto model whose minimum lies in class `first`, and returns it with its likelihood. The class itself and those below have rates
+/// of their own.
+fn fit_pareto(table: &LifeTable, deaths: f64, first: usize) -> Option<(f64, Lifetimes)> {
+    let part = |classes: core::ops::Range<usize>| classes.map(|class| table.0[class]);
+    let add = |sum: Seen, seen: Seen| Seen { watched: sum.watched + seen.watched, deaths: sum.deaths + seen.deaths };
+    let below = part(0..first).fold(Seen::default(), add);
+    if below.deaths > EARLY_MAX * deaths {
+        return None;
+    }
+    let above = || table.classes().filter(|(class, _)| *class > first);
+    let (weight, tail) = above().fold((0.0, 0.0), |(weight, tail), (class, seen)| {
+        (weight + seen.watched * inverse_age(class), tail + seen.deaths)
+    });
+    if weight <= 0.0 || tail < DEATHS_MIN / 2.0 {
+        return None;
+    }
+    let shape = (tail / weight).clamp(0.01, SHAPE_MAX);
+    let own = table.0[first];
+    let of_tail: f64 = above().map(|(class, seen)| likelihood(seen, shape * seen.watched * inverse_age(class))).sum();
+    let at_rate = |seen: Seen| if seen.watched > 0.0 { likelihood(seen, seen.deaths) } else { 0.0 };
+    let early = part(0..first).map(|seen| likelihood(seen, seen.watched * below.deaths / below.watched.max(1e-9)));
+    let all = of_tail + at_rate(own) + early.sum::<f64>();
+    // Of those that came to this class so many died in it: that tells from which age on they could.
+    let entered = own.watched / (end_of(first) - start_of(first));
+    let died = if entered > 0.0 { own.deaths / entered } else { 0.0 };
+    let min = (end_of(first) * libm::exp(-died / shape)).max(start_of(first));
+    Some((all, Lifetimes::Pareto { shape, min: Duration::try_from_secs_f64(min).ok()? }))
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Quantiles of a distribution, which end after at most `seen` seconds of watching.
-    fn sessions(quantile: impl Fn(f64) -> f64, seen: f64) -> Vec<Session> {
-        let lived = (0..1000).map(|index| quantile((f64::from(index) + 0.5) / 1000.0));
-        let session =
-            |lived: f64| Session { lived: Duration::from_secs_f64(lived.min(seen)), is_over: lived <= seen, count: 1 };
-        lived.map(session).collect()
+    /// Quantiles of a distribution, each watched from an age until it ends, or for at most `seen` seconds.
+    fn table(quantile: impl Fn(f64) -> f64, from: f64, seen: f64) -> LifeTable {
+        let mut table = LifeTable::default();
+        // Without fading: each step is added by itself.
+        for lived in (0..1000).map(|index| quantile((f64::from(index) + 0.5) / 1000.0)).filter(|lived| *lived > from) {
+            let [from, to] = [from, lived.min(from + seen)].map(Duration::from_secs_f64);
+            let mut one = LifeTable::default();
+            one.live(from, to);
+            if to.as_secs_f64() + 1e-6 >= lived {
+                one.die(to);
+            }
+            one.classes().for_each(|(class, seen)| table.add(class, seen));
+        }
+        table
     }
 
     fn exponential(at: f64) -> f64 {
@@ -134,30 +270,84 @@ mod tests {
 
     #[test]
     fn models_are_told_apart() {
-        // Also where most sessions have not ended yet.
-        for seen in [1e9, 60.0] {
-            let Some(Estimate { lifetimes: Lifetimes::Exponential { mean }, .. }) = fit(&sessions(exponential, seen))
+        // Also where watching begins late, and where most peers have not died when it ends.
+        for (from, seen) in [(0.0, 1e9), (0.0, 60.0), (20.0, 1e9), (20.0, 60.0)] {
+            let Some(Estimate { lifetimes: Lifetimes::Exponential { mean }, .. }) =
+                fit(&table(exponential, from, seen))
             else {
-                panic!("exponential, seen for {seen} s")
+                panic!("exponential, seen from {from} s for {seen} s")
             };
-            assert!((95..105).contains(&mean.as_secs()), "{mean:?} after {seen} s");
-            let Some(Estimate { lifetimes: Lifetimes::Pareto { shape, min }, .. }) = fit(&sessions(pareto, seen))
+            assert!((94..107).contains(&mean.as_secs()), "{mean:?} from {from} s for {seen} s");
+            let Some(Estimate { lifetimes: Lifetimes::Pareto { shape, min }, .. }) = fit(&table(pareto, from, seen))
             else {
-                panic!("Pareto, seen for {seen} s")
+                panic!("Pareto, seen from {from} s for {seen} s")
             };
-            assert!((1.0..1.2).contains(&shape) && min.as_secs() == 9, "{shape} and {min:?} after {seen} s");
+            assert!((1.0..1.2).contains(&shape), "{shape} from {from} s for {seen} s");
+            assert!(from > 9.0 || (8.0..10.0).contains(&min.as_secs_f64()), "{min:?} from {from} s for {seen} s");
         }
     }
 
     #[test]
     fn few_deaths_tell_nothing() {
-        let session = |is_over, count| Session { lived: Duration::from_secs(60), is_over, count };
-        assert_eq!(fit(&[]), None);
-        assert_eq!(fit(&[session(false, 1000), session(true, DEATHS_MIN - 1)]), None);
-        let known = fit(&[session(false, 990), session(true, 10)]).expect("enough");
-        assert_eq!(known.deaths, 10);
-        // All of one length: whichever model, most live on.
+        let mut table = LifeTable::default();
+        assert_eq!(fit(&table), None);
+        table.live(Duration::ZERO, Duration::from_secs(10_000));
+        (0..9).for_each(|_| table.die(Duration::from_secs(60)));
+        assert_eq!(fit(&table), None);
+        table.die(Duration::from_secs(60));
+        let known = fit(&table).expect("enough");
+        assert_eq!(known.deaths, 10.0);
         assert!(known.lifetimes.dies_within(Duration::ZERO, Duration::from_secs(1)) < 0.2);
+    }
+
+    #[test]
+    fn watched_time_goes_to_its_classes() {
+        let mut table = LifeTable::default();
+        table.live(Duration::from_millis(500), Duration::from_secs(4));
+        let found: Vec<(usize, f64)> = table.classes().map(|(class, seen)| (class, seen.watched)).collect();
+        let expected = [(0, 0.5), (1, 0.4142), (2, 0.5858), (3, 0.8284), (4, 1.1716)];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        found.iter().zip(expected).for_each(|(one, other)| {
+            assert!(one.0 == other.0 && (one.1 - other.1).abs() < 1e-3, "{found:?}");
+        });
+        table.live(Duration::from_secs(1 << 30), Duration::from_secs((1 << 30) + 5));
+        assert_eq!(table.classes().last().map(|(class, _)| class), Some(CLASSES - 1));
+    }
+
+    #[test]
+    fn old_deaths_fade() {
+        let mut table = LifeTable::default();
+        for _ in 0..1_000 {
+            table.live(Duration::ZERO, Duration::from_secs(1_000));
+            table.die(Duration::from_secs(1_000));
+        }
+        for _ in 0..200 {
+            table.live(Duration::ZERO, Duration::from_secs(10));
+            table.die(Duration::from_secs(10));
+        }
+        let mean = table.watched() / table.deaths();
+        assert!(table.deaths() <= DEATHS_MAX && mean < 120.0, "{mean}");
+    }
+
+    /// One member of nine claims anything: the estimate stays within a third of what it was, or twice of that.
+    #[test]
+    fn one_liar_moves_little() {
+        let honest = table(exponential, 0.0, 60.0);
+        let mean = |tables: &[LifeTable]| match fit(&sum(tables)).expect("enough").lifetimes {
+            Lifetimes::Exponential { mean } => mean.as_secs_f64(),
+            Lifetimes::Pareto { .. } => panic!("exponential"),
+        };
+        for (watched, deaths) in [(1e18, 0.0), (0.0, 1e18), (1e18, 1e18), (0.0, 0.0)] {
+            let mut liar = LifeTable::default();
+            liar.add(20, Seen { watched, deaths });
+            let mut all = alloc::vec![honest.clone(); 8];
+            let before = mean(&all);
+            all.push(liar);
+            if let Lifetimes::Exponential { mean } = fit(&sum(&all)).expect("enough").lifetimes {
+                let after = mean.as_secs_f64();
+                assert!((before * 0.66..before * 1.51).contains(&after), "{before} and {after}");
+            }
+        }
     }
 
     fn any_model() -> impl Strategy<Value = Lifetimes> {
@@ -182,14 +372,24 @@ mod tests {
             prop_assert!(model.dies_within(old, window) <= model.dies_within(young, window) + 1e-12);
         }
 
+        /// Whatever was seen or is told, there is a model with sound numbers, or none.
         #[test]
-        fn any_sessions_can_be_fitted(all in proptest::collection::vec((0u64..u64::MAX / 2, any::<bool>(), any::<u32>()), 0..30)) {
-            let session = |(ms, is_over, count)| Session { lived: Duration::from_millis(ms), is_over, count };
-            let sessions: Vec<Session> = all.into_iter().map(session).collect();
-            if let Some(known) = fit(&sessions) {
+        fn any_table_can_be_fitted(all in proptest::collection::vec((0..2 * CLASSES, any::<f64>(), any::<f64>()), 0..60)) {
+            let mut table = LifeTable::default();
+            all.into_iter().for_each(|(class, watched, deaths)| table.add(class, Seen { watched, deaths }));
+            let tables = [table.clone(), LifeTable::default(), table];
+            if let Some(known) = fit(&sum(&tables)) {
                 let p = known.lifetimes.dies_within(Duration::ZERO, Duration::from_secs(1));
                 prop_assert!((0.0..=1.0).contains(&p), "{known:?}: {p}");
             }
+        }
+
+        /// Ages add up to the time watched.
+        #[test]
+        fn all_time_is_counted(from in 0u64..10_000_000, lived in 0u64..10_000_000) {
+            let mut table = LifeTable::default();
+            table.live(Duration::from_millis(from), Duration::from_millis(from + lived));
+            prop_assert!((table.watched() - lived as f64 / 1e3).abs() < 1e-3);
         }
     }
 }

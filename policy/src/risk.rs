@@ -4,6 +4,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// The nines that a group should have: less than one chance in a thousand to lose its majority within an hour.
+pub const NINES_TARGET: f64 = 3.0;
+/// No policy asks for larger groups than this: each write goes to all members.
+pub const MEMBERS_MAX: usize = 31;
+
 /// A member as far as its death is concerned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exposure {
@@ -52,6 +57,16 @@ pub fn per_hour(probability: f64, window: Duration) -> f64 {
 /// Returns how many nines this probability of failure leaves: 3 for 0.001. At most 16, which is all that the arithmetic can tell.
 pub fn nines(probability: f64) -> f64 {
     (-libm::log10(probability.max(1e-16))).clamp(0.0, 16.0)
+}
+
+/// Returns the least odd number of members, from 3 to [`MEMBERS_MAX`], of which each dies within the window with probability `dies`, that has
+/// the wanted nines an hour; [`MEMBERS_MAX`] if none has. An even number is worse than the odd one below it.
+pub fn size_for(dies: f64, window: Duration, wanted: f64) -> usize {
+    let has_them = |members: &usize| {
+        let members = vec![Exposure { dies, site: None }; *members];
+        nines(per_hour(loses_majority(&members), window)) >= wanted
+    };
+    (3..MEMBERS_MAX).step_by(2).find(has_them).unwrap_or(MEMBERS_MAX)
 }
 
 /// Returns for each site the probabilities that its members die, the greatest first.
@@ -115,6 +130,17 @@ mod tests {
         let former = [alone(1.0), alone(0.5), alone(0.0)];
         assert_eq!(loses_any([&whole[..], &former[..]]), 0.5, "recovery needs the former members, too");
         assert_eq!(loses_any([]), 0.0);
+    }
+
+    #[test]
+    fn sizes_follow_lifetimes() {
+        let size = |mean_s: u64, wanted: f64| {
+            let lifetimes = Lifetimes::Exponential { mean: Duration::from_secs(mean_s) };
+            let window = Duration::from_millis(2_300);
+            size_for(lifetimes.dies_within(Duration::ZERO, window), window, wanted)
+        };
+        assert_eq!([100, 500, 1_000, 36_000].map(|mean_s| size(mean_s, 3.0)), [11, 7, 5, 3]);
+        assert_eq!((size(100, 1.0), size(100, 5.0), size(1, 3.0)), (7, 13, MEMBERS_MAX));
     }
 
     #[test]

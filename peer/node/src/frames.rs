@@ -103,6 +103,8 @@ impl Node {
             Frame::Granted { ring, number, granted } => self.on_granted(from, ring, number, granted),
             Frame::Probe { ring, number } => self.on_probe(from, ring, number),
             Frame::Probed { number, .. } => self.on_probed(from, number),
+            Frame::AskLifetimes { ring } => self.on_ask_lifetimes(from, ring),
+            Frame::Lifetimes(told) => self.on_lifetimes(from, &told),
             Frame::Patience { ring, number } => self.on_patience(from, ring, number),
             Frame::CopyOrder(order) => self.on_copy_order(from, *order),
             Frame::CopyTold(told) => self.on_copy_told(from, *told),

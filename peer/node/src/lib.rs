@@ -19,6 +19,7 @@ mod key_use;
 mod leading;
 mod leaving;
 mod letting_go;
+pub mod lifetimes;
 mod lineage;
 #[cfg(test)]
 mod names_test;
@@ -31,6 +32,7 @@ mod refused;
 #[cfg(test)]
 mod repair_test;
 mod repartitioning;
+mod risk;
 #[cfg(test)]
 mod room_test;
 pub mod seeking;
@@ -56,7 +58,10 @@ pub use leaving::{LeaveRefusal, LeaveStatus, LeaveStep};
 pub use lineage::Lineage;
 pub use node::Node;
 pub use policies::Policies;
+pub use policy::lifetimes::Lifetimes;
+pub use policy::risk::NINES_TARGET;
 pub use policy::size::can_flap;
+pub use risk::{LifetimesStatus, RiskStatus};
 pub use starts::{Contested, Refused, Start};
 pub use status::{
     GroupStatus, MemberStatus, NodeStatus, PrimaryStatus, SwitchStatus, TransactionStatus, TransactionStep,

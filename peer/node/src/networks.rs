@@ -91,6 +91,24 @@ pub(crate) fn places(members: &[(&str, &[String])]) -> Vec<String> {
     places.collect()
 }
 
+/// Returns the site of each member, given its cluster and its addresses: members with equal numbers fail together. The site is the cluster
+/// where one is named, or else the narrow network of the first global address; `None` where neither is known.
+pub(crate) fn sites(members: &[(&str, &[String])]) -> Vec<Option<u32>> {
+    let mut names: Vec<String> = Vec::new();
+    let mut site = |name: String| match names.iter().position(|known| *known == name) {
+        Some(index) => index as u32,
+        None => {
+            names.push(name);
+            names.len() as u32 - 1
+        }
+    };
+    let name = |(cluster, addresses): &(&str, &[String])| match cluster.is_empty() {
+        true => networks(addresses).first().map(|network| format!("network {}", network.narrow_name())),
+        false => Some(format!("cluster {cluster}")),
+    };
+    members.iter().map(|member| name(member).map(&mut site)).collect()
+}
+
 /// Whether an address can be reached from the whole of the internet: `Ipv4Addr::is_global` is not stable.
 fn is_global_v4(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();

@@ -28,6 +28,7 @@ use crate::copying::Copies;
 use crate::hosting::{Hosted, Hosts, Scan};
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
+use crate::lifetimes::LifeWatch;
 use crate::preparing::Preparing;
 use crate::probing::Probes;
 use crate::repartitioning::LoadWatch;
@@ -83,6 +84,7 @@ pub struct Node {
     pub(crate) size_watch: SizeWatch,
     pub(crate) load_watch: LoadWatch,
     pub(crate) lead_watch: LeadWatch,
+    pub(crate) lives: LifeWatch,
     pub(crate) seeking: Seeking,
     pub(crate) probes: Probes,
     pub(crate) switched: Switched,
@@ -164,6 +166,7 @@ impl Node {
             size_watch: SizeWatch::default(),
             load_watch: LoadWatch::default(),
             lead_watch: LeadWatch::default(),
+            lives: LifeWatch::new(now.time, seed.rotate_left(17)),
             seeking: Seeking::default(),
             probes: Probes::default(),
             switched: Switched::default(),
@@ -572,8 +575,8 @@ impl Node {
         NodeStatus {
             node: self.me,
             ready: self.ready,
-            group: self.hosts.home().map(GroupStatus::of),
-            groups: self.hosts.living().map(GroupStatus::of).collect(),
+            group: self.hosts.home().map(|group| self.group_status(group)),
+            groups: self.hosts.living().map(|group| self.group_status(group)).collect(),
             operations: self.sessions.len(),
             frames_dropped: self.frames_dropped,
             switch: self.config.switch,
@@ -585,6 +588,10 @@ impl Node {
             identity: self.starts.notices(self.me.peer, self.now.time),
             starts_refused: self.starts.refused(),
         }
+    }
+
+    fn group_status(&self, group: &Group) -> GroupStatus {
+        GroupStatus { risk: self.risk_of(group), lifetimes: self.lifetimes_status(), ..GroupStatus::of(group) }
     }
 
     /// Carries what a group wants done to the outside.
@@ -781,6 +788,7 @@ impl Node {
         if self.learn_neighbours(serial) {
             self.look_soon();
         }
+        self.time_changes();
         self.follow_wishes();
         self.with_sessions(Sessions::on_division);
         self.tell_leave();
@@ -805,6 +813,7 @@ impl Node {
         self.go_on_copying();
         self.go_on_preparing();
         self.follow_wishes();
+        self.watch_lives();
         self.watch_size();
         self.watch_load();
         self.watch_lead();

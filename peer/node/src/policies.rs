@@ -8,19 +8,20 @@ use group::config::{DividePolicy, DivisionView};
 use overlay::{NodeId, Point};
 use policy::division::{Able, ByLoad, Divided, Dividing, Even};
 use policy::halves::{Alike, Arbitrary, Halving};
-use policy::joining::{Anywhere, Joining, Resilience};
+use policy::joining::{Anywhere, Fastest, Joining, MostLoaded, Resilience};
 use policy::leading::{Anybody, Leading, LowestAgreement, Oldest};
 use policy::repartition::{Fixed, Proportional, Repartitioning};
-use policy::size::{Never, Sizing, Thresholds};
+use policy::size::{Never, Nines, Sizing, Thresholds};
 
 /// Policies for one decision, by their names; the first is what is meant where nobody says otherwise.
 type Known<T> = &'static [(&'static str, T)];
 
 const DIVIDE: Known<DividePolicy> = &[("load", divide::<ByLoad>), ("even", divide::<Even>)];
-const JOIN: Known<&dyn Joining> = &[("resilience", &Resilience), ("random", &Anywhere)];
+const JOIN: Known<&dyn Joining> =
+    &[("resilience", &Resilience), ("latency", &Fastest), ("load", &MostLoaded), ("random", &Anywhere)];
 const LEAD: Known<&dyn Leading> = &[("agreement", &LowestAgreement), ("oldest", &Oldest), ("anybody", &Anybody)];
 const REPARTITION: Known<&dyn Repartitioning> = &[("proportional", &Proportional), ("off", &Fixed)];
-const SIZE: Known<&dyn Sizing> = &[("thresholds", &Thresholds), ("off", &Never)];
+const SIZE: Known<&dyn Sizing> = &[("thresholds", &Thresholds), ("nines", &Nines), ("off", &Never)];
 const SPLIT: Known<&dyn Halving> = &[("alike", &Alike), ("random", &Arbitrary)];
 
 /// The policies of a node, and how they are called.

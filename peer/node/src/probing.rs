@@ -211,7 +211,15 @@ mod tests {
         let members = peers.iter().map(contact).collect();
         let group = GroupRef { id: GroupId(u128::from(peers[0])), epoch: Epoch(1), range: KeyRange::FULL, members };
         let clusters = vec![String::new(); peers.len()];
-        Sampled { ring: RingId(7), point: Point(u128::from(peers[0])), group, clusters, own: false }
+        Sampled {
+            ring: RingId(7),
+            point: Point(u128::from(peers[0])),
+            group,
+            clusters,
+            own: false,
+            risk: None,
+            load: None,
+        }
     }
 
     fn ms(at: u64) -> Time {

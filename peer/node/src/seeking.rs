@@ -52,7 +52,14 @@ pub struct Sampled {
     pub clusters: Vec<String>,
     /// The group has a place for the newcomer, which was in it before.
     pub own: bool,
+    /// The probability that the group loses its majority within an hour, in 1e-12; `None` where too few deaths were seen.
+    pub risk: Option<u64>,
+    /// Operations a minute that the group's primaries execute; `None` where the answering member does not know yet.
+    pub load: Option<u64>,
 }
+
+/// Certainty, as [`Sampled::risk`] has it.
+const CERTAIN: f64 = 1e12;
 
 /// A newcomer's search.
 #[derive(Debug, Default)]
@@ -144,7 +151,9 @@ impl Node {
         if clusters.len() < state.quorum() {
             return None; // It could let nobody in.
         }
-        Some(Sampled { ring: state.ring, point, group: state.reference(), clusters, own: false })
+        let risk = self.risk_of(group).map(|risk| (risk.in_hour * CERTAIN) as u64);
+        let load = group.load().map(|load| load.into_iter().map(u64::from).sum());
+        Some(Sampled { ring: state.ring, point, group: state.reference(), clusters, own: false, risk, load })
     }
 
     /// An answer.
@@ -207,7 +216,10 @@ impl Node {
     fn views(&self, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
         let view = |(index, group): (usize, &Sampled)| {
             let (close, near) = self.alike(group);
-            View { members: group.clusters.len(), close, near, agreement: agreement(index) }
+            let members = group.clusters.len();
+            let risk = group.risk.map(|risk| (risk as f64 / CERTAIN).min(1.0));
+            let load = group.load.map(|load| load as f64 / members.max(1) as f64);
+            View { members, close, near, risk, load, agreement: agreement(index) }
         };
         sampled.iter().enumerate().map(view).collect()
     }

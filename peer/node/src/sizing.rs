@@ -12,6 +12,7 @@ use group::transaction::plan::Operation;
 use overlay::{Epoch, GroupId, GroupRef};
 use policy::density::Density;
 use policy::halves::MemberView;
+use policy::risk::NINES_TARGET;
 use policy::size::{Resize, Sizes};
 
 use crate::networks::places;
@@ -87,7 +88,9 @@ impl Node {
         let known = group.successor_health().map(|(_, health)| health.living.len());
         // Before the successor's leader has told how many live: all.
         let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
-        let wanted = self.config.policies.size.1.propose(&Sizes { own: group.strength(), successor, min, max })?;
+        let safe = self.members_for(group, NINES_TARGET);
+        let wanted =
+            self.config.policies.size.1.propose(&Sizes { own: group.strength(), successor, min, max, safe })?;
         (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
     }
 

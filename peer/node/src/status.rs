@@ -17,6 +17,7 @@ use overlay::{Epoch, GroupId, GroupRef, KeyRange, NodeId, PeerKey, PeerName, Poi
 
 use crate::config::SwitchConfig;
 use crate::leaving::LeaveStatus;
+use crate::risk::{LifetimesStatus, RiskStatus};
 use crate::starts::Start;
 use crate::switched::{self, SpreadCounts};
 use crate::whereabouts::Heard;
@@ -163,6 +164,10 @@ pub struct GroupStatus {
     pub switch: SwitchStatus,
     /// What all groups of the network agree on.
     pub settings: Settings,
+    /// What the node knows of the lifetimes of peers in the network.
+    pub lifetimes: LifetimesStatus,
+    /// The probability that the group loses its majority; `None` before enough deaths were seen.
+    pub risk: Option<RiskStatus>,
     /// A quorum of this epoch holds everything, and a quorum is heard.
     pub established: bool,
     /// Records in memory, tombstones included; all of them if `whole`.
@@ -266,6 +271,8 @@ impl GroupStatus {
             transactions: transactions(group),
             switch: SwitchStatus::of(group),
             settings: state.settings.clone(),
+            lifetimes: LifetimesStatus { model: None, deaths: 0.0 },
+            risk: None,
             established: state.recovery.is_empty() && has_quorum,
             records: group.table().len(),
             bytes: group.table().bytes(),

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::time::Time;
-use overlay::Point;
+use overlay::{GroupRef, Point};
 
 use crate::node::Node;
 
@@ -89,12 +89,13 @@ impl Node {
         self.ask_where(point);
     }
 
-    /// Somebody says who owns this place.
-    pub(crate) fn on_looked(&mut self, point: Point) {
+    /// A member of a group says that this group owns the place. It is asked how long peers live there, too.
+    pub(crate) fn on_looked(&mut self, point: Point, group: &GroupRef) {
         if self.whereabouts.upkeep.looks_at(point)
             && let Some(looking) = self.whereabouts.upkeep.looking.take()
         {
             self.look_later(looking.is_lacking);
+            self.ask_for_lifetimes(group);
         }
     }
 

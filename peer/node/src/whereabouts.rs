@@ -500,7 +500,7 @@ impl Node {
             true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
             true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part)),
         }
-        self.on_looked(located.point);
+        self.on_looked(located.point, &located.group);
         self.on_seen_beyond(&located);
         self.on_surveyed(&located);
     }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
 use crate::copying::{CopyOrder, CopyTold};
+use crate::lifetimes::Lifetimes;
 use crate::seeking::{Sample, Sampled};
 use crate::starts::{Contested, Refused, Start};
 use crate::whereabouts::{Astray, Locate, Located};
@@ -22,7 +23,7 @@ use crate::wishes::{Granted, Wished};
 
 /// The version of frames that this node speaks. Raise it with every change of their bytes: peers of another version are
 /// refused at their hello. The golden files find a change that was not meant.
-pub const FRAME_VERSION: u8 = 12;
+pub const FRAME_VERSION: u8 = 13;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +106,13 @@ pub enum Frame {
     Contested(Box<Contested>),
     /// The [`crate::Lineage::before`] of the sender's start: told with each connection, and to a peer that speaks to an earlier start.
     Lineage(Vec<u64>),
+    /// The sender asks how long peers live, as the receiver has seen.
+    AskLifetimes {
+        /// The ring.
+        ring: RingId,
+    },
+    /// Answers [`Frame::AskLifetimes`].
+    Lifetimes(Box<Lifetimes>),
 }
 
 /// From which start of a process a frame comes, and for which it is.

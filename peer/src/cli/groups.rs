@@ -171,6 +171,10 @@ fn describe(group: &GroupStatus, text: &mut String) {
     let _ = writeln!(text, "  members     {}, led by {leader}{}", group.members.len(), doubt(group));
     let members: Vec<String> = group.members.iter().map(|member| member.peer_id.clone()).collect();
     let _ = writeln!(text, "              {}", listed(&members, &names));
+    let _ = writeln!(text, "  lifetimes   {}", group.lifetimes.words());
+    if let Some(risk) = &group.risk {
+        let _ = writeln!(text, "  risk        {}", risk.words());
+    }
     let fresh = match group.links_fresh {
         Some(true) => "; both know it as it is",
         Some(false) => "; not both know it as it is yet",

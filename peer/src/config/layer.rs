@@ -149,9 +149,9 @@ pub struct Layer {
     #[arg(long, value_name = "N", env = "SCATTER_MAX_GROUP", value_parser = whole::<u32>)]
     pub max_group: Option<u32>,
 
-    /// How this peer decides, DECISION=NAME; may be repeated: divide=load|even, join=resilience|random,
-    /// lead=agreement|oldest|anybody, repartition=proportional|off, size=thresholds|off, split=alike|random [default: the first of
-    /// each]
+    /// How this peer decides, DECISION=NAME; may be repeated: divide=load|even,
+    /// join=resilience|latency|load|random, lead=agreement|oldest|anybody, repartition=proportional|off, size=thresholds|nines|off,
+    /// split=alike|random [default: the first of each]
     #[arg(long, value_name = "DECISION=NAME", env = "SCATTER_POLICY", value_delimiter = ',')]
     pub policy: Option<Vec<Policy>>,
 

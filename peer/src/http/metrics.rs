@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{Budgets, GroupStatus, StatusSource};
+use crate::status::{Budgets, GroupStatus, RiskStatus, StatusSource};
 use crate::version::COMMIT;
 
 /// What `/v1/status` says, as metrics.
@@ -78,6 +78,7 @@ impl Collector for StatusMetrics {
                 ConstGauge::new(value(group)).encode(family.encode_family(&labels)?)?;
             }
         }
+        risks(&mut encoder, &status.groups)?;
         neighbours(&mut encoder, &status.groups)?;
         dropped(&mut encoder, &status.groups)
     }
@@ -105,6 +106,37 @@ fn budgets(encoder: &mut DescriptorEncoder<'_>, budgets: &Budgets) -> fmt::Resul
         Some(value) => gauge(encoder, name, help, whole(value)),
         None => Ok(()),
     })
+}
+
+/// The risk of each group; left out where it is not known.
+fn risks(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
+    type Of = fn(&RiskStatus) -> f64;
+    let metrics: [(&str, &str, Of); 3] = [
+        (
+            "group_nines",
+            "Nines an hour: 3 if the group loses its majority within an hour with probability 0.001",
+            |risk| risk.nines,
+        ),
+        ("group_failure_probability", "That the group loses its majority within the window of replacement", |risk| {
+            risk.in_window
+        }),
+        ("group_replacement_window_seconds", "From a death until the group is as safe as before", |risk| risk.window_s),
+    ];
+    for (name, help, value) in metrics {
+        let metric = ConstGauge::new(0.0_f64);
+        let mut family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+        for (group, risk) in groups.iter().filter_map(|group| Some((group, group.risk.as_ref()?))) {
+            ConstGauge::new(value(risk)).encode(family.encode_family(&[("group", group.id.as_str())])?)?;
+        }
+    }
+    let help =
+        "The mean life of peers as the deaths seen have it; left out where lives are not exponential, or not known";
+    let metric = ConstGauge::new(0.0_f64);
+    let mut family = encoder.encode_descriptor("peer_lifetime_mean_seconds", help, None, metric.metric_type())?;
+    for (group, mean) in groups.iter().filter_map(|group| Some((group, group.lifetimes.mean_s?))) {
+        ConstGauge::new(mean).encode(family.encode_family(&[("group", group.id.as_str())])?)?;
+    }
+    Ok(())
 }
 
 /// Whether the groups beside this peer's own hear their majorities.

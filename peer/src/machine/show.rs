@@ -7,7 +7,10 @@ use std::time::Instant;
 use group::InDoubt;
 use group::nonsense::Nonsense;
 use group::state::Loss;
-use node::{GroupStatus as NodeGroup, LeaveStatus, NodeStatus, SpreadCounts, TransactionStatus as NodeTransaction};
+use node::{
+    GroupStatus as NodeGroup, LeaveStatus, Lifetimes, NINES_TARGET, NodeStatus, SpreadCounts,
+    TransactionStatus as NodeTransaction,
+};
 use overlay::{Called, NodeId, PeerKey, PeerName};
 
 use super::packets::address;
@@ -17,8 +20,9 @@ use crate::lock::lock;
 use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
-    Budgets, Check, GroupStatus, IdentityStatus, InDoubtStatus, LeavingStatus, LossStatus, MemberStatus, PeerTraffic,
-    PrimaryStatus, QuorumStatus, RangeStatus, Readiness, Status, StatusSource, TransactionStatus, TransferStatus,
+    Budgets, Check, GroupStatus, IdentityStatus, InDoubtStatus, LeavingStatus, LifetimesStatus, LossStatus,
+    MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus, RangeStatus, Readiness, RiskStatus, Status, StatusSource,
+    TransactionStatus, TransferStatus,
 };
 use crate::version::COMMIT;
 
@@ -305,6 +309,30 @@ fn in_doubt(known: &InDoubt) -> Option<InDoubtStatus> {
     (!members.is_empty()).then(|| InDoubtStatus { members: names(members), waiting_for: names(waiting_for) })
 }
 
+fn lifetimes_status(known: &node::LifetimesStatus) -> LifetimesStatus {
+    let unknown = LifetimesStatus { model: "unknown".into(), deaths: known.deaths, ..LifetimesStatus::default() };
+    match known.model {
+        None => unknown,
+        Some(Lifetimes::Exponential { mean }) => {
+            LifetimesStatus { model: "exponential".into(), mean_s: Some(mean.as_secs_f64()), ..unknown }
+        }
+        Some(Lifetimes::Pareto { shape, min }) => {
+            let (shape, min_s) = (Some(shape), Some(min.as_secs_f64()));
+            LifetimesStatus { model: "pareto".into(), shape, min_s, ..unknown }
+        }
+    }
+}
+
+fn risk_status(risk: &node::RiskStatus) -> RiskStatus {
+    RiskStatus {
+        window_s: risk.window.as_secs_f64(),
+        in_window: risk.in_window,
+        in_hour: risk.in_hour,
+        nines: risk.nines,
+        is_low: risk.nines < NINES_TARGET,
+    }
+}
+
 fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> GroupStatus {
     let members = group.members.iter().map(|member| {
         let joined_unix_s = member.joined.0 / 1000;
@@ -358,6 +386,8 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         term: group.primaries.iter().map(|primary| primary.term.slot().0).max().unwrap_or(0),
         range: group.range.into(),
         members: members.collect(),
+        lifetimes: lifetimes_status(&group.lifetimes),
+        risk: group.risk.as_ref().map(risk_status),
         established: group.established,
         quorum: group.heard.map(|heard| QuorumStatus::of(heard, voters.clone().count())),
         predecessor_quorum: None,

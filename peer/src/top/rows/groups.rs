@@ -2,7 +2,7 @@
 
 use super::{Cell, Column, LABEL_COLUMNS, Row, Tone};
 use crate::names::Names;
-use crate::status::{GroupStatus, QuorumStatus, short_group};
+use crate::status::{GroupStatus, QuorumStatus, RiskStatus, short_group};
 use crate::top::model::{Arc, Model, letters};
 use crate::top::units;
 
@@ -11,7 +11,7 @@ const fn column(title: &'static str, width: u16, right: bool, rank: u8) -> Colum
 }
 
 /// The first is the group's letter along the ring.
-pub const COLUMNS: [Column; 10] = [
+pub const COLUMNS: [Column; 11] = [
     column("ring", 4, false, 0),
     column("group", 8, false, 0),
     column("share", 6, true, 0),
@@ -21,6 +21,7 @@ pub const COLUMNS: [Column; 10] = [
     column("keys", 6, true, 1),
     column("ops/s", 6, true, 1),
     column("holds", 6, true, 3),
+    column("nines", 5, true, 2),
     column("state", 24, false, 0),
 ];
 
@@ -58,7 +59,7 @@ fn row(number: usize, arc: &Arc, group: Option<&GroupStatus>, names: &Names<'_>)
             let has_quorum = arc.quorum.as_ref().is_none_or(|quorum| quorum.held);
             let primary = if has_quorum { names.label(&arc.primary) } else { "NOT KNOWN".into() };
             cells.push(Cell::text(primary).tone(Tone::Faint));
-            cells.extend([Cell::default(), Cell::default(), Cell::default()]);
+            cells.extend([Cell::default(), Cell::default(), Cell::default(), Cell::default()]);
             cells.push(match &arc.quorum {
                 Some(quorum) if !quorum.held => Cell::text(lost(quorum)).tone(Tone::Bad),
                 _ => Cell::text("of others").tone(Tone::Faint),
@@ -81,7 +82,7 @@ fn name(id: &str) -> Cell {
 }
 
 /// What only somebody with a part in it knows.
-fn known(group: &GroupStatus, names: &Names<'_>) -> [Cell; 5] {
+fn known(group: &GroupStatus, names: &Names<'_>) -> [Cell; 6] {
     let parts = group.primaries.len() as u64;
     let leader = match group.leader.as_deref() {
         Some(leader) => Cell::text(names.label(leader)),
@@ -99,8 +100,20 @@ fn known(group: &GroupStatus, names: &Names<'_>) -> [Cell; 5] {
         Cell::number(units::count(group.keys), group.keys as f64),
         Cell::number(format!("{}{of}", units::rate(load)), load),
         holds.tone(if group.complete >= parts { Tone::Good } else { Tone::Warning }),
+        nines(group.risk.as_ref()),
         state(group),
     ]
+}
+
+/// How safe the group is; empty where that is not known.
+fn nines(risk: Option<&RiskStatus>) -> Cell {
+    match risk {
+        Some(risk) => {
+            let cell = Cell::number(format!("{:.1}", risk.nines), risk.nines);
+            cell.tone(if risk.is_low { Tone::Warning } else { Tone::Good })
+        }
+        None => Cell::default(),
+    }
 }
 
 /// The worst of what is to be said of it.
@@ -118,6 +131,7 @@ pub fn state(group: &GroupStatus) -> Cell {
         () if !group.established => ("no majority has all yet".into(), Tone::Warning),
         () if group.part == "learner" => ("learner".into(), Tone::Warning),
         () if !group.losses.is_empty() => ("something was lost".into(), Tone::Warning),
+        () if group.risk.as_ref().is_some_and(|risk| risk.is_low) => ("needs more members".into(), Tone::Warning),
         () => ("well".into(), Tone::Good),
     };
     Cell::text(text).tone(tone)

@@ -1,0 +1,358 @@
+//! How long peers live, as this node and members of other groups have seen (Scatter §6.1), and the risk of a group that follows from it.
+//!
+//! A node watches the members of its own group: how long each lives at which age, and at which age it dies. Now and then it asks a member
+//! of another group for what that one has seen. The sum is an estimate for the whole network. Each group has one voice in it, and no voice
+//! can count for much more than the others ([`policy::lifetimes::sum`]).
+//!
+//! None of this has a timer of its own: it is looked at with what a node does anyway.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::Group;
+use group::rng::Rng;
+use group::time::Time;
+use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
+use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Seen, fit, sum};
+use serde::{Deserialize, Serialize};
+
+use crate::api::Class;
+use crate::node::Node;
+use crate::wire::Frame;
+
+/// Between two looks at the members.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A look that comes later tells nothing: this node was suspended, or overloaded.
+const LOOK_LATE: Duration = Duration::from_secs(5);
+/// Between two fits of the model.
+const FIT_EVERY: Duration = Duration::from_secs(10);
+/// Between two questions to a group beside this node's own.
+const ASK_EVERY: Duration = Duration::from_secs(30);
+/// Groups whose voices are kept.
+const VOICES_MAX: usize = 64;
+/// A voice counts for so long.
+const VOICE_AGE_MAX: Duration = Duration::from_secs(3600);
+/// Questions under way; of more the oldest is forgotten.
+const ASKED_MAX: usize = 8;
+/// Members that are remembered as dead, for former configurations that still name them.
+const DEAD_MAX: usize = 64;
+/// Deaths travel as multiples of 1/64.
+const DEATHS_UNIT: f64 = 64.0;
+
+/// What a member has seen of lifetimes, for a node of another group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifetimes {
+    /// The ring.
+    pub ring: RingId,
+    /// For each class of ages of which something was seen, in order: the class, for how many seconds peers of such ages were watched, and
+    /// their deaths, in 1/64.
+    pub classes: Vec<(u8, u32, u32)>,
+}
+
+impl Lifetimes {
+    fn new(ring: RingId, table: &LifeTable) -> Lifetimes {
+        // Rounded; floats saturate where they become integers.
+        let whole = |number: f64| (number + 0.5) as u32;
+        let told = |(class, seen): (usize, Seen)| (class as u8, whole(seen.watched), whole(seen.deaths * DEATHS_UNIT));
+        Lifetimes { ring, classes: table.classes().map(told).collect() }
+    }
+
+    /// Returns what it tells; `None` if no honest node can have told it.
+    fn table(&self) -> Option<LifeTable> {
+        let is_sorted = self.classes.is_sorted_by(|one, other| one.0 < other.0);
+        if !is_sorted || self.classes.last().is_some_and(|last| usize::from(last.0) >= CLASSES) {
+            return None;
+        }
+        let mut table = LifeTable::default();
+        for (class, watched, deaths) in &self.classes {
+            let seen = Seen { watched: f64::from(*watched), deaths: f64::from(*deaths) / DEATHS_UNIT };
+            table.add(usize::from(*class), seen);
+        }
+        Some(table)
+    }
+}
+
+/// A member of the node's own group, as of the last look.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// When it was last heard at a look.
+    age: Duration,
+    is_heard: bool,
+    /// It said that it stops or leaves.
+    is_parting: bool,
+}
+
+/// What a group's members of another group have seen.
+#[derive(Clone, Debug)]
+struct Voice {
+    group: GroupId,
+    at: Time,
+    table: LifeTable,
+}
+
+/// What a node knows of lifetimes.
+#[derive(Debug)]
+pub(crate) struct LifeWatch {
+    members: BTreeMap<NodeId, Watched>,
+    /// Whether a majority was heard at the last look. A node that hears less cannot tell the dead from a link of its own.
+    has_quorum: bool,
+    looked: Time,
+    own: LifeTable,
+    voices: Vec<Voice>,
+    /// Who was asked for a voice, and for which group.
+    asked: Vec<(PeerKey, GroupId)>,
+    ask_due: Time,
+    estimate: Option<Estimate>,
+    fit_due: Time,
+    /// Members seen dead, the oldest first.
+    dead: Vec<NodeId>,
+    changes: Changes,
+    /// Chance of its own, so that nothing else depends on how often lifetimes are asked for.
+    rng: Rng,
+}
+
+/// How long the group's changes of members take, until a majority of the new members holds everything.
+#[derive(Debug, Default)]
+struct Changes {
+    epoch: Option<(GroupId, Epoch)>,
+    since: Option<Time>,
+    /// A running mean.
+    took: Option<Duration>,
+}
+
+impl Changes {
+    fn note(&mut self, epoch: (GroupId, Epoch), is_established: bool, now: Time) {
+        if self.epoch != Some(epoch) {
+            let is_first = self.epoch.replace(epoch).is_none();
+            if !is_first {
+                self.since.get_or_insert(now);
+            }
+        }
+        if is_established && let Some(since) = self.since.take() {
+            let took = now.since(since);
+            self.took = Some(self.took.map_or(took, |mean| (mean * 7 + took) / 8));
+        }
+    }
+}
+
+impl LifeWatch {
+    pub(crate) fn new(now: Time, seed: u64) -> LifeWatch {
+        LifeWatch {
+            members: BTreeMap::new(),
+            has_quorum: false,
+            looked: now,
+            own: LifeTable::default(),
+            voices: Vec::new(),
+            asked: Vec::new(),
+            ask_due: now + ASK_EVERY,
+            estimate: None,
+            fit_due: now,
+            dead: Vec::new(),
+            changes: Changes::default(),
+            rng: Rng::new(seed),
+        }
+    }
+
+    /// Returns the model that fits best what was seen in the whole network; `None` before enough deaths were seen.
+    pub(crate) fn estimate(&self) -> Option<Estimate> {
+        self.estimate
+    }
+
+    /// Returns the deaths seen, of which each may be a part.
+    pub(crate) fn deaths(&self) -> f64 {
+        self.own.deaths() + self.voices.iter().map(|voice| voice.table.deaths()).sum::<f64>()
+    }
+
+    /// Returns how long changes of members take of late, until a majority of the new members holds everything.
+    pub(crate) fn reconfiguration(&self) -> Option<Duration> {
+        self.changes.took
+    }
+
+    pub(crate) fn is_seen_dead(&self, node: NodeId) -> bool {
+        self.dead.contains(&node)
+    }
+
+    /// Takes this model, whatever was seen, until the next fit.
+    #[cfg(test)]
+    pub(crate) fn assume(&mut self, lifetimes: policy::lifetimes::Lifetimes) {
+        self.estimate = Some(Estimate { lifetimes, deaths: DEATHS_MIN });
+        self.fit_due = Time::NEVER;
+    }
+
+    /// Looks at the members of the node's own group.
+    fn look(&mut self, group: &Group, now: Time) {
+        let passed = now.since(self.looked);
+        self.looked = now;
+        let (hears, me) = (group.hears(), group.me());
+        let mut before = core::mem::take(&mut self.members);
+        for member in group.state().members.iter().filter(|member| member.node != me) {
+            let (node, age) = (member.node, group.age_of(member.node));
+            let is_heard = hears.contains(&node);
+            let known = before.remove(&node);
+            if let Some(known) = known.filter(|known| is_heard && known.is_heard && passed < LOOK_LATE) {
+                self.own.live(known.age, known.age + passed);
+            }
+            let age = if is_heard { age } else { known.map_or(age, |known| known.age) };
+            self.members.insert(node, Watched { age, is_heard, is_parting: group.is_parting(node) });
+        }
+        // Those that are left are members no more. Whoever is heard has gone to another group.
+        for (node, known) in before {
+            let lives_on = group.state().members.iter().any(|member| member.node.peer == node.peer);
+            if (!known.is_heard || lives_on) && !known.is_parting && self.has_quorum && passed < LOOK_LATE {
+                self.own.die(known.age);
+                self.dead.push(node);
+            }
+        }
+        let excess = self.dead.len().saturating_sub(DEAD_MAX);
+        self.dead.drain(..excess);
+        let heard = 1 + self.members.values().filter(|member| member.is_heard).count();
+        self.has_quorum = heard >= group.state().quorum();
+    }
+
+    fn fit(&mut self, home: GroupId, now: Time) {
+        self.fit_due = now + FIT_EVERY;
+        self.voices.retain(|voice| now.since(voice.at) < VOICE_AGE_MAX);
+        // A member that has just come learns from another one what the group has seen before.
+        let is_young = self.own.deaths() < DEATHS_MIN;
+        let voices = self.voices.iter().filter(|voice| is_young || voice.group != home);
+        let tables = core::iter::once(&self.own).chain(voices.map(|voice| &voice.table));
+        self.estimate = fit(&sum(tables));
+    }
+
+    fn hear(&mut self, group: GroupId, table: LifeTable, now: Time) {
+        self.voices.retain(|voice| voice.group != group);
+        if self.voices.len() >= VOICES_MAX {
+            self.voices.remove(0);
+        }
+        self.voices.push(Voice { group, at: now, table });
+    }
+}
+
+impl Node {
+    /// Notes how long changes of members take.
+    pub(crate) fn time_changes(&mut self) {
+        if let Some(group) = self.hosts.home() {
+            let state = group.state();
+            self.lives.changes.note((state.id, state.epoch), state.recovery.is_empty(), self.now.time);
+        }
+    }
+
+    /// Looks at the members of the node's own group where that is due, and asks others for what they have seen.
+    pub(crate) fn watch_lives(&mut self) {
+        let now = self.now.time;
+        let Some(group) = self.hosts.home().filter(|_| now.since(self.lives.looked) >= LOOK_EVERY) else { return };
+        let id = group.state().id;
+        self.lives.look(group, now);
+        if now >= self.lives.fit_due {
+            self.lives.fit(id, now);
+        }
+        if now >= self.lives.ask_due {
+            self.lives.ask_due = now + ASK_EVERY / 2 + self.lives.rng.duration_below(ASK_EVERY);
+            self.ask_beside();
+        }
+    }
+
+    /// Asks a group beside this node's own, or, where this node has seen little, another member of its own.
+    fn ask_beside(&mut self) {
+        let Some(group) = self.hosts.home() else { return };
+        let links = &group.state().dealings;
+        let mut known: Vec<GroupRef> = links.predecessor().into_iter().chain(links.successor()).cloned().collect();
+        if self.lives.own.deaths() < DEATHS_MIN {
+            known.push(group.state().reference());
+        }
+        let chosen = self.lives.rng.below(known.len().max(1) as u64) as usize;
+        if let Some(chosen) = known.get(chosen) {
+            self.ask_for_lifetimes(chosen);
+        }
+    }
+
+    /// Asks one of a group's members that are connected for what it has seen.
+    pub(crate) fn ask_for_lifetimes(&mut self, group: &GroupRef) {
+        let Some(ring) = self.ring else { return };
+        let others = group.nodes().map(|node| node.peer).filter(|peer| *peer != self.me.peer);
+        let connected: Vec<PeerKey> = others.filter(|peer| self.is_connected_to(*peer)).collect();
+        let chosen = self.lives.rng.below(connected.len().max(1) as u64) as usize;
+        let Some(peer) = connected.get(chosen).copied() else { return };
+        if self.lives.asked.len() >= ASKED_MAX {
+            self.lives.asked.remove(0);
+        }
+        self.lives.asked.push((peer, group.id));
+        self.post(peer, Class::Control, &Frame::AskLifetimes { ring });
+    }
+
+    /// A peer asks what this node has seen.
+    pub(crate) fn on_ask_lifetimes(&mut self, from: PeerKey, ring: RingId) {
+        if self.ring != Some(ring) {
+            self.frames_dropped += 1;
+        } else {
+            let told = Lifetimes::new(ring, &self.lives.own);
+            self.post(from, Class::Control, &Frame::Lifetimes(told.into()));
+        }
+    }
+
+    /// The answer. Only of a peer that was asked.
+    pub(crate) fn on_lifetimes(&mut self, from: PeerKey, told: &Lifetimes) {
+        let asked = self.lives.asked.iter().position(|(peer, _)| *peer == from);
+        let table = told.table().filter(|_| self.ring == Some(told.ring));
+        match (asked, table) {
+            (Some(asked), Some(table)) => {
+                let (_, group) = self.lives.asked.remove(asked);
+                self.lives.hear(group, table, self.now.time);
+            }
+            (None, Some(_)) => {} // Its question was forgotten.
+            (_, None) => self.frames_dropped += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::small_net::Net;
+
+    #[test]
+    fn what_is_told_is_what_was_seen() {
+        let mut table = LifeTable::default();
+        table.live(Duration::ZERO, Duration::from_secs(500));
+        table.die(Duration::from_secs(500));
+        let told = Lifetimes::new(RingId(1), &table);
+        let heard = told.table().expect("sound");
+        assert_eq!(heard.deaths(), 1.0);
+        assert!((heard.watched() - 500.0).abs() < 10.0, "{}", heard.watched());
+        for classes in [alloc::vec![(50, 1, 1)], alloc::vec![(2, 1, 1), (2, 1, 1)], alloc::vec![(3, 1, 1), (2, 1, 1)]] {
+            assert_eq!(Lifetimes { ring: RingId(1), classes }.table(), None);
+        }
+        let most = Lifetimes { ring: RingId(1), classes: (0..50).map(|class| (class, u32::MAX, u32::MAX)).collect() };
+        assert!(most.table().is_some_and(|table| fit(&table).is_some()));
+    }
+
+    /// Members that die are seen by those that remain, at the age at which they were heard last; members that leave are not.
+    #[test]
+    fn deaths_are_seen_and_leaves_are_not() {
+        let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
+        net.run_for(Duration::from_secs(20));
+        let deaths = |net: &Net, index: usize| net.nodes[index].lives.own.deaths();
+        let members = |net: &Net| net.nodes[0].group().map_or(0, |group| group.state().members.len());
+        assert!((0..5).all(|index| deaths(&net, index) == 0.0 && net.nodes[index].lives.own.watched() > 50.0));
+        net.cut[4] = true;
+        net.run_until(|net| members(net) == 4);
+        net.run_for(Duration::from_secs(2));
+        assert!(
+            (0..4).all(|index| deaths(&net, index) == 1.0),
+            "{:?}",
+            (0..4).map(|index| deaths(&net, index)).collect::<Vec<_>>()
+        );
+        let (class, _) = net.nodes[0].lives.own.classes().find(|(_, seen)| seen.deaths > 0.0).expect("one died");
+        assert!((8..=11).contains(&class), "after some 20 s: class {class}");
+        // The one that is cut off hears no majority, and takes none of the others for dead.
+        assert_eq!(deaths(&net, 4), 0.0);
+        assert!(net.nodes[0].lives.is_seen_dead(net.nodes[4].me));
+        net.leave(3, true);
+        net.run_until(|net| members(net) == 3);
+        net.run_for(Duration::from_secs(2));
+        assert!((0..3).all(|index| deaths(&net, index) == 1.0));
+        assert!(net.nodes[0].lives.reconfiguration().is_some());
+    }
+}

@@ -1,0 +1,136 @@
+//! The probability that a group loses its majority before it can replace dead members (Scatter §6.1, Fig. 7), from what is known of
+//! lifetimes ([`crate::lifetimes`]) and of the time that a replacement takes.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::Group;
+use group::state::Member;
+use overlay::NodeId;
+use policy::lifetimes::{Estimate, Lifetimes};
+use policy::risk::{Exposure, loses_any, nines, per_hour, size_for};
+
+use crate::networks::sites;
+use crate::node::Node;
+
+/// How long a change of members takes where this node has seen none.
+const RECONFIGURATION: Duration = Duration::from_millis(300);
+
+/// What a node knows of the lifetimes of peers in its network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LifetimesStatus {
+    /// The model that fits best; `None` before enough deaths were seen.
+    pub model: Option<Lifetimes>,
+    /// The deaths that were seen, as far as they have not faded.
+    pub deaths: f64,
+}
+
+/// The risk of a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RiskStatus {
+    /// How long it takes from a death until the group is as safe as before: detection, removal, and copying what the group holds.
+    pub window: Duration,
+    /// The probability, from 0 to 1, that it loses its majority within the window.
+    pub in_window: f64,
+    /// The same within an hour, if the group stays as it is.
+    pub in_hour: f64,
+    /// How many nines that leaves: 3 for a probability of 0.001 an hour. From 0 to 16.
+    pub nines: f64,
+}
+
+impl Node {
+    /// Returns what this node knows of lifetimes.
+    pub(crate) fn lifetimes_status(&self) -> LifetimesStatus {
+        let model = self.lives.estimate().map(|estimate| estimate.lifetimes);
+        LifetimesStatus { model, deaths: self.lives.deaths() }
+    }
+
+    /// Returns the risk of a group; `None` before enough deaths were seen, or where this node is no member.
+    pub(crate) fn risk_of(&self, group: &Group) -> Option<RiskStatus> {
+        let Estimate { lifetimes, .. } = self.lives.estimate()?;
+        let state = group.state();
+        if !state.is_member(group.me()) {
+            return None;
+        }
+        let window = self.risk_window(group);
+        let current = self.exposures(group, &lifetimes, window);
+        let former = state.recovery.iter().map(|config| {
+            let of = |node: &NodeId| match state.members.iter().position(|member| member.node == *node) {
+                Some(index) => current[index],
+                // It went to another group, or was removed.
+                None if self.lives.is_seen_dead(*node) => Exposure { dies: 1.0, site: None },
+                None => Exposure { dies: lifetimes.dies_within(Duration::ZERO, window), site: None },
+            };
+            config.members.iter().map(of).collect()
+        });
+        let former: Vec<Vec<Exposure>> = former.collect();
+        let in_window = loses_any(core::iter::once(&current).chain(&former).map(Vec::as_slice));
+        let in_hour = per_hour(in_window, window);
+        Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
+    }
+
+    /// Returns the least number of members with which a group has the wanted nines, if its members are of the mean kind; `None` where
+    /// lifetimes are not known.
+    pub(crate) fn members_for(&self, group: &Group, wanted: f64) -> Option<usize> {
+        let Estimate { lifetimes, .. } = self.lives.estimate()?;
+        let window = self.risk_window(group);
+        let ages = group.state().members.iter().map(|member| group.age_of(member.node));
+        let dies: Vec<f64> = ages.map(|age| lifetimes.dies_within(age, window)).collect();
+        let mean = dies.iter().sum::<f64>() / dies.len().max(1) as f64;
+        Some(size_for(mean, window, wanted))
+    }
+
+    fn risk_window(&self, group: &Group) -> Duration {
+        let copying = group.table().bytes() as f64 / self.config.transfer_bytes_per_s.max(1) as f64;
+        let copying = Duration::try_from_secs_f64(copying).unwrap_or(Duration::MAX);
+        let change = self.lives.reconfiguration().unwrap_or(RECONFIGURATION);
+        self.config.timing.exclude_after.saturating_add(change).saturating_add(copying)
+    }
+
+    /// Returns what each member is exposed to, in the order of the members.
+    fn exposures(&self, group: &Group, lifetimes: &Lifetimes, window: Duration) -> Vec<Exposure> {
+        let (members, hears) = (&group.state().members, group.hears());
+        let places: Vec<(&str, &[String])> =
+            members.iter().map(|member| (member.cluster.as_str(), member.addresses.as_slice())).collect();
+        let is_here = |node: NodeId| node == group.me() || (hears.contains(&node) && !group.is_stopping(node));
+        let exposure = |(member, site): (&Member, Option<u32>)| Exposure {
+            dies: match is_here(member.node) {
+                true => lifetimes.dies_within(group.age_of(member.node), window),
+                false => 1.0,
+            },
+            site,
+        };
+        members.iter().zip(sites(&places)).map(exposure).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::small_net::Net;
+
+    /// Of five members two die, one after the other: while one is silent and still a member, the group is in more danger.
+    #[test]
+    fn a_silent_member_endangers_its_group() {
+        let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
+        let risk = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_of(group));
+        assert_eq!(risk(&net), None, "no death was seen");
+        net.nodes[0].lives.assume(Lifetimes::Exponential { mean: Duration::from_secs(100) });
+        let known = risk(&net).expect("known");
+        // Three of five within 3 s or a little more, each with 0.03.
+        assert!((2.0e-4..4.5e-4).contains(&known.in_window), "{known:?}");
+        assert!((0.1..0.5).contains(&known.in_hour) && known.nines < 1.0, "{known:?}");
+        net.cut[4] = true;
+        net.run_for(Duration::from_millis(2_600));
+        let worse = risk(&net).expect("known");
+        assert!(worse.in_window > 10.0 * known.in_window && worse.in_window < 0.1, "{worse:?}");
+        let members = |net: &Net| net.nodes[0].group().map_or(0, |group| group.state().members.len());
+        net.run_until(|net| members(net) == 4);
+        net.run_for(Duration::from_secs(1));
+        let after = risk(&net).expect("known");
+        // Four members need as many as five of which one is dead.
+        assert!(after.in_window < 1.1 * worse.in_window && after.in_window > 0.9 * worse.in_window, "{after:?}");
+    }
+}
