@@ -3,6 +3,7 @@
 //! - [`sim`]: nodes in a world of virtual time, made by one seed.
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
+//! - [`study`]: simulated networks whose peers die and are replaced, at any size.
 //! - [`churn`]: real daemons that die and are replaced, while clients watch.
 //! - [`mod@bench`]: beside other stores.
 //! - [`experiment`]: the papers' figures, by name; [`picture`] draws them.
@@ -25,4 +26,5 @@ pub mod marks;
 pub mod picture;
 pub mod rng;
 pub mod sim;
+pub mod study;
 pub mod tool;

@@ -1,11 +1,15 @@
 //! `scatter-testnet`: experiments and checks from the command line.
 
+mod command;
+
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use command::study::StudyArgs;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use node::Node;
@@ -196,6 +200,8 @@ struct Sim {
     /// Go on after so many failures
     #[arg(long, default_value_t = 1)]
     failures: usize,
+    #[command(flatten)]
+    study: StudyArgs,
 }
 
 #[derive(clap::Args)]
@@ -311,6 +317,9 @@ fn simulate(sim: &Sim) -> ExitCode {
         Some(text) => hash_bytes(text.as_bytes()) >> 16,
         None => sim.seed,
     };
+    if sim.study.is_wanted() {
+        return run_study(sim, first);
+    }
     let (nodes, hours, small, members, ring) = (sim.nodes, sim.hours, sim.small, sim.members, sim.ring);
     let (switch, torn) = (sim.switch, sim.torn);
     let scenario = move |seed| {
@@ -369,6 +378,39 @@ fn simulate(sim: &Sim) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     ExitCode::from(1)
+}
+
+/// How many peers a churn study has, and how long it lasts, where nobody says otherwise.
+const STUDY_PEERS: usize = 840;
+const STUDY_TIME: Duration = Duration::from_secs(600);
+
+fn run_study(sim: &Sim, first: u64) -> ExitCode {
+    let asked = match (sim.hours, sim.minutes) {
+        (Some(_), Some(_)) => return fail("--hours and --minutes: one of them".into()),
+        (Some(hours), None) => Some(hours * 3600.0),
+        (None, minutes) => minutes.map(|minutes| minutes * 60.0),
+    };
+    let time = asked.map_or(Ok(STUDY_TIME), Duration::try_from_secs_f64);
+    let Some(time) = time.ok().filter(|time| !time.is_zero()) else {
+        return fail("--hours and --minutes are above zero".into());
+    };
+    let peers = sim.nodes.unwrap_or(STUDY_PEERS);
+    if !(1..=100_000).contains(&peers) {
+        return fail(format!("--nodes {peers} is not from 1 to 100000"));
+    }
+    let seeds = first..first.saturating_add(sim.seeds.unwrap_or(1));
+    let studies: Result<Vec<_>, String> = seeds.map(|seed| sim.study.study(seed, peers, time)).collect();
+    let studies = match studies {
+        Ok(studies) => studies,
+        Err(why) => return fail(why),
+    };
+    match sim.study.run(&studies, sim.jobs, &|line| sayln!("{line}")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            note!("{why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn check_file(check: &Check) -> ExitCode {

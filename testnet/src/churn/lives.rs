@@ -1,5 +1,6 @@
 //! How long peers live.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::rng::Rng;
@@ -24,6 +25,15 @@ impl Lives {
             Lives::Exponential(mean) => mean.mul_f64(-chance.ln()),
             // The mean is 11 times the least life.
             Lives::Pareto(mean) => (mean / 11).mul_f64(chance.powf(-1.0 / Lives::SHAPE).min(1e6)),
+        }
+    }
+}
+
+impl fmt::Display for Lives {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lives::Exponential(mean) => write!(out, "exponential {} s", mean.as_secs_f64()),
+            Lives::Pareto(mean) => write!(out, "Pareto {} s", mean.as_secs_f64()),
         }
     }
 }

@@ -6,7 +6,7 @@
 mod clients;
 mod lives;
 mod population;
-mod register;
+pub(crate) mod register;
 mod report;
 
 use std::io;
@@ -19,6 +19,7 @@ use clients::Clients;
 pub use lives::Lives;
 use population::Population;
 pub use report::Report;
+pub(crate) use report::quantiles;
 
 /// A line of figures is printed this often.
 const LINE_EVERY: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 /// The values of one key, which are the numbers of its writes. Its writer does one operation at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Register {
+pub(crate) struct Register {
     /// The last write that was acknowledged or read; 0 before the first.
     known: u64,
     /// The last write that was begun.
@@ -13,7 +13,7 @@ pub(super) struct Register {
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(crate) enum Written {
     /// It was acknowledged.
     Acknowledged,
     /// It has not taken effect, and never will (`TRYAGAIN`).
@@ -24,13 +24,13 @@ pub(super) enum Written {
 
 impl Register {
     /// Begins a write, and returns its value.
-    pub(super) fn begin(&mut self) -> u64 {
+    pub(crate) fn begin(&mut self) -> u64 {
         self.begun += 1;
         self.begun
     }
 
     /// The write of this value has ended.
-    pub(super) fn end(&mut self, value: u64, written: Written) {
+    pub(crate) fn end(&mut self, value: u64, written: Written) {
         match written {
             Written::Acknowledged => self.known = value,
             Written::Refused => {}
@@ -42,7 +42,7 @@ impl Register {
     ///
     /// # Errors
     /// If no order of the writes explains that.
-    pub(super) fn read(&mut self, value: u64) -> Result<(), String> {
+    pub(crate) fn read(&mut self, value: u64) -> Result<(), String> {
         if value == self.known {
             return Ok(());
         }

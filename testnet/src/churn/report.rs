@@ -110,7 +110,7 @@ pub(super) fn percent(part: u64, all: u64) -> f64 {
 }
 
 /// Returns quantiles, each from 0 to 1; zero of nothing.
-pub(super) fn quantiles<const N: usize>(all: &[Duration], at: [f64; N]) -> [Duration; N] {
+pub(crate) fn quantiles<const N: usize>(all: &[Duration], at: [f64; N]) -> [Duration; N] {
     let mut sorted = all.to_vec();
     sorted.sort_unstable();
     let last = sorted.len().saturating_sub(1);

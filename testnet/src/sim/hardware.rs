@@ -67,6 +67,16 @@ pub(super) enum Return {
     Anew(Incarnation),
 }
 
+/// Draws the key of a peer on a machine: readable in traces, random in order.
+pub(super) fn new_key(index: usize, chance: &mut Rng) -> PeerKey {
+    let mut key = [0; 32];
+    for chunk in key.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&chance.bits().to_be_bytes());
+    }
+    key[1] = index as u8;
+    PeerKey(key)
+}
+
 impl<H> Machine<H> {
     /// Returns the life that answers clients now, if one does.
     pub fn answering(&self) -> Option<u32> {
@@ -75,14 +85,8 @@ impl<H> Machine<H> {
 
     /// One that has not been started.
     pub fn new(index: usize, chance: &mut Rng) -> Machine<H> {
-        let mut key = [0; 32];
-        for chunk in key.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&chance.bits().to_be_bytes());
-        }
-        // Readable in traces, random in order.
-        key[1] = index as u8;
         Machine {
-            key: PeerKey(key),
+            key: new_key(index, chance),
             host: None,
             state: State::Down,
             life: 0,

@@ -8,7 +8,7 @@ use node::{Event as NodeEvent, Input, Output, RequestId};
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;
-use crate::sim::hardware::{Return, State};
+use crate::sim::hardware::{Return, State, new_key};
 use crate::sim::host::Host;
 use crate::sim::network::Flight;
 use crate::sim::queue::Event;
@@ -209,6 +209,20 @@ impl<H: Host> World<H> {
             }
         }
         self.connections.forget(host);
+    }
+
+    /// A machine's peer dies for good, and a new peer, with a key and an empty store of its own, starts there `after` that. No rule spares a
+    /// group that cannot survive it.
+    pub fn replace(&mut self, host: usize, after: Duration) {
+        self.marks.hit("machine: replaced by a new peer");
+        self.end(host, Some(0));
+        let machine = &mut self.machines[host];
+        let former = machine.key;
+        machine.key = new_key(host, &mut self.chance);
+        (machine.ring, machine.kept, machine.forgot, machine.returns) = (None, None, false, None);
+        self.peers.remove(&former);
+        self.peers.insert(machine.key, host);
+        self.come_back(host, after, Return::Empty);
     }
 
     /// A process that is down comes back then, unless another way back is planned already.

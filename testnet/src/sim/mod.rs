@@ -16,6 +16,7 @@ mod machine;
 mod network;
 mod observe;
 mod observe_log;
+pub mod planet;
 mod queue;
 mod scenario;
 pub mod script;

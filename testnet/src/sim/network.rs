@@ -1,6 +1,7 @@
 //! The wires: streams per pair of machines, direction and class, and all that goes wrong with them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use node::Class;
 
 use crate::marks::Marks;
 use crate::rng::Rng;
+use crate::sim::planet::Planet;
 
 /// So many frames wait in a stalled stream; what comes then is dropped, as the driver's bounded queues do.
 pub const HELD_MAX: usize = 4_096;
@@ -22,6 +24,8 @@ pub enum Latency {
     ThreeSites,
     /// Machines stand in the papers' three sites in turn: round trips of 82, 79 and 38 ms between them, and 0.3 ms inside.
     PaperSites,
+    /// As on PlanetLab, by a model.
+    Planet(Arc<Planet>),
 }
 
 impl Latency {
@@ -29,6 +33,10 @@ impl Latency {
     pub fn between(&self, from: usize, to: usize) -> (Duration, Duration) {
         match *self {
             Latency::Uniform(base, jitter) => (base, jitter),
+            Latency::Planet(ref planet) => {
+                let base = planet.one_way(from, to);
+                (base, base / 20)
+            }
             Latency::ThreeSites if from % 3 == to % 3 => (Duration::from_micros(300), Duration::from_micros(200)),
             Latency::PaperSites => {
                 let micros = match (from % 3, to % 3) {

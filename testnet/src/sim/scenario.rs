@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use group::config::Defects;
-use node::{Durability, Timing};
+use node::{Durability, Policies, Timing};
 
 use crate::rng::Rng;
 use crate::sim::fault::{Fault, Mix, Pace};
@@ -60,6 +60,10 @@ pub struct Scenario {
     pub sweep_every: u64,
     /// Switches that spread reads over members, where there are such.
     pub switch: Option<SwitchRules>,
+    /// How nodes decide.
+    pub policies: Policies,
+    /// First starts are spread over so long.
+    pub start_within: Duration,
     /// Rules that nodes leave out on purpose.
     pub defects: Defects,
     /// What goes wrong; in order of time.
@@ -98,6 +102,8 @@ impl Scenario {
             tears: false,
             sweep_every: 1_000,
             switch: None,
+            policies: Policies::default(),
+            start_within: Duration::from_secs(1),
             defects: Defects::NONE,
             faults: Vec::new(),
             fault_time: Duration::from_secs(10),

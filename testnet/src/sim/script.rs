@@ -29,7 +29,11 @@ pub fn value(text: &'static str) -> Outcome {
 impl<H: Host> World<H> {
     /// Asks a machine something; the index names it for [`World::outcome`].
     pub fn ask_host(&mut self, host: usize, key: &str, op: Op) -> usize {
-        let key = Key::new(key.as_bytes()).expect("short");
+        self.ask_key(host, Key::new(key.as_bytes()).expect("short"), op)
+    }
+
+    /// The same of a key that is one already.
+    pub fn ask_key(&mut self, host: usize, key: Key, op: Op) -> usize {
         let (ask, index) = self.workload.ask_apart(host, self.now(), key, op);
         self.ask(ask);
         index

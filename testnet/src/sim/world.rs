@@ -121,8 +121,11 @@ impl<H: Host> World<H> {
 
     fn begin(&mut self) {
         for host in 0..self.machines.len() {
-            let at =
-                if host == 0 { Duration::ZERO } else { self.chance.duration(Duration::ZERO, Duration::from_secs(1)) };
+            let at = if host == 0 {
+                Duration::ZERO
+            } else {
+                self.chance.duration(Duration::ZERO, self.scenario.start_within)
+            };
             self.machines[host].returns = Some(Return::WithStore);
             self.queue_in(at, Event::Restart { host, life: 0 });
         }
@@ -175,6 +178,27 @@ impl<H: Host> World<H> {
     /// A machine's state.
     pub fn state(&self, host: usize) -> State {
         self.machines[host].state
+    }
+
+    /// How often a machine's process was started.
+    pub fn life(&self, host: usize) -> u32 {
+        self.machines[host].life
+    }
+
+    /// Whether a machine's process runs.
+    pub fn is_running(&self, host: usize) -> bool {
+        self.machines[host].state == State::Running
+    }
+
+    /// Whether a machine's process runs, and says that it can serve.
+    pub fn is_ready(&self, host: usize) -> bool {
+        let machine = &self.machines[host];
+        machine.state == State::Running && machine.ready
+    }
+
+    /// Goes on until this time, or until something is wrong.
+    pub fn run_until(&mut self, end: Time) {
+        self.run_for(end.since(self.now));
     }
 
     /// The peer that runs on a machine.
@@ -463,6 +487,7 @@ impl<H: Host> World<H> {
             message_bytes_max: scenario.message_bytes_max,
             transfer_bytes_per_s: scenario.transfer_bytes_per_s,
             timing: scenario.timing.clone(),
+            policies: scenario.policies,
             defects: scenario.defects,
             cluster: if scenario.switch.is_some() { "hall".into() } else { String::new() },
             switch: scenario.switch.as_ref().map(|_| SwitchConfig { at: SWITCH, here: address_of(host) }),

@@ -1,0 +1,3 @@
+//! Commands of `scatter-testnet`, a file each.
+
+pub mod study;

@@ -1,0 +1,157 @@
+//! `scatter-testnet sim --churn`: a simulated network whose peers die and are replaced.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use node::Policies;
+use testnet::churn::Lives;
+use testnet::study::{Figures, HEADING, Places, Study, run};
+
+/// Arguments of the churn study.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StudyArgs {
+    /// Peers live for random times, die for good, and are replaced by new peers: a churn study instead of a search for faults
+    #[arg(long, value_enum, conflicts_with_all = ["small", "members", "ring", "switch", "torn", "trace", "history"])]
+    churn: Option<Churn>,
+    /// The mean lifetime: 100, 100s, 5m, 2h
+    #[arg(long, value_name = "TIME", default_value = "180s", value_parser = super::super::parse_time, requires = "churn")]
+    lifetime: Duration,
+    /// Where the peers stand
+    #[arg(long, value_enum, default_value_t = Latency::Planetlab, requires = "churn")]
+    latency: Latency,
+    /// From the first death until operations are counted
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::super::parse_time, requires = "churn")]
+    warm_up: Duration,
+    /// Updates a second, each followed by a fetch through another peer
+    #[arg(long, default_value_t = 50.0, value_parser = rate, requires = "churn")]
+    rate: f64,
+    /// Keys
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000), requires = "churn")]
+    keys: u32,
+    /// A group of fewer members is too small
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100), requires = "churn")]
+    min_group: u32,
+    /// A group of more members is too large
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=200), requires = "churn")]
+    max_group: u32,
+    /// A member that is silent for so long is removed
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = super::super::parse_time, requires = "churn")]
+    exclude_after: Duration,
+    /// How peers decide, DECISION=NAME; may be repeated: as `scatter run --policy`
+    #[arg(long, value_name = "DECISION=NAME", value_delimiter = ',', requires = "churn")]
+    policy: Vec<String>,
+    /// Write churn.csv there, a line for each seed
+    #[arg(long, value_name = "DIR", requires = "churn")]
+    out: Option<PathBuf>,
+}
+
+/// How long peers live.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Churn {
+    /// Exponential lifetimes, which the papers call Poisson
+    Poisson,
+    /// Pareto lifetimes of shape 1.1: most peers die young
+    Pareto,
+    /// For ever
+    None,
+}
+
+/// Where the peers stand.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Latency {
+    /// In one cluster
+    Cluster,
+    /// In three sites, 38 to 82 ms apart
+    Sites,
+    /// As on PlanetLab: a synthetic model
+    Planetlab,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().map_err(|_| "a rate is a number")?;
+    if rate > 0.0 && rate <= 100_000.0 { Ok(rate) } else { Err("a rate is above 0 and at most 100000".into()) }
+}
+
+impl StudyArgs {
+    /// Returns whether a study is asked for.
+    pub fn is_wanted(&self) -> bool {
+        self.churn.is_some()
+    }
+
+    /// Returns the study of one seed.
+    ///
+    /// # Errors
+    /// A policy that does not exist, or limits of groups that contradict each other.
+    pub fn study(&self, seed: u64, peers: usize, time: Duration) -> Result<Study, String> {
+        let mut policies = Policies::default();
+        for policy in &self.policy {
+            let (decision, name) = policy.split_once('=').ok_or_else(|| format!("--policy {policy}: DECISION=NAME"))?;
+            policies.choose(decision, name).map_err(|why| format!("--policy {policy}: {why}"))?;
+        }
+        if self.min_group > self.max_group || node::can_flap(self.min_group as usize, self.max_group as usize) {
+            return Err(format!(
+                "--min-group {} and --max-group {}: halves of what is too large would be too small",
+                self.min_group, self.max_group
+            ));
+        }
+        let lives = match self.churn {
+            Some(Churn::Poisson) => Some(Lives::Exponential(self.lifetime)),
+            Some(Churn::Pareto) => Some(Lives::Pareto(self.lifetime)),
+            Some(Churn::None) | None => None,
+        };
+        let places = match self.latency {
+            Latency::Cluster => Places::Cluster,
+            Latency::Sites => Places::Sites,
+            Latency::Planetlab => Places::Planet,
+        };
+        Ok(Study {
+            places,
+            warm_up: self.warm_up,
+            time,
+            rate: self.rate,
+            keys: self.keys as usize,
+            members: (self.min_group, self.max_group),
+            exclude_after: self.exclude_after,
+            policies,
+            ..Study::new(seed, peers, lives)
+        })
+    }
+
+    /// Runs these studies on so many cores, and prints their figures.
+    ///
+    /// # Errors
+    /// What cannot be run, written, or was wrong.
+    pub fn run(&self, studies: &[Study], jobs: usize, say: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
+        let say_of = |study: &Study, line: &str| match studies.len() {
+            1 => say(line),
+            _ => say(&format!("seed {}: {line}", study.seed)),
+        };
+        let one = |study: &Study| -> Result<Figures, String> {
+            let figures =
+                run(study, &mut |line| say_of(study, line)).map_err(|why| format!("seed {}: {why}", study.seed))?;
+            figures.to_string().lines().for_each(|line| say_of(study, line));
+            Ok(figures)
+        };
+        let mut all: Vec<Figures> = Vec::new();
+        for some in studies.chunks(jobs.max(1)) {
+            let some: Vec<Result<Figures, String>> = std::thread::scope(|scope| {
+                let workers: Vec<_> = some.iter().map(|study| scope.spawn(|| one(study))).collect();
+                let join = |worker: std::thread::ScopedJoinHandle<'_, _>| {
+                    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                workers.into_iter().map(join).collect()
+            });
+            all.extend(some.into_iter().collect::<Result<Vec<_>, _>>()?);
+        }
+        if let Some(directory) = &self.out {
+            let lines: String = all.iter().map(|figures| figures.csv() + "\n").collect();
+            let written = std::fs::create_dir_all(directory)
+                .and_then(|()| std::fs::write(directory.join("churn.csv"), format!("{HEADING}\n{lines}")));
+            written.map_err(|error| format!("{}: {error}", directory.display()))?;
+        }
+        match all.iter().any(|figures| !figures.load.wrong.is_empty()) {
+            true => Err("a fetch was inconsistent".into()),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The groups of a simulated network: how many there are, how large they are, and which are lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use group::time::Time;
+use node::Node;
+use overlay::{Epoch, GroupId, KeyRange, NodeId};
+
+use crate::sim::World;
+
+/// A group that has had no majority for so long is lost.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// A group as the member knows it that has come furthest.
+struct View {
+    epoch: Epoch,
+    range: KeyRange,
+    members: Vec<NodeId>,
+    /// Former configurations that recovery must still ask.
+    former: Vec<Vec<NodeId>>,
+}
+
+/// Counts of groups.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// Groups that have no majority, and since when.
+    silent: BTreeMap<GroupId, Time>,
+    lost: BTreeSet<GroupId>,
+    now: (usize, usize),
+    /// Sums over all counts: counts, groups, members.
+    sums: (u64, u64, u64),
+}
+
+impl Groups {
+    /// Looks at all groups. `counts`: whether this look is part of the means.
+    pub(super) fn count(&mut self, world: &World<Node>, counts: bool) {
+        let now = world.now();
+        let nodes: Vec<&Node> = (0..world.hosts()).filter_map(|host| world.host(host)).collect();
+        let mut views: BTreeMap<GroupId, View> = BTreeMap::new();
+        let mut holders: BTreeMap<GroupId, BTreeSet<NodeId>> = BTreeMap::new();
+        for node in &nodes {
+            for state in node.groups().map(group::Group::state).filter(|state| state.ended.is_none()) {
+                holders.entry(state.id).or_default().insert(node.id());
+                if views.get(&state.id).is_none_or(|known| known.epoch < state.epoch) {
+                    let former = state.recovery.iter().map(|config| config.members.clone()).collect();
+                    let view = View { epoch: state.epoch, range: state.range, members: state.nodes(), former };
+                    views.insert(state.id, view);
+                }
+            }
+        }
+        let nobody = BTreeSet::new();
+        let lives = |id: &GroupId, view: &View| {
+            let holders = holders.get(id).unwrap_or(&nobody);
+            let has_quorum = |members: &[NodeId], is_current: bool| {
+                let alive = |member: &&NodeId| match is_current {
+                    true => holders.contains(member),
+                    // A former member may be in another group by now, and still answers for what it had.
+                    false => nodes.iter().any(|node| node.id() == **member),
+                };
+                members.iter().filter(alive).count() > members.len() / 2
+            };
+            has_quorum(&view.members, true) && view.former.iter().all(|former| has_quorum(former, false))
+        };
+        let is_over = |view: &View| {
+            let later = |(id, other): (&GroupId, &View)| {
+                other.epoch > view.epoch && other.range.overlaps(view.range) && lives(id, other)
+            };
+            views.iter().any(later)
+        };
+        let mut silent = BTreeMap::new();
+        let (mut groups, mut members) = (0, 0);
+        for (id, view) in &views {
+            if lives(id, view) {
+                groups += 1;
+                members += view.members.len();
+            } else if !is_over(view) {
+                let since = self.silent.get(id).copied().unwrap_or(now);
+                silent.insert(*id, since);
+                if now.since(since) >= LOST_AFTER {
+                    self.lost.insert(*id);
+                }
+            }
+        }
+        self.silent = silent;
+        self.now = (groups, members);
+        if counts {
+            self.sums.0 += 1;
+            self.sums.1 += groups as u64;
+            self.sums.2 += members as u64;
+        }
+    }
+
+    /// Returns how many groups there were at the last count.
+    pub(super) fn now(&self) -> usize {
+        self.now.0
+    }
+
+    /// Returns the mean number of members at the last count.
+    pub(super) fn members_now(&self) -> f64 {
+        self.now.1 as f64 / self.now.0.max(1) as f64
+    }
+
+    /// Returns how many groups were lost.
+    pub(super) fn lost(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// Returns the mean number of groups.
+    pub(super) fn mean_groups(&self) -> f64 {
+        self.sums.1 as f64 / self.sums.0.max(1) as f64
+    }
+
+    /// Returns the mean number of members of a group.
+    pub(super) fn mean_members(&self) -> f64 {
+        self.sums.2 as f64 / self.sums.1.max(1) as f64
+    }
+}

@@ -1,0 +1,111 @@
+//! The figures of a study.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::load::Counts;
+use crate::churn::{Lives, quantiles};
+
+/// The names of [`Figures::csv`]'s values. Times in seconds.
+pub const HEADING: &str = "peers,lives,seconds,deaths,groups,members,groups_lost,updates,fetches,failed_updates,failed_fetches,\
+                           failed_percent,inconsistent,fetch_mean,fetch_median,fetch_p99,update_median,update_p99,events,events_per_s";
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Peers at one time.
+    pub peers: usize,
+    /// How long they lived.
+    pub lives: Option<Lives>,
+    /// How long operations were counted, in seconds.
+    pub seconds: f64,
+    /// Peers that died.
+    pub deaths: u64,
+    /// The mean number of groups.
+    pub groups: f64,
+    /// The mean number of members of a group.
+    pub members: f64,
+    /// Groups that lost their majorities.
+    pub lost: usize,
+    /// What clients saw.
+    pub load: Counts,
+    /// Events of the simulator.
+    pub events: u64,
+    /// How long the run took on this machine.
+    pub took: Duration,
+}
+
+impl Figures {
+    /// Returns the figures as a line of CSV, as [`HEADING`] names them.
+    pub fn csv(&self) -> String {
+        let load = &self.load;
+        let [fetch, fetch_p99] = quantiles(&load.fetch_times, [0.5, 0.99]);
+        let [update, update_p99] = quantiles(&load.update_times, [0.5, 0.99]);
+        format!(
+            "{},{},{:.0},{},{:.1},{:.2},{},{},{},{},{},{:.4},{},{:.4},{:.4},{:.4},{:.4},{:.4},{},{:.0}",
+            self.peers,
+            self.lives.map_or("for ever".into(), |lives| lives.to_string()),
+            self.seconds,
+            self.deaths,
+            self.groups,
+            self.members,
+            self.lost,
+            load.updates,
+            load.fetches,
+            load.failed_updates,
+            load.failed_fetches,
+            load.failed_percent(),
+            load.wrong.len(),
+            mean(&load.fetch_times).as_secs_f64(),
+            fetch.as_secs_f64(),
+            fetch_p99.as_secs_f64(),
+            update.as_secs_f64(),
+            update_p99.as_secs_f64(),
+            self.events,
+            self.rate(),
+        )
+    }
+
+    /// Returns the simulator's events a second of this machine.
+    pub fn rate(&self) -> f64 {
+        self.events as f64 / self.took.as_secs_f64().max(1e-9)
+    }
+}
+
+fn mean(times: &[Duration]) -> Duration {
+    times.iter().sum::<Duration>() / u32::try_from(times.len().max(1)).unwrap_or(u32::MAX)
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load = &self.load;
+        for line in load.wrong.iter().take(20) {
+            writeln!(out, "wrong: {line}")?;
+        }
+        let lives = self.lives.map_or("for ever".into(), |lives| lives.to_string());
+        writeln!(
+            out,
+            "{} peers that live {lives}: {} deaths, {:.1} groups of {:.1} members, {} groups lost",
+            self.peers, self.deaths, self.groups, self.members, self.lost
+        )?;
+        let [fetch, fetch_p99] = quantiles(&load.fetch_times, [0.5, 0.99]);
+        let [update, update_p99] = quantiles(&load.update_times, [0.5, 0.99]);
+        writeln!(
+            out,
+            "{} updates and {} fetches in {:.0} s: {:.3} % failed ({} and {}), {} inconsistent",
+            load.updates,
+            load.fetches,
+            self.seconds,
+            load.failed_percent(),
+            load.failed_updates,
+            load.failed_fetches,
+            load.wrong.len()
+        )?;
+        writeln!(
+            out,
+            "fetch {:.0?} on average, {fetch:.0?} at the median, {fetch_p99:.0?} for 99 %; update {update:.0?}, {update_p99:.0?}",
+            mean(&load.fetch_times)
+        )?;
+        write!(out, "{} events in {:.0?}: {:.0} a second", self.events, self.took, self.rate())
+    }
+}
