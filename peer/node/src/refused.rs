@@ -46,8 +46,9 @@ impl Node {
         }
         self.starts.refused_at = now;
         self.starts.outranked_by = Some(known);
-        // Whoever is later has the say, unless members hold different starts: then they are weighed.
-        let is_weighed = contested || !is_later;
+        // Whoever is later has the say, unless members hold different starts: then they are weighed. This process may be the first to see
+        // that they do.
+        let is_weighed = contested || !is_later || self.is_accepted_beside(from);
         if is_weighed {
             self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
         }
@@ -71,7 +72,7 @@ impl Node {
                 }
                 return;
             }
-            (Some(true), true) if !is_outweighed => return self.usurped(&names(known)),
+            (Some(true), true) if !is_weighed => return self.usurped(&names(known)),
             (None | Some(false), true) if !is_outweighed => {
                 self.bar(true);
                 format!("{}; whether that one still runs will show in some seconds", names(known))
@@ -204,6 +205,18 @@ impl Node {
             groups.iter().any(|(range, epoch)| *epoch >= state.epoch && range.overlaps(state.range))
         };
         self.hosts.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
+    }
+
+    /// Whether another member than this one has counted this process of late, and has not refused it since.
+    fn is_accepted_beside(&self, from: PeerKey) -> bool {
+        let (now, patience) = (self.now.time, self.gone_after());
+        let is_recent = |at: &Time| now.since(*at) <= patience;
+        let accepts = |peer: &&PeerKey| {
+            **peer != from
+                && !self.starts.refusals.contains_key(*peer)
+                && self.starts.accepted.get(*peer).is_some_and(is_recent)
+        };
+        self.fellows(None).iter().any(|peer| accepts(&peer))
     }
 
     /// What the refusals of late come to, where the start that others know has the same counter.
