@@ -44,6 +44,9 @@ const LOOKED_RATE: u64 = 8 << 20;
 /// While the store has much left to write, the next page waits for so long at most: it comes to an end all the same.
 const STORE_PATIENCE: Duration = Duration::from_millis(500);
 
+/// No page is waited for longer than this before another source is asked.
+const PAGE_PATIENCE_MAX: Duration = Duration::from_secs(10);
+
 /// Pages of the store being read at one time: each holds a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
 
@@ -73,6 +76,22 @@ pub struct CatchUp {
     store_behind: bool,
     /// Counts turns of all jobs, so that not all of them go to the same source.
     turns: usize,
+    /// Twice the time that pages take of late. A page that takes longer than it is waited for never comes: it is asked for again, of another
+    /// source, and dropped.
+    patience: Duration,
+}
+
+impl CatchUp {
+    /// Returns how long a job waits for its page: longer with each source that has been silent since the last page came.
+    fn patience(&self, job: &Job, resend: Duration) -> Duration {
+        (self.patience.max(resend) * (1 << job.silent.min(5))).min(PAGE_PATIENCE_MAX)
+    }
+
+    /// Notes how long a page took that came.
+    fn note_page(&mut self, took: Duration) {
+        let twice = (2 * took).min(PAGE_PATIENCE_MAX);
+        self.patience = twice.max(self.patience - self.patience.saturating_sub(twice) / 8);
+    }
 }
 
 impl Acceptor {
@@ -93,11 +112,13 @@ impl Acceptor {
                 None => self.begin_job(ctx, table, ballot),
                 Some(job) if job.held_back => self.ask(ctx, table, ballot),
                 Some(job) if job.then.is_some() || job.waiting_for_scan => {}
-                Some(job) if ctx.now.time.since(job.asked) >= ctx.config.timing.resend => {
-                    self.turn(ctx, ballot);
-                    self.ask(ctx, table, ballot);
+                Some(job) => {
+                    if ctx.now.time.since(job.asked) >= self.catch_up.patience(job, ctx.config.timing.resend) {
+                        self.catch_up.jobs.entry(ballot).and_modify(|job| job.silent += 1);
+                        self.turn(ctx, ballot);
+                        self.ask(ctx, table, ballot);
+                    }
                 }
-                Some(_) => {}
             }
         }
     }
@@ -119,7 +140,7 @@ impl Acceptor {
         let due = |job: &Job| match job {
             Job { held_back: true, .. } => self.catch_up.opens(ctx, job),
             Job { then: Some(_), .. } | Job { waiting_for_scan: true, .. } => ctx.now.time + resend,
-            _ => job.asked + resend,
+            _ => job.asked + self.catch_up.patience(job, resend),
         };
         self.catch_up.jobs.values().map(due).min().unwrap_or(Time::NEVER)
     }
@@ -344,6 +365,9 @@ impl Acceptor {
         {
             return;
         }
+        job.silent = 0;
+        let took = ctx.now.time.since(job.asked);
+        self.catch_up.note_page(took);
         if self.has_enough(ballot) {
             return ctx.dropped.note(Nonsense::NoRoom);
         }
@@ -378,6 +402,9 @@ impl Acceptor {
         {
             return;
         }
+        job.silent = 0;
+        let took = ctx.now.time.since(job.asked);
+        self.catch_up.note_page(took);
         if self.has_enough(ballot) {
             return ctx.dropped.note(Nonsense::NoRoom);
         }

@@ -107,6 +107,8 @@ pub(super) struct Job {
     pub(super) pass: Pass,
     pub(super) source: NodeId,
     pub(super) asked: Time,
+    /// So many sources in a row were silent since a page came.
+    pub(super) silent: u32,
     pub(super) waiting_for_scan: bool,
     /// It has had its share of the bandwidth for now.
     pub(super) held_back: bool,
@@ -138,6 +140,7 @@ impl Job {
             pass: Pass::default(),
             source,
             asked: Time(0),
+            silent: 0,
             waiting_for_scan: false,
             held_back: false,
             listed: Vec::new(),

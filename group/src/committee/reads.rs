@@ -34,8 +34,11 @@ const KNOWN_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 struct Round {
     attempt: u64,
+    /// When it was sent for the first time: a lease counts from then.
     sent: Time,
     sent_awake: Time,
+    /// When it was sent last.
+    said: Time,
     lease: bool,
     votes: BTreeSet<NodeId>,
     reads: Vec<(Attempt, Outcome)>,
@@ -104,7 +107,9 @@ impl Reads {
     }
 
     pub(super) fn next_timeout(&self, ctx: &Context<'_>) -> Time {
-        let round = self.rounds.front().map_or(Time::NEVER, |round| round.sent + ctx.config.timing.resend);
+        let repeated = self.rounds.iter().filter(|round| !round.reads.is_empty());
+        let again = repeated.map(|round| round.said + ctx.config.timing.resend);
+        let round = again.min().unwrap_or(Time::NEVER);
         let lease = if ctx.state.settings.leases { self.lease_asked + renewal(ctx) } else { Time::NEVER };
         round.min(lease)
     }
@@ -136,13 +141,35 @@ impl Primary {
 
     fn send_round(&mut self, ctx: &mut Context<'_>, reads: Vec<(Attempt, Outcome)>, lease: bool) {
         let attempt = self.reads.name_attempt();
-        let round =
-            Round { attempt, sent: ctx.now.time, sent_awake: ctx.now.awake, lease, votes: BTreeSet::new(), reads };
+        let (sent, sent_awake) = (ctx.now.time, ctx.now.awake);
+        let round = Round { attempt, sent, sent_awake, said: sent, lease, votes: BTreeSet::new(), reads };
         self.reads.rounds.push_back(round);
+        self.ask_to_confirm(ctx, &ctx.state.nodes(), attempt, lease);
+    }
+
+    fn ask_to_confirm(&self, ctx: &mut Context<'_>, nodes: &[NodeId], attempt: u64, lease: bool) {
         let chosen = self.is_serving().then(|| self.chosen.mark());
         let message = CommitteeMessage::Confirm { ballot: self.ballot, attempt, lease, chosen };
-        let nodes = ctx.state.nodes();
-        ctx.out.send(&nodes, Message::Committee(message));
+        ctx.out.send(nodes, Message::Committee(message));
+    }
+
+    /// Says again what was not answered for long, under the same name: each answer to it is given after the round was sent first, and so
+    /// after its reads were registered. Under a new name each time, a round would never be confirmed where answers take longer than that.
+    /// A round for the lease alone is not repeated, as another one follows, and is forgotten when its lease would be over.
+    fn repeat_rounds(&mut self, ctx: &mut Context<'_>) {
+        let (now, resend) = (ctx.now.time, ctx.config.timing.resend);
+        let is_due = |round: &Round| now.since(round.said) >= resend;
+        let length = holders_length(&ctx.state.settings);
+        self.reads.rounds.retain(|round| !round.reads.is_empty() || now.since(round.sent) < length);
+        let mut again = Vec::new();
+        for round in self.reads.rounds.iter_mut().filter(|round| !round.reads.is_empty() && is_due(round)) {
+            round.said = now;
+            let silent = ctx.state.nodes().into_iter().filter(|node| !round.votes.contains(node));
+            again.push((silent.collect::<Vec<NodeId>>(), round.attempt, round.lease));
+        }
+        for (nodes, attempt, lease) in again {
+            self.ask_to_confirm(ctx, &nodes, attempt, lease);
+        }
     }
 
     pub(super) fn on_confirmed(&mut self, ctx: &mut Context<'_>, from: NodeId, attempt: u64) {
@@ -216,16 +243,7 @@ impl Primary {
     }
 
     pub(super) fn tick_reads(&mut self, ctx: &mut Context<'_>) {
-        let resend = ctx.config.timing.resend;
-        let mut again = Vec::new();
-        while self.reads.rounds.front().is_some_and(|round| ctx.now.time.since(round.sent) >= resend) {
-            let round = self.reads.rounds.pop_front().expect("just seen");
-            again.extend(round.reads);
-        }
-        if !again.is_empty() {
-            // Under a new name: an answer to the old attempt proves nothing about a later moment (PITFALLS 18).
-            self.send_round(ctx, again, false);
-        }
+        self.repeat_rounds(ctx);
         if ctx.state.settings.leases && ctx.now.time.since(self.reads.lease_asked) >= renewal(ctx) {
             self.renew_lease(ctx);
         }

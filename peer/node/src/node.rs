@@ -104,6 +104,8 @@ pub struct Node {
     /// What limits the store's room, where that is low.
     pub(crate) full: Option<Limit>,
     probe_due: Time,
+    /// How long it waits for the answer: longer after each one that was none.
+    probe_patience: Duration,
     /// The key that it asks for: in its own group, for other groups may serve or not.
     probe_key: Option<Key>,
     pub(crate) stopping: Option<Time>,
@@ -123,6 +125,8 @@ pub struct Node {
 const PROBE: (ConnectionId, RequestId) = (ConnectionId(u64::MAX), RequestId(u64::MAX));
 /// Keys that are tried for one in the range of this node's own group.
 const PROBE_KEYS_MAX: u16 = 1 << 14;
+/// A node waits for the answer to its own question at most as long as a client does, for it may be far from the primary.
+const PROBE_PATIENCE_MAX: Duration = Duration::from_secs(3);
 /// How often a node outside asks to be let in, and one inside asks itself whether it can serve.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// How long a node that stops waits for other members to take its sub-ranges, where there are members that can.
@@ -178,6 +182,7 @@ impl Node {
             entered: false,
             ready: false,
             probe_due: now.time,
+            probe_patience: ASK_AGAIN,
             probe_key: None,
             stopping: None,
             leaving: None,
@@ -701,6 +706,8 @@ impl Node {
                 Output::Reply { id, result } if *id == PROBE.1 => {
                     let served = result.is_ok();
                     self.outputs.remove(index);
+                    self.probe_patience =
+                        if served { ASK_AGAIN } else { (self.probe_patience * 2).min(PROBE_PATIENCE_MAX) };
                     if served && !self.ready {
                         self.ready = true;
                         self.event(Event::Ready);
@@ -818,7 +825,7 @@ impl Node {
         self.watch_load();
         self.watch_lead();
         if !self.hosts.is_empty() && !self.ready && self.now.time >= self.probe_due {
-            self.probe_due = self.now.time + ASK_AGAIN;
+            self.probe_due = self.now.time + self.probe_patience;
             self.probe();
         }
         self.tell_leave();
@@ -887,7 +894,7 @@ impl Node {
             key,
             op: Op::Read(Read::Exists),
             mode: ReadMode::Linearizable,
-            patience: ASK_AGAIN,
+            patience: self.probe_patience,
             once: None,
         };
         self.with_sessions(|sessions, ctx| sessions.submit(ctx, request));

@@ -5,6 +5,7 @@
 mod contention;
 mod defects;
 mod epochs;
+mod far;
 mod group;
 mod harness;
 mod leading;
