@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -57,13 +57,19 @@ pub struct Connection<S> {
     exchange: Exchange,
     alarm: Pin<Box<Sleep>>,
     place: Place,
+    /// The client sends no more.
+    ended: bool,
+    /// Bytes of an answer were written, and the stream was not flushed since.
+    unflushed: bool,
+    /// Who waits to be told that the client sends no more.
+    waiting: Option<Waker>,
 }
 
 impl<S> Connection<S> {
     fn new(stream: S, place: Place) -> Connection<S> {
         let exchange = Exchange::new(Instant::now());
         let alarm = Box::pin(tokio::time::sleep_until(exchange.deadline().into()));
-        Connection { stream, exchange, alarm, place }
+        Connection { stream, exchange, alarm, place, ended: false, unflushed: false, waiting: None }
     }
 
     fn note(&mut self, note: impl FnOnce(&mut Exchange, Instant)) {
@@ -75,6 +81,16 @@ impl<S> Connection<S> {
         if self.exchange.is_busy() != busy {
             self.place.set_busy(!busy);
         }
+    }
+
+    /// Tells that the client sends no more. Not before its answer is out: a server that hears it earlier takes the client for gone, but a
+    /// client may close its side as soon as it has sent its request.
+    fn end(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.exchange.is_busy() || self.unflushed {
+            self.waiting = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Why it ends, if it does; wakes the task when it gets so far.
@@ -95,9 +111,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
         if let Poll::Ready(error) = self.check(context) {
             return Poll::Ready(Err(error));
         }
+        if self.ended {
+            return self.end(context);
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if let Poll::Ready(Ok(())) = read {
+            if buffer.filled().len() == before && buffer.remaining() > 0 {
+                self.ended = true;
+                return self.end(context);
+            }
             self.note(|exchange, now| exchange.read(&buffer.filled()[before..], now));
         }
         read
@@ -111,13 +134,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         }
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(_)) = written {
+            self.unflushed = true;
             self.note(Exchange::wrote);
         }
         written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() {
+            self.unflushed = false;
+            self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -132,6 +161,31 @@ mod tests {
     use super::*;
 
     /// Clients that send half a head hold every place, from this machine and from others; each newcomer is served at once.
+    /// A client that closes its side right after its request has its answer, also a long one and one that takes a while.
+    #[tokio::test]
+    async fn who_sends_no_more_is_answered() {
+        use axum::routing::get;
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let slow = || async {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            "x".repeat(3_000_000)
+        };
+        let router = axum::Router::new().route("/quick", get(|| async { "quick" })).route("/slow", get(slow));
+        tokio::spawn(async move { axum::serve(Bounded::new(listener, 8), router).await });
+        for (path, bytes) in [("/quick", 5), ("/slow", 3_000_000)].repeat(20) {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            let head = answer.windows(4).position(|four| four == b"\r\n\r\n").map(|place| place + 4);
+            assert_eq!(head.map(|head| answer.len() - head), Some(bytes), "{path}");
+        }
+    }
+
     #[tokio::test]
     async fn slow_clients_keep_nobody_out() {
         let places = Places::new(8, 2);

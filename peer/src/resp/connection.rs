@@ -36,7 +36,8 @@ const READ_BYTES: usize = 64 * 1024;
 /// Arguments of one request: `MSET` with as many keys as are taken, under `SCATTER.ONCE`, and some to spare so that a
 /// few too many get the better error.
 const ARGUMENTS_MAX: usize = 4096;
-/// A client that takes no byte of its answers for so long is gone or stuck.
+/// A client that takes no byte of its answers for so long is gone or stuck. A slow one reads what the system holds for it, which may be
+/// megabytes, before the system takes more.
 const STALLED_MAX: Duration = Duration::from_secs(60);
 /// Less time than this is not worth handing a request on for.
 const PATIENCE_MIN: Duration = Duration::from_millis(20);
@@ -58,6 +59,8 @@ pub struct Connection<S> {
     sent: usize,
     /// When the client last took a byte, or there was none for it.
     moved: Instant,
+    /// What the system held for the client when half of [`STALLED_MAX`] was over.
+    held: Option<u64>,
     /// The peer stops: new commands are refused, and the connection ends once all that arrived is answered, or then.
     last_call: Option<Instant>,
     /// No more requests are taken: what waits is answered, then it ends.
@@ -107,6 +110,7 @@ impl<S: Socket> Connection<S> {
             out: Vec::new(),
             sent: 0,
             moved: now,
+            held: None,
             last_call: None,
             closing: false,
             batch: Vec::new(),
@@ -138,7 +142,7 @@ impl<S: Socket> Connection<S> {
                 (false, true) => Some(Interest::WRITABLE),
                 (false, false) => None,
             };
-            let stalled = writes.then(|| self.moved + STALLED_MAX);
+            let stalled = writes.then(|| self.moved + STALLED_MAX / if self.held.is_none() { 2 } else { 1 });
             let last_call = self.last_call.filter(|_| !self.closing);
             let due = [self.pending.due(), stalled, last_call, self.stranger_until()].into_iter().flatten().min();
             // An alarm that is too early costs one look around; setting it anew for each command would cost more.
@@ -210,10 +214,26 @@ impl<S: Socket> Connection<S> {
         }
         // A stop waits for no command, but answers each one that has arrived.
         self.closing |= self.last_call.is_some() && self.is_answered() && self.socket.unread() == 0;
-        let stuck = self.unsent() > 0 && now.duration_since(self.moved) >= STALLED_MAX;
+        let stuck = self.unsent() > 0 && self.is_stuck(now);
         let finished = self.closing && self.is_answered();
         let unknown = self.stranger_until().is_some_and(|until| now >= until);
         if stuck || finished || unknown { Flow::End } else { Flow::On }
+    }
+
+    /// Whether the client has taken no byte for [`STALLED_MAX`], of what is here and of what the system holds for it.
+    fn is_stuck(&mut self, now: Instant) -> bool {
+        let silent = now.duration_since(self.moved);
+        if silent >= STALLED_MAX / 2 && self.held.is_none() {
+            self.held = Some(self.socket.in_flight());
+        }
+        if silent < STALLED_MAX {
+            return false;
+        }
+        let reads = self.held.take().is_some_and(|held| self.socket.in_flight() < held);
+        if reads {
+            self.moved = now;
+        }
+        !reads
     }
 
     /// Whether the client has all its answers.
@@ -361,7 +381,7 @@ impl<S: Socket> Connection<S> {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => {
                     self.sent += bytes;
-                    self.moved = now;
+                    (self.moved, self.held) = (now, None);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -370,7 +390,7 @@ impl<S: Socket> Connection<S> {
         }
         self.out.clear();
         self.sent = 0;
-        self.moved = now;
+        (self.moved, self.held) = (now, None);
         self.out.shrink_to(UNSENT_BYTES_MAX / 4);
         Ok(())
     }

@@ -29,6 +29,8 @@ struct PipeState {
     bytes_max: usize,
     client_finished: bool,
     server_closed: bool,
+    /// What the system holds for the client.
+    in_flight: u64,
     waiting: Option<Waker>,
 }
 
@@ -36,7 +38,8 @@ impl Pipe {
     fn new(bytes_max: usize) -> Arc<Pipe> {
         let (to_server, to_client) = (VecDeque::new(), VecDeque::new());
         let (client_finished, server_closed, waiting) = (false, false, None);
-        let state = PipeState { to_server, to_client, bytes_max, client_finished, server_closed, waiting };
+        let state =
+            PipeState { to_server, to_client, bytes_max, client_finished, server_closed, in_flight: 0, waiting };
         Arc::new(Pipe { state: Mutex::new(state) })
     }
 
@@ -96,6 +99,10 @@ impl Socket for Arc<Pipe> {
 
     fn unread(&self) -> u64 {
         lock(&self.state).to_server.len() as u64
+    }
+
+    fn in_flight(&self) -> u64 {
+        lock(&self.state).in_flight
     }
 
     fn addresses(&self) -> [String; 2] {
@@ -394,4 +401,23 @@ fn a_stop_flushes_every_answer() {
     }
     while scene.read(usize::MAX) > 0 {}
     assert!(scene.received == expected);
+}
+
+/// A client that reads slowly is not stuck, though the system takes nothing for it for minutes; one that reads nothing is.
+#[test]
+fn a_slow_client_is_not_stuck() {
+    let runtime = runtime();
+    let _entered = runtime.enter();
+    let (scene, mut connection) = Scene::new(5000, patient());
+    let (begin, second) = (Instant::now(), Duration::from_secs(1));
+    (connection.moved, connection.out) = (begin, vec![0; 100_000]);
+    let mut look = |after: u32, in_flight: u64| {
+        scene.pipe.client(|state| state.in_flight = in_flight);
+        connection.is_stuck(begin + second * after)
+    };
+    for minute in 0..5 {
+        assert!(!look(minute * 60 + 30, 4_000_000 - u64::from(minute) * 1_000));
+        assert!(!look(minute * 60 + 60, 4_000_000 - u64::from(minute) * 1_000 - 10), "after {minute} minutes");
+    }
+    assert!(!look(330, 2_000_000) && look(360, 2_000_000));
 }

@@ -34,6 +34,10 @@ pub trait Socket: Send + Sync + 'static {
     /// Bytes that have arrived and were not read.
     fn unread(&self) -> u64;
 
+    /// Bytes that were written and have not come to the other side's system; 0 where that is not known. It gets less as the other side reads,
+    /// long before there is room to write again.
+    fn in_flight(&self) -> u64;
+
     /// The addresses of the other side and of this side, for `CLIENT INFO`; empty where there is none.
     fn addresses(&self) -> [String; 2];
 
@@ -57,6 +61,20 @@ impl Socket for TcpStream {
 
     fn unread(&self) -> u64 {
         rustix::io::ioctl_fionread(self).unwrap_or(0)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn in_flight(&self) -> u64 {
+        use std::os::fd::AsRawFd as _;
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the request writes one integer, and the descriptor is open as long as `self` lives.
+        let done = unsafe { libc::ioctl(self.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if done == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn in_flight(&self) -> u64 {
+        0
     }
 
     fn addresses(&self) -> [String; 2] {
