@@ -36,6 +36,18 @@ pub struct Network {
     name: String,
     /// Whom it asked about, and when: to kill it takes the majority of a group.
     asked: Option<(usize, Instant)>,
+    /// The peers that have ended, the last one last.
+    ended: Vec<usize>,
+}
+
+/// Takes the peer that ended last and has not been started since.
+fn last_ended(ended: &mut Vec<usize>, is_down: impl Fn(usize) -> bool) -> Option<usize> {
+    while let Some(index) = ended.pop() {
+        if is_down(index) {
+            return Some(index);
+        }
+    }
+    None
 }
 
 /// A peer that has ended.
@@ -54,7 +66,7 @@ impl Network {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let name = format!("demo-{}", std::process::id());
         let peers = (0..peers).map(|index| DemoPeer::new(index, directory, &name)).collect();
-        Ok(Network { peers, program, directory: directory.to_owned(), name, asked: None })
+        Ok(Network { peers, program, directory: directory.to_owned(), name, asked: None, ended: Vec::new() })
     }
 
     /// The program that is each peer.
@@ -148,10 +160,11 @@ impl Network {
     /// Those that have ended since it was asked last, and were not killed by [`Network::kill`].
     pub fn ended(&mut self) -> Vec<Gone> {
         let mut gone = Vec::new();
-        for peer in &mut self.peers {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
             let ended = peer.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 peer.child = None;
+                self.ended.push(index);
                 gone.push(Gone { name: peer.name.clone(), status, again: peer.command_line(&self.program) });
             }
         }
@@ -186,6 +199,7 @@ impl Network {
         // It has ended where it cannot be killed.
         let _ = child.kill();
         let _ = child.wait();
+        self.ended.push(victim.index);
         victim.killed()
     }
 
@@ -213,9 +227,9 @@ impl Network {
         })
     }
 
-    /// Starts a peer: one that has ended, with what it has on disk, or a new one. What was done, for a person.
+    /// Starts a peer: the one that ended last, with what it has on disk, or a new one where all run. What was done, for a person.
     pub fn start(&mut self) -> String {
-        if let Some(index) = self.peers.iter().position(|peer| peer.child.is_none()) {
+        if let Some(index) = last_ended(&mut self.ended, |index| self.peers[index].child.is_none()) {
             self.set_entrances(index);
             let peer = &mut self.peers[index];
             return match peer.start_again(&self.program) {
@@ -268,4 +282,18 @@ impl Network {
 fn ask<T: serde::de::DeserializeOwned>(http: SocketAddr, path: &str) -> Option<T> {
     let (code, body) = web::get(&http.to_string(), path).ok()?;
     serde_json::from_slice(&body).ok().filter(|_| code == 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `K` names a peer that `S` starts: the one that was killed last.
+    #[test]
+    fn the_last_one_that_ended_is_started_first() {
+        let mut ended = vec![4, 1, 6, 2];
+        assert_eq!(last_ended(&mut ended, |index| index != 2), Some(6), "2 runs again");
+        assert_eq!(last_ended(&mut ended, |_| true), Some(1));
+        assert_eq!((last_ended(&mut ended, |_| true), last_ended(&mut ended, |_| true)), (Some(4), None));
+    }
 }
