@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use overlay::PeerName;
 use serde::Deserialize;
 
-use super::units::{Bytes, Endpoint, Multiaddr, Policy, Switch, whole};
+use super::units::{Bytes, Endpoint, Multiaddr, Policy, Switch, lanes, whole};
 
 /// What an acknowledgement rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -112,7 +112,7 @@ pub struct Layer {
 
     /// Into how many lanes keys are divided, each with a thread of its own in every peer; the same in the whole network,
     /// and for good [default: 1]
-    #[arg(long, value_name = "N", env = "SCATTER_LANES", value_parser = whole::<u8>)]
+    #[arg(long, value_name = "N", env = "SCATTER_LANES", value_parser = lanes)]
     pub lanes: Option<u8>,
 
     /// How long the group waits for this peer after a clean stop before it is replaced [default: 60; home: 0]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use node::wire::LANES_MAX;
 use serde::{Deserialize, Deserializer, de};
 
 /// A number of bytes: `64KiB`, `10GB`, `1.5G`, `65536`.
@@ -61,6 +62,15 @@ impl FromStr for Bytes {
 /// It is none, or too large for this setting.
 pub fn whole<T: FromStr + Bounded>(text: &str) -> Result<T, String> {
     text.trim().parse().map_err(|_| format!("write a whole number from 0 to {}", T::MOST))
+}
+
+/// A number of lanes as a person writes it.
+///
+/// # Errors
+/// It is none from 1 to [`LANES_MAX`].
+pub fn lanes(text: &str) -> Result<u8, String> {
+    let lanes = text.trim().parse().ok().filter(|lanes| (1..=LANES_MAX).contains(lanes));
+    lanes.ok_or_else(|| format!("write a whole number from 1 to {LANES_MAX}"))
 }
 
 /// The largest number of a type.
@@ -275,6 +285,7 @@ mod tests {
         assert_eq!((whole("7"), whole(" 7 "), whole("4294967295")), (Ok(7_u8), Ok(7_u32), Ok(u32::MAX)));
         for bad in ["x", "", "-1", "1.5", "256"] {
             assert_eq!(whole::<u8>(bad), Err("write a whole number from 0 to 255".into()));
+            assert_eq!(lanes(bad), Err("write a whole number from 1 to 16".into()));
         }
     }
 
