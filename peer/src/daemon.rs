@@ -50,7 +50,17 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 ///
 /// Called once, on the main thread, before any client is accepted; the endpoints are bound already. An error ends the
 /// process; its text is for the person who started it.
-pub type Launch = fn(&Config, Seat<'_>) -> Result<Peer, String>;
+pub type Launch = fn(&Config, Seat<'_>) -> Result<Peer, CannotStart>;
+
+/// Why a peer cannot start: the exit code, and a text for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CannotStart(pub Exit, pub String);
+
+impl From<String> for CannotStart {
+    fn from(why: String) -> CannotStart {
+        CannotStart(Exit::No, why)
+    }
+}
 
 /// What a [`Launch`] is given beside the settings.
 pub struct Seat<'a> {
@@ -120,9 +130,9 @@ pub fn run(mut config: Config, stop_with_stdin: bool, launch: Launch) -> ExitCod
     let shares = divide_descriptors(&mut config);
     let exit = match serve(&config, shares, stop_with_stdin, launch) {
         Ok(exit) => exit,
-        Err(why) => {
+        Err(CannotStart(exit, why)) => {
             tracing::error!("{why}");
-            ExitCode::FAILURE
+            exit.into()
         }
     };
     log::flush();
@@ -207,7 +217,7 @@ fn io_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() / 3).max(1)
 }
 
-fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, String> {
+fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch) -> Result<ExitCode, CannotStart> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(io_threads())

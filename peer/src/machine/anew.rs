@@ -39,7 +39,10 @@ pub(super) fn begin_anew(why: &str, store_dir: &Path, anew: &Anew) -> Ending {
     let restarts = recent(&std::env::var(RESTARTS).unwrap_or_default(), now);
     if restarts.len() >= RESTARTS_MAX {
         let (count, minutes) = (restarts.len(), SUCCESSION.as_secs() / 60);
-        let text = format!("{why}; it began anew {count} times within {minutes} minutes, so something else is wrong");
+        let text = format!(
+            "{why}; it began anew {count} times within {minutes} minutes, and does not do so again: mend what keeps it from \
+             answering for so long (its machine sleeps or is overloaded, or --exclude-after is too short for it), then start it again"
+        );
         return Ending::Failed(Exit::No, text);
     }
     match anew {

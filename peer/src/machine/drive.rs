@@ -380,7 +380,7 @@ fn store_input(event: StoreEvent) -> Input {
 }
 
 /// What a person reads who has to mend a disk.
-fn what_to_do(error: &StoreError) -> String {
+pub(super) fn what_to_do(error: &StoreError) -> String {
     if error.is_full() {
         return format!(
             "the disk is full ({error}); nothing that was acknowledged is lost: make room on the volume of --data-dir, then \

@@ -1,5 +1,6 @@
 //! Starting a peer: identity, store, network, node; and starting it anew after its life ended.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use tokio::sync::mpsc;
 use super::anew::{self, Anew};
 use super::clocks::Clocks;
 use super::data_dir::{DirectoryLock, check_formats, keep_to_owner, tighten};
-use super::drive::{Askers, Drive, End};
+use super::drive::{Askers, Drive, End, what_to_do};
 use super::key_hash::Cost;
 use super::mailbox::Mailbox;
 use super::memo::{Memo, SharedMemo};
@@ -25,14 +26,17 @@ use super::surroundings::Surroundings;
 use super::whole::{Common, Watch, Whole, Word};
 use crate::cli::Exit;
 use crate::config::{Config, Durability, Entry, Origin};
-use crate::daemon::{Ending, NO_NETWORK, News, Peer, Seat};
-use crate::net::{Identity, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
-use crate::store::{Aside, Engine, StoreConfig, StoreEvent, StoreThread, To, set_aside};
+use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
+use crate::net::{Identity, IdentityError, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
+use crate::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, set_aside};
 
 /// How long the network may take to say where it listens.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
 /// Starts the node's loop, the store and the network.
-pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
+///
+/// # Errors
+/// What keeps it from starting; with [`Exit::Disk`] where the disk is full or failing.
+pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let clocks = Clocks::from_env();
     // Before anything is made or changed here.
     check_formats(&config.data_dir)?;
@@ -49,7 +53,10 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
     let network = network(config, &mut memo)?;
     let config = &*config;
     fits_lanes(config, &memo)?;
-    let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| error.to_string())?;
+    let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| {
+        let is_full = matches!(&error, IdentityError::Io { source, .. } if source.kind() == ErrorKind::StorageFull);
+        CannotStart(if is_full { Exit::Disk } else { Exit::No }, error.to_string())
+    })?;
     if memo.left().is_some() && store_dir(&config.data_dir).exists() {
         // Its process died between two steps of leaving.
         set_aside(store_dir(&config.data_dir), Aside::Left).map_err(|error| error.to_string())?;
@@ -248,7 +255,7 @@ fn copy_rate(given: Option<u64>) -> u64 {
 
 /// Opens the store, if anything is to be durable. A damaged one is moved aside: damage is *unknown*, never *empty*, and
 /// the peer begins a new life (PITFALLS 3).
-fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<StoreThread>, Restored), String> {
+fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<StoreThread>, Restored), CannotStart> {
     if config.durability == Durability::Memory {
         return Ok((None, Restored::empty()));
     }
@@ -268,7 +275,10 @@ fn open_store(config: &Config, mailboxes: &[Arc<Mailbox>]) -> Result<(Option<Sto
         }
         opened => opened,
     }
-    .map_err(|error| error.to_string())?;
+    .map_err(|error| match error {
+        StoreError::Io { .. } => CannotStart(Exit::Disk, what_to_do(&error)),
+        other => CannotStart(Exit::No, other.to_string()),
+    })?;
     let mailboxes = mailboxes.to_vec();
     let tell = move |to, event: StoreEvent| match to {
         To::Lane(lane) => mailboxes[usize::from(lane)].tell(event),

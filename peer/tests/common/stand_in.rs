@@ -11,7 +11,7 @@ use node::{Event, Granted, LeaveRefusal, Survey, Wish};
 use overlay::{GroupId, Key, Point};
 use peer::admin::{Admin, LeaveError};
 use peer::config::{Config, Entry};
-use peer::daemon::{Ending, News, Peer, Seat};
+use peer::daemon::{CannotStart, Ending, News, Peer, Seat};
 use peer::status::{LeavingStatus, Readiness, Status, StatusSource};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -84,9 +84,9 @@ impl StatusSource for Leaving {
     }
 }
 
-fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, String> {
+fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     if config.entry == Entry::Known {
-        return Err(peer::daemon::NO_NETWORK.into());
+        return Err(peer::daemon::NO_NETWORK.to_owned().into());
     }
     let (news, received) = tokio::sync::mpsc::unbounded_channel();
     // As a test of what a slow stop does.
