@@ -51,6 +51,8 @@ pub struct Doors {
     missed: BTreeMap<NodeId, Time>,
     /// When the leader looks for dead members again.
     due: Option<Time>,
+    /// No newcomer is let in before this.
+    held_until: Time,
     /// How long peers had lived that were removed, and when that was.
     lived: BTreeMap<PeerKey, (Duration, Time)>,
 }
@@ -65,6 +67,7 @@ impl Doors {
             removals: Removals::new(confirm_after),
             missed: BTreeMap::new(),
             due: None,
+            held_until: Time(0),
             lived: BTreeMap::new(),
         }
     }
@@ -361,9 +364,18 @@ impl Group {
         if node == self.me { Some(self.parting) } else { told }
     }
 
+    /// Lets no newcomer in for so long; those that ask wait. A transaction begins only while nobody is on the way in: where peers die and
+    /// are replaced all the time, a group that should split might never come to it.
+    pub fn hold_doors(&mut self, time: Duration) {
+        self.duties.doors.held_until = self.now.time + time;
+    }
+
     /// Lets newcomers in, all that there is room for at once: a crowd at the door of one group should find two, and not make it
     /// one of hundreds before it has split.
     pub(crate) fn admit(&mut self) -> Option<Entry> {
+        if self.now.time < self.duties.doors.held_until {
+            return None;
+        }
         // A group that splits has room again.
         let (all, max) =
             (self.state.members.len() + self.state.learners.len(), self.state.settings.members_max as usize);

@@ -23,6 +23,9 @@ use crate::wishes::member_views;
 /// Between two looks, about.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// For so long after each attempt to split no newcomer is let in: until the next look, and a moment longer.
+const DOORS_HELD: Duration = Duration::from_secs(1);
+
 /// What a leader notes about its group's size.
 #[derive(Debug, Default)]
 pub(crate) struct SizeWatch {
@@ -123,6 +126,11 @@ impl Node {
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
         let (id, now) = (state.id, group.group_time());
         let operation = self.size_watch.prepared.take().unwrap_or(operation);
+        if wanted == Resize::Split
+            && let Some(group) = self.hosts.home_mut()
+        {
+            group.hold_doors(DOORS_HELD);
+        }
         // What stands against it now may not soon.
         match self.begin_prepared(id, operation.clone(), rank) {
             Ok(Begun::Yes) => {
