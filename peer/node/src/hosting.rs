@@ -6,6 +6,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use group::Group;
 use overlay::{Epoch, GroupId, KeyRange, Point};
@@ -71,6 +72,11 @@ impl Hosts {
     /// The same, to change.
     pub(crate) fn living_mut(&mut self) -> impl Iterator<Item = &mut Group> {
         self.all.iter_mut().filter(|hosted| hosted.over.is_none()).map(|hosted| &mut hosted.group)
+    }
+
+    /// Returns how often groups of this network raise their horizons at most; for ever where the node is in none.
+    pub(crate) fn horizon_period(&self) -> Duration {
+        self.living().next().map_or(Duration::MAX, |group| Duration::from_millis(group.state().settings.horizon_ms))
     }
 
     /// The group that the node is a member or learner of; else one that still needs it.

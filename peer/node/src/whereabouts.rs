@@ -89,7 +89,8 @@ pub enum Wanted {
 /// How many members of a group one of them hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Members heard within the failure detection interval, the one that tells it included.
+    /// Members heard within the failure detection interval, the one that tells it included, as far as their votes count: a group that waits
+    /// for members because others are in doubt does not count those.
     pub members: usize,
     /// Members that make a quorum of its epoch.
     pub needed: usize,
@@ -108,10 +109,13 @@ impl Heard {
     }
 }
 
-/// Members that a group's member does not hear.
+/// Members that a group's member does not hear; and, as long as the group waits for others because of them, those in doubt: their votes do
+/// not count then.
 fn unheard(group: &Group) -> Vec<NodeId> {
-    let hears = group.hears();
-    group.state().nodes().into_iter().filter(|node| *node != group.me() && !hears.contains(node)).collect()
+    let (hears, doubt) = (group.hears(), group.in_doubt());
+    let in_doubt = |node: &NodeId| !doubt.waiting_for.is_empty() && doubt.members.contains(node);
+    let is_missed = |node: &NodeId| in_doubt(node) || (*node != group.me() && !hears.contains(node));
+    group.state().nodes().into_iter().filter(is_missed).collect()
 }
 
 /// Who owns a place, and who is primary of it.
@@ -155,7 +159,32 @@ pub(crate) struct Owner {
     pub(crate) group: GroupId,
     pub(crate) part: KeyRange,
     pub(crate) ballot: TermBallot,
-    pub(crate) horizon: u64,
+    /// The group's horizon when it was last heard of: it may have been raised since.
+    horizon: u64,
+    learned: Time,
+}
+
+impl Owner {
+    /// Returns a horizon under which the group remembers what is sent now, if horizons are raised once a `period` at most: as it was heard, or
+    /// the next one once that is probable. A group takes what is sent under its horizon, the one before or the one behind.
+    pub(crate) fn horizon_at(&self, now: Time, period: Duration) -> u64 {
+        self.horizon + u64::from(now.since(self.learned) >= period)
+    }
+
+    /// Returns the horizon that the group has at least.
+    pub(crate) fn horizon_least(&self) -> u64 {
+        self.horizon
+    }
+
+    /// Returns whether it was heard of so long ago that it is to be asked for again, while what is known of it is still used.
+    pub(crate) fn is_aging(&self, now: Time, period: Duration) -> bool {
+        now.since(self.learned) >= period
+    }
+
+    /// Returns whether it was heard of so long ago that what is sent under the horizon that is known may be refused.
+    pub(crate) fn is_too_old(&self, now: Time, period: Duration) -> bool {
+        now.since(self.learned) >= period.saturating_mul(2)
+    }
 }
 
 /// All that is remembered of other groups.
@@ -260,7 +289,7 @@ impl Whereabouts {
     }
 
     /// False where something newer is known, or nobody asked.
-    fn learn(&mut self, located: &Located) -> bool {
+    fn learn(&mut self, located: &Located, now: Time) -> bool {
         let Located { point, ref group, part, ballot, horizon, .. } = *located;
         let asked = self.asked.remove(&point).is_some();
         if !(asked || self.upkeep.looks_at(point)) || !part.contains(point) {
@@ -270,14 +299,14 @@ impl Whereabouts {
         if !asked {
             return false; // A look: nobody has business with its primary, which is not reached for that.
         }
-        self.note(part, Owner { group: group.id, part, ballot, horizon })
+        self.note(part, Owner { group: group.id, part, ballot, horizon, learned: now })
     }
 
     /// This node knows what a group is that it has no part in, or soon will have none: it need not ask who owns what.
-    pub(crate) fn note_parts(&mut self, state: &GroupState) {
+    pub(crate) fn note_parts(&mut self, state: &GroupState, now: Time) {
         self.hints.learn(&state.reference());
         for (part, ballot) in state.parts() {
-            self.note(part, Owner { group: state.id, part, ballot, horizon: state.horizon });
+            self.note(part, Owner { group: state.id, part, ballot, horizon: state.horizon, learned: now });
         }
     }
 
@@ -494,7 +523,7 @@ impl Node {
             self.reach(&primary);
         }
         self.whereabouts.ways.remove(&located.point);
-        match self.whereabouts.learn(&located) {
+        match self.whereabouts.learn(&located, self.now.time) {
             false => {}
             // That is still to begin here, and wakes whoever waits when it does: nobody need ask again so soon.
             true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
