@@ -36,7 +36,8 @@ pub struct Study {
     pub lives: Option<Lives>,
     /// The network that the peers stand in.
     pub places: Places,
-    /// From the start of the first peer to that of the last one and the first death.
+    /// From the start of the first peer until peers begin to die: long enough for all to start, and for groups to split until they have the
+    /// right size.
     pub settle: Duration,
     /// From the first death until operations are counted.
     pub warm_up: Duration,
@@ -73,7 +74,7 @@ impl Study {
             peers,
             lives,
             places: Places::Planet,
-            settle: Duration::from_secs(30 + peers as u64 / STARTS_PER_S),
+            settle: Duration::from_secs(120 + peers as u64 / STARTS_PER_S),
             warm_up: Duration::from_secs(60),
             time: Duration::from_secs(600),
             rate: 50.0,
@@ -228,6 +229,19 @@ mod tests {
         assert!(figures.deaths > 5 && figures.lost == 0, "{figures}");
         assert!(figures.load.wrong.is_empty() && figures.load.fetches > 800, "{figures}");
         assert!(figures.load.failed_percent() < 1.0, "{figures}");
+    }
+
+    /// Sixty peers far apart, one of which dies every other second: a newcomer is on the way in all the time, and groups keep their size.
+    #[test]
+    fn groups_keep_their_size_under_churn() {
+        let study = Study {
+            warm_up: Duration::from_secs(60),
+            time: Duration::from_secs(20),
+            rate: 5.0,
+            ..Study::new(1, 60, Some(Lives::Exponential(Duration::from_secs(120))))
+        };
+        let figures = run(&study, &mut |_| {}).expect("no invariant is broken");
+        assert!(figures.members < 16.0 && figures.groups >= 4.0 && figures.lost == 0, "{figures}");
     }
 
     /// Peers that live for five seconds: groups are lost, and the study sees it.
