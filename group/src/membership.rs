@@ -373,9 +373,7 @@ impl Group {
     /// Lets newcomers in, all that there is room for at once: a crowd at the door of one group should find two, and not make it
     /// one of hundreds before it has split.
     pub(crate) fn admit(&mut self) -> Option<Entry> {
-        if self.now.time < self.duties.doors.held_until {
-            return None;
-        }
+        let is_held = self.now.time < self.duties.doors.held_until;
         // A group that splits has room again.
         let (all, max) =
             (self.state.members.len() + self.state.learners.len(), self.state.settings.members_max as usize);
@@ -386,7 +384,7 @@ impl Group {
             // Another life of a learner comes in its place: the group must not wait for one that is dead until it is forgotten.
             let takes = usize::from(!is_life_of(&self.state.learners, joiner.node.peer));
             let known = self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node);
-            if takes > room {
+            if takes > if is_held { 0 } else { room } {
                 self.duties.doors.joiners.push_back((joiner, asked));
             } else if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
                 room -= takes;

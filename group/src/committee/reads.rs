@@ -21,7 +21,7 @@ use crate::outbox::Attempt;
 use crate::record::Record;
 use crate::time::Time;
 
-/// Rounds under way at most; what is asked meanwhile goes into the next one.
+/// Rounds with reads under way at most; what is asked meanwhile goes into the next one.
 const ROUNDS_MAX: usize = 4;
 
 /// Attempts to have the lease renewed whose confirmations may still bring grants.
@@ -133,7 +133,7 @@ impl Primary {
             }
             return;
         }
-        if self.reads.rounds.len() < ROUNDS_MAX {
+        if self.reads.rounds.iter().filter(|round| !round.reads.is_empty()).count() < ROUNDS_MAX {
             let reads = core::mem::take(&mut self.reads.registered);
             self.send_round(ctx, reads, false);
         }
@@ -240,6 +240,8 @@ impl Primary {
     /// The clocks disagree: the machine slept, or the process was stopped. What a lease rested on is gone.
     pub fn drop_lease(&mut self) {
         self.reads.lease_until = Time(0);
+        self.reads.rounds.iter_mut().for_each(|round| round.lease = false);
+        self.reads.rounds.retain(|round| !round.reads.is_empty());
     }
 
     pub(super) fn tick_reads(&mut self, ctx: &mut Context<'_>) {

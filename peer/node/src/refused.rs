@@ -44,6 +44,9 @@ impl Node {
             }
             return; // Whoever is in no group with it cannot have counted anything of it.
         }
+        if is_later && (self.starts.disputed.is_none() || now.since(self.starts.refused_at) > self.gone_after()) {
+            self.starts.disputed = Some(now);
+        }
         self.starts.refused_at = now;
         self.starts.outranked_by = Some(known);
         // Whoever is later has the say, unless members hold different starts: then they are weighed. This process may be the first to see
@@ -56,6 +59,11 @@ impl Node {
             self.starts.other_runs = Some(now);
         }
         let weight = self.weigh_refusals();
+        // Over a later start only a majority wins: the other members and the other process could decide without this one otherwise.
+        let weight = match weight {
+            Weight::Won if is_later && !self.is_accepted_by_majorities() => Weight::Open,
+            weight => weight,
+        };
         let is_outweighed = is_weighed && weight == Weight::Won;
         // Whoever does not hear it may be cut off from it.
         let is_heard = self.starts.other_runs.is_some_and(|at| now.since(at) <= self.gone_after());
@@ -217,6 +225,23 @@ impl Node {
                 && self.starts.accepted.get(*peer).is_some_and(is_recent)
         };
         self.fellows(None).iter().any(|peer| accepts(&peer))
+    }
+
+    /// Whether in each group here more than half of the other members have counted this process of late, and not refused it since: after it
+    /// was refused for a later start, as what a member counted before says nothing of what it heard since.
+    fn is_accepted_by_majorities(&self) -> bool {
+        let (now, patience) = (self.now.time, self.gone_after());
+        let disputed = self.starts.disputed.unwrap_or(now);
+        let accepts = |peer: PeerKey| {
+            let is_refused = self.starts.refusals.get(&peer).is_some_and(|refusal| now.since(refusal.at) <= patience);
+            let is_fresh = |at: &Time| now.since(*at) <= patience && *at > disputed;
+            !is_refused && self.starts.accepted.get(&peer).is_some_and(is_fresh)
+        };
+        self.hosts.living().all(|group| {
+            let others: Vec<PeerKey> =
+                group.state().nodes().iter().map(|node| node.peer).filter(|peer| *peer != self.me.peer).collect();
+            2 * others.iter().filter(|peer| accepts(**peer)).count() > others.len()
+        })
     }
 
     /// What the refusals of late come to, where the start that others know has the same counter.

@@ -431,8 +431,8 @@ impl Sessions {
         let (now, period) = (ctx.now.time, ctx.hosts.horizon_period());
         let elsewhere = if group.is_none() { ctx.whereabouts.find(point) } else { None };
         // Before it is too old it is asked for again, and used meanwhile.
-        if elsewhere.is_some_and(|owner| owner.is_aging(now, period)) {
-            ctx.whereabouts.want(point, now);
+        if let Some(owner) = elsewhere.filter(|owner| owner.is_aging(now, period)) {
+            ctx.whereabouts.want(owner.part.start(), now);
         }
         let elsewhere = elsewhere.filter(|owner| !owner.is_too_old(now, period));
         let group = ctx.hosts.at(point);

@@ -172,6 +172,8 @@ pub(crate) struct Starts {
     pub(crate) barred: Option<Barred>,
     /// When it was last refused.
     pub(crate) refused_at: Time,
+    /// Since when members refuse this process because they know a later start; in the past where none does any more.
+    pub(crate) disputed: Option<Time>,
     /// Which start that member knew.
     pub(crate) outranked_by: Option<Start>,
     /// When a member last said that the other process runs.
@@ -203,6 +205,7 @@ impl Starts {
             accepted: BTreeMap::new(),
             barred: None,
             refused_at: Time(0),
+            disputed: None,
             outranked_by: None,
             other_runs: None,
             noted: None,

@@ -33,7 +33,7 @@ const HOPS_MAX: u8 = 32;
 /// Before the same is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(150);
 /// Questions under way at one time.
-const ASKED_MAX: usize = 256;
+const ASKED_MAX: usize = 1024;
 /// A question that was not answered for so long goes another way.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 /// Whoever of a group could not be reached for so long is gone round,
@@ -230,10 +230,14 @@ impl Whereabouts {
         before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point))
     }
 
-    /// Somebody wants to know who owns this place.
+    /// Somebody wants to know who owns this place. An answer may take longer than it takes until the question is asked again.
     pub(crate) fn want(&mut self, point: Point, now: Time) {
-        self.asked.retain(|_, asked| now.since(*asked) < ASK_AGAIN);
-        if self.asked.len() < ASKED_MAX && !self.asked.contains_key(&point) {
+        self.asked.retain(|_, asked| now.since(*asked) < 2 * ANSWERED_WITHIN);
+        let is_due = match self.asked.get(&point) {
+            Some(asked) => now.since(*asked) >= ASK_AGAIN,
+            None => self.asked.len() < ASKED_MAX,
+        };
+        if is_due {
             self.asked.insert(point, now);
             self.wanted.insert(point);
         }
@@ -316,6 +320,10 @@ impl Whereabouts {
         if self.known.values().any(|owner| owner.part.overlaps(part) && owner.ballot > ballot) {
             return false;
         }
+        // A member that lags may tell an older horizon than is known.
+        let of_group = self.known.values().filter(|known| known.group == owner.group);
+        let horizon = of_group.map(|known| known.horizon).fold(owner.horizon, u64::max);
+        let owner = Owner { horizon, ..owner };
         self.known.retain(|_, owner| !owner.part.overlaps(part));
         if self.known.len() >= KNOWN_MAX {
             self.known.pop_first();

@@ -81,6 +81,32 @@ fn a_copy_does_not_end_an_original_that_some_hear() {
     }
 }
 
+/// Two members count a process, and two a later one with the same identity: each side would be a majority with its process. The member that
+/// both sides reach says so, and the earlier process decides nothing beside the later one.
+#[test]
+fn half_of_the_others_is_no_majority_over_a_later_start() {
+    let mut world = World::empty(Defects::NONE);
+    world.exclude_after = Duration::from_secs(60);
+    (0..5).for_each(|peer| _ = world.start(peer, Disk::default()));
+    world.run_until("five members", |world| {
+        let state = world.processes[1].node.group().map(Group::state);
+        state.is_some_and(|state| state.members.len() == 5 && state.recovery.is_empty())
+    });
+    world.set(1, "old");
+    world.run_for(Duration::from_secs(3));
+    let (first, copy) = (0, world.processes[0].disk.clone());
+    let later = world.processes.len();
+    world.cut.extend([(1, 2), (1, 4), (3, 2), (3, 4), (later, 2), (later, 4), (first, 3), (first, later)]);
+    assert_eq!(world.start(0, copy), later);
+    world.run_for(Duration::from_secs(3));
+    for _ in 0..20 {
+        let process = &world.processes[first];
+        let is_out = !process.is_up || process.node.starts.is_barred();
+        assert!(is_out || world.processes[later].node.starts.is_barred(), "{:?}", process.said);
+        world.run_for(Duration::from_secs(1));
+    }
+}
+
 /// A stranger says that a peer, which is alone, has gone back in time: the peer serves nothing as long as it says so, and begins anew
 /// only after a while.
 #[test]
