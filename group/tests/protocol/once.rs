@@ -3,6 +3,7 @@
 use group::ballot::{Slot, Term, TermBallot};
 use group::message::{CommitteeMessage, Message, Outcome};
 use group::op::{Answer, Op, Read};
+use group::record::OpId;
 use group::state::GroupState;
 use overlay::Epoch;
 
@@ -40,6 +41,35 @@ fn a_copy_that_came_too_early_has_no_effect_later() {
     whole.hear(2, operate(operation(mine, 4, "k", Op::Read(Read::Value))));
     whole.accept_all();
     assert_eq!(whole.told(4), [Outcome::Unchanged(Answer::Value(Some("11".into())))], "it took effect twice");
+}
+
+/// A client's id that came by way of a peer with an old word of the horizon is remembered as long as any other: not only until the horizon
+/// is raised for the next time, which may be at once.
+#[test]
+fn an_id_under_an_old_horizon_is_remembered_as_long() {
+    let bench = Bench::new(node(1), 3);
+    let mut whole = Whole::new(&bench);
+    let mine = whole.own();
+    whole.serve();
+    let mut raise = |whole: &mut Whole, horizon: u64| {
+        let state = whole.group.state().clone();
+        let next = GroupState { applied: state.applied.next(), horizon, ..state };
+        whole.hear(3, Message::State(Box::new(next)));
+    };
+    raise(&mut whole, 5);
+    let once = |attempt, horizon| group::message::Operation {
+        id: OpId::Client("mine".into()),
+        serial: attempt,
+        horizon,
+        ..operation(mine, attempt, "k", Op::Add(1))
+    };
+    whole.hear(2, operate(once(1, 4)));
+    whole.accept_all();
+    assert_eq!(whole.told(1), [Outcome::Done(Answer::Integer(1))]);
+    raise(&mut whole, 6);
+    whole.hear(2, operate(once(2, 6)));
+    whole.accept_all();
+    assert_eq!(whole.told(2), [Outcome::Done(Answer::Integer(1))], "it was executed twice");
 }
 
 /// The same where the term began and nobody has vouched yet, or where there is no telling: such an attempt is dropped.
