@@ -51,7 +51,7 @@ fn an_id_under_an_old_horizon_is_remembered_as_long() {
     let mut whole = Whole::new(&bench);
     let mine = whole.own();
     whole.serve();
-    let mut raise = |whole: &mut Whole, horizon: u64| {
+    let raise = |whole: &mut Whole, horizon: u64| {
         let state = whole.group.state().clone();
         let next = GroupState { applied: state.applied.next(), horizon, ..state };
         whole.hear(3, Message::State(Box::new(next)));
