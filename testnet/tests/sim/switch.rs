@@ -10,7 +10,7 @@ use node::Node;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
 use testnet::sim::fault::{Fault, Kind};
-use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_among, run};
+use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_among, is_found_from, run};
 use testnet::sim::{Latency, Load, Noise, Scenario, SwitchDefect, SwitchRules};
 
 /// What clients see go wrong.
@@ -191,7 +191,7 @@ fn early_completion() {
 /// does is not far from where it begins.
 #[test]
 fn point_lowered() {
-    is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 2_947..3_500, lagging);
+    is_found_in_switch(SwitchDefect::PointLowered, &HISTORY, 4_072..4_600, lagging);
 }
 
 /// PITFALLS 58: a member answers what nobody granted it, in another epoch, or for another switch.
@@ -224,5 +224,5 @@ fn impatient(seed: u64) -> Scenario {
 /// knows, and others read, from a member, that it was not done.
 #[test]
 fn late_writes() {
-    is_found(Defect::LateWrites, &["I8 settled"], 60, impatient);
+    is_found_from(111, Defect::LateWrites, &["I8 settled"], 60, impatient);
 }

@@ -11,7 +11,7 @@ use testnet::history::Outcome;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
 use testnet::sim::fault::{Fault, Kind, Target};
-use testnet::sim::harness::{expect_well, for_each_seed, is_found};
+use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_from};
 use testnet::sim::script::{set, value};
 use testnet::sim::{Latency, Load, Scenario, World};
 
@@ -90,7 +90,7 @@ fn a_vote_in_doubt_that_counts() {
 
 #[test]
 fn a_doubt_that_is_forgotten() {
-    is_found(Defect::DoubtForgotten, &LOST, 100, alone_with_a_loss);
+    is_found_from(18, Defect::DoubtForgotten, &LOST, 100, alone_with_a_loss);
 }
 
 /// Three members, asked by the script alone.
