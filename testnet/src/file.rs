@@ -223,6 +223,15 @@ fn bytes_of(text: &str) -> Result<Bytes, String> {
     Ok(bytes.into())
 }
 
+/// Writes a text to a file of a directory, which is made if it is not there.
+///
+/// # Errors
+/// For a person: the file, and the words of the operating system.
+pub fn write_text(directory: &Path, name: &str, text: &str) -> Result<(), String> {
+    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(directory.join(name), text));
+    written.map_err(|error| format!("{}: {error}", directory.join(name).display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use command::parse_time;
 use command::study::StudyArgs;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
@@ -112,27 +113,6 @@ struct Churn {
     /// More flags for the daemons, behind `--`
     #[arg(last = true)]
     flags: Vec<String>,
-}
-
-/// Reads a time: a number, with `s`, `m` or `h` behind it, or seconds.
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (
-            number,
-            match &text[number.len()..] {
-                "h" => 3600.0,
-                "m" => 60.0,
-                _ => 1.0,
-            },
-        ),
-        None => (text, 1.0),
-    };
-    let seconds =
-        number.parse::<f64>().map_err(|_| "a time is a number of seconds, or one with s, m or h behind it")?;
-    match Duration::try_from_secs_f64(seconds * unit) {
-        Ok(time) if time > Duration::ZERO => Ok(time),
-        _ => Err("a time is above zero".into()),
-    }
 }
 
 #[derive(clap::Args)]
@@ -504,12 +484,10 @@ fn run_churn(churn: Churn) -> ExitCode {
         }
     };
     sayln!("{report}");
-    if let Some(directory) = churn.out {
-        let written = std::fs::create_dir_all(&directory)
-            .and_then(|()| std::fs::write(directory.join("churn.csv"), report.csv()));
-        if let Err(error) = written {
-            return fail(format!("{}: {error}", directory.display()));
-        }
+    if let Some(directory) = churn.out
+        && let Err(why) = testnet::file::write_text(&directory, "churn.csv", &report.csv())
+    {
+        return fail(why);
     }
     if report.failed_percent() > churn.failed_max {
         note!("more than {} % of the operations failed", churn.failed_max);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::file::write_text;
 use crate::tool::run;
 
 /// The releases that are measured.
@@ -42,7 +43,7 @@ fn make_etcd(directory: &Path) -> Result<PathBuf, String> {
         return Ok(program);
     }
     eprintln!("building etcd {ETCD}: once, some minutes");
-    write(directory, "go.mod", "module etcd-to-measure\n\ngo 1.26\n")?;
+    write_text(directory, "go.mod", "module etcd-to-measure\n\ngo 1.26\n")?;
     let server = "go.etcd.io/etcd/server/v3";
     run(Command::new("go").args(["get", &format!("{server}@v{ETCD}")]).current_dir(directory))?;
     let build = ["build", "-mod=mod", "-o", "etcd.new", server];
@@ -69,14 +70,9 @@ fn make_zookeeper(directory: &Path) -> Result<PathBuf, String> {
         <dependency><groupId>org.xerial.snappy</groupId><artifactId>snappy-java</artifactId>\
         <version>1.1.10.7</version></dependency></dependencies></project>"
     );
-    write(directory, "pom.xml", &pom)?;
+    write_text(directory, "pom.xml", &pom)?;
     let copy = ["-q", "dependency:copy-dependencies", "-DoutputDirectory=jars.new"];
     run(Command::new("mvn").args(copy).current_dir(directory))?;
     std::fs::rename(directory.join("jars.new"), &jars).map_err(|error| format!("{}: {error}", jars.display()))?;
     Ok(jars)
-}
-
-fn write(directory: &Path, name: &str, text: &str) -> Result<(), String> {
-    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(directory.join(name), text));
-    written.map_err(|error| format!("{}: {error}", directory.join(name).display()))
 }

@@ -1,3 +1,26 @@
 //! Commands of `scatter-testnet`, a file each.
 
 pub mod study;
+
+use std::time::Duration;
+
+/// Reads a time: a number, with `s`, `m` or `h` behind it, or seconds.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (
+            number,
+            match &text[number.len()..] {
+                "h" => 3600.0,
+                "m" => 60.0,
+                _ => 1.0,
+            },
+        ),
+        None => (text, 1.0),
+    };
+    let seconds =
+        number.parse::<f64>().map_err(|_| "a time is a number of seconds, or one with s, m or h behind it")?;
+    match Duration::try_from_secs_f64(seconds * unit) {
+        Ok(time) if time > Duration::ZERO => Ok(time),
+        _ => Err("a time is above zero".into()),
+    }
+}

@@ -14,13 +14,13 @@ pub struct StudyArgs {
     #[arg(long, value_enum, conflicts_with_all = ["small", "members", "ring", "switch", "torn", "trace", "history"])]
     churn: Option<Churn>,
     /// The mean lifetime: 100, 100s, 5m, 2h
-    #[arg(long, value_name = "TIME", default_value = "180s", value_parser = super::super::parse_time, requires = "churn")]
+    #[arg(long, value_name = "TIME", default_value = "180s", value_parser = super::parse_time, requires = "churn")]
     lifetime: Duration,
     /// Where the peers stand
     #[arg(long, value_enum, default_value_t = Latency::Planetlab, requires = "churn")]
     latency: Latency,
     /// From the first death until operations are counted
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::super::parse_time, requires = "churn")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::parse_time, requires = "churn")]
     warm_up: Duration,
     /// Updates a second, each followed by a fetch through another peer
     #[arg(long, default_value_t = 50.0, value_parser = rate, requires = "churn")]
@@ -35,7 +35,7 @@ pub struct StudyArgs {
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=200), requires = "churn")]
     max_group: u32,
     /// A member that is silent for so long is removed
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = super::super::parse_time, requires = "churn")]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = super::parse_time, requires = "churn")]
     exclude_after: Duration,
     /// How peers decide, DECISION=NAME; may be repeated: as `scatter run --policy`
     #[arg(long, value_name = "DECISION=NAME", value_delimiter = ',', requires = "churn")]
@@ -120,7 +120,7 @@ impl StudyArgs {
     /// Runs these studies on so many cores, and prints their figures.
     ///
     /// # Errors
-    /// What cannot be run, written, or was wrong.
+    /// A run that breaks an invariant, a file that cannot be written, or an inconsistent fetch.
     pub fn run(&self, studies: &[Study], jobs: usize, say: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
         let say_of = |study: &Study, line: &str| match studies.len() {
             1 => say(line),
@@ -145,9 +145,7 @@ impl StudyArgs {
         }
         if let Some(directory) = &self.out {
             let lines: String = all.iter().map(|figures| figures.csv() + "\n").collect();
-            let written = std::fs::create_dir_all(directory)
-                .and_then(|()| std::fs::write(directory.join("churn.csv"), format!("{HEADING}\n{lines}")));
-            written.map_err(|error| format!("{}: {error}", directory.display()))?;
+            testnet::file::write_text(directory, "churn.csv", &format!("{HEADING}\n{lines}"))?;
         }
         match all.iter().any(|figures| !figures.load.wrong.is_empty()) {
             true => Err("a fetch was inconsistent".into()),

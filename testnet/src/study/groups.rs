@@ -37,6 +37,7 @@ impl Groups {
     pub(super) fn count(&mut self, world: &World<Node>, counts: bool) {
         let now = world.now();
         let nodes: Vec<&Node> = (0..world.hosts()).filter_map(|host| world.host(host)).collect();
+        let alive: BTreeSet<NodeId> = nodes.iter().map(|node| node.id()).collect();
         let mut views: BTreeMap<GroupId, View> = BTreeMap::new();
         let mut holders: BTreeMap<GroupId, BTreeSet<NodeId>> = BTreeMap::new();
         for node in &nodes {
@@ -53,12 +54,12 @@ impl Groups {
         let lives = |id: &GroupId, view: &View| {
             let holders = holders.get(id).unwrap_or(&nobody);
             let has_quorum = |members: &[NodeId], is_current: bool| {
-                let alive = |member: &&NodeId| match is_current {
+                let counts = |member: &&NodeId| match is_current {
                     true => holders.contains(member),
                     // A former member may be in another group by now, and still answers for what it had.
-                    false => nodes.iter().any(|node| node.id() == **member),
+                    false => alive.contains(*member),
                 };
-                members.iter().filter(alive).count() > members.len() / 2
+                members.iter().filter(counts).count() > members.len() / 2
             };
             has_quorum(&view.members, true) && view.former.iter().all(|former| has_quorum(former, false))
         };

@@ -14,14 +14,14 @@ use crate::history::Outcome;
 use crate::rng::Rng;
 use crate::sim::World;
 
-/// Between two looks at what has been answered.
+/// Between two looks for answers.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// An operation without an answer for so long has failed (Scatter §7.2.2).
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The size of a value, in bytes.
 const VALUE_BYTES: usize = 100;
 
-/// What came of the operations that were counted.
+/// The outcomes of the operations that were counted.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Updates.
@@ -50,7 +50,7 @@ impl Counts {
 /// An operation under way.
 struct Open {
     key: usize,
-    /// What is written; `None`: a fetch.
+    /// The value that is written; `None`: a fetch.
     value: Option<u64>,
     host: usize,
     life: u32,
@@ -91,12 +91,12 @@ impl Load {
         &self.counts
     }
 
-    /// When something is to be done next.
+    /// When the next step is due.
     pub(super) fn next(&self) -> Time {
         if self.open.is_empty() { self.next } else { self.next.min(self.looks) }
     }
 
-    /// Begins what is due, and notes what was answered.
+    /// Begins the updates that are due, and notes answers.
     pub(super) fn go_on(&mut self, world: &mut World<Node>, begins: bool, counts: bool) {
         let now = world.now();
         while begins && self.next <= now {
@@ -116,7 +116,7 @@ impl Load {
         }
     }
 
-    /// Waits for what is under way.
+    /// Waits for the operations under way.
     pub(super) fn end(&mut self, world: &mut World<Node>) {
         let until = world.now() + 2 * PATIENCE;
         while !self.open.is_empty() && world.now() < until && world.failure().is_none() {

@@ -25,7 +25,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// First peers are started at this rate, a second.
 const STARTS_PER_S: u64 = 20;
 
-/// What one run is.
+/// The parameters of one run.
 #[derive(Clone, Debug)]
 pub struct Study {
     /// Feeds all chance.
@@ -97,7 +97,7 @@ impl Study {
         scenario.members = self.members;
         scenario.timing.exclude_after = self.exclude_after;
         scenario.policies = self.policies;
-        // Whatever nodes do is checked as they do it; a look at all that there is takes too long.
+        // Each step of a node is checked as it happens; a look at the whole network takes too long.
         scenario.sweep_every = u64::MAX;
         scenario.start_within = Duration::from_secs(self.peers as u64 / STARTS_PER_S);
         scenario
@@ -107,7 +107,7 @@ impl Study {
 /// Runs a study. `say` is told of progress, a line each simulated minute.
 ///
 /// # Errors
-/// If an invariant is broken: the property, and what was seen.
+/// If an invariant is broken: the property, and the observation.
 pub fn run(study: &Study, say: &mut dyn FnMut(&str)) -> Result<Figures, String> {
     let mut run = Run::new(study);
     let start = Instant::now();

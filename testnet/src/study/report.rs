@@ -10,7 +10,7 @@ use crate::churn::{Lives, quantiles};
 pub const HEADING: &str = "peers,lives,seconds,deaths,groups,members,groups_lost,updates,fetches,failed_updates,failed_fetches,\
                            failed_percent,inconsistent,fetch_mean,fetch_median,fetch_p99,update_median,update_p99,events,events_per_s";
 
-/// What came of a run.
+/// The figures of a run.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Peers at one time.
@@ -27,7 +27,7 @@ pub struct Figures {
     pub members: f64,
     /// Groups that lost their majorities.
     pub lost: usize,
-    /// What clients saw.
+    /// The outcomes that clients saw.
     pub load: Counts,
     /// Events of the simulator.
     pub events: u64,
