@@ -75,8 +75,9 @@ impl Doors {
     /// Notes how long a peer that is removed had lived. Of too many the one that was removed first is forgotten.
     fn note_lived(&mut self, peer: PeerKey, lived: Duration, now: Time) {
         self.lived.insert(peer, (lived, now));
-        let oldest = self.lived.iter().min_by_key(|(_, (_, at))| *at).map(|(peer, _)| *peer);
-        if let Some(oldest) = oldest.filter(|_| self.lived.len() > LIVED_MAX) {
+        if self.lived.len() > LIVED_MAX
+            && let Some(oldest) = self.lived.iter().min_by_key(|(_, (_, at))| *at).map(|(peer, _)| *peer)
+        {
             self.lived.remove(&oldest);
         }
     }
@@ -238,14 +239,11 @@ impl Group {
     pub(crate) fn note_removals(&mut self, before: &GroupState) {
         let now = self.now.time;
         let is_gone = |member: &&Member| !self.state.is_member(member.node) && !self.state.is_learner(member.node);
-        let leaves = |node| {
-            let told = self.pulse.last_heartbeat(node).map(|heartbeat| heartbeat.parting);
-            matches!(told, Some(Parting::Leaves { .. }))
-        };
         for member in before.members.iter().filter(is_gone) {
             let lived = self.age(member);
             self.duties.doors.note_lived(member.node.peer, lived, now);
         }
+        let leaves = |node| matches!(self.last_parting(node), Parting::Leaves { .. });
         let gone = before.members.iter().filter(is_gone).map(|member| member.node);
         let (own, gone): (Vec<NodeId>, Vec<NodeId>) = gone.filter(|node| !leaves(*node)).partition(|node| {
             is_life_of(&self.state.members, node.peer) || is_life_of(&self.state.learners, node.peer)
@@ -346,16 +344,9 @@ impl Group {
         self.state.nodes().into_iter().filter_map(of).collect()
     }
 
-    /// Returns whether a member last told that it stops or leaves, in whichever epoch.
-    pub fn is_parting(&self, node: NodeId) -> bool {
-        let told = self.pulse.last_heartbeat(node).map(|heartbeat| heartbeat.parting);
-        told.is_some_and(|parting| parting != Parting::Stays)
-    }
-
-    /// Returns whether a member last told that it stops, in whichever epoch.
-    pub fn is_stopping(&self, node: NodeId) -> bool {
-        let told = self.pulse.last_heartbeat(node).map(|heartbeat| heartbeat.parting);
-        told.is_some_and(|parting| matches!(parting, Parting::Stops { .. }))
+    /// Returns what a member last told that it is about to do, in any epoch; [`Parting::Stays`] before its first heartbeat.
+    pub fn last_parting(&self, node: NodeId) -> Parting {
+        self.pulse.last_heartbeat(node).map_or(Parting::Stays, |heartbeat| heartbeat.parting)
     }
 
     /// What a node is about to do, as it last told in this epoch.
@@ -364,7 +355,7 @@ impl Group {
         if node == self.me { Some(self.parting) } else { told }
     }
 
-    /// Lets no newcomer in for so long; those that ask wait. A transaction begins only while nobody is on the way in: where peers die and
+    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die and
     /// are replaced all the time, a group that should split might never come to it.
     pub fn hold_doors(&mut self, time: Duration) {
         self.duties.doors.held_until = self.now.time + time;

@@ -35,6 +35,12 @@ struct Heard {
 }
 
 impl Heard {
+    /// Returns for how long the node has been silent; zero if that is too short for a suspicion.
+    fn long_silence(&self, timing: &Timing, now: Time) -> Duration {
+        let silent = now.since(self.at);
+        if silent >= timing.suspicion() { silent } else { Duration::ZERO }
+    }
+
     fn is_suspect(&self, timing: &Timing, now: Time) -> bool {
         now.since(self.at) >= timing.suspicion()
             || self.broken.is_some_and(|broken| now.since(broken) >= timing.broken_grace)
@@ -69,10 +75,7 @@ impl Pulse {
     /// Something came from this node.
     pub fn on_message(&mut self, from: NodeId, timing: &Timing, now: Time) {
         if let Some(heard) = self.heard.get_mut(&from) {
-            let silent = now.since(heard.at);
-            if silent >= timing.suspicion() {
-                heard.absent += silent;
-            }
+            heard.absent += heard.long_silence(timing, now);
             heard.at = now;
             heard.broken = None;
         }
@@ -80,11 +83,7 @@ impl Pulse {
 
     /// Returns for how long a node has not been heard: silences that are over, and one that lasts, each if it was long enough for a suspicion.
     pub fn absent(&self, node: NodeId, timing: &Timing, now: Time) -> Duration {
-        let absent = |heard: &Heard| {
-            let silent = now.since(heard.at);
-            heard.absent + if silent >= timing.suspicion() { silent } else { Duration::ZERO }
-        };
-        self.heard.get(&node).map_or(Duration::ZERO, absent)
+        self.heard.get(&node).map_or(Duration::ZERO, |heard| heard.absent + heard.long_silence(timing, now))
     }
 
     /// A heartbeat came.

@@ -1,4 +1,4 @@
-//! Models of how long peers live, fitted to what members have seen of each other (Scatter §6.1, Harmony §7.3).
+//! Models of how long peers live, fitted to members' observations of each other (Scatter §6.1, Harmony §7.3).
 //!
 //! Members keep a [`LifeTable`]: for each class of ages the time that they have watched peers of that age, and the deaths they have seen.
 //! A table has no bias from when watching began or ended, and tables of different members can be added.
@@ -54,7 +54,7 @@ impl Lifetimes {
     }
 }
 
-/// What was seen of peers of one class of ages.
+/// Observations of peers of one class of ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// For how long peers of this age were watched, all together, in seconds.
@@ -63,7 +63,7 @@ pub struct Seen {
     pub deaths: f64,
 }
 
-/// What was seen, by class of ages.
+/// Observations by class of ages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LifeTable([Seen; CLASSES]);
 
@@ -94,7 +94,7 @@ impl LifeTable {
         self.fade();
     }
 
-    /// Adds what was seen of one class; nothing where there is no such class, or where the numbers cannot have been seen.
+    /// Adds observations of one class; nothing if there is no such class, or if the numbers cannot have been observed.
     pub fn add(&mut self, class: usize, seen: Seen) {
         let is_sound = |number: f64| number.is_finite() && number >= 0.0;
         if let Some(known) = self.0.get_mut(class).filter(|_| is_sound(seen.watched) && is_sound(seen.deaths)) {
@@ -103,7 +103,7 @@ impl LifeTable {
         }
     }
 
-    /// Returns the classes of which something was seen, in order of age.
+    /// Returns the classes that were observed, in order of age.
     pub fn classes(&self) -> impl Iterator<Item = (usize, Seen)> {
         self.0.iter().copied().enumerate().filter(|(_, seen)| *seen != Seen::default())
     }

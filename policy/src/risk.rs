@@ -45,7 +45,7 @@ pub fn loses_any<'a>(configurations: impl IntoIterator<Item = &'a [Exposure]>) -
     configurations.into_iter().map(loses_majority).fold(0.0, f64::max)
 }
 
-/// Returns the probability within an hour of what has this probability within each window. Windows below a millisecond count as one.
+/// Returns the probability within an hour of an event that has this probability within each window. Windows below a millisecond count as one.
 pub fn per_hour(probability: f64, window: Duration) -> f64 {
     let windows = 3600.0 / window.as_secs_f64().max(0.001);
     match probability >= 1.0 {

@@ -76,8 +76,8 @@ pub struct CatchUp {
     store_behind: bool,
     /// Counts turns of all jobs, so that not all of them go to the same source.
     turns: usize,
-    /// Twice the time that pages take of late. A page that takes longer than it is waited for never comes: it is asked for again, of another
-    /// source, and dropped.
+    /// Twice the time that pages take of late. A page that takes longer than the job's patience is asked for again, of another source, and
+    /// dropped when it comes.
     patience: Duration,
 }
 
@@ -87,9 +87,11 @@ impl CatchUp {
         (self.patience.max(resend) * (1 << job.silent.min(5))).min(PAGE_PATIENCE_MAX)
     }
 
-    /// Notes how long a page took that came.
-    fn note_page(&mut self, took: Duration) {
-        let twice = (2 * took).min(PAGE_PATIENCE_MAX);
+    /// Notes that the page came for which a job waited, and how long it took.
+    fn note_page(&mut self, ballot: TermBallot, now: Time) {
+        let Some(job) = self.jobs.get_mut(&ballot) else { return };
+        job.silent = 0;
+        let twice = (2 * now.since(job.asked)).min(PAGE_PATIENCE_MAX);
         self.patience = twice.max(self.patience - self.patience.saturating_sub(twice) / 8);
     }
 }
@@ -365,9 +367,7 @@ impl Acceptor {
         {
             return;
         }
-        job.silent = 0;
-        let took = ctx.now.time.since(job.asked);
-        self.catch_up.note_page(took);
+        self.catch_up.note_page(ballot, ctx.now.time);
         if self.has_enough(ballot) {
             return ctx.dropped.note(Nonsense::NoRoom);
         }
@@ -402,9 +402,7 @@ impl Acceptor {
         {
             return;
         }
-        job.silent = 0;
-        let took = ctx.now.time.since(job.asked);
-        self.catch_up.note_page(took);
+        self.catch_up.note_page(ballot, ctx.now.time);
         if self.has_enough(ballot) {
             return ctx.dropped.note(Nonsense::NoRoom);
         }

@@ -21,7 +21,7 @@ use crate::outbox::Attempt;
 use crate::record::Record;
 use crate::time::Time;
 
-/// Rounds with reads under way at most; what is asked meanwhile goes into the next one.
+/// Rounds with reads under way at most; reads that come meanwhile go into the next one.
 const ROUNDS_MAX: usize = 4;
 
 /// Attempts to have the lease renewed whose confirmations may still bring grants.
@@ -153,8 +153,8 @@ impl Primary {
         ctx.out.send(nodes, Message::Committee(message));
     }
 
-    /// Says again what was not answered for long, under the same name: each answer to it is given after the round was sent first, and so
-    /// after its reads were registered. Under a new name each time, a round would never be confirmed where answers take longer than that.
+    /// Repeats rounds that were not answered for long, under the same names: each answer is given after the round was sent for the first time,
+    /// and so after its reads were registered. Under new names, no round would ever be confirmed if answers take longer than a repetition.
     /// A round for the lease alone is not repeated, as another one follows, and is forgotten when its lease would be over.
     fn repeat_rounds(&mut self, ctx: &mut Context<'_>) {
         let (now, resend) = (ctx.now.time, ctx.config.timing.resend);
@@ -240,7 +240,6 @@ impl Primary {
     /// The clocks disagree: the machine slept, or the process was stopped. What a lease rested on is gone.
     pub fn drop_lease(&mut self) {
         self.reads.lease_until = Time(0);
-        self.reads.rounds.iter_mut().for_each(|round| round.lease = false);
         self.reads.rounds.retain(|round| !round.reads.is_empty());
     }
 

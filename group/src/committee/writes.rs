@@ -548,8 +548,7 @@ impl Draft {
         }
         let is_kept = is_client || answer.bytes() <= KEPT_ANSWER_BYTES_MAX;
         let kept = if is_kept { answer.clone() } else { Answer::NotKept };
-        // Ids of clients are remembered from now on, whatever their origin knows of the horizon: one that knew an older one would have its
-        // id forgotten at the next raise.
+        // Under the group's horizon, if the origin knows an older one: an id under an older horizon is forgotten at the next raise.
         let since = if is_client { pending.horizon.max(ctx.state.horizon) } else { pending.horizon };
         record.done.reserve_exact(1);
         record.done.push(DoneOp { id: pending.id.clone(), horizon: since, answer: kept });

@@ -1,16 +1,17 @@
 //! How long peers live, as this node and members of other groups have seen (Scatter §6.1), and the risk of a group that follows from it.
 //!
 //! A node watches the members of its own group: how long each lives at which age, and at which age it dies. Now and then it asks a member
-//! of another group for what that one has seen. The sum is an estimate for the whole network. Each group has one voice in it, and no voice
+//! of another group for its observations. The sum is an estimate for the whole network. Each group has one voice in it, and no voice
 //! can count for much more than the others ([`policy::lifetimes::sum`]).
 //!
-//! None of this has a timer of its own: it is looked at with what a node does anyway.
+//! None of this has a timer of its own: a node looks at it at its other timers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::message::Parting;
 use group::rng::Rng;
 use group::time::Time;
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
@@ -40,13 +41,13 @@ const DEAD_MAX: usize = 64;
 /// Deaths travel as multiples of 1/64.
 const DEATHS_UNIT: f64 = 64.0;
 
-/// What a member has seen of lifetimes, for a node of another group.
+/// A member's observations of lifetimes, for a node of another group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifetimes {
     /// The ring.
     pub ring: RingId,
-    /// For each class of ages of which something was seen, in order: the class, for how many seconds peers of such ages were watched, and
-    /// their deaths, in 1/64.
+    /// For each class of ages that was observed, in order: the class, the seconds for which peers of such ages were watched, and their
+    /// deaths, in 1/64.
     pub classes: Vec<(u8, u32, u32)>,
 }
 
@@ -58,7 +59,7 @@ impl Lifetimes {
         Lifetimes { ring, classes: table.classes().map(told).collect() }
     }
 
-    /// Returns what it tells; `None` if no honest node can have told it.
+    /// Returns the observations; `None` if no honest node can have sent them.
     fn table(&self) -> Option<LifeTable> {
         let is_sorted = self.classes.is_sorted_by(|one, other| one.0 < other.0);
         if !is_sorted || self.classes.last().is_some_and(|last| usize::from(last.0) >= CLASSES) {
@@ -83,7 +84,7 @@ struct Watched {
     is_parting: bool,
 }
 
-/// What a group's members of another group have seen.
+/// The observations of a member of one group.
 #[derive(Clone, Debug)]
 struct Voice {
     group: GroupId,
@@ -91,7 +92,7 @@ struct Voice {
     table: LifeTable,
 }
 
-/// What a node knows of lifetimes.
+/// A node's own observations of lifetimes, and those that it was told.
 #[derive(Debug)]
 pub(crate) struct LifeWatch {
     members: BTreeMap<NodeId, Watched>,
@@ -100,7 +101,7 @@ pub(crate) struct LifeWatch {
     looked: Time,
     own: LifeTable,
     voices: Vec<Voice>,
-    /// Who was asked for a voice, and for which group.
+    /// The peers that were asked for a voice, each with its group.
     asked: Vec<(PeerKey, GroupId)>,
     ask_due: Time,
     estimate: Option<Estimate>,
@@ -154,7 +155,7 @@ impl LifeWatch {
         }
     }
 
-    /// Returns the model that fits best what was seen in the whole network; `None` before enough deaths were seen.
+    /// Returns the model that fits the observations of the whole network best; `None` before enough deaths were seen.
     pub(crate) fn estimate(&self) -> Option<Estimate> {
         self.estimate
     }
@@ -194,9 +195,10 @@ impl LifeWatch {
                 self.own.live(known.age, known.age + passed);
             }
             let age = if is_heard { age } else { known.map_or(age, |known| known.age) };
-            self.members.insert(node, Watched { age, is_heard, is_parting: group.is_parting(node) });
+            self.members
+                .insert(node, Watched { age, is_heard, is_parting: group.last_parting(node) != Parting::Stays });
         }
-        // Those that are left are members no more. Whoever is heard has gone to another group.
+        // The nodes that are left are members no more. A node that is heard has gone to another group.
         for (node, known) in before {
             let lives_on = group.state().members.iter().any(|member| member.node.peer == node.peer);
             if (!known.is_heard || lives_on) && !known.is_parting && self.has_quorum && passed < LOOK_LATE {
@@ -213,7 +215,7 @@ impl LifeWatch {
     fn fit(&mut self, home: GroupId, now: Time) {
         self.fit_due = now + FIT_EVERY;
         self.voices.retain(|voice| now.since(voice.at) < VOICE_AGE_MAX);
-        // A member that has just come learns from another one what the group has seen before.
+        // A member that has just come learns of earlier deaths in the group from another member.
         let is_young = self.own.deaths() < DEATHS_MIN;
         let voices = self.voices.iter().filter(|voice| is_young || voice.group != home);
         let tables = core::iter::once(&self.own).chain(voices.map(|voice| &voice.table));
@@ -238,7 +240,7 @@ impl Node {
         }
     }
 
-    /// Looks at the members of the node's own group where that is due, and asks others for what they have seen.
+    /// Looks at the members of the node's own group if that is due, and asks other nodes for their observations.
     pub(crate) fn watch_lives(&mut self) {
         let now = self.now.time;
         let Some(group) = self.hosts.home().filter(|_| now.since(self.lives.looked) >= LOOK_EVERY) else { return };
@@ -267,7 +269,7 @@ impl Node {
         }
     }
 
-    /// Asks one of a group's members that are connected for what it has seen.
+    /// Asks one of a group's connected members for its observations.
     pub(crate) fn ask_for_lifetimes(&mut self, group: &GroupRef) {
         let Some(ring) = self.ring else { return };
         let others = group.nodes().map(|node| node.peer).filter(|peer| *peer != self.me.peer);
@@ -281,7 +283,7 @@ impl Node {
         self.post(peer, Class::Control, &Frame::AskLifetimes { ring });
     }
 
-    /// A peer asks what this node has seen.
+    /// A peer asks for this node's observations.
     pub(crate) fn on_ask_lifetimes(&mut self, from: PeerKey, ring: RingId) {
         if self.ring != Some(ring) {
             self.frames_dropped += 1;

@@ -596,7 +596,7 @@ impl Node {
     }
 
     fn group_status(&self, group: &Group) -> GroupStatus {
-        GroupStatus { risk: self.risk_of(group), lifetimes: self.lifetimes_status(), ..GroupStatus::of(group) }
+        GroupStatus::of(group, self.lifetimes_status(), self.risk_of(group))
     }
 
     /// Carries what a group wants done to the outside.

@@ -49,9 +49,10 @@ impl Node {
         }
         self.starts.refused_at = now;
         self.starts.outranked_by = Some(known);
-        // Whoever is later has the say, unless members hold different starts: then they are weighed. This process may be the first to see
-        // that they do.
-        let is_weighed = contested || !is_later || self.is_accepted_beside(from);
+        // The later start counts, unless members hold different starts: then they are weighed. This process may be the first to see that.
+        let is_accepted_beside =
+            || self.fellows(None).iter().any(|peer| *peer != from && self.counted_at(*peer).is_some());
+        let is_weighed = contested || !is_later || is_accepted_beside();
         if is_weighed {
             self.starts.refusals.insert(from, Refusal { at: now, alive, contested });
         }
@@ -215,48 +216,35 @@ impl Node {
         self.hosts.living().map(Group::state).any(|state| state.audience().len() <= 1 && outlives(state))
     }
 
-    /// Whether another member than this one has counted this process of late, and has not refused it since.
-    fn is_accepted_beside(&self, from: PeerKey) -> bool {
-        let (now, patience) = (self.now.time, self.gone_after());
-        let is_recent = |at: &Time| now.since(*at) <= patience;
-        let accepts = |peer: &&PeerKey| {
-            **peer != from
-                && !self.starts.refusals.contains_key(*peer)
-                && self.starts.accepted.get(*peer).is_some_and(is_recent)
-        };
-        self.fellows(None).iter().any(|peer| accepts(&peer))
+    /// Returns a member's refusal of this process, if it is not too old to count.
+    fn refusal_of(&self, peer: PeerKey) -> Option<&Refusal> {
+        let refusal = self.starts.refusals.get(&peer)?;
+        (self.now.time.since(refusal.at) <= self.gone_after()).then_some(refusal)
     }
 
-    /// Whether in each group here more than half of the other members have counted this process of late, and not refused it since: after it
-    /// was refused for a later start, as what a member counted before says nothing of what it heard since.
+    /// Returns when a member last counted this process, if that was of late and the member has not refused it since.
+    fn counted_at(&self, peer: PeerKey) -> Option<Time> {
+        let at = *self.starts.accepted.get(&peer).filter(|_| self.refusal_of(peer).is_none())?;
+        (self.now.time.since(at) <= self.gone_after()).then_some(at)
+    }
+
+    /// Whether in each group here more than half of the other members have counted this process since it was refused for a later start: an
+    /// acceptance from before says nothing of the later start.
     fn is_accepted_by_majorities(&self) -> bool {
-        let (now, patience) = (self.now.time, self.gone_after());
-        let disputed = self.starts.disputed.unwrap_or(now);
-        let accepts = |peer: PeerKey| {
-            let is_refused = self.starts.refusals.get(&peer).is_some_and(|refusal| now.since(refusal.at) <= patience);
-            let is_fresh = |at: &Time| now.since(*at) <= patience && *at > disputed;
-            !is_refused && self.starts.accepted.get(&peer).is_some_and(is_fresh)
-        };
+        let disputed = self.starts.disputed.unwrap_or(self.now.time);
         self.hosts.living().all(|group| {
-            let others: Vec<PeerKey> =
-                group.state().nodes().iter().map(|node| node.peer).filter(|peer| *peer != self.me.peer).collect();
-            2 * others.iter().filter(|peer| accepts(**peer)).count() > others.len()
+            let nodes = group.state().nodes();
+            let others = || nodes.iter().map(|node| node.peer).filter(|peer| *peer != self.me.peer);
+            let accepting = others().filter(|peer| self.counted_at(*peer).is_some_and(|at| at > disputed));
+            2 * accepting.count() > others().count()
         })
     }
 
     /// What the refusals of late come to, where the start that others know has the same counter.
     fn weigh_refusals(&self) -> Weight {
-        let (now, patience) = (self.now.time, self.gone_after());
         let fellows = self.fellows(None);
-        let refuses = |peer: &PeerKey| {
-            let refusal = self.starts.refusals.get(peer)?;
-            (now.since(refusal.at) <= patience).then_some(refusal)
-        };
-        let refusals: Vec<&Refusal> = fellows.iter().filter_map(refuses).collect();
-        let accepts = |peer: &&PeerKey| {
-            refuses(peer).is_none() && self.starts.accepted.get(*peer).is_some_and(|at| now.since(*at) <= patience)
-        };
-        let accepting = fellows.iter().filter(accepts).count();
+        let refusals: Vec<&Refusal> = fellows.iter().filter_map(|peer| self.refusal_of(*peer)).collect();
+        let accepting = fellows.iter().filter(|peer| self.counted_at(**peer).is_some()).count();
         let is_vouching = self.hosts.living().any(Group::is_vouching);
         if refusals.iter().any(|refusal| refusal.alive.is_none()) && is_vouching {
             Weight::Open

@@ -1,11 +1,12 @@
-//! The probability that a group loses its majority before it can replace dead members (Scatter §6.1, Fig. 7), from what is known of
-//! lifetimes ([`crate::lifetimes`]) and of the time that a replacement takes.
+//! The probability that a group loses its majority before it can replace dead members (Scatter §6.1, Fig. 7), from lifetimes
+//! ([`crate::lifetimes`]) and the time that a replacement takes.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::message::Parting;
 use group::state::Member;
 use overlay::NodeId;
 use policy::lifetimes::{Estimate, Lifetimes};
@@ -17,7 +18,7 @@ use crate::node::Node;
 /// How long a change of members takes where this node has seen none.
 const RECONFIGURATION: Duration = Duration::from_millis(300);
 
-/// What a node knows of the lifetimes of peers in its network.
+/// The lifetimes of peers in a network, as one node estimates them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LifetimesStatus {
     /// The model that fits best; `None` before enough deaths were seen.
@@ -29,7 +30,7 @@ pub struct LifetimesStatus {
 /// The risk of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RiskStatus {
-    /// How long it takes from a death until the group is as safe as before: detection, removal, and copying what the group holds.
+    /// The time from a death until the group is as safe as before: detection, removal, and copying all of the group's records.
     pub window: Duration,
     /// The probability, from 0 to 1, that it loses its majority within the window.
     pub in_window: f64,
@@ -40,7 +41,7 @@ pub struct RiskStatus {
 }
 
 impl Node {
-    /// Returns what this node knows of lifetimes.
+    /// Returns this node's estimate of lifetimes.
     pub(crate) fn lifetimes_status(&self) -> LifetimesStatus {
         let model = self.lives.estimate().map(|estimate| estimate.lifetimes);
         LifetimesStatus { model, deaths: self.lives.deaths() }
@@ -88,12 +89,13 @@ impl Node {
         self.config.timing.exclude_after.saturating_add(change).saturating_add(copying)
     }
 
-    /// Returns what each member is exposed to, in the order of the members.
+    /// Returns each member's exposure, in the order of the members.
     fn exposures(&self, group: &Group, lifetimes: &Lifetimes, window: Duration) -> Vec<Exposure> {
         let (members, hears) = (&group.state().members, group.hears());
         let places: Vec<(&str, &[String])> =
             members.iter().map(|member| (member.cluster.as_str(), member.addresses.as_slice())).collect();
-        let is_here = |node: NodeId| node == group.me() || (hears.contains(&node) && !group.is_stopping(node));
+        let stops = |node| matches!(group.last_parting(node), Parting::Stops { .. });
+        let is_here = |node: NodeId| node == group.me() || (hears.contains(&node) && !stops(node));
         let exposure = |(member, site): (&Member, Option<u32>)| Exposure {
             dies: match is_here(member.node) {
                 true => lifetimes.dies_within(group.age_of(member.node), window),

@@ -236,8 +236,8 @@ impl Sessions {
                 session.unresolved.remove(attempt);
                 let point = session.request.key.point();
                 match error {
-                    // What is known of another group's horizon may be old. Nothing was done, and nothing will be; or it is a read, of which
-                    // several attempts do no harm: it may begin as if it came now.
+                    // This node may know an old horizon of another group. The operation was not executed, and never will be; or it is a read,
+                    // of which several attempts do no harm: it may begin as if it came now.
                     OpError::TryAgain(Refusal::TooOld)
                         if (session.unresolved.is_empty() || session.is_read()) && ctx.hosts.at(point).is_none() =>
                     {
@@ -301,7 +301,7 @@ impl Sessions {
         }
         let horizon = |point| match hosts.at(point) {
             Some(group) => group.state().horizon,
-            None => ctx.whereabouts.find(point).map_or(0, |owner| owner.horizon_least()),
+            None => ctx.whereabouts.find(point).map_or(0, |owner| owner.horizon),
         };
         self.forget_strays(|key| horizon(key.point()));
         for sequence in moved {
@@ -428,16 +428,11 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(sequence) else { return };
         let point = session.request.key.point();
         let group = ctx.hosts.at(point);
-        let (now, period) = (ctx.now.time, ctx.hosts.horizon_period());
-        let elsewhere = if group.is_none() { ctx.whereabouts.find(point) } else { None };
-        // Before it is too old it is asked for again, and used meanwhile.
-        if let Some(owner) = elsewhere.filter(|owner| owner.is_aging(now, period)) {
-            ctx.whereabouts.want(owner.part.start(), now);
-        }
-        let elsewhere = elsewhere.filter(|owner| !owner.is_too_old(now, period));
-        let group = ctx.hosts.at(point);
-        let horizon = group.map(|group| group.state().horizon);
-        let horizon = horizon.or(elsewhere.map(|owner| owner.horizon_at(now, period)));
+        let elsewhere = match group {
+            Some(_) => None,
+            None => ctx.whereabouts.find_fresh(point, ctx.now.time, ctx.hosts.horizon_period()),
+        };
+        let horizon = group.map(|group| group.state().horizon).or(elsewhere.map(|owner| owner.horizon));
         if session.horizon == 0 {
             session.horizon = horizon.unwrap_or(0);
         }

@@ -164,7 +164,7 @@ pub struct GroupStatus {
     pub switch: SwitchStatus,
     /// What all groups of the network agree on.
     pub settings: Settings,
-    /// What the node knows of the lifetimes of peers in the network.
+    /// The node's estimate of the lifetimes of peers in the network.
     pub lifetimes: LifetimesStatus,
     /// The probability that the group loses its majority; `None` before enough deaths were seen.
     pub risk: Option<RiskStatus>,
@@ -227,7 +227,7 @@ pub struct NodeStatus {
 
 impl GroupStatus {
     /// As this group's member knows it.
-    pub(crate) fn of(group: &Group) -> GroupStatus {
+    pub(crate) fn of(group: &Group, lifetimes: LifetimesStatus, risk: Option<RiskStatus>) -> GroupStatus {
         let state = group.state();
         let hears = group.hears();
         let member = |member: &Member, votes| MemberStatus {
@@ -271,8 +271,8 @@ impl GroupStatus {
             transactions: transactions(group),
             switch: SwitchStatus::of(group),
             settings: state.settings.clone(),
-            lifetimes: LifetimesStatus { model: None, deaths: 0.0 },
-            risk: None,
+            lifetimes,
+            risk,
             established: state.recovery.is_empty() && has_quorum,
             records: group.table().len(),
             bytes: group.table().bytes(),

@@ -89,8 +89,8 @@ pub enum Wanted {
 /// How many members of a group one of them hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Members heard within the failure detection interval, the one that tells it included, as far as their votes count: a group that waits
-    /// for members because others are in doubt does not count those.
+    /// Members heard within the failure detection interval, the one that tells it included, as far as their votes count: the votes of members
+    /// in doubt do not count as long as the group waits because of them.
     pub members: usize,
     /// Members that make a quorum of its epoch.
     pub needed: usize,
@@ -109,8 +109,8 @@ impl Heard {
     }
 }
 
-/// Members that a group's member does not hear; and, as long as the group waits for others because of them, those in doubt: their votes do
-/// not count then.
+/// Members that a group's member does not hear, and members in doubt as long as the group waits because of them: their votes do not count
+/// then.
 fn unheard(group: &Group) -> Vec<NodeId> {
     let (hears, doubt) = (group.hears(), group.in_doubt());
     let in_doubt = |node: &NodeId| !doubt.waiting_for.is_empty() && doubt.members.contains(node);
@@ -159,32 +159,9 @@ pub(crate) struct Owner {
     pub(crate) group: GroupId,
     pub(crate) part: KeyRange,
     pub(crate) ballot: TermBallot,
-    /// The group's horizon when it was last heard of: it may have been raised since.
-    horizon: u64,
+    /// The group's horizon, which may have been raised since it was learned.
+    pub(crate) horizon: u64,
     learned: Time,
-}
-
-impl Owner {
-    /// Returns a horizon under which the group remembers what is sent now, if horizons are raised once a `period` at most: as it was heard, or
-    /// the next one once that is probable. A group takes what is sent under its horizon, the one before or the one behind.
-    pub(crate) fn horizon_at(&self, now: Time, period: Duration) -> u64 {
-        self.horizon + u64::from(now.since(self.learned) >= period)
-    }
-
-    /// Returns the horizon that the group has at least.
-    pub(crate) fn horizon_least(&self) -> u64 {
-        self.horizon
-    }
-
-    /// Returns whether it was heard of so long ago that it is to be asked for again, while what is known of it is still used.
-    pub(crate) fn is_aging(&self, now: Time, period: Duration) -> bool {
-        now.since(self.learned) >= period
-    }
-
-    /// Returns whether it was heard of so long ago that what is sent under the horizon that is known may be refused.
-    pub(crate) fn is_too_old(&self, now: Time, period: Duration) -> bool {
-        now.since(self.learned) >= period.saturating_mul(2)
-    }
 }
 
 /// All that is remembered of other groups.
@@ -230,7 +207,20 @@ impl Whereabouts {
         before.map(|(_, owner)| *owner).filter(|owner| owner.part.contains(point))
     }
 
-    /// Somebody wants to know who owns this place. An answer may take longer than it takes until the question is asked again.
+    /// Returns the primary of this place for an operation that is sent now, with a horizon that its group accepts, if groups raise horizons
+    /// once a `period` at most: the known horizon, or from one period on the next one. An owner of that age is asked for again, and used
+    /// meanwhile; an owner of twice that age is not used.
+    pub(crate) fn find_fresh(&mut self, point: Point, now: Time, period: Duration) -> Option<Owner> {
+        let owner = self.find(point)?;
+        let age = now.since(owner.learned);
+        if age >= period {
+            self.want(owner.part.start(), now);
+        }
+        let horizon = owner.horizon + u64::from(age >= period);
+        (age < period.saturating_mul(2)).then_some(Owner { horizon, ..owner })
+    }
+
+    /// Asks for the owner of this place, unless that was asked a moment ago. An answer may take longer than the time between two questions.
     pub(crate) fn want(&mut self, point: Point, now: Time) {
         self.asked.retain(|_, asked| now.since(*asked) < 2 * ANSWERED_WITHIN);
         let is_due = match self.asked.get(&point) {

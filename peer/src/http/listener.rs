@@ -61,7 +61,7 @@ pub struct Connection<S> {
     ended: bool,
     /// Bytes of an answer were written, and the stream was not flushed since.
     unflushed: bool,
-    /// Who waits to be told that the client sends no more.
+    /// Wakes the task that waits to be told that the client sends no more.
     waiting: Option<Waker>,
 }
 
@@ -169,8 +169,10 @@ mod tests {
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let slow = || async {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let closed = Arc::new(tokio::sync::Notify::new());
+        let until = closed.clone();
+        let slow = || async move {
+            until.notified().await;
             "x".repeat(3_000_000)
         };
         let router = axum::Router::new().route("/quick", get(|| async { "quick" })).route("/slow", get(slow));
@@ -179,6 +181,11 @@ mod tests {
             let mut client = TcpStream::connect(address).await.unwrap();
             client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
             client.shutdown().await.unwrap();
+            if path == "/slow" {
+                // The server hears of the end before it has an answer.
+                tokio::task::yield_now().await;
+                closed.notify_one();
+            }
             let mut answer = Vec::new();
             client.read_to_end(&mut answer).await.unwrap();
             let head = answer.windows(4).position(|four| four == b"\r\n\r\n").map(|place| place + 4);

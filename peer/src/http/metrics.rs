@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{Budgets, GroupStatus, RiskStatus, StatusSource};
+use crate::status::{Budgets, GroupStatus, StatusSource};
 use crate::version::COMMIT;
 
 /// What `/v1/status` says, as metrics.
@@ -71,12 +71,7 @@ impl Collector for StatusMetrics {
             ("group_operations_per_second", "Client operations, lately", |group| group.ops_per_s),
         ];
         for (name, help, value) in by_group {
-            let metric = ConstGauge::new(0.0_f64);
-            let mut family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
-            for group in &status.groups {
-                let labels = [("group", group.id.as_str())];
-                ConstGauge::new(value(group)).encode(family.encode_family(&labels)?)?;
-            }
+            by_groups(&mut encoder, &status.groups, (name, help), |group| Some(value(group)))?;
         }
         risks(&mut encoder, &status.groups)?;
         neighbours(&mut encoder, &status.groups)?;
@@ -108,35 +103,43 @@ fn budgets(encoder: &mut DescriptorEncoder<'_>, budgets: &Budgets) -> fmt::Resul
     })
 }
 
-/// The risk of each group; left out where it is not known.
+/// One metric of each group, named and explained; left out for groups that have no value.
+fn by_groups(
+    encoder: &mut DescriptorEncoder<'_>,
+    groups: &[GroupStatus],
+    (name, help): (&str, &str),
+    value: impl Fn(&GroupStatus) -> Option<f64>,
+) -> fmt::Result {
+    let metric = ConstGauge::new(0.0_f64);
+    let mut family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+    for (group, value) in groups.iter().filter_map(|group| Some((group, value(group)?))) {
+        ConstGauge::new(value).encode(family.encode_family(&[("group", group.id.as_str())])?)?;
+    }
+    Ok(())
+}
+
+/// The risk of each group; left out if it is not known.
 fn risks(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
-    type Of = fn(&RiskStatus) -> f64;
-    let metrics: [(&str, &str, Of); 3] = [
+    type Of = fn(&GroupStatus) -> Option<f64>;
+    let metrics: [(&str, &str, Of); 4] = [
         (
             "group_nines",
             "Nines an hour: 3 if the group loses its majority within an hour with probability 0.001",
-            |risk| risk.nines,
+            |group| Some(group.risk.as_ref()?.nines),
         ),
-        ("group_failure_probability", "That the group loses its majority within the window of replacement", |risk| {
-            risk.in_window
+        ("group_failure_probability", "That the group loses its majority within the window of replacement", |group| {
+            Some(group.risk.as_ref()?.in_window)
         }),
-        ("group_replacement_window_seconds", "From a death until the group is as safe as before", |risk| risk.window_s),
+        ("group_replacement_window_seconds", "From a death until the group is as safe as before", |group| {
+            Some(group.risk.as_ref()?.window_s)
+        }),
+        (
+            "peer_lifetime_mean_seconds",
+            "The mean life of peers as the deaths seen have it; left out where lives are not exponential, or not known",
+            |group| group.lifetimes.mean_s,
+        ),
     ];
-    for (name, help, value) in metrics {
-        let metric = ConstGauge::new(0.0_f64);
-        let mut family = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
-        for (group, risk) in groups.iter().filter_map(|group| Some((group, group.risk.as_ref()?))) {
-            ConstGauge::new(value(risk)).encode(family.encode_family(&[("group", group.id.as_str())])?)?;
-        }
-    }
-    let help =
-        "The mean life of peers as the deaths seen have it; left out where lives are not exponential, or not known";
-    let metric = ConstGauge::new(0.0_f64);
-    let mut family = encoder.encode_descriptor("peer_lifetime_mean_seconds", help, None, metric.metric_type())?;
-    for (group, mean) in groups.iter().filter_map(|group| Some((group, group.lifetimes.mean_s?))) {
-        ConstGauge::new(mean).encode(family.encode_family(&[("group", group.id.as_str())])?)?;
-    }
-    Ok(())
+    metrics.into_iter().try_for_each(|(name, help, value)| by_groups(encoder, groups, (name, help), value))
 }
 
 /// Whether the groups beside this peer's own hear their majorities.

@@ -1,6 +1,5 @@
 //! Starting a peer: identity, store, network, node; and starting it anew after its life ended.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,14 +27,14 @@ use crate::cli::Exit;
 use crate::config::{Config, Durability, Entry, Origin};
 use crate::daemon::{CannotStart, Ending, NO_NETWORK, News, Peer, Seat};
 use crate::net::{Identity, IdentityError, Multiaddr, Net, NetConfig, NetEvent, NetPort, NetworkKey, Transport, Wake};
-use crate::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, set_aside};
+use crate::store::{Aside, Engine, StoreConfig, StoreError, StoreEvent, StoreThread, To, is_full, set_aside};
 
 /// How long the network may take to say where it listens.
 const LISTEN_MAX: Duration = Duration::from_secs(5);
 /// Starts the node's loop, the store and the network.
 ///
 /// # Errors
-/// What keeps it from starting; with [`Exit::Disk`] where the disk is full or failing.
+/// The reason why it cannot start; with [`Exit::Disk`] if the disk is full or failing.
 pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let clocks = Clocks::from_env();
     // Before anything is made or changed here.
@@ -54,7 +53,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     let config = &*config;
     fits_lanes(config, &memo)?;
     let identity = Identity::load_or_create(&config.data_dir.join("identity")).map_err(|error| {
-        let is_full = matches!(&error, IdentityError::Io { source, .. } if source.kind() == ErrorKind::StorageFull);
+        let is_full = matches!(&error, IdentityError::Io { source, .. } if is_full(source.kind()));
         CannotStart(if is_full { Exit::Disk } else { Exit::No }, error.to_string())
     })?;
     if memo.left().is_some() && store_dir(&config.data_dir).exists() {

@@ -36,8 +36,8 @@ const READ_BYTES: usize = 64 * 1024;
 /// Arguments of one request: `MSET` with as many keys as are taken, under `SCATTER.ONCE`, and some to spare so that a
 /// few too many get the better error.
 const ARGUMENTS_MAX: usize = 4096;
-/// A client that takes no byte of its answers for so long is gone or stuck. A slow one reads what the system holds for it, which may be
-/// megabytes, before the system takes more.
+/// A client that takes no byte of its answers for so long is gone or stuck. A slow client first reads the megabytes that the operating system
+/// holds for it.
 const STALLED_MAX: Duration = Duration::from_secs(60);
 /// Less time than this is not worth handing a request on for.
 const PATIENCE_MIN: Duration = Duration::from_millis(20);
@@ -59,7 +59,7 @@ pub struct Connection<S> {
     sent: usize,
     /// When the client last took a byte, or there was none for it.
     moved: Instant,
-    /// What the system held for the client when half of [`STALLED_MAX`] was over.
+    /// The bytes that the operating system held for the client when half of [`STALLED_MAX`] was over.
     held: Option<u64>,
     /// The peer stops: new commands are refused, and the connection ends once all that arrived is answered, or then.
     last_call: Option<Instant>,
@@ -220,7 +220,7 @@ impl<S: Socket> Connection<S> {
         if stuck || finished || unknown { Flow::End } else { Flow::On }
     }
 
-    /// Whether the client has taken no byte for [`STALLED_MAX`], of what is here and of what the system holds for it.
+    /// Whether the client has taken no byte for [`STALLED_MAX`], neither of the bytes here nor of those that the operating system holds.
     fn is_stuck(&mut self, now: Instant) -> bool {
         let silent = now.duration_since(self.moved);
         if silent >= STALLED_MAX / 2 && self.held.is_none() {

@@ -29,7 +29,7 @@ struct PipeState {
     bytes_max: usize,
     client_finished: bool,
     server_closed: bool,
-    /// What the system holds for the client.
+    /// The bytes that the operating system holds for the client.
     in_flight: u64,
     waiting: Option<Waker>,
 }

@@ -60,9 +60,13 @@ impl StoreError {
 
     /// Whether there was no room.
     pub fn is_full(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        matches!(self, StoreError::Io { kind, .. } if full.contains(kind))
+        matches!(self, StoreError::Io { kind, .. } if is_full(*kind))
     }
+}
+
+/// Whether the operating system refused because there was no room.
+pub fn is_full(kind: io::ErrorKind) -> bool {
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&kind)
 }
 
 /// Says what was being done when the operating system refused.

@@ -60,7 +60,7 @@ pub use aside::{Aside, set_aside};
 pub use config::StoreConfig;
 pub use disk::{Disk, DiskFile, DiskLock, RealDisk, Space};
 pub use engine::{Engine, Staged};
-pub use error::StoreError;
+pub use error::{StoreError, is_full};
 pub use format::{CONTAINER_VERSION, Format};
 pub use meters::StoreStats;
 pub use pending::Batch;
