@@ -212,6 +212,17 @@ impl Group {
         self.pulse.hears(&self.config.timing, self.now.time)
     }
 
+    /// Returns whether a majority of the members, this one included, sent heartbeats to the group within the failure detection interval.
+    ///
+    /// Stricter than [`Group::hears_majority`]: a former member may still answer messages to the group.
+    pub fn has_heartbeats_of_majority(&self) -> bool {
+        let beats = |node: &NodeId| {
+            let interval = self.config.timing.suspicion();
+            *node == self.me || self.pulse.heartbeat(*node, interval, self.now.time).is_some()
+        };
+        self.state.nodes().iter().filter(|node| beats(node)).count() >= self.state.quorum()
+    }
+
     /// Group time.
     pub fn group_time(&self) -> WallMillis {
         self.pulse.group_time(self.now)

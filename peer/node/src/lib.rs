@@ -43,6 +43,7 @@ mod small_net;
 mod starts;
 mod status;
 pub mod storage;
+mod successors;
 mod survey;
 mod sweep;
 mod switched;

@@ -38,6 +38,7 @@ use crate::sizing::SizeWatch;
 use crate::starts::Starts;
 use crate::status::{GroupStatus, NodeStatus};
 use crate::storage::{self, DRAWERS, Life, Space, StorageError};
+use crate::successors::SuccessorSearch;
 use crate::survey::{Survey, Walking};
 use crate::sweep::Sweep;
 use crate::switched::{Switched, is_own};
@@ -76,6 +77,7 @@ pub struct Node {
     /// The group whose first batch tells where records lie since it was born.
     pub(crate) bays_due: Option<u64>,
     pub(crate) sweep: Sweep,
+    pub(crate) successor_search: SuccessorSearch,
     pub(crate) whereabouts: Whereabouts,
     pub(crate) surveys: Vec<Walking>,
     pub(crate) wishes: Wishes,
@@ -162,6 +164,7 @@ impl Node {
             handed: Vec::new(),
             bays_due: None,
             sweep: Sweep::default(),
+            successor_search: SuccessorSearch::default(),
             whereabouts: Whereabouts::default(),
             surveys: Vec::new(),
             wishes: Wishes::default(),
@@ -814,6 +817,7 @@ impl Node {
         self.each_group(Group::tick);
         self.switched.forget(self.now.time);
         self.tend_groups();
+        self.search_successors();
         self.seek();
         self.go_on_surveying();
         self.look_around();

@@ -233,6 +233,13 @@ impl Whereabouts {
         }
     }
 
+    /// Notes that the owner of a point was asked for, outside of [`Whereabouts::want`]: its answer counts.
+    pub(crate) fn note_asked(&mut self, point: Point, now: Time) {
+        if self.asked.len() < ASKED_MAX {
+            self.asked.insert(point, now);
+        }
+    }
+
     /// Was this place asked for, and nobody waits for the answer?
     fn only_looks_at(&self, point: Point) -> bool {
         self.upkeep.looks_at(point) && !self.asked.contains_key(&point)
@@ -487,7 +494,7 @@ impl Node {
     }
 
     /// A member of a group that something can be said to, or that may be reached yet.
-    fn reachable(&mut self, group: &GroupRef) -> Option<Contact> {
+    pub(crate) fn reachable(&mut self, group: &GroupRef) -> Option<Contact> {
         if let Some(contact) = self.some_member(group, true) {
             self.whereabouts.unreached.remove(&group.id);
             return Some(contact);

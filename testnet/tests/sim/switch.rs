@@ -47,6 +47,13 @@ fn reads_are_spread_whatever_becomes_of_switches() {
     }
 }
 
+/// A member is removed while it is down. Its group ends, and the other members move to a group elsewhere on the ring before it returns: it
+/// waited for ever, as none of them could tell it what had become of its group.
+#[test]
+fn a_member_returns_when_its_group_and_its_fellows_are_elsewhere() {
+    expect_well::<Node>(&Scenario::switched(233_461_851_568_887));
+}
+
 #[test]
 fn a_run_with_switches_repeats() {
     for seed in [0, 5, 8] {
