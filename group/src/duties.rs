@@ -172,7 +172,7 @@ impl Group {
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.out.send(&others, Message::Heartbeat(heartbeat));
         if self.vouching.is_none() {
-            self.send_progress(self.progress());
+            self.send_progress(&self.state.audience(), self.progress());
             self.tell_contact();
         }
     }
@@ -190,7 +190,10 @@ impl Group {
         }
     }
 
-    /// Says how far this node has come, where that has changed: newcomers and epochs wait for it.
+    /// Tells how far this node has come, where that has changed: newcomers and epochs wait for it.
+    ///
+    /// All learn that it has everything, and the leader each step on the way. Others hear of a step with the next heartbeat: if all were told
+    /// at once, a change of n members would cost n times n messages for each of n sub-ranges.
     pub(crate) fn tell_progress(&mut self) {
         let changed = self.acceptor.take_completeness_changed();
         if self.vouching.is_some() || !(changed || self.duties.granted_anew || self.duties.awaited) {
@@ -202,8 +205,13 @@ impl Group {
         self.duties.granted_anew = false;
         let awaited = core::mem::take(&mut self.duties.awaited);
         let progress = self.progress();
-        if self.duties.told != progress.complete || awaited {
-            self.send_progress(progress);
+        if self.duties.told == progress.complete && !awaited {
+            return;
+        }
+        let has_everything = progress.complete.len() == self.state.division.len();
+        match self.log.leader().filter(|_| !awaited && !has_everything) {
+            Some(leader) => self.send_progress(&[leader], progress),
+            None => self.send_progress(&self.state.audience(), progress),
         }
     }
 
@@ -213,9 +221,9 @@ impl Group {
         Progress { applied: self.state.applied, complete, marks }
     }
 
-    fn send_progress(&mut self, progress: Progress) {
+    fn send_progress(&mut self, to: &[NodeId], progress: Progress) {
         self.duties.told.clone_from(&progress.complete);
-        self.out.send_after(&self.state.audience(), Message::Progress(progress));
+        self.out.send_after(to, Message::Progress(progress));
     }
 
     /// Proposes the most urgent thing, if this node leads and nothing is on its way.

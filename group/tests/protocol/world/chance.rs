@@ -446,28 +446,47 @@ fn calm(world: &mut World, rng: &mut Rng) {
         if !world.clients.is_free(place) {
             continue;
         }
-        let members: Vec<usize> = world
-            .latest()
-            .nodes()
-            .iter()
-            .filter_map(|node| world.index(*node))
-            .filter(|i| world.peers[*i].group.is_some())
-            .collect();
-        let index = members[rng.below(members.len() as u64) as usize];
-        let Some(call) = world.ask(index, place, true, 0) else { continue };
-        for _ in 0..400 {
-            quiet(world, &all, 1);
-            if !world.clients.calls.contains_key(&call) || world.wrong.is_some() {
-                break;
-            }
-            if world.clients.tries(call).1 {
-                world.attempt(call);
-            }
+        // A member that wanted to leave before may do so now, and its clients with it.
+        while read_once(world, rng, &all, place) == Read::AskedALeaver {}
+    }
+}
+
+/// The result of a read when all is calm.
+#[derive(PartialEq, Eq)]
+enum Read {
+    /// It was answered, or is no longer of interest.
+    Over,
+    /// The member that was asked has left.
+    AskedALeaver,
+}
+
+/// Reads this place through a member, until it answers.
+fn read_once(world: &mut World, rng: &mut Rng, all: &[usize], place: usize) -> Read {
+    let members: Vec<usize> = world
+        .latest()
+        .nodes()
+        .iter()
+        .filter_map(|node| world.index(*node))
+        .filter(|i| world.peers[*i].group.is_some())
+        .collect();
+    let index = members[rng.below(members.len() as u64) as usize];
+    let origin = world.peers[index].node;
+    let Some(call) = world.ask(index, place, true, 0) else { return Read::Over };
+    for _ in 0..400 {
+        quiet(world, all, 1);
+        if !world.clients.calls.contains_key(&call) || world.wrong.is_some() {
+            return Read::Over;
         }
-        if world.clients.calls.contains_key(&call) {
-            world.wrong.get_or_insert(format!("I16: nobody answers {:?}", world.clients.calls[&call]));
+        if world.index(origin).is_none() {
+            world.clients.give_up(call);
+            return Read::AskedALeaver;
+        }
+        if world.clients.tries(call).1 {
+            world.attempt(call);
         }
     }
+    world.wrong.get_or_insert(format!("I16: nobody answers {:?}", world.clients.calls[&call]));
+    Read::Over
 }
 
 /// When all is calm a switch comes to be used, its dirty set drains, and any member answers.
