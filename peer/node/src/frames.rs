@@ -78,7 +78,7 @@ impl Node {
                 } else if self.hosts.is_empty() {
                     match message {
                         Message::State(state) => self.on_invitation(*state),
-                        Message::Wait(millis) => self.on_wait(group, millis),
+                        Message::Wait(millis) => self.on_wait(group, from, millis),
                         _ => {}
                     }
                 } else {
@@ -201,8 +201,8 @@ impl Node {
     }
 
     /// A group has noted that this node wants in, or has no room to note it.
-    fn on_wait(&mut self, group: GroupId, millis: u64) {
-        self.on_noted(group);
+    fn on_wait(&mut self, group: GroupId, leader: PeerKey, millis: u64) {
+        self.on_noted(group, leader);
         let wait = Duration::from_millis(millis).min(WAIT_MAX);
         self.join_due = self.join_due.max(self.now.time + wait);
     }

@@ -25,7 +25,8 @@ const SAMPLE_PATIENCE: Duration = Duration::from_millis(400);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// A group's name for a place is no longer, in bytes.
 const CLUSTER_MAX: usize = 256;
-/// Peers that are asked for a sample at a time.
+/// Peers that are asked at a time, for a sample or to be let in. Members pass the latter on to their leader, so that with all of a group
+/// asked its leader would get a copy from each.
 const ASKED_MAX: usize = 3;
 /// A group that has noted that this node wants in is asked so often before others are.
 const TURNS_MAX: u8 = 8;
@@ -69,8 +70,8 @@ pub(crate) struct Seeking {
     until: Option<Time>,
     /// The group that was asked last, and whom to ask there.
     chosen: Option<(GroupId, Vec<Contact>)>,
-    /// That group has noted it, since it was asked.
-    noted: bool,
+    /// The leader of that group that has noted it, since it was asked.
+    noted: Option<PeerKey>,
     turns: u8,
     /// It is found out which of them is the quickest.
     pub(crate) probing: Option<Probing>,
@@ -83,12 +84,12 @@ impl Node {
             return;
         }
         if let Some((_, contacts)) = self.seeking.chosen.clone()
-            && core::mem::take(&mut self.seeking.noted)
+            && let Some(leader) = self.seeking.noted.take()
             && self.seeking.turns < TURNS_MAX
         {
             // It has not forgotten.
             self.seeking.turns += 1;
-            self.ask_group(&contacts);
+            self.ask_group(&contacts, Some(leader));
         } else if self.seeking.probing.is_some() {
             if !self.go_on_probing() {
                 self.end_probing();
@@ -96,9 +97,7 @@ impl Node {
         } else if self.seeking.until.is_some() {
             self.choose();
         } else {
-            let mut connected = self.connected_peers();
-            self.rng.shuffle(&mut connected);
-            connected.into_iter().take(ASKED_MAX).for_each(|peer| self.ask_for_sample(peer));
+            self.some_connected().into_iter().for_each(|peer| self.ask_for_sample(peer));
             self.join_due = self.now.time + ASK_AGAIN;
         }
     }
@@ -246,26 +245,43 @@ impl Node {
         self.join_due = self.now.time + ASK_AGAIN;
         match chosen.and_then(|index| sampled.into_iter().nth(index)) {
             Some(Sampled { group, .. }) => {
-                self.ask_group(&group.members);
+                self.ask_group(&group.members, None);
                 self.seeking.chosen = Some((group.id, group.members));
             }
-            // Nobody has answered: whoever is there may let it in.
-            None => self.connected_peers().into_iter().for_each(|peer| self.ask_to_join(peer)),
+            // No answer to choose from came: any group may let it in.
+            None => self.some_connected().into_iter().for_each(|peer| self.ask_to_join(peer)),
         }
     }
 
-    fn ask_group(&mut self, members: &[Contact]) {
+    /// Returns up to [`ASKED_MAX`] random peers among those that are connected.
+    fn some_connected(&mut self) -> Vec<PeerKey> {
+        let mut connected = self.connected_peers();
+        self.rng.shuffle(&mut connected);
+        connected.truncate(ASKED_MAX);
+        connected
+    }
+
+    /// Asks some members of a group to let this node in: its known leader first, then such as are connected.
+    fn ask_group(&mut self, members: &[Contact], leader: Option<PeerKey>) {
         self.join_due = self.now.time + ASK_AGAIN;
         let me = self.me.peer;
-        for contact in members.iter().filter(|contact| contact.node.peer != me) {
+        let mut asked: Vec<&Contact> = members.iter().filter(|contact| contact.node.peer != me).collect();
+        self.rng.shuffle(&mut asked);
+        asked.sort_by_key(|contact| {
+            let peer = contact.node.peer;
+            (Some(peer) != leader, !self.is_connected_to(peer))
+        });
+        for contact in asked.into_iter().take(ASKED_MAX) {
             self.reach(contact);
             self.ask_to_join(contact.node.peer);
         }
     }
 
-    /// The group has noted that this node wants in.
-    pub(crate) fn on_noted(&mut self, group: GroupId) {
-        self.seeking.noted |= self.seeking.chosen.as_ref().is_some_and(|(chosen, _)| *chosen == group);
+    /// A leader of the group has noted that this node wants in.
+    pub(crate) fn on_noted(&mut self, group: GroupId, leader: PeerKey) {
+        if self.seeking.chosen.as_ref().is_some_and(|(chosen, _)| *chosen == group) {
+            self.seeking.noted = Some(leader);
+        }
     }
 }
 

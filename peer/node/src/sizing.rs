@@ -72,9 +72,9 @@ impl Node {
             }
         };
         watch.wanted = wanted.map(|wanted| (wanted, since));
-        if let Some(wanted) = wanted
-            && self.now.time.since(since) >= self.config.timing.resize_after
-        {
+        let Some(wanted) = wanted else { return };
+        let is_urgent = self.hosts.home().is_some_and(|group| wanted == Resize::Split && self.must_split(group));
+        if is_urgent || self.now.time.since(since) >= self.config.timing.resize_after {
             self.begin_resize(wanted);
         }
     }
@@ -86,15 +86,27 @@ impl Node {
 
     /// Returns what should become of the group. A group removes its dead members before it merges with its successor or trades members.
     pub(crate) fn resize(&self, group: &Group) -> Option<Resize> {
+        let wanted = self.config.policies.size.1.propose(&self.sizes(group))?;
+        (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
+    }
+
+    /// Returns whether the group is so large that it should split even if a third of its members were gone. It does not wait then: where
+    /// many peers join at one time, groups grow faster than they split otherwise, and each write goes to all of their members.
+    fn must_split(&self, group: &Group) -> bool {
+        let sizes = self.sizes(group);
+        let without_a_third = Sizes { own: sizes.own * 2 / 3, ..sizes };
+        self.config.policies.size.1.propose(&without_a_third) == Some(Resize::Split)
+    }
+
+    /// Returns what a policy of sizes sees of a group.
+    fn sizes(&self, group: &Group) -> Sizes {
         let state = group.state();
         let (min, max) = (state.settings.members_min as usize, state.settings.members_max as usize);
         let known = group.successor_health().map(|(_, health)| health.living.len());
         // Before the successor's leader has told how many live: all.
         let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
         let safe = self.members_for(group, NINES_TARGET);
-        let wanted =
-            self.config.policies.size.1.propose(&Sizes { own: group.strength(), successor, min, max, safe })?;
-        (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
+        Sizes { own: group.strength(), successor, min, max, safe }
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
