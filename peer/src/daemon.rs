@@ -27,7 +27,7 @@ use crate::admin::Admin;
 use crate::cli::Exit;
 use crate::config::{Config, Format, Origin, Shown};
 use crate::descriptors::{self, Shares};
-use crate::diary::{Diary, Happening, Neighbours};
+use crate::diary::{Diary, Happening, Neighbours, RingMetrics, RingWatch};
 use crate::http::{self, Served, StatusMetrics};
 use crate::log::{self, Log};
 use crate::names::Names;
@@ -241,6 +241,8 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
     let status: Arc<dyn StatusSource> = neighbours.clone();
     registry.register_collector(Box::new(StatusMetrics(status.clone())));
     registry.register_collector(Box::new(LogMetrics));
+    let ring_watch = Arc::new(RingWatch::default());
+    registry.register_collector(Box::new(RingMetrics(ring_watch.clone())));
     descriptors::register_limits(&mut registry, shares, descriptors::limit());
 
     let (stop, stopped) = watch::channel(false);
@@ -270,9 +272,11 @@ fn serve(config: &Config, shares: Shares, stop_with_stdin: bool, launch: Launch)
             token: config.admin_token.as_deref().map(Password::new),
             followed: followed.clone(),
             diary: diary.clone(),
+            ring_watch: ring_watch.clone(),
             connections_max: shares.http,
         };
         runtime.spawn(neighbours.keep(peer.admin.clone(), stopped.clone()));
+        runtime.spawn(ring_watch.clone().keep(status.clone(), peer.admin.clone(), stopped.clone()));
         endpoints.push(runtime.spawn(async move {
             if let Err(error) = http::serve(listener, served, stopped).await {
                 tracing::error!(%error, "the HTTP endpoint ended");

@@ -316,6 +316,9 @@ pub struct SilentRange {
     /// Names of those that have one, by peer id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, PeerName>,
+    /// When the peer that tells it found the range without an answer for the first time, in milliseconds of Unix time; `null` if just now.
+    #[serde(default)]
+    pub since_ms: Option<u64>,
 }
 
 impl Ring {
@@ -357,6 +360,10 @@ pub struct Located {
     /// Members that it did not hear within the failure detection interval.
     #[serde(default)]
     pub unheard: Vec<String>,
+    /// When the peer that tells it found the group without a majority for the first time, in milliseconds of Unix time; `null` if it has one, or
+    /// if that was just now.
+    #[serde(default)]
+    pub unserved_since_ms: Option<u64>,
 }
 
 impl From<KeyRange> for RangeStatus {

@@ -11,8 +11,10 @@ use serde::de::DeserializeOwned;
 use super::exit::{Exit, fail};
 use super::{print, web};
 use crate::config::Format;
+use crate::machine::unix_ms;
 use crate::names::Names;
 use crate::status::{GroupStatus, Groups, Located, LossStatus, QuorumStatus, RangeStatus, Ring, SilentRange};
+use crate::top::units;
 
 /// How to ask for something to look at.
 #[derive(Debug, Args)]
@@ -56,10 +58,12 @@ pub fn groups(args: &LookArgs) -> ExitCode {
 
 /// `scatter ring`: 1 where not all of it is there.
 pub fn ring(args: &RingArgs) -> ExitCode {
-    look(&args.look, &format!("/v1/ring?lane={}", args.lane), |ring: &Ring| (describe_ring(ring), ring.is_well()))
+    look(&args.look, &format!("/v1/ring?lane={}", args.lane), |ring: &Ring| {
+        (describe_ring(ring, unix_ms()), ring.is_well())
+    })
 }
 
-fn describe_ring(ring: &Ring) -> String {
+fn describe_ring(ring: &Ring, now_ms: u64) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{:32}  {:32}  {:>7}  {:32}  {:>6}  members", "start", "end", "share", "group", "epoch");
     for located in &ring.groups {
@@ -82,9 +86,10 @@ fn describe_ring(ring: &Ring) -> String {
         lost_share += share(range);
         let _ = writeln!(
             text,
-            "no majority: {start} to {end}, group {group}: {} ({} needed)",
+            "no majority: {start} to {end}, group {group}: {} ({} needed){}",
             quorum.words(),
-            quorum.needed
+            quorum.needed,
+            lasting(located.unserved_since_ms, now_ms)
         );
         let names = Names::of_located(located);
         unheard.iter().for_each(|peer| text.push_str(&format!("             not heard: {}\n", names.whole(peer))));
@@ -97,7 +102,7 @@ fn describe_ring(ring: &Ring) -> String {
             let who = listed(members, &Names::of_silent(silent));
             format!("group {group} with {} members, when it was last heard of: {who}", members.len())
         });
-        let _ = writeln!(text, "no answer:   {start} to {end}, {group}");
+        let _ = writeln!(text, "no answer:   {start} to {end}{}, {group}", lasting(silent.since_ms, now_ms));
     }
     let (count, lost) = (ring.groups.len(), ring.without_majority().count());
     let (groups, cover) = if count == 1 { ("1 group".into(), "covers") } else { (format!("{count} groups"), "cover") };
@@ -110,6 +115,11 @@ fn describe_ring(ring: &Ring) -> String {
         (false, _) => writeln!(text, "{groups}; the rest did not answer, or the ring is changing: ask again"),
     };
     text
+}
+
+/// Returns how long a range has not been served, as its line says it; nothing where that was found just now.
+fn lasting(since_ms: Option<u64>, now_ms: u64) -> String {
+    since_ms.map_or(String::new(), |since| format!(", for {}", units::span(now_ms.saturating_sub(since) / 1000)))
 }
 
 /// Peers in one line, each as people are shown it.

@@ -7,6 +7,7 @@ mod happenings;
 mod load;
 mod log;
 mod neighbours;
+mod ring_watch;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ pub use happenings::{Happening, Kind, happenings};
 use load::Recorder;
 use log::Log;
 pub use neighbours::Neighbours;
+pub use ring_watch::{GROUPS_MAX, RingMetrics, RingWatch};
 
 use crate::lock::lock;
 use crate::machine::unix_ms;

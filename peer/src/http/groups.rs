@@ -14,13 +14,12 @@ use serde_json::{Map, Value, json};
 
 use super::authority::admit;
 use super::{Served, problem};
+use crate::diary::GROUPS_MAX;
 use crate::net::{peer_id_of, peer_key_of};
 use crate::status::{Groups, Located, QuorumStatus, Ring, SilentRange};
 
 /// What is asked is a handful of words, and the names of members at most.
 const BODY_BYTES_MAX: usize = 16 << 10;
-/// Groups that a walk along the ring meets at most; a larger ring is shown in part.
-const RING_MAX: usize = 4096;
 
 /// `GET /v1/groups`: all groups that this peer has a part in.
 pub async fn groups(State(served): State<Served>) -> Response {
@@ -32,12 +31,11 @@ pub async fn ring(State(served): State<Served>, RawQuery(query): RawQuery) -> Re
     let Ok(lane) = parameter(query.as_deref(), "lane").unwrap_or("0").parse() else {
         return problem(StatusCode::BAD_REQUEST, "a lane is a number, from 0");
     };
-    match served.admin.survey(lane, None, RING_MAX).await {
+    match served.admin.survey(lane, None, GROUPS_MAX).await {
         Ok(survey) => {
-            let groups: Vec<Located> = survey.groups.iter().map(Located::of).collect();
-            let whole = survey.whole && groups.len() < RING_MAX;
-            let silent = survey.silent.iter().map(SilentRange::of).collect();
-            answer(StatusCode::OK, &Ring { whole, groups, silent })
+            let mut ring = Ring::of(&survey);
+            served.ring_watch.fill_in(lane, &mut ring);
+            answer(StatusCode::OK, &ring)
         }
         Err(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "this peer is stopping, or has no such lane"),
     }
@@ -274,6 +272,7 @@ impl Located {
             primary: name(&located.ballot.node.peer),
             quorum: Some(QuorumStatus::of(located.heard(), located.group.members.len())),
             unheard: located.unheard.iter().map(|node| name(&node.peer)).collect(),
+            unserved_since_ms: None,
         }
     }
 }
@@ -286,15 +285,25 @@ impl QuorumStatus {
     }
 }
 
+impl Ring {
+    /// Returns the ring as a walk found it. A ring of more groups than a walk meets is shown in part.
+    pub fn of(survey: &node::Survey) -> Ring {
+        let groups: Vec<Located> = survey.groups.iter().map(Located::of).collect();
+        let whole = survey.whole && groups.len() < GROUPS_MAX;
+        Ring { whole, groups, silent: survey.silent.iter().map(SilentRange::of).collect() }
+    }
+}
+
 impl SilentRange {
     /// As it is told outside.
-    fn of(silent: &node::Silent) -> SilentRange {
+    pub fn of(silent: &node::Silent) -> SilentRange {
         let members = silent.group.iter().flat_map(|group| group.nodes());
         SilentRange {
             names: silent.group.as_ref().map(names).unwrap_or_default(),
             range: silent.range.into(),
             group: silent.group.as_ref().map(|group| group.id.to_string()),
             members: members.map(|node| peer_id_of(&node.peer).to_string()).collect(),
+            since_ms: None,
         }
     }
 }

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::admin::Admin;
-use crate::diary::Diary;
+use crate::diary::{Diary, RingWatch};
 use crate::resp::Password;
 use crate::status::{LeavingStatus, StatusSource};
 use listener::Bounded;
@@ -47,6 +47,8 @@ pub struct Served {
     pub followed: Arc<Notify>,
     /// What happened of late.
     pub diary: Arc<Diary>,
+    /// The ranges of the ring that are not served.
+    pub ring_watch: Arc<RingWatch>,
     /// Connections at once, at most.
     pub connections_max: usize,
 }

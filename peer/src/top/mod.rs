@@ -10,7 +10,7 @@ mod keys;
 pub mod model;
 mod rows;
 pub mod state;
-mod units;
+pub mod units;
 pub mod view;
 
 use std::time::{Duration, Instant};

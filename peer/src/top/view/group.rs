@@ -168,10 +168,12 @@ fn about_other(model: &Model, id: &str, brush: &Brush<'_>) -> Vec<Words> {
     let palette = brush.palette;
     let Some(ring) = &model.ring else { return Vec::new() };
     if let Some(silent) = ring.silent.iter().find(|silent| silent.group.as_deref() == Some(id)) {
-        let words = "no member answers, and no operation on this range; members when it was last heard of:";
+        let since = since(silent.since_ms);
+        let words =
+            format!("no member answers{since}, and no operation on this range; members when it was last heard of:");
         let mut lines: Vec<Words> = vec![
             vec![(format!("range {} to {}", silent.range.start, silent.range.end), palette.faint())],
-            vec![(words.into(), palette.bad())],
+            vec![(words, palette.bad())],
         ];
         let others = Others::new(model, &silent.members, Names::of_silent(silent));
         lines.extend(silent.members.iter().map(|member| others.line(member, true, "", brush)));
@@ -192,7 +194,9 @@ fn about_other(model: &Model, id: &str, brush: &Brush<'_>) -> Vec<Words> {
         vec![(format!("range {} to {}", located.range.start, located.range.end), palette.faint())],
     ];
     if let Some(quorum) = located.quorum.as_ref().filter(|quorum| !quorum.held) {
-        let words = format!("NO MAJORITY: {}, {} needed; no operation is answered", quorum.words(), quorum.needed);
+        let since = since(located.unserved_since_ms);
+        let words =
+            format!("NO MAJORITY{since}: {}, {} needed; no operation is answered", quorum.words(), quorum.needed);
         lines.push(vec![(words, palette.bad())]);
     }
     lines.push(vec![("members, as they say:".into(), palette.faint())]);
@@ -202,6 +206,11 @@ fn about_other(model: &Model, id: &str, brush: &Brush<'_>) -> Vec<Words> {
         lines.push(others.line(member, located.unheard.contains(member), primary, brush));
     }
     lines
+}
+
+/// Returns since when a range has not been served, as its line says it; nothing where that was found just now.
+fn since(unix_ms: Option<u64>) -> String {
+    unix_ms.map_or(String::new(), |unix_ms| format!(" since {} UTC", units::clock(unix_ms)))
 }
 
 /// The members of a group of others.
