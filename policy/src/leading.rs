@@ -9,6 +9,8 @@ pub struct Candidate {
     pub agreement: Option<Duration>,
     /// How long it has been a member.
     pub age: Duration,
+    /// A number drawn for it, uniform over all values: all members of the group know the same one, as long as the epoch lasts.
+    pub draw: u64,
 }
 
 /// Decides who should lead.
@@ -24,6 +26,21 @@ pub struct Anybody;
 impl Leading for Anybody {
     fn choose(&self, _: &[Candidate], _: usize) -> Option<usize> {
         None
+    }
+}
+
+/// A member drawn at random once an epoch: the member with the least draw of those that can lead (Harmony §7.5, Scatter §7.1.3).
+///
+/// Draws follow from the group, its epoch and the member, so all members agree on the drawn one without a message. A baseline to compare
+/// with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Random;
+
+impl Leading for Random {
+    fn choose(&self, members: &[Candidate], leads: usize) -> Option<usize> {
+        let can = |index: &usize| *index == leads || members[*index].agreement.is_some();
+        let drawn = (0..members.len()).filter(can).min_by_key(|index| (members[*index].draw, *index))?;
+        (drawn != leads && leads < members.len()).then_some(drawn)
     }
 }
 
@@ -62,11 +79,16 @@ impl Leading for LowestAgreement {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn choose(agreements: &[Option<u64>], leads: usize) -> Option<usize> {
-        let of = |ms: &Option<u64>| Candidate { agreement: ms.map(Duration::from_millis), age: Duration::ZERO };
-        let members: alloc::vec::Vec<Candidate> = agreements.iter().map(of).collect();
+        let of =
+            |ms: &Option<u64>| Candidate { agreement: ms.map(Duration::from_millis), age: Duration::ZERO, draw: 0 };
+        let members: Vec<Candidate> = agreements.iter().map(of).collect();
         let chosen = LowestAgreement.choose(&members, leads);
         if let Some(chosen) = chosen {
             assert_eq!(LowestAgreement.choose(&members, chosen), None, "quiet on its own output");
@@ -92,6 +114,7 @@ mod tests {
         let of = |(able, age): (bool, u64)| Candidate {
             agreement: able.then_some(Duration::ZERO),
             age: Duration::from_secs(age),
+            draw: 0,
         };
         let choose = |members: [(bool, u64); 3], leads| Oldest.choose(&members.map(of), leads);
         assert_eq!(choose([(true, 10), (true, 500), (false, 900)], 0), Some(1), "the other cannot");
@@ -105,5 +128,34 @@ mod tests {
         assert_eq!(choose(&[None, Some(1)], 0), None);
         assert_eq!(choose(&[Some(90), None, Some(30)], 0), Some(2));
         assert_eq!(choose(&[], 0), None);
+    }
+
+    fn drawn(members: &[(u64, bool)]) -> Vec<Candidate> {
+        let of = |(draw, can): &(u64, bool)| Candidate {
+            agreement: can.then_some(Duration::ZERO),
+            age: Duration::ZERO,
+            draw: *draw,
+        };
+        members.iter().map(of).collect()
+    }
+
+    #[test]
+    fn the_least_draw_leads() {
+        let members = drawn(&[(7, true), (2, false), (3, true)]);
+        assert_eq!(Random.choose(&members, 0), Some(2), "the member with the least draw cannot lead");
+        assert_eq!(Random.choose(&members, 1), None, "it leads already");
+        assert_eq!((Random.choose(&[], 0), Random.choose(&members, 3)), (None, None));
+    }
+
+    proptest! {
+        /// Whichever member leads, and so whichever looks, the same member is chosen; and the choice is final.
+        #[test]
+        fn all_draw_the_same(members in proptest::collection::vec((any::<u64>(), any::<bool>()), 1..12)) {
+            let members = drawn(&members);
+            let can: Vec<usize> = (0..members.len()).filter(|index| members[*index].agreement.is_some()).collect();
+            let chosen: Vec<usize> = can.iter().map(|leads| Random.choose(&members, *leads).unwrap_or(*leads)).collect();
+            prop_assert!(chosen.windows(2).all(|pair| pair[0] == pair[1]), "{:?}", chosen);
+            prop_assert!(chosen.first().is_none_or(|first| Random.choose(&members, *first).is_none()));
+        }
     }
 }

@@ -9,7 +9,7 @@ use overlay::{NodeId, Point};
 use policy::division::{Able, ByLoad, Divided, Dividing, Even};
 use policy::halves::{Alike, Arbitrary, Halving};
 use policy::joining::{Anywhere, Fastest, Joining, MostLoaded, Resilience};
-use policy::leading::{Anybody, Leading, LowestAgreement, Oldest};
+use policy::leading::{Anybody, Leading, LowestAgreement, Oldest, Random};
 use policy::repartition::{Fixed, Proportional, Repartitioning};
 use policy::size::{Never, Nines, Sizing, Thresholds};
 
@@ -19,7 +19,8 @@ type Known<T> = &'static [(&'static str, T)];
 const DIVIDE: Known<DividePolicy> = &[("load", divide::<ByLoad>), ("even", divide::<Even>)];
 const JOIN: Known<&dyn Joining> =
     &[("resilience", &Resilience), ("latency", &Fastest), ("load", &MostLoaded), ("random", &Anywhere)];
-const LEAD: Known<&dyn Leading> = &[("agreement", &LowestAgreement), ("oldest", &Oldest), ("anybody", &Anybody)];
+const LEAD: Known<&dyn Leading> =
+    &[("agreement", &LowestAgreement), ("oldest", &Oldest), ("random", &Random), ("anybody", &Anybody)];
 const REPARTITION: Known<&dyn Repartitioning> = &[("proportional", &Proportional), ("off", &Fixed)];
 const SIZE: Known<&dyn Sizing> = &[("thresholds", &Thresholds), ("nines", &Nines), ("off", &Never)];
 const SPLIT: Known<&dyn Halving> = &[("alike", &Alike), ("random", &Arbitrary)];
@@ -147,7 +148,7 @@ mod tests {
             assert!(policies.names().contains(&(decision, name)));
         }
         let why = policies.choose("lead", "youngest").unwrap_err().to_string();
-        assert_eq!(why, "there is no policy `youngest` for lead: it is one of agreement, oldest, anybody");
+        assert_eq!(why, "there is no policy `youngest` for lead: it is one of agreement, oldest, random, anybody");
         assert!(policies.choose("rule", "off").unwrap_err().to_string().contains("repartition"));
     }
 }
