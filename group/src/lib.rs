@@ -12,6 +12,7 @@ pub mod committee;
 pub mod config;
 mod context;
 pub mod dealing;
+mod distances;
 mod doubt;
 mod duties;
 mod following;

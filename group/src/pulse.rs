@@ -144,6 +144,11 @@ impl Pulse {
         }
     }
 
+    /// How long a message to this node takes there and back, on average; `None` before that was measured.
+    pub fn round_trip(&self, node: NodeId) -> Option<Duration> {
+        self.heard.get(&node)?.round_trip_us.map(|us| Duration::from_micros(u64::from(us)))
+    }
+
     /// All connections to this peer broke.
     pub fn on_broken(&mut self, peer: overlay::PeerKey, now: Time) {
         for (_, heard) in self.heard.iter_mut().filter(|(node, _)| node.peer == peer) {
