@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::time::Duration;
 
 use overlay::NodeId;
 
@@ -18,6 +19,12 @@ pub struct MemberView {
     pub joined_ms: u64,
     /// The leader hears it.
     pub able: bool,
+    /// How long it is expected to live on: its median residual life where lifetimes are known, or else its age, since old members live
+    /// longer in most networks (Harmony §7.4).
+    pub lifetime: Duration,
+    /// The round trips to the members of the same slice, in their order; `None` where the leader does not know, and for all members beyond
+    /// the end.
+    pub round_trips: Vec<Option<Duration>>,
 }
 
 /// Decides how a group's members are divided.
@@ -58,19 +65,31 @@ impl Halving for Alike {
     }
 
     fn movers(&self, members: &[MemberView], count: usize) -> Vec<NodeId> {
-        let mut sizes = sizes(members);
-        let mut staying: Vec<&MemberView> = members.iter().filter(|member| member.able).collect();
-        let mut movers = Vec::new();
-        for _ in 0..count.min(staying.len().saturating_sub(1)) {
-            let size = |member: &MemberView| sizes[&(true, member.cluster.as_str())];
-            let order = |member: &MemberView| (Reverse(size(member)), Reverse(member.joined_ms), member.node);
-            let next = staying.iter().enumerate().min_by_key(|(_, member)| order(member)).map(|(index, _)| index);
-            let Some(mover) = next.map(|index| staying.remove(index)) else { break };
-            *sizes.entry((true, mover.cluster.as_str())).or_default() -= 1;
-            movers.push(mover.node);
-        }
-        movers
+        movers(members, count, |staying, index| {
+            (Reverse(cluster_size(members, staying, index)), Reverse(members[index].joined_ms), members[index].node)
+        })
     }
+}
+
+/// Takes up to `count` of the members that are heard, never all of them: each time the member that comes first in an order that may depend
+/// on the members that stay. Members are given by their places.
+pub(crate) fn movers<K: Ord>(
+    members: &[MemberView],
+    count: usize,
+    order: impl Fn(&[usize], usize) -> K,
+) -> Vec<NodeId> {
+    let mut staying: Vec<usize> = (0..members.len()).filter(|index| members[*index].able).collect();
+    let mut movers = Vec::new();
+    for _ in 0..count.min(staying.len().saturating_sub(1)) {
+        let next = (0..staying.len()).min_by_key(|place| order(&staying, staying[*place]));
+        movers.extend(next.map(|place| members[staying.remove(place)].node));
+    }
+    movers
+}
+
+/// Counts the staying members in the cluster of a member.
+pub(crate) fn cluster_size(members: &[MemberView], staying: &[usize], index: usize) -> usize {
+    staying.iter().filter(|other| members[**other].cluster == members[index].cluster).count()
 }
 
 /// Divides members by their keys, which are random: a baseline to compare with.
@@ -104,7 +123,7 @@ mod tests {
 
     fn member(peer: u8, cluster: &str, joined_ms: u64, able: bool) -> MemberView {
         let node = NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(1) };
-        MemberView { node, cluster: cluster.into(), joined_ms, able }
+        MemberView { node, cluster: cluster.into(), joined_ms, able, lifetime: Duration::ZERO, round_trips: Vec::new() }
     }
 
     #[test]

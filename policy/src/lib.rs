@@ -12,6 +12,7 @@ pub mod halves;
 pub mod joining;
 pub mod leading;
 pub mod lifetimes;
+pub mod p2p;
 pub mod repartition;
 pub mod risk;
 pub mod size;

@@ -41,6 +41,20 @@ pub enum Lifetimes {
 }
 
 impl Lifetimes {
+    /// Returns the time within which half of all peers of this age die: their median residual life. A Pareto population with a shape of 1 or
+    /// less has no mean one. For exponential lives it is the same at each age, for Pareto lives it grows with age; ages below the minimum
+    /// count as the minimum. Times beyond [`Duration::MAX`] are that.
+    pub fn residual(&self, age: Duration) -> Duration {
+        let seconds = match *self {
+            Lifetimes::Exponential { mean } => mean.as_secs_f64().max(AGE_MIN) * core::f64::consts::LN_2,
+            Lifetimes::Pareto { shape, min } => {
+                let age = age.max(min).as_secs_f64().max(AGE_MIN);
+                age * (libm::exp2(1.0 / shape.max(f64::MIN_POSITIVE)) - 1.0)
+            }
+        };
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
     /// Returns the probability, from 0 to 1, that a peer of this age dies within `window`.
     pub fn dies_within(&self, age: Duration, window: Duration) -> f64 {
         let window = window.as_secs_f64();
@@ -370,6 +384,16 @@ mod tests {
             let [young, old] = [age, age + more].map(Duration::from_millis);
             let window = Duration::from_secs(3);
             prop_assert!(model.dies_within(old, window) <= model.dies_within(young, window) + 1e-12);
+        }
+
+        /// Half of all peers of an age die within their residual life, which never shrinks with age.
+        #[test]
+        fn half_die_within_the_residual_life(model in any_model(), age in 0u64..1_000_000, more in 0u64..1_000_000) {
+            let [young, old] = [age, age + more].map(Duration::from_millis);
+            let residual = model.residual(young);
+            let exact = (model.dies_within(young, residual) - 0.5).abs() < 1e-6;
+            prop_assert!(exact || residual < Duration::from_millis(1) || residual == Duration::MAX, "{model:?}: {residual:?}");
+            prop_assert!(residual <= model.residual(old));
         }
 
         /// Whatever was seen or is told, there is a model with sound numbers, or none.

@@ -48,6 +48,7 @@ mod survey;
 mod sweep;
 mod switched;
 mod upkeep;
+mod views;
 pub mod whereabouts;
 mod window;
 pub mod wire;

@@ -15,7 +15,7 @@ use group::message::Parting;
 use group::rng::Rng;
 use group::time::Time;
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
-use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Seen, fit, sum};
+use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Lifetimes as Model, Seen, fit, sum};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
@@ -156,8 +156,8 @@ impl LifeWatch {
     }
 
     /// Returns the model that fits the observations of the whole network best; `None` before enough deaths were seen.
-    pub(crate) fn estimate(&self) -> Option<Estimate> {
-        self.estimate
+    pub(crate) fn model(&self) -> Option<Model> {
+        self.estimate.map(|estimate| estimate.lifetimes)
     }
 
     /// Returns the deaths seen, of which each may be a part.
@@ -176,7 +176,7 @@ impl LifeWatch {
 
     /// Takes this model, whatever was seen, until the next fit.
     #[cfg(test)]
-    pub(crate) fn assume(&mut self, lifetimes: policy::lifetimes::Lifetimes) {
+    pub(crate) fn assume(&mut self, lifetimes: Model) {
         self.estimate = Some(Estimate { lifetimes, deaths: DEATHS_MIN });
         self.fit_due = Time::NEVER;
     }

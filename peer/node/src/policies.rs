@@ -10,6 +10,7 @@ use policy::division::{Able, ByLoad, Divided, Dividing, Even};
 use policy::halves::{Alike, Arbitrary, Halving};
 use policy::joining::{Anywhere, Fastest, Joining, MostLoaded, Resilience};
 use policy::leading::{Anybody, Leading, LowestAgreement, Oldest, Random};
+use policy::p2p::{MultiCluster, P2p};
 use policy::repartition::{Fixed, Proportional, Repartitioning};
 use policy::size::{Never, Nines, Sizing, Thresholds};
 
@@ -23,7 +24,8 @@ const LEAD: Known<&dyn Leading> =
     &[("agreement", &LowestAgreement), ("oldest", &Oldest), ("random", &Random), ("anybody", &Anybody)];
 const REPARTITION: Known<&dyn Repartitioning> = &[("proportional", &Proportional), ("off", &Fixed)];
 const SIZE: Known<&dyn Sizing> = &[("thresholds", &Thresholds), ("nines", &Nines), ("off", &Never)];
-const SPLIT: Known<&dyn Halving> = &[("alike", &Alike), ("random", &Arbitrary)];
+const SPLIT: Known<&dyn Halving> =
+    &[("alike", &Alike), ("p2p", &P2p), ("multi-cluster", &MultiCluster), ("random", &Arbitrary)];
 
 /// The policies of a node, and how they are called.
 #[derive(Clone, Copy)]

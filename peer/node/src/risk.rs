@@ -9,7 +9,7 @@ use group::Group;
 use group::message::Parting;
 use group::state::Member;
 use overlay::NodeId;
-use policy::lifetimes::{Estimate, Lifetimes};
+use policy::lifetimes::Lifetimes;
 use policy::risk::{Exposure, loses_any, nines, per_hour, size_for};
 
 use crate::networks::sites;
@@ -43,13 +43,12 @@ pub struct RiskStatus {
 impl Node {
     /// Returns this node's estimate of lifetimes.
     pub(crate) fn lifetimes_status(&self) -> LifetimesStatus {
-        let model = self.lives.estimate().map(|estimate| estimate.lifetimes);
-        LifetimesStatus { model, deaths: self.lives.deaths() }
+        LifetimesStatus { model: self.lives.model(), deaths: self.lives.deaths() }
     }
 
     /// Returns the risk of a group; `None` before enough deaths were seen, or where this node is no member.
     pub(crate) fn risk_of(&self, group: &Group) -> Option<RiskStatus> {
-        let Estimate { lifetimes, .. } = self.lives.estimate()?;
+        let lifetimes = self.lives.model()?;
         let state = group.state();
         if !state.is_member(group.me()) {
             return None;
@@ -74,7 +73,7 @@ impl Node {
     /// Returns the least number of members with which a group has the wanted nines, if its members are of the mean kind; `None` where
     /// lifetimes are not known.
     pub(crate) fn members_for(&self, group: &Group, wanted: f64) -> Option<usize> {
-        let Estimate { lifetimes, .. } = self.lives.estimate()?;
+        let lifetimes = self.lives.model()?;
         let window = self.risk_window(group);
         let ages = group.state().members.iter().map(|member| group.age_of(member.node));
         let dies: Vec<f64> = ages.map(|age| lifetimes.dies_within(age, window)).collect();

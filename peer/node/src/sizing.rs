@@ -1,24 +1,19 @@
 //! A leader has its group become another where its size calls for that: groups act on their own, nobody administers them
 //! (Scatter §6.1, Harmony §7.3).
 
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
-use group::health::LivingMember;
 use group::time::{Time, WallMillis};
 use group::transaction::plan::Operation;
-use overlay::{Epoch, GroupId, GroupRef};
+use overlay::{Epoch, GroupId};
 use policy::density::Density;
-use policy::halves::MemberView;
 use policy::risk::NINES_TARGET;
 use policy::size::{Resize, Sizes};
 
-use crate::networks::places;
 use crate::node::Node;
 use crate::preparing::Begun;
-use crate::wishes::member_views;
+use crate::views::{living_views, member_views};
 
 /// Between two looks, about.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -110,24 +105,24 @@ impl Node {
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
-        let halving = self.config.policies.split.1;
+        let (halving, lifetimes) = (self.config.policies.split.1, self.lives.model());
         let (tried, first) = (self.size_watch.tried, self.size_watch.first);
         let Some(group) = self.hosts.home() else { return };
         let state = group.state();
         let operation = match wanted {
             Resize::Split => {
-                let first = halving.first_half(&member_views(group));
+                let first = halving.first_half(&member_views(group, lifetimes));
                 let load = group.load().unwrap_or_default();
                 let at = Density { range: state.range, cells: &load, capacity: 1 }.middle();
                 Operation::Split { at, first }
             }
             Resize::Merge => Operation::Merge,
             Resize::Give(count) => {
-                Operation::Migrate { to: halving.movers(&member_views(group), count), from: [].into() }
+                Operation::Migrate { to: halving.movers(&member_views(group, lifetimes), count), from: [].into() }
             }
             Resize::Take(count) => {
                 let Some((_, health)) = group.successor_health() else { return };
-                let theirs = living_views(&health.living, state.dealings.successor());
+                let theirs = living_views(&health.living, state.dealings.successor(), lifetimes, group.group_time());
                 let order = halving.movers(&theirs, theirs.len());
                 // Other members where an earlier attempt failed.
                 let turn = order.iter().cycle().skip(tried as usize);
@@ -155,29 +150,14 @@ impl Node {
     }
 }
 
-/// Returns the living members of a neighbour as its leader told them. Their addresses are those of the neighbour's reference.
-fn living_views(living: &[LivingMember], neighbour: Option<&GroupRef>) -> Vec<MemberView> {
-    let addresses = |node| {
-        let contact = neighbour.and_then(|group| group.members.iter().find(|contact| contact.node == node));
-        contact.map_or(&[][..], |contact| contact.addresses.as_slice())
-    };
-    let known: Vec<(&str, &[String])> =
-        living.iter().map(|member| (member.cluster.as_str(), addresses(member.node))).collect();
-    let view = |(member, cluster): (&LivingMember, String)| MemberView {
-        node: member.node,
-        cluster,
-        joined_ms: member.joined.0,
-        able: member.is_heard,
-    };
-    living.iter().zip(places(&known)).map(view).collect()
-}
-
 fn same_kind(one: Resize, other: Resize) -> bool {
     core::mem::discriminant(&one) == core::mem::discriminant(&other)
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use overlay::PeerKey;
     use policy::size::Sizing;
 

@@ -18,13 +18,14 @@ use group::time::Time;
 use group::transaction::TransactionId;
 use group::transaction::plan::{LOST_MAX, Operation, Plan};
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
-use policy::halves::{Halving, MemberView};
+use policy::halves::Halving;
+use policy::lifetimes::Lifetimes;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
-use crate::networks::places;
 use crate::node::Node;
 use crate::preparing::{Begun, COPY_MAX};
+use crate::views::member_views;
 use crate::whereabouts::Located;
 use crate::wire::Frame;
 
@@ -345,7 +346,7 @@ impl Node {
                         let on = *on;
                         taken.bar_switch(&mut hosted.group, on)
                     }
-                    wish => match operation(&hosted.group, wish, self.config.policies.split.1) {
+                    wish => match operation(&hosted.group, wish, self.config.policies.split.1, self.lives.model()) {
                         Ok(operation) => self.begin_wished(index, operation),
                         Err(why) => Some(Granted::Refused(why)),
                     },
@@ -538,22 +539,13 @@ fn silence(group: &Group) -> Duration {
     SILENCE + Duration::from_millis(lease + 2 * drift)
 }
 
-/// The members of a group, for a policy.
-pub(crate) fn member_views(group: &Group) -> Vec<MemberView> {
-    let (members, hears) = (&group.state().members, group.hears());
-    let known: Vec<(&str, &[String])> =
-        members.iter().map(|member| (member.cluster.as_str(), member.addresses.as_slice())).collect();
-    let view = |(member, cluster): (&group::state::Member, String)| MemberView {
-        node: member.node,
-        cluster,
-        joined_ms: member.joined.0,
-        able: member.node == group.me() || hears.contains(&member.node),
-    };
-    members.iter().zip(places(&known)).map(view).collect()
-}
-
 /// The operation that is meant.
-fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operation, String> {
+fn operation(
+    group: &Group,
+    wish: &Wish,
+    halving: &dyn Halving,
+    lifetimes: Option<Lifetimes>,
+) -> Result<Operation, String> {
     let state = group.state();
     let members = || state.members.iter().map(|member| member.node);
     let named = |peers: &[PeerKey], nodes: &[NodeId]| -> Result<Vec<NodeId>, String> {
@@ -569,7 +561,7 @@ fn operation(group: &Group, wish: &Wish, halving: &dyn Halving) -> Result<Operat
     Ok(match wish {
         Wish::Split { at, first } => {
             let first = match first.is_empty() {
-                true => halving.first_half(&member_views(group)),
+                true => halving.first_half(&member_views(group, lifetimes)),
                 false => named(first, &members().collect::<Vec<_>>())?,
             };
             Operation::Split { at: at.unwrap_or_else(|| state.range.cut_at(1, 2)), first }

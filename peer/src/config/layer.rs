@@ -151,7 +151,7 @@ pub struct Layer {
 
     /// How this peer decides, DECISION=NAME; may be repeated: divide=load|even,
     /// join=resilience|latency|load|random, lead=agreement|oldest|random|anybody, repartition=proportional|off, size=thresholds|nines|off,
-    /// split=alike|random [default: the first of each]
+    /// split=alike|p2p|multi-cluster|random [default: the first of each]
     #[arg(long, value_name = "DECISION=NAME", env = "SCATTER_POLICY", value_delimiter = ',')]
     pub policy: Option<Vec<Policy>>,
 

@@ -44,6 +44,8 @@ pub struct Scenario {
     pub notices_lost: u32,
     /// What clients do.
     pub load: Load,
+    /// Machines name one of so many clusters in turn as theirs; 0: none names any.
+    pub clusters: usize,
     /// Members that a group should have, at least and at most.
     pub members: (u32, u32),
     /// Limit of a node's memory, in bytes.
@@ -94,6 +96,7 @@ impl Scenario {
             keepalive: Some(Duration::from_secs(10)),
             notices_lost: 0,
             load: Load::default(),
+            clusters: 0,
             members: (5, 12),
             memory_bytes_max: 64 << 20,
             value_bytes_max: 64 << 10,

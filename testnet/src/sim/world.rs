@@ -489,7 +489,11 @@ impl<H: Host> World<H> {
             timing: scenario.timing.clone(),
             policies: scenario.policies,
             defects: scenario.defects,
-            cluster: if scenario.switch.is_some() { "hall".into() } else { String::new() },
+            cluster: match host.checked_rem(scenario.clusters) {
+                _ if scenario.switch.is_some() => "hall".into(),
+                Some(cluster) => format!("cluster {cluster}"),
+                None => String::new(),
+            },
             switch: scenario.switch.as_ref().map(|_| SwitchConfig { at: SWITCH, here: address_of(host) }),
             fatal_contradictions: true,
             ..NodeConfig::new(machine.key, Incarnation(wall_s << 24 | salt))

@@ -16,6 +16,7 @@ mod repair;
 mod ring;
 mod ring_cases;
 mod scripts;
+mod splits;
 mod suspicions;
 mod switch;
 mod torn;
