@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::diversity::Diversity;
 use crate::risk::{NINES_TARGET, nines};
 
 /// A group that was sampled, as the newcomer sees it.
@@ -20,6 +21,8 @@ pub struct Sampled {
     pub load: Option<f64>,
     /// How long the newcomer would wait for a majority there; `None` where that was not measured, or too many are silent.
     pub agreement: Option<Duration>,
+    /// The clusters that the group spans.
+    pub diversity: Diversity,
 }
 
 impl Sampled {
@@ -199,7 +202,8 @@ mod tests {
         ) {
             let view = |(members, risk, load, ms): (usize, Option<f64>, Option<f64>, Option<u16>)| {
                 let agreement = ms.map(|ms| Duration::from_millis(ms.into()));
-                Sampled { members, close: members / 3, near: members / 2, risk, load, agreement }
+                let (close, near, diversity) = (members / 3, members / 2, Diversity::default());
+                Sampled { members, close, near, risk, load, agreement, diversity }
             };
             let all: Vec<Sampled> = all.into_iter().map(view).collect();
             let policies: [&dyn Joining; 4] = [&Anywhere, &Resilience, &Fastest, &MostLoaded];

@@ -7,6 +7,7 @@
 extern crate alloc;
 
 pub mod density;
+pub mod diversity;
 pub mod division;
 pub mod halves;
 pub mod joining;

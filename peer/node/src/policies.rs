@@ -6,6 +6,7 @@ use core::fmt;
 
 use group::config::{DividePolicy, DivisionView};
 use overlay::{NodeId, Point};
+use policy::diversity::Diverse;
 use policy::division::{Able, ByLoad, Divided, Dividing, Even};
 use policy::halves::{Alike, Arbitrary, Halving};
 use policy::joining::{Anywhere, Fastest, Joining, MostLoaded, Resilience};
@@ -18,8 +19,13 @@ use policy::size::{Never, Nines, Sizing, Thresholds};
 type Known<T> = &'static [(&'static str, T)];
 
 const DIVIDE: Known<DividePolicy> = &[("load", divide::<ByLoad>), ("even", divide::<Even>)];
-const JOIN: Known<&dyn Joining> =
-    &[("resilience", &Resilience), ("latency", &Fastest), ("load", &MostLoaded), ("random", &Anywhere)];
+const JOIN: Known<&dyn Joining> = &[
+    ("resilience", &Resilience),
+    ("latency", &Fastest),
+    ("load", &MostLoaded),
+    ("multi-cluster", &Diverse),
+    ("random", &Anywhere),
+];
 const LEAD: Known<&dyn Leading> =
     &[("agreement", &LowestAgreement), ("oldest", &Oldest), ("random", &Random), ("anybody", &Anybody)];
 const REPARTITION: Known<&dyn Repartitioning> = &[("proportional", &Proportional), ("off", &Fixed)];

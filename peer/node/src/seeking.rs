@@ -7,11 +7,12 @@ use core::time::Duration;
 use group::state::{GroupState, Member};
 use group::time::Time;
 use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId};
+use policy::diversity::Diversity;
 use policy::joining::Sampled as View;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
-use crate::networks::{Network, networks};
+use crate::networks::{Network, networks, places};
 use crate::node::Node;
 use crate::probing::Probing;
 use crate::whereabouts::{Locate, Wanted};
@@ -218,7 +219,8 @@ impl Node {
             let members = group.clusters.len();
             let risk = group.risk.map(|risk| (risk as f64 / CERTAIN).min(1.0));
             let load = group.load.map(|load| load as f64 / members.max(1) as f64);
-            View { members, close, near, risk, load, agreement: agreement(index) }
+            let diversity = self.diversity_of(group);
+            View { members, close, near, risk, load, agreement: agreement(index), diversity }
         };
         sampled.iter().enumerate().map(view).collect()
     }
@@ -239,6 +241,21 @@ impl Node {
             (close + usize::from(is_close), near + usize::from(is_near))
         };
         theirs.fold((0, 0), count)
+    }
+
+    /// Returns the clusters that a group spans, as this node's own name for its cluster or else global addresses tell them apart. A group does
+    /// not say at which size it splits: this node takes its own setting.
+    fn diversity_of(&self, group: &Sampled) -> Diversity {
+        let split_at = (self.config.members_max as usize).saturating_add(1);
+        let (cluster, contacts) = (&self.config.cluster, &group.group.members);
+        if !cluster.is_empty() {
+            let clusters: Vec<&str> = group.clusters.iter().map(String::as_str).collect();
+            return Diversity::of(&clusters, cluster, split_at);
+        }
+        let addresses = contacts.iter().map(|contact| contact.addresses.as_slice()).chain([self.addresses.as_slice()]);
+        let places = places(&addresses.map(|addresses| ("", addresses)).collect::<Vec<_>>());
+        let names: Vec<&str> = places.iter().map(String::as_str).collect();
+        names.split_last().map_or_else(Diversity::default, |(own, theirs)| Diversity::of(theirs, own, split_at))
     }
 
     fn ask_chosen(&mut self, sampled: Vec<Sampled>, chosen: Option<usize>) {
@@ -287,12 +304,8 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use group::Group;
-
-    use super::*;
     use crate::config::NodeConfig;
     use crate::small_net::{Net, key};
-    use crate::wishes::{Granted, Wish};
 
     /// Two groups of the same size: the newcomer hears a majority of one of them only.
     #[test]
@@ -300,20 +313,42 @@ mod tests {
         for far in [[0, 1], [3, 4]] {
             let settle = |config| NodeConfig { members_min: 1, members_max: 6, ..config };
             let mut net = Net::with(6, settle);
-            let id = net.nodes[0].group().expect("it is in one").state().id;
-            let split = Wish::Split { at: None, first: (0..3).map(key).collect() };
-            assert!(matches!(net.wish(0, id, split), Granted::Done(_)));
-            let calm = |node: &Node| {
-                let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
-                node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
-            };
-            net.run_until(|net| net.nodes.iter().all(calm));
+            net.split(3);
             net.deaf = far.map(|member| (member, 6)).to_vec();
             net.add(settle);
             net.run_until(|net| net.nodes[6].group().is_some());
             let near = if far[0] == 0 { 3 } else { 0 };
             let state = |index: usize| net.nodes[index].group().expect("it is in one").state().id;
             assert_eq!(state(6), state(near));
+        }
+    }
+
+    /// Seven nodes in a group of three, with two of cluster `a`, and a group of four without any. A newcomer of cluster `a` joins the small
+    /// group by `resilience`, and the diverse group by `multi-cluster`.
+    #[test]
+    fn the_group_that_lacks_the_cluster_is_joined() {
+        let cluster = |index: usize| ["a", "a", "b", "b", "c", "d", "e", "a"][index];
+        for (policy, joined) in [("resilience", 0), ("multi-cluster", 6)] {
+            let settle = |mut config: NodeConfig| {
+                config.policies.choose("join", policy).expect("a policy of that name");
+                let cluster = (0..8).find(|index| key(*index) == config.me).map_or("", cluster).into();
+                NodeConfig { members_min: 1, members_max: 8, cluster, ..config }
+            };
+            let mut net = Net::with(7, settle);
+            net.split(3);
+            let sampled = [0, 6].map(|index| {
+                let node = &net.nodes[index];
+                let start = node.group().expect("it is in one").state().range.start();
+                node.sampled(start).expect("it is here")
+            });
+            net.add(settle);
+            let newcomer = &mut net.nodes[7];
+            newcomer.seeking.until = Some(newcomer.now.time);
+            sampled.into_iter().for_each(|group| newcomer.on_sampled(group));
+            newcomer.choose();
+            net.run_until(|net| net.nodes[7].group().is_some());
+            let group = |index: usize| net.nodes[index].group().expect("it is in one").state().id;
+            assert_eq!(group(7), group(joined), "{policy}");
         }
     }
 }

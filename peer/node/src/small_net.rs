@@ -117,7 +117,19 @@ impl Net {
         granted
     }
 
-    /// The same, without waiting for it.
+    /// Splits the one group into its first `count` nodes and the others, and waits until both groups are at rest.
+    pub(crate) fn split(&mut self, count: usize) {
+        let id = self.nodes[0].group().expect("it is in one").state().id;
+        let split = Wish::Split { at: None, first: (0..count).map(key).collect() };
+        assert!(matches!(self.wish(0, id, split), Granted::Done(_)));
+        let calm = |node: &Node| {
+            let calm = |group: &Group| group.state().is_settled() && group.state().dealings.decided().is_empty();
+            node.is_settled() && node.groups().count() == 1 && node.groups().all(calm)
+        };
+        self.run_until(|net| net.nodes.iter().all(calm));
+    }
+
+    /// Begins a wish, without waiting for it.
     pub(crate) fn begin(&mut self, index: usize, group: GroupId, wish: Wish) {
         self.nodes[index].handle(self.now, Input::Wish { number: u64::MAX, group, wish });
     }

@@ -150,7 +150,7 @@ pub struct Layer {
     pub max_group: Option<u32>,
 
     /// How this peer decides, DECISION=NAME; may be repeated: divide=load|even,
-    /// join=resilience|latency|load|random, lead=agreement|oldest|random|anybody, repartition=proportional|off, size=thresholds|nines|off,
+    /// join=resilience|latency|load|multi-cluster|random, lead=agreement|oldest|random|anybody, repartition=proportional|off, size=thresholds|nines|off,
     /// split=alike|p2p|multi-cluster|random [default: the first of each]
     #[arg(long, value_name = "DECISION=NAME", env = "SCATTER_POLICY", value_delimiter = ',')]
     pub policy: Option<Vec<Policy>>,
