@@ -56,6 +56,19 @@ impl Timing {
     }
 }
 
+/// A member that can be primary, as the division policy sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbleMember {
+    /// The member's name.
+    pub node: NodeId,
+    /// For how long it has lived as a member: [`crate::Group::age_of`].
+    pub age: Duration,
+    /// For how long it has voted, as far as this node saw it begin: at most its age. A member votes once it has a copy of all records.
+    pub settled: Duration,
+    /// How long it is expected to live on: [`crate::Group::expect_lives`].
+    pub residual: Option<Duration>,
+}
+
 /// What the division policy sees.
 #[derive(Clone, Copy, Debug)]
 pub struct DivisionView<'a> {
@@ -63,10 +76,8 @@ pub struct DivisionView<'a> {
     pub range: KeyRange,
     /// The current division: starts and primaries.
     pub current: &'a [(Point, NodeId)],
-    /// Members that can be primary now, ordered.
-    pub able: &'a [NodeId],
-    /// For how long each of them has been a member.
-    pub ages: &'a [Duration],
+    /// Members that can be primary now, ordered by name.
+    pub able: &'a [AbleMember],
     /// What is asked of the range, as in [`crate::Group::load`].
     pub load: Option<&'a [u32]>,
     /// Nothing has changed for a while: time to even things out.

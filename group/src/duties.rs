@@ -7,7 +7,7 @@ use core::time::Duration;
 use overlay::{Contact, KeyRange, NodeId, PeerKey, Point};
 
 use crate::ballot::{Slot, Term};
-use crate::config::{Defect, DivisionView};
+use crate::config::{AbleMember, Defect, DivisionView};
 use crate::context::Context;
 use crate::doubt::Doubt;
 use crate::group::{Group, context};
@@ -38,6 +38,10 @@ pub struct Duties {
     pub(crate) let_go: LetGo,
     /// When membership or division changed last.
     changed: Time,
+    /// The members that this node saw begin to vote, and when.
+    settled: BTreeMap<NodeId, Time>,
+    /// How long members are expected to live on.
+    residuals: BTreeMap<NodeId, Duration>,
     /// When the horizon was raised last, as this node knows.
     horizon: (u64, Time),
 }
@@ -64,6 +68,8 @@ impl Duties {
             contacts: BTreeMap::new(),
             let_go: LetGo::new(applied),
             changed: now,
+            settled: BTreeMap::new(),
+            residuals: BTreeMap::new(),
             horizon: (0, now),
         }
     }
@@ -90,6 +96,11 @@ impl Duties {
         self.goals.clear();
     }
 
+    /// These nodes begin to vote.
+    pub(crate) fn on_voters(&mut self, nodes: impl Iterator<Item = NodeId>, now: Time) {
+        self.settled.extend(nodes.map(|node| (node, now)));
+    }
+
     /// Something was applied that others must know to be.
     pub(crate) fn on_awaited(&mut self) {
         self.awaited = true;
@@ -107,6 +118,8 @@ impl Duties {
         self.progress.retain(|node, _| nodes.contains(node));
         self.goals.retain(|(node, _), _| nodes.contains(node));
         self.contacts.retain(|node, _| nodes.contains(node));
+        self.settled.retain(|node, _| nodes.contains(node));
+        self.residuals.retain(|node, _| nodes.contains(node));
         self.doors.keep(nodes);
     }
 
@@ -294,10 +307,10 @@ impl Group {
             .collect();
         let unchanged = self.now.time.since(self.duties.changed);
         let (calm, rested) = (unchanged >= self.config.timing.calm, unchanged >= self.config.timing.rested);
-        let ages: Vec<Duration> = able.iter().map(|node| self.age_of(*node)).collect();
+        let able: Vec<AbleMember> = able.into_iter().map(|node| self.able_member(node)).collect();
         let load = if calm { self.load() } else { None };
         let (range, load) = (self.state.range, load.as_deref());
-        let view = DivisionView { range, current: &current, able: &able, ages: &ages, load, calm, rested };
+        let view = DivisionView { range, current: &current, able: &able, load, calm, rested };
         let proposed = (self.config.divide)(&view);
         if kept.len() == current.len() && proposed.is_none() {
             return None;
@@ -309,6 +322,20 @@ impl Group {
             kept
         };
         Some(Entry::Division { parts, kept })
+    }
+
+    /// Returns a member that can be primary as the policy sees it.
+    fn able_member(&self, node: NodeId) -> AbleMember {
+        let age = self.age_of(node);
+        let voted = self.duties.settled.get(&node).map(|since| self.now.time.since(*since));
+        let settled = voted.map_or(age, |voted| voted.min(age));
+        AbleMember { node, age, settled, residual: self.duties.residuals.get(&node).copied() }
+    }
+
+    /// Takes how long members are expected to live on, for the division policy: their median residual lives, for example. It need only
+    /// compare them. Replaces what was given before; empty where nothing is known.
+    pub fn expect_lives(&mut self, residuals: BTreeMap<NodeId, Duration>) {
+        self.duties.residuals = residuals;
     }
 
     /// The members that can be primary, in order. A member without room for records serves only while no member has room,

@@ -153,6 +153,8 @@ impl Group {
         }
         if before.members != self.state.members {
             self.note_removals(before);
+            let fresh = self.state.nodes().into_iter().filter(|node| !before.is_member(*node));
+            self.duties.on_voters(fresh, self.now.time);
         }
         if before.members != self.state.members || before.division != self.state.division {
             self.duties.on_change(self.now.time);

@@ -1,23 +1,14 @@
 //! Who is primary of how much (Harmony §7.6).
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use overlay::{KeyRange, NodeId, Point};
 
 use crate::density::{Density, LOAD_MIN};
+use crate::weights::{Able, Weights};
 
 /// More sub-ranges than so many for each primary are not left lying about.
 const PARTS_PER_NODE_MAX: usize = 4;
-
-/// A member that can be primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Able {
-    /// Who.
-    pub node: NodeId,
-    /// How long it has been a member: whoever has stayed for long will.
-    pub age: Duration,
-}
 
 /// What is known of a group when its range is to be divided.
 #[derive(Clone, Copy, Debug)]
@@ -53,66 +44,54 @@ pub struct Even;
 impl Dividing for Even {
     fn divide(&self, view: &Divided<'_>) -> Option<Vec<(Point, NodeId)>> {
         let able: Vec<NodeId> = view.able.iter().map(|able| able.node).collect();
+        let weights = alloc::vec![1; able.len()];
         if view.calm && !able.is_empty() {
-            return (!is_one_each(view.current, &able))
+            return (!is_whole(view.current, &able, &weights))
                 .then(|| shares(view.range, &able))
                 .filter(|drawn| drawn != view.current);
         }
-        share_orphans(view.range, view.current, &able)
+        share_orphans(view.range, view.current, &able, &weights)
     }
 }
 
-/// As much asked of everyone able as of the others; less of whoever came just now, since it is the likeliest to be gone soon.
+/// As much asked of each member as its capacity and its weight as a newcomer allow (Harmony §7.6). A newcomer begins without a sub-range and
+/// grows in three steps: the likeliest members to die soon should be primary of little.
 ///
-/// What a primary that is not able leaves behind is shared out at once. All else waits until all is calm; and where each has a
-/// sub-range, until the division has rested, and is far from what it should be.
+/// What a primary that is not able leaves behind is shared out at once among the members that should have sub-ranges. All else waits until
+/// all is calm. Then each of these gets a sub-range. Where each has one, the division waits until it has rested, and is drawn anew where it
+/// is far from what it should be: where a member has much more than it should, or one that was a newcomer much less.
+///
+/// The papers choose leaders by agreement latency, age or chance (Scatter §6.2, Harmony §7.2), and no primaries: all members are primaries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByLoad;
 
-/// Of somebody so much more is asked than should be, in tenths, before the range is divided anew.
+/// The range is divided anew where a member has so much more than it should, in tenths,
 const EXCESS_MIN: u64 = 16;
-/// Whoever has been a member for so long is no newcomer anywhere;
-const OLD: Duration = Duration::from_secs(3_600);
-/// and nobody is one where all came at about the same time.
-const TOGETHER: Duration = Duration::from_secs(60);
+/// or where one that was a newcomer has less than this of what it should. A step of a newcomer's weight leaves it with two thirds at most.
+const SHARE_MIN: u64 = 7;
 
 impl Dividing for ByLoad {
     fn divide(&self, view: &Divided<'_>) -> Option<Vec<(Point, NodeId)>> {
+        let Weights { all: weights, young } = Weights::of(view.able);
         let able: Vec<NodeId> = view.able.iter().map(|able| able.node).collect();
         if !view.calm || able.is_empty() {
-            return share_orphans(view.range, view.current, &able);
+            return share_orphans(view.range, view.current, &able, &weights);
         }
         let demand = Demand::of(view.range, view.load);
-        let weights = weights(view.able);
-        let is_whole = is_one_each(view.current, &able);
-        let excess = |parts: &[(Point, NodeId)]| demand.excess(parts, &able, &weights);
-        if is_whole && !(view.rested && excess(view.current) > EXCESS_MIN) {
+        let is_whole = is_whole(view.current, &able, &weights);
+        let of = |parts: &[(Point, NodeId)]| {
+            (demand.excess(parts, &able, &weights), demand.least_share(parts, &able, &weights, &young))
+        };
+        let (excess, share) = of(view.current);
+        if is_whole && !(view.rested && (excess > EXCESS_MIN || share < SHARE_MIN)) {
             return None;
         }
-        // In the order in which they are on the ring now: so most keep something of what they had.
-        let mut order: Vec<usize> = (0..able.len()).collect();
-        let place = |index: &usize| view.current.iter().position(|(_, node)| *node == able[*index]);
-        order.sort_by_key(|index| (place(index).is_none(), place(index), *index));
-        // Equal shares keep that order, too: another order would be another division to begin with at the next look.
-        let in_order = || order.iter().map(|index| able[*index]).collect::<Vec<_>>();
-        let drawn = demand.divide(&order, &able, &weights).unwrap_or_else(|| shares(view.range, &in_order()));
-        let is_better = !is_whole || excess(&drawn) * 4 <= excess(view.current) * 3;
-        (is_better && drawn != view.current).then_some(drawn)
+        let drawn = demand.draw(view.current, &able, &weights);
+        let (excess_then, share_then) = of(&drawn);
+        let is_evener = excess > EXCESS_MIN && excess_then * 4 <= excess * 3;
+        let has_grown = share < SHARE_MIN && share_then * 3 >= share.max(1) * 4;
+        ((!is_whole || is_evener || has_grown) && drawn != view.current).then_some(drawn)
     }
-}
-
-/// What a newcomer gets beside the others, in quarters of what they get. Only steps: nothing is redrawn because time goes by.
-fn weights(able: &[Able]) -> Vec<u64> {
-    let age = |able: &Able| (able.age.min(OLD) + TOGETHER).as_millis() as u64;
-    let mut ages: Vec<u64> = able.iter().map(age).collect();
-    ages.sort_unstable();
-    let median = ages.get(ages.len() / 2).copied().unwrap_or(0);
-    let weight = |able: &Able| match age(able) {
-        age if age * 4 < median => 1,
-        age if age * 2 < median => 2,
-        _ => 4,
-    };
-    able.iter().map(weight).collect()
 }
 
 /// How much there is to do, where in a range.
@@ -177,16 +156,45 @@ impl Demand {
         self.range.end()
     }
 
-    /// So much in tenths has whoever is worst off of what it should have.
-    fn excess(&self, parts: &[(Point, NodeId)], able: &[NodeId], weights: &[u64]) -> u64 {
+    /// Returns what a member of this weight should have, in 256ths.
+    fn due(&self, weight: u64, weights: &[u64]) -> u64 {
+        ((self.total() << 8) / weights.iter().sum::<u64>().max(1) * weight).max(1)
+    }
+
+    /// Returns how much there is in each part, in 256ths, with its primary.
+    fn shares<'a>(&'a self, parts: &'a [(Point, NodeId)]) -> impl Iterator<Item = (NodeId, u64)> + 'a {
         let ends = parts.iter().skip(1).map(|(at, _)| self.before(*at)).chain([self.total() << 8]);
-        let all: u64 = weights.iter().sum();
-        let excess = |((at, node), end): (&(Point, NodeId), u64)| {
-            let weight = able.iter().position(|able| able == node).map_or(1, |index| weights[index]);
-            let should = ((self.total() << 8) / all * weight).max(1);
-            end.saturating_sub(self.before(*at)).saturating_mul(10) / should
+        parts.iter().zip(ends).map(|((at, node), end)| (*node, end.saturating_sub(self.before(*at))))
+    }
+
+    /// Returns the most that a primary has of what it should have, in tenths.
+    fn excess(&self, parts: &[(Point, NodeId)], able: &[NodeId], weights: &[u64]) -> u64 {
+        let excess = |(node, share): (NodeId, u64)| {
+            let weight = able.iter().position(|able| *able == node).map_or(1, |index| weights[index]);
+            share.saturating_mul(10) / self.due(weight, weights)
         };
-        parts.iter().zip(ends).map(excess).max().unwrap_or(0)
+        self.shares(parts).map(excess).max().unwrap_or(0)
+    }
+
+    /// Returns the least that a young member has of what it should have, in tenths; 10 where there is none that should have something. What
+    /// rounding may cost counts as theirs: places within a piece are known to a 256th of it.
+    fn least_share(&self, parts: &[(Point, NodeId)], able: &[NodeId], weights: &[u64], young: &[bool]) -> u64 {
+        let rounding = 2 * self.cells.iter().copied().max().unwrap_or(0);
+        let share = |index: usize| {
+            let has: u64 = self.shares(parts).filter(|(node, _)| *node == able[index]).map(|(_, share)| share).sum();
+            (has + rounding).saturating_mul(10) / self.due(weights[index], weights)
+        };
+        (0..able.len()).filter(|index| young[*index] && weights[*index] > 0).map(share).min().unwrap_or(10)
+    }
+
+    /// Draws a division anew. Members keep the order in which they are on the ring now, so most keep some of what they have; equal shares
+    /// keep that order, too, or they would be drawn anew at the next look.
+    fn draw(&self, current: &[(Point, NodeId)], able: &[NodeId], weights: &[u64]) -> Vec<(Point, NodeId)> {
+        let mut order: Vec<usize> = (0..able.len()).filter(|index| weights[*index] > 0).collect();
+        let place = |index: &usize| current.iter().position(|(_, node)| *node == able[*index]);
+        order.sort_by_key(|index| (place(index).is_none(), place(index), *index));
+        let in_order = || order.iter().map(|index| able[*index]).collect::<Vec<_>>();
+        self.divide(&order, able, weights).unwrap_or_else(|| shares(self.range, &in_order()))
     }
 
     /// To each, in this order, what it should have; `None` where the range is too small for that.
@@ -207,20 +215,29 @@ impl Demand {
     }
 }
 
-/// What those leave behind who are not able, to the others; `None` where there is nothing, or nobody.
-fn share_orphans(range: KeyRange, current: &[(Point, NodeId)], able: &[NodeId]) -> Option<Vec<(Point, NodeId)>> {
+/// Gives what primaries leave behind that are not able to the members whose weight is not 0; `None` where there is nothing, or nobody.
+fn share_orphans(
+    range: KeyRange,
+    current: &[(Point, NodeId)],
+    able: &[NodeId],
+    weights: &[u64],
+) -> Option<Vec<(Point, NodeId)>> {
     let orphaned = current.iter().any(|(_, node)| !able.contains(node));
     if able.is_empty() || !orphaned {
         return None;
     }
-    let shared = share_out(range, current, able);
+    let heirs: Vec<NodeId> =
+        able.iter().zip(weights).filter(|(_, weight)| **weight > 0).map(|(node, _)| *node).collect();
+    let shared = share_out(range, current, able, &heirs);
     // Primaries that come and go faster than it ever gets calm must not grind the range to dust.
-    Some(if shared.len() > PARTS_PER_NODE_MAX * able.len() { shares(range, able) } else { shared })
+    Some(if shared.len() > PARTS_PER_NODE_MAX * able.len() { shares(range, &heirs) } else { shared })
 }
 
-/// One sub-range each?
-fn is_one_each(current: &[(Point, NodeId)], able: &[NodeId]) -> bool {
-    current.len() == able.len() && able.iter().all(|node| current.iter().any(|(_, primary)| primary == node))
+/// Returns whether each member whose weight is not 0 has one sub-range, and no other member more than one.
+fn is_whole(current: &[(Point, NodeId)], able: &[NodeId], weights: &[u64]) -> bool {
+    let parts_of = |node: &NodeId| current.iter().filter(|(_, primary)| primary == node).count();
+    let is_fit = |(node, weight): (&NodeId, &u64)| parts_of(node) == 1 || (*weight == 0 && parts_of(node) == 0);
+    current.iter().all(|(_, primary)| able.contains(primary)) && able.iter().zip(weights).all(is_fit)
 }
 
 /// Equal shares in this order. Of a range with fewer points than members, each of the first members has one point, and the
@@ -232,7 +249,7 @@ fn shares(range: KeyRange, able: &[NodeId]) -> Vec<(Point, NodeId)> {
     able.iter().zip(0..).map(|(node, part)| (range.cut_at(part, count), *node)).collect()
 }
 
-fn share_out(range: KeyRange, current: &[(Point, NodeId)], able: &[NodeId]) -> Vec<(Point, NodeId)> {
+fn share_out(range: KeyRange, current: &[(Point, NodeId)], able: &[NodeId], heirs: &[NodeId]) -> Vec<(Point, NodeId)> {
     let mut parts = Vec::new();
     for (index, (start, node)) in current.iter().enumerate() {
         if able.contains(node) {
@@ -241,17 +258,20 @@ fn share_out(range: KeyRange, current: &[(Point, NodeId)], able: &[NodeId]) -> V
         }
         let end = current.get(index + 1).map_or(range.end(), |next| next.0);
         let orphan = KeyRange::new(*start, end);
-        parts.extend(shares(orphan, able));
+        parts.extend(shares(orphan, heirs));
     }
     parts
 }
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use overlay::{Incarnation, PeerKey};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::weights::Capacity;
 
     fn node(n: u8) -> NodeId {
         NodeId { peer: PeerKey([n; 32]), incarnation: Incarnation(1) }
@@ -259,7 +279,7 @@ mod tests {
 
     /// Members of these ages in seconds.
     fn members(ages: &[u64]) -> Vec<Able> {
-        let able = |(n, age): (u8, &u64)| Able { node: node(n), age: Duration::from_secs(*age) };
+        let able = |(n, age): (u8, &u64)| Able::new(node(n), Duration::from_secs(*age));
         (0..).zip(ages).map(able).collect()
     }
 
@@ -289,10 +309,80 @@ mod tests {
     #[test]
     fn newcomers_get_less_until_they_have_stayed() {
         let nobody = [(Point(0), node(9))];
-        assert_eq!(percent(&members(&[9_000, 9_000, 0]), None, &nobody), Some(alloc::vec![44, 44, 11]));
+        assert_eq!(percent(&members(&[9_000, 9_000, 0]), None, &nobody), Some(alloc::vec![50, 50]), "nothing at first");
+        assert_eq!(percent(&members(&[9_000, 9_000, 30]), None, &nobody), Some(alloc::vec![44, 44, 11]));
         assert_eq!(percent(&members(&[9_000, 9_000, 900]), None, &nobody), Some(alloc::vec![40, 40, 20]));
         assert_eq!(percent(&members(&[9_000, 90_000, 1_800]), None, &nobody), Some(alloc::vec![33; 3]));
         assert_eq!(percent(&members(&[30, 20, 0]), None, &nobody), Some(alloc::vec![33; 3]), "all came together");
+    }
+
+    /// A member that can do three times as much gets three times as much.
+    #[test]
+    fn capacity_counts() {
+        let mut able = members(&[100; 3]);
+        able[1].capacity = Capacity::of(3.0);
+        assert_eq!(percent(&able, None, &[(Point(0), node(9))]), Some(alloc::vec![20, 60, 20]));
+        able[0].capacity = Capacity::of(0.0);
+        assert_eq!(percent(&able, None, &[(Point(0), node(9))]), Some(alloc::vec![6, 71, 24]), "a quarter at least");
+    }
+
+    /// The sub-range of a primary that died goes to the members that are no newcomers, also before all is calm.
+    #[test]
+    fn newcomers_inherit_nothing() {
+        let able = members(&[9_000, 9_000, 5]);
+        let current = [(Point(0), node(0)), (Point(30), node(8)), (Point(60), node(1))];
+        let range = KeyRange::new(Point(0), Point(90));
+        let view = Divided { range, current: &current, able: &able, load: None, calm: false, rested: false };
+        let heirs = ByLoad.divide(&view).expect("member 8 is gone");
+        assert_eq!(heirs, [(Point(0), node(0)), (Point(30), node(0)), (Point(45), node(1)), (Point(60), node(1))]);
+        let even = Even.divide(&view).expect("member 8 is gone");
+        assert!(even.iter().any(|(_, primary)| *primary == node(2)), "{even:?}");
+    }
+
+    /// Plays four hours of a group in steps of ten seconds, with members that come at these times in seconds and stay. Returns for each
+    /// division how many had come, and the last one. Members tell what is asked with an error of up to a tenth.
+    fn grow(comes: &[u64], noise: &[u32]) -> (Vec<usize>, Vec<(Point, NodeId)>) {
+        let range = KeyRange::new(Point(0), Point(100 << 100));
+        let mut current = alloc::vec![(Point(0), node(0))];
+        let (mut changed, mut divisions) = (0, Vec::new());
+        for now in (0..14_400).step_by(10) {
+            let ages: Vec<u64> = comes.iter().filter(|at| **at <= now).map(|at| now - at).collect();
+            changed = comes.iter().copied().filter(|at| *at <= now).fold(changed, u64::max);
+            let able = members(&ages);
+            let load: Vec<u32> =
+                (0..32).map(|cell| 1_000 * noise[(cell + now as usize / 10) % noise.len()] / 100).collect();
+            let (calm, rested) = (now >= changed + 2, now >= changed + 30);
+            let view = Divided { range, current: &current, able: &able, load: Some(&load), calm, rested };
+            if let Some(parts) = ByLoad.divide(&view) {
+                (current, changed) = (parts, now);
+                divisions.push(ages.len());
+            }
+        }
+        (divisions, current)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Time alone redraws a division at most three times for each newcomer, whatever noise there is, and in the end the newcomer has
+        /// as much as any member.
+        #[test]
+        fn time_redraws_a_few_times(
+            (old, newcomers) in (1usize..8, proptest::collection::btree_set(500u64..8_000, 1..4)),
+            noise in proptest::collection::vec(90u32..110, 32),
+        ) {
+            let comes: Vec<u64> = core::iter::repeat_n(0, old).chain(newcomers.iter().copied()).collect();
+            let (divisions, last) = grow(&comes, &noise);
+            let after = divisions.iter().filter(|members| **members > old).count();
+            prop_assert!(after <= 3 * newcomers.len(), "{divisions:?}");
+            let range = KeyRange::new(Point(0), Point(100 << 100));
+            let demand = Demand::of(range, None);
+            prop_assert_eq!(last.len(), comes.len());
+            let each = (demand.total() << 8) / comes.len() as u64;
+            for (primary, share) in demand.shares(&last) {
+                prop_assert!(share * 10 > each * 6 && share * 10 < each * 17, "{primary:?}: {share} of {each}");
+            }
+        }
     }
 
     #[test]
@@ -315,8 +405,7 @@ mod tests {
     #[test]
     fn equal_shares_of_a_tiny_range_are_final() {
         let range = KeyRange::new(Point(0), Point(10));
-        let able =
-            [(0, 2_057), (1, 0), (7, 2_057)].map(|(n, age)| Able { node: node(n), age: Duration::from_secs(age) });
+        let able = [(0, 2_057), (1, 60), (7, 2_057)].map(|(n, age)| Able::new(node(n), Duration::from_secs(age)));
         let load = [
             36_560, 17_892, 38_231, 40_486, 83_124, 5_667, 17_647, 41_823, 53_766, 10_568, 62_382, 34_504, 72_830,
             24_826, 25_303, 66_376, 66_889, 86_847, 0, 21_753, 2_363, 48_626, 5_211, 8_639, 45_394, 57_917, 3_519,
@@ -357,8 +446,10 @@ mod tests {
         ) {
             let range = KeyRange::new(Point(start), Point(start.wrapping_add(length)));
             let current = shares(range, &current.iter().map(|n| node(*n)).collect::<Vec<_>>());
-            let able: Vec<Able> =
-                able.into_iter().map(|(n, age)| Able { node: node(n), age: Duration::from_secs(age) }).collect();
+            // Some can do more than others, of some ages.
+            let capacity = |age: u64| Capacity::of(if age % 2 == 0 { 1.0 } else { (age % 32) as f64 / 4.0 });
+            let view = |(n, age)| Able { capacity: capacity(age), ..Able::new(node(n), Duration::from_secs(age)) };
+            let able: Vec<Able> = able.into_iter().map(view).collect();
             let policy: &dyn Dividing = if by_load { &ByLoad } else { &Even };
             let is_able = |node: &NodeId| able.iter().any(|able| able.node == *node);
             let (load, rested) = (load.as_deref(), calm && rested);

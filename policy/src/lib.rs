@@ -17,3 +17,4 @@ pub mod p2p;
 pub mod repartition;
 pub mod risk;
 pub mod size;
+pub mod weights;

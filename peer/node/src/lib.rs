@@ -11,6 +11,8 @@ pub mod bays;
 mod births;
 mod config;
 pub mod copying;
+#[cfg(test)]
+mod division_test;
 mod frames;
 mod held;
 mod hosting;

@@ -249,9 +249,20 @@ impl Node {
         if now >= self.lives.fit_due {
             self.lives.fit(id, now);
         }
+        self.tell_outlook();
         if now >= self.lives.ask_due {
             self.lives.ask_due = now + ASK_EVERY / 2 + self.lives.rng.duration_below(ASK_EVERY);
             self.ask_beside();
+        }
+    }
+
+    /// Tells the node's own group how long its members are expected to live on.
+    fn tell_outlook(&mut self) {
+        let model = self.lives.model();
+        if let Some(group) = self.hosts.home_mut() {
+            let of = |node: NodeId| Some((node, model?.residual(group.age_of(node))));
+            let residuals = group.state().nodes().into_iter().filter_map(of).collect();
+            group.expect_lives(residuals);
         }
     }
 

@@ -4,16 +4,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use group::config::{DividePolicy, DivisionView};
+use group::config::{AbleMember, DividePolicy, DivisionView};
 use overlay::{NodeId, Point};
 use policy::diversity::Diverse;
-use policy::division::{Able, ByLoad, Divided, Dividing, Even};
+use policy::division::{ByLoad, Divided, Dividing, Even};
 use policy::halves::{Alike, Arbitrary, Halving};
 use policy::joining::{Anywhere, Fastest, Joining, MostLoaded, Resilience};
 use policy::leading::{Anybody, Leading, LowestAgreement, Oldest, Random};
 use policy::p2p::{MultiCluster, P2p};
 use policy::repartition::{Fixed, Proportional, Repartitioning};
 use policy::size::{Never, Nines, Sizing, Thresholds};
+use policy::weights::Able;
 
 /// Policies for one decision, by their names; the first is what is meant where nobody says otherwise.
 type Known<T> = &'static [(&'static str, T)];
@@ -126,8 +127,11 @@ impl fmt::Debug for Policies {
 /// A policy as groups know it.
 fn divide<P: Dividing + Default>(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
     let DivisionView { range, current, load, calm, rested, .. } = *view;
-    let able = view.able.iter().zip(view.ages);
-    let able: Vec<Able> = able.map(|(node, age)| Able { node: *node, age: *age }).collect();
+    let able = |member: &AbleMember| {
+        let AbleMember { node, age, settled, residual } = *member;
+        Able { settled, residual, ..Able::new(node, age) }
+    };
+    let able: Vec<Able> = view.able.iter().map(able).collect();
     P::default().divide(&Divided { range, current, able: &able, load, calm, rested })
 }
 

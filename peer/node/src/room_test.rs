@@ -3,40 +3,14 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use group::op::{Condition, Expiry, Limit, Op, OpError, ReadMode};
-use overlay::{Key, NodeId};
+use group::op::{Limit, OpError};
 
-use crate::api::{ConnectionId, Input, Request, RequestId};
+use crate::api::Input;
 use crate::small_net::Net;
-
-/// Sets so many keys through this node, at once: how many of them were set, and what was said of the others.
-fn set(net: &mut Net, index: usize, first: u64, count: u64) -> (usize, Vec<OpError>) {
-    net.replies.clear();
-    for id in first..first + count {
-        let request = Request {
-            id: RequestId(id),
-            connection: ConnectionId(id),
-            key: Key::new(alloc::format!("k{}", id % 40).as_bytes()).expect("short"),
-            op: Op::Set { value: "v".into(), condition: Condition::Always, expiry: Expiry::Clear, get: false },
-            mode: ReadMode::Linearizable,
-            patience: Duration::from_secs(3),
-            once: None,
-        };
-        net.nodes[index].handle(net.now, Input::Routecast(request));
-    }
-    net.settle();
-    net.run_until(|net| net.replies.len() as u64 == count);
-    let failed: Vec<OpError> = net.replies.iter().filter_map(|(_, result)| result.clone().err()).collect();
-    (net.replies.len() - failed.len(), failed)
-}
-
-fn primaries(net: &Net) -> Vec<NodeId> {
-    net.nodes[0].group().expect("is in one").state().division.iter().map(|part| part.node).collect()
-}
 
 fn settled(count: usize) -> Net {
     let mut net = Net::of(count);
-    net.run_until(|net| net.nodes.iter().all(|node| node.status().ready) && primaries(net).len() == count);
+    net.run_until(|net| net.nodes.iter().all(|node| node.status().ready) && net.primaries().len() == count);
     net
 }
 
@@ -46,16 +20,16 @@ fn who_has_no_room_hands_over_and_writes_go_on_through_anybody() {
     // The leader may be among those without room.
     for low in 0..3 {
         let me = net.nodes[low].id();
-        assert!(primaries(&net).contains(&me), "it serves something at first");
+        assert!(net.primaries().contains(&me), "it serves something at first");
         net.nodes[low].handle(net.now, Input::DiskLow(Some(Limit::Disk)));
         net.settle();
         for (nth, through) in [low, (low + 1) % 3].into_iter().enumerate() {
-            let (set, failed) = set(&mut net, through, 1_000 * low as u64 + 100 * nth as u64, 40);
+            let (set, failed) = net.set(through, 1_000 * low as u64 + 100 * nth as u64, 40);
             assert_eq!((set, failed), (40, Vec::new()), "{low} is low, through {through}");
         }
-        assert!(!primaries(&net).contains(&me), "it serves nothing any more");
+        assert!(!net.primaries().contains(&me), "it serves nothing any more");
         net.nodes[low].handle(net.now, Input::DiskLow(None));
-        net.run_until(|net| primaries(net).contains(&me));
+        net.run_until(|net| net.primaries().contains(&me));
     }
 }
 
@@ -66,13 +40,13 @@ fn writes_are_refused_where_nobody_has_room() {
         net.nodes[index].handle(net.now, Input::DiskLow(Some(limit)));
     }
     net.run_for(Duration::from_secs(3));
-    let (done, failed) = set(&mut net, 0, 0, 40);
+    let (done, failed) = net.set(0, 0, 40);
     assert_eq!(done, 0);
     assert!(failed.iter().all(|error| matches!(error, OpError::Limit(_))), "{failed:?}");
     assert!(failed.contains(&OpError::Limit(Limit::MaxDisk)), "each says what stands in its own way");
-    assert_eq!(primaries(&net).len(), 3, "all of them serve what needs no room");
+    assert_eq!(net.primaries().len(), 3, "all of them serve what needs no room");
     // One with room is enough.
     net.nodes[1].handle(net.now, Input::DiskLow(None));
     net.run_for(Duration::from_secs(1));
-    assert_eq!(set(&mut net, 2, 100, 40), (40, Vec::new()));
+    assert_eq!(net.set(2, 100, 40), (40, Vec::new()));
 }

@@ -7,13 +7,13 @@ use core::time::Duration;
 use bytes::Bytes;
 use core::net::Ipv4Addr;
 use group::Group;
-use group::op::{Answer, OpError};
+use group::op::{Answer, Condition, Expiry, Op, OpError, ReadMode};
 use group::time::{Now, Time, WallMillis};
 use header::{NO_OBJECT, Operation, Packet, ReplyTo};
-use overlay::{GroupId, Incarnation, PeerKey, Point};
+use overlay::{GroupId, Incarnation, Key, NodeId, PeerKey, Point};
 use switch::pipeline::{Pipeline, Verdict};
 
-use crate::api::{Event, Input, Output, RequestId};
+use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::config::{Durability, NodeConfig, Restored};
 use crate::leaving::LeaveStep;
 use crate::node::Node;
@@ -247,6 +247,32 @@ impl Net {
         header.stamp(&mut bytes);
         self.switched.push((to, header.operation));
         self.nodes[to].handle(self.now, Input::Packet { from: SWITCH, bytes: bytes.into() });
+    }
+
+    /// Sets so many keys through this node, at once. Returns how many of them were set, and the errors of the others.
+    pub(crate) fn set(&mut self, index: usize, first: u64, count: u64) -> (usize, Vec<OpError>) {
+        self.replies.clear();
+        for id in first..first + count {
+            let request = Request {
+                id: RequestId(id),
+                connection: ConnectionId(id),
+                key: Key::new(alloc::format!("k{}", id % 40).as_bytes()).expect("short"),
+                op: Op::Set { value: "v".into(), condition: Condition::Always, expiry: Expiry::Clear, get: false },
+                mode: ReadMode::Linearizable,
+                patience: Duration::from_secs(3),
+                once: None,
+            };
+            self.nodes[index].handle(self.now, Input::Routecast(request));
+        }
+        self.settle();
+        self.run_until(|net| net.replies.len() as u64 == count);
+        let failed: Vec<OpError> = self.replies.iter().filter_map(|(_, result)| result.clone().err()).collect();
+        (self.replies.len() - failed.len(), failed)
+    }
+
+    /// The primaries of the first node's group, in ring order.
+    pub(crate) fn primaries(&self) -> Vec<NodeId> {
+        self.nodes[0].group().expect("is in one").state().division.iter().map(|part| part.node).collect()
     }
 
     pub(crate) fn leave(&mut self, index: usize, force: bool) {
