@@ -7,24 +7,32 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use testnet::experiment::harmonia::{FIGURES, figures, slots};
+use testnet::experiment::harmonia::{Run, slots};
+use testnet::experiment::options::{Options, Size};
+use testnet::experiment::registry::{resolve, run};
 
 fn main() {
-    let (mut only, mut directory) = (None, std::env::temp_dir().join("harmonia"));
+    let (mut only, mut directory) = ("harmonia".to_owned(), std::env::temp_dir().join("harmonia"));
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--only" => only = words.next(),
+            "--only" => only = words.next().expect("a name behind it"),
             "--out" => directory = words.next().map(PathBuf::from).expect("a directory behind it"),
             // `cargo test --benches` only wants to know that it starts.
-            "--test" => return drop(slots::with_dirty(10, 1000, Duration::from_millis(10))),
+            "--test" => {
+                return drop(slots::with_dirty(10, 1000, Run { lasts: Duration::from_millis(10), seed: 1 }));
+            }
             // `cargo bench` adds it.
             "--bench" => {}
             _ => panic!("what is {word}?"),
         }
     }
-    let is_one = |only: &String| FIGURES.iter().any(|(name, _)| name == only);
-    assert!(only.as_ref().is_none_or(is_one), "there are {:?}", FIGURES.map(|(name, _)| name));
-    figures(only.as_deref(), Some(&directory), &mut |line| println!("{line}")).expect("it can be written there");
+    let experiments = resolve(&only);
+    assert!(!experiments.is_empty(), "there is no {only}: see `scatter-testnet experiment list`");
+    let options = Options { size: Size::Default, seed: 1, jobs: 1, out: Some(directory.clone()) };
+    for experiment in experiments {
+        let results = run(experiment, &options, &|line| println!("{line}")).expect("it runs, and can be written there");
+        println!("{results}\n");
+    }
     println!("written to {}", directory.display());
 }

@@ -6,7 +6,7 @@
 //! - [`study`]: simulated networks whose peers die and are replaced, at any size.
 //! - [`churn`]: real daemons that die and are replaced, while clients watch.
 //! - [`mod@bench`]: beside other stores.
-//! - [`experiment`]: the papers' figures, by name; [`picture`] draws them.
+//! - [`experiment`]: the papers' figures, by name; [`picture`] draws them, [`parallel`] runs them on several cores.
 //! - [`tool`]: programs of others that make something.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
@@ -23,6 +23,7 @@ pub mod file;
 pub mod history;
 pub mod live;
 pub mod marks;
+pub mod parallel;
 pub mod picture;
 pub mod rng;
 pub mod sim;

@@ -4,11 +4,12 @@ mod command;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use command::experiment::ExperimentArgs;
 use command::parse_time;
 use command::study::StudyArgs;
 
@@ -18,7 +19,6 @@ use testnet::bench::{Comparison, Kind, Tools, compare};
 use testnet::checkers::model::Limits;
 use testnet::checkers::{Circumstances, check_history};
 use testnet::churn::Lives;
-use testnet::experiment::{fine_coarse, harmonia};
 use testnet::sim::harness::{Batch, explain, run};
 use testnet::sim::{Scenario, hash_bytes};
 
@@ -61,7 +61,7 @@ enum Command {
     /// with Go and ZooKeeper fetched with Maven, once; what cannot be had is left out, and it is said why.
     Bench(Bench),
     /// Runs an experiment of the papers, and prints its figures beside theirs
-    Experiment(Experiment),
+    Experiment(ExperimentArgs),
     /// Runs real daemons on this machine that are killed and replaced by new ones, while clients write and read
     ///
     /// Each peer lives for a random time, is killed with SIGKILL and replaced at once by a new peer with an empty store. Ends with 1 if
@@ -113,24 +113,6 @@ struct Churn {
     /// More flags for the daemons, behind `--`
     #[arg(last = true)]
     flags: Vec<String>,
-}
-
-#[derive(clap::Args)]
-struct Experiment {
-    /// Which one
-    name: Name,
-    /// Write what was measured there, as CSV, and Harmonia's as SVG, too
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Name {
-    /// A state machine for each key against one for each sub-range, by cores, simulated (fRSM §4.3)
-    FineCoarse,
-    /// Reads that a switch spreads: by replicas, slots and dirty objects, when it stops, and what it costs a write, simulated
-    /// (Harmonia §10)
-    Harmonia,
 }
 
 #[derive(clap::Args)]
@@ -245,7 +227,7 @@ fn main() -> ExitCode {
         Command::Sim(sim) => simulate(&sim),
         Command::Check(check) => check_file(&check),
         Command::Bench(bench) => compare_stores(bench),
-        Command::Experiment(experiment) => run_experiment(&experiment),
+        Command::Experiment(arguments) => run_experiment(&arguments),
         Command::Churn(churn) => run_churn(churn),
     }
 }
@@ -270,23 +252,12 @@ fn put(text: std::fmt::Arguments<'_>) {
     }
 }
 
-fn run_experiment(experiment: &Experiment) -> ExitCode {
-    let directory = experiment.out.as_deref();
-    let written = match experiment.name {
-        Name::FineCoarse => {
-            sayln!("{}", fine_coarse::HEADING);
-            let results = fine_coarse::fine_coarse(|line| sayln!("{line}"));
-            directory.map_or(Ok(()), |directory| {
-                std::fs::create_dir_all(directory)?;
-                std::fs::write(directory.join("fine-coarse.csv"), results.csv())
-            })
-        }
-        Name::Harmonia => harmonia::figures(None, directory, &mut |line| sayln!("{line}")),
-    };
-    match written {
+fn run_experiment(arguments: &ExperimentArgs) -> ExitCode {
+    match arguments.run(&|line| sayln!("{line}"), &|line| note!("{line}")) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            note!("cannot write to {}: {error}", directory.unwrap_or(Path::new("nowhere")).display());
+        Err(command::Error::Refused(why)) => fail(why),
+        Err(command::Error::Failed(why)) => {
+            note!("{why}");
             ExitCode::FAILURE
         }
     }

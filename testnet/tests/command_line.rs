@@ -63,3 +63,36 @@ fn churn_refuses_what_it_cannot_run() {
     assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);
     std::fs::remove_dir(&work).unwrap();
 }
+
+/// The refusal of a name has all names; `list` prints one line each.
+#[test]
+fn experiments_are_known_by_name() {
+    let refused = testnet(&["experiment", "churn-ponzi"]).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    let list = testnet(&["experiment", "list"]).output().unwrap();
+    assert_eq!(list.status.code(), Some(0));
+    let list = String::from_utf8(list.stdout).unwrap();
+    let names: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains(&"fine-coarse") && names.contains(&"harmonia") && names.contains(&"all"), "{list}");
+    assert!(names.iter().all(|name| told.contains(name)), "{told}");
+}
+
+/// Arguments that contradict each other are refused before anything is run.
+#[test]
+fn experiments_refuse_what_they_cannot_run() {
+    for (arguments, named) in [
+        (&["fine-coarse", "--quick", "--full"][..], "--full"),
+        (&["fine-coarse", "--jobs", "0"], "--jobs"),
+        (&["fine-coarse", "results"], "--out"),
+        (&["report"], "report DIR"),
+    ] {
+        let refused = testnet(&[&["experiment"], arguments].concat()).output().unwrap();
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(named), "{arguments:?}: {told}");
+    }
+    let empty = testnet(&["experiment", "report", "/nowhere/at/all"]).output().unwrap();
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(String::from_utf8(empty.stderr).unwrap().contains("/nowhere/at/all"));
+}

@@ -1,8 +1,17 @@
 //! Commands of `scatter-testnet`, a file each.
 
+pub mod experiment;
 pub mod study;
 
 use std::time::Duration;
+
+/// Why a command ends without success; for a person.
+pub enum Error {
+    /// It cannot be run as it was typed: 2.
+    Refused(String),
+    /// It failed: 1.
+    Failed(String),
+}
 
 /// Reads a time: a number, with `s`, `m` or `h` behind it, or seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {

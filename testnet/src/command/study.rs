@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use node::Policies;
 use testnet::churn::Lives;
+use testnet::parallel::in_parallel;
 use testnet::study::{Figures, HEADING, Places, Study, run};
 
 /// Arguments of the churn study.
@@ -132,17 +133,7 @@ impl StudyArgs {
             figures.to_string().lines().for_each(|line| say_of(study, line));
             Ok(figures)
         };
-        let mut all: Vec<Figures> = Vec::new();
-        for some in studies.chunks(jobs.max(1)) {
-            let some: Vec<Result<Figures, String>> = std::thread::scope(|scope| {
-                let workers: Vec<_> = some.iter().map(|study| scope.spawn(|| one(study))).collect();
-                let join = |worker: std::thread::ScopedJoinHandle<'_, _>| {
-                    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                };
-                workers.into_iter().map(join).collect()
-            });
-            all.extend(some.into_iter().collect::<Result<Vec<_>, _>>()?);
-        }
+        let all: Vec<Figures> = in_parallel(jobs, studies, one).into_iter().collect::<Result<_, _>>()?;
         if let Some(directory) = &self.out {
             let lines: String = all.iter().map(|figures| figures.csv() + "\n").collect();
             testnet::file::write_text(directory, "churn.csv", &format!("{HEADING}\n{lines}"))?;

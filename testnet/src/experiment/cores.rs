@@ -59,6 +59,8 @@ pub struct Setting {
     pub slow: f64,
     /// So long, in virtual time.
     pub lasts: Duration,
+    /// Draws keys and kinds of operations.
+    pub seed: u64,
 }
 
 /// What came of it.
@@ -153,7 +155,7 @@ impl World {
             setting,
             agenda: Agenda::new(),
             machines: (0..MACHINES).map(machine).collect(),
-            keys: Keys::new(setting.keys, setting.key_count, 1, 0, 1).expect("the distribution makes sense"),
+            keys: Keys::new(setting.keys, setting.key_count, setting.seed, 0, 1).expect("the distribution makes sense"),
             value: vec![b'v'; setting.value_bytes].into(),
             asked: BTreeMap::new(),
             attempts: HashMap::new(),

@@ -7,11 +7,20 @@ use std::time::Duration;
 
 use super::measured::Measured;
 use super::setting::{Happening, Load, Setting};
-use super::{Figure, one};
+use super::{MODEL, one, parameters};
+use crate::experiment::options::{Options, Say};
+use crate::experiment::registry::Experiment;
+use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
-/// What its files are called.
-pub const NAME: &str = "harmonia-failure";
+/// The figure.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "harmonia-failure",
+    paper: "Harmonia Fig. 15",
+    about: "A switch stops and is started again: reads and writes a second meanwhile",
+    run: figure,
+};
 
 /// When it stops, is there again, and gets an id from its controller: just before clients try it, which they do ever more
 /// seldom, or just after. How long all of it lasts.
@@ -35,7 +44,7 @@ pub struct Times {
 }
 
 /// Three replicas, and so many readers and writers; the switch has its new id then.
-pub fn measure(readers: usize, writers: usize, is_set: Duration) -> Measured {
+pub fn measure(readers: usize, writers: usize, is_set: Duration, seed: u64) -> Measured {
     let at = [(STOPS, Happening::SwitchStops), (STARTS, Happening::SwitchStarts), (is_set, Happening::NextSwitch)];
     one(&Setting {
         load: Load::Apart { readers, writers, pause: Duration::from_millis(2) },
@@ -43,6 +52,7 @@ pub fn measure(readers: usize, writers: usize, is_set: Duration) -> Measured {
         happenings: at.into(),
         lasts: LASTS,
         window: WINDOW,
+        seed,
         ..Setting::of(3, true, 0.05)
     })
 }
@@ -72,35 +82,84 @@ pub fn times(measured: &Measured, is_set: Duration) -> Times {
     }
 }
 
-/// Throughput over time.
-pub fn figure(say: &mut dyn FnMut(String)) -> Figure {
-    let mut csv = String::from("new_id_at_s,seconds,reads_per_s,writes_per_s\n");
-    let charts = IS_SET.map(|is_set| {
-        // Readers that want all that can be had, and writers that make a twentieth of it.
-        let measured = measure(300, 150, is_set);
-        let Times { before, writes, reads_least, all } = times(&measured, is_set);
-        let said = |time: Option<Duration>| time.map_or("never".into(), |time| format!("{:.2} s", time.as_secs_f64()));
-        say(format!("before: {:.0} reads and {:.0} writes a second", before[0], before[1]));
-        say(format!("it stops: writes go on {} later; at least {reads_least:.0} reads a second", said(writes)));
-        say(format!("a new id at {:.1} s: all goes on as before {} later", is_set.as_secs_f64(), said(all)));
-        let timeline = timeline(&measured);
-        for (at, [reads, writes]) in timeline.clone() {
-            csv.push_str(&format!("{},{:.2},{reads:.0},{writes:.0}\n", is_set.as_secs_f64(), at.as_secs_f64()));
+/// Readers and writers: as many as want all that can be had, and writers that make a part of it; fewer in a quick run.
+const CLIENTS: (usize, usize) = (300, 150);
+const CLIENTS_QUICK: (usize, usize) = (100, 50);
+
+/// Measures throughput over time.
+fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
+    let (readers, writers) = options.size.pick(CLIENTS_QUICK, CLIENTS, CLIENTS);
+    let runs = in_parallel(options.jobs, &IS_SET, |is_set| (*is_set, measure(readers, writers, *is_set, options.seed)));
+    let mut table = Table::new(&[
+        "new_id_at_s",
+        "reads_per_s_before",
+        "writes_per_s_before",
+        "writes_again_after_s",
+        "reads_per_s_least",
+        "all_again_after_s",
+        "paper",
+    ]);
+    let mut curves = Table::new(&["new_id_at_s", "seconds", "reads_per_s", "writes_per_s"]);
+    for (is_set, measured) in &runs {
+        table.push(cells(*is_set, &times(measured, *is_set)));
+        for (at, rates) in timeline(measured) {
+            let at = [is_set.as_secs_f64(), at.as_secs_f64()].map(|at| format!("{at:.2}"));
+            curves.push(at.into_iter().chain(rates.map(|rate| format!("{rate:.0}"))).collect());
         }
-        let line = |name: &str, of: fn([f64; 2]) -> f64| Line {
-            name: name.into(),
-            points: timeline.clone().map(|(at, rates)| (at.as_secs_f64(), of(rates))).collect(),
-            dashed: false,
-        };
-        let moment = |at: Duration, name: &str| (at.as_secs_f64(), name.to_owned());
-        Chart {
-            title: format!("a new id after {:.1} s", (is_set - STOPS).as_secs_f64()),
-            across: "seconds".into(),
-            up: "operations a second".into(),
-            moments: vec![moment(STOPS, "stops"), moment(STARTS, "is back"), moment(is_set, "has its new id")],
-            lines: vec![line("reads", |rates| rates[0]), line("writes", |rates| rates[1])],
-            ..Chart::default()
-        }
-    });
-    Figure { name: NAME, csv, svg: crate::picture::draw(&charts) }
+    }
+    let mut parameters = parameters(LASTS);
+    parameters.extend([("readers", readers.to_string()), ("writers", writers.to_string())]);
+    Ok(Outcome {
+        parameters,
+        models: vec![MODEL.into()],
+        table,
+        curves: Some(curves),
+        charts: runs.iter().map(|(is_set, measured)| chart(*is_set, measured)).collect(),
+        verdict: verdict(&runs),
+    })
+}
+
+fn said(time: Option<Duration>) -> String {
+    time.map_or("never".into(), |time| format!("{:.2}", time.as_secs_f64()))
+}
+
+fn cells(is_set: Duration, times: &Times) -> Vec<String> {
+    vec![
+        format!("{:.1}", is_set.as_secs_f64()),
+        format!("{:.0}", times.before[0]),
+        format!("{:.0}", times.before[1]),
+        said(times.writes),
+        format!("{:.0}", times.reads_least),
+        said(times.all),
+        "nothing while it is gone; full again within seconds".into(),
+    ]
+}
+
+fn chart(is_set: Duration, measured: &Measured) -> Chart {
+    let line = |name: &str, of: fn([f64; 2]) -> f64| Line {
+        name: name.into(),
+        points: timeline(measured).map(|(at, rates)| (at.as_secs_f64(), of(rates))).collect(),
+        dashed: false,
+    };
+    let moment = |at: Duration, name: &str| (at.as_secs_f64(), name.to_owned());
+    Chart {
+        title: format!("a new id after {:.1} s", (is_set - STOPS).as_secs_f64()),
+        across: "seconds".into(),
+        up: "operations a second".into(),
+        moments: vec![moment(STOPS, "stops"), moment(STARTS, "is back"), moment(is_set, "has its new id")],
+        lines: vec![line("reads", |rates| rates[0]), line("writes", |rates| rates[1])],
+        ..Chart::default()
+    }
+}
+
+fn verdict(runs: &[(Duration, Measured)]) -> Verdict {
+    let all: Vec<Times> = runs.iter().map(|(is_set, measured)| times(measured, *is_set)).collect();
+    let least = all.iter().map(|times| times.reads_least).fold(f64::MAX, f64::min);
+    let is_back = all.iter().all(|times| times.all.is_some());
+    let comparison = if is_back && least > 0.0 { Comparison::Better } else { Comparison::Worse };
+    let why = format!(
+        "at least {least:.0} reads a second are served while the switch is gone (paper: none), and all goes on {} s after the new id",
+        all.iter().map(|times| said(times.all)).collect::<Vec<_>>().join(" or ")
+    );
+    Verdict::new(comparison, why)
 }

@@ -6,69 +6,108 @@
 use std::time::Duration;
 
 use super::setting::{Load, Setting};
-use super::{Figure, one};
+use super::{MODEL, Run, one, parameters};
+use crate::experiment::options::{Options, Say};
+use crate::experiment::registry::Experiment;
+use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
-/// What its files are called.
-pub const NAME: &str = "harmonia-latency";
+/// The figure.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "harmonia-latency",
+    paper: "Harmonia §10",
+    about: "What a pass through the switch costs a write, by load: three replicas, 5 % writes",
+    run: figure,
+};
 
 const LOADS: [f64; 5] = [10e3, 30e3, 50e3, 70e3, 90e3];
 /// In memory, and with disks as quick as good ones are.
 const SYNCS: [(&str, Duration); 2] = [("in memory", Duration::ZERO), ("on disks", Duration::from_micros(100))];
 
-/// Half of the writes, and 99 of 100, take so long or less.
-pub fn write_waits(per_s: f64, sync: Duration, has_switch: bool, lasts: Duration) -> [Duration; 2] {
-    let measured = one(&Setting { load: Load::Open { per_s }, sync, lasts, ..Setting::of(3, has_switch, 0.05) });
+/// Returns how long half of the writes, and 99 of 100, take at most.
+pub fn write_waits(per_s: f64, sync: Duration, has_switch: bool, run: Run) -> [Duration; 2] {
+    let measured = one(&Setting { load: Load::Open { per_s }, sync, ..run.of(3, has_switch, 0.05) });
     [0.5, 0.99].map(|share| measured.write_wait(share))
 }
 
-/// By load, at three replicas.
-pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
-    say("What writes take by load, three replicas, 5 % writes, 50 µs of wire each way (µs)".into());
-    say(format!(
-        "{:<10}{:>8}{:>12}{:>8}{:>8}{:>14}{:>8}{:>8}",
-        "store", "ops/s", "direct p50", "switch", "ratio", "direct p99", "switch", "ratio"
-    ));
-    let mut csv = String::from("store,ops_per_s,direct_p50_s,switch_p50_s,direct_p99_s,switch_p99_s\n");
-    let mut charts = Vec::new();
-    for (store, sync) in SYNCS {
-        let mut rows = Vec::new();
-        for load in LOADS {
-            let [direct, switch] = [false, true].map(|has_switch| write_waits(load, sync, has_switch, lasts));
-            let us = |wait: Duration| wait.as_secs_f64() * 1e6;
-            let ratio = |share: usize| us(switch[share]) / us(direct[share]);
-            say(format!(
-                "{store:<10}{load:>8.0}{:>12.0}{:>8.0}{:>8.2}{:>14.0}{:>8.0}{:>8.2}",
-                us(direct[0]),
-                us(switch[0]),
-                ratio(0),
-                us(direct[1]),
-                us(switch[1]),
-                ratio(1)
-            ));
-            let waits = [direct[0], switch[0], direct[1], switch[1]].map(|wait| format!("{:.6}", wait.as_secs_f64()));
-            csv.push_str(&format!("{store},{load:.0},{}\n", waits.join(",")));
-            rows.push((load, direct, switch));
-        }
-        let line = |name: &str, share: usize, has_switch: bool| {
-            let of =
-                |direct: &[Duration; 2], switch: &[Duration; 2]| if has_switch { switch[share] } else { direct[share] };
-            let points = rows.iter().map(|(load, direct, switch)| (*load, of(direct, switch).as_secs_f64() * 1e6));
-            Line { name: name.into(), points: points.collect(), dashed: share > 0 }
-        };
-        charts.push(Chart {
-            title: format!("writes, {store}"),
-            across: "operations a second, 5 % of them writes".into(),
-            up: "microseconds".into(),
-            dots: true,
-            lines: vec![
-                line("passed through the switch, p50", 0, true),
-                line("without a switch, p50", 0, false),
-                line("passed through the switch, p99", 1, true),
-                line("without a switch, p99", 1, false),
-            ],
-            ..Chart::default()
-        });
+/// Writes at one load.
+struct Row {
+    store: &'static str,
+    per_s: f64,
+    direct: [Duration; 2],
+    switch: [Duration; 2],
+}
+
+impl Row {
+    fn ratio(&self, share: usize) -> f64 {
+        self.switch[share].as_secs_f64() / self.direct[share].as_secs_f64().max(1e-9)
     }
-    Figure { name: NAME, csv, svg: crate::picture::draw(&charts) }
+
+    fn cells(&self) -> Vec<String> {
+        let us = |wait: Duration| format!("{:.0}", wait.as_secs_f64() * 1e6);
+        let mut cells = vec![self.store.to_owned(), format!("{:.0}", self.per_s)];
+        for share in [0, 1] {
+            cells.extend([us(self.direct[share]), us(self.switch[share]), format!("{:.2}", self.ratio(share))]);
+        }
+        cells.push(String::new());
+        cells
+    }
+}
+
+/// Measures writes by load, at three replicas.
+fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
+    let run = Run::new(options, Duration::from_secs(2));
+    let settings: Vec<_> = SYNCS.into_iter().flat_map(|sync| LOADS.map(move |load| (sync, load))).collect();
+    let rows = in_parallel(options.jobs, &settings, |((store, sync), per_s)| {
+        let [direct, switch] = [false, true].map(|has_switch| write_waits(*per_s, *sync, has_switch, run));
+        Row { store, per_s: *per_s, direct, switch }
+    });
+    let mut table = Table::new(&[
+        "store",
+        "ops_per_s",
+        "direct_p50_us",
+        "switch_p50_us",
+        "ratio_p50",
+        "direct_p99_us",
+        "switch_p99_us",
+        "ratio_p99",
+        "paper",
+    ]);
+    rows.iter().for_each(|row| table.push(row.cells()));
+    let worst = rows.iter().map(|row| row.ratio(0)).fold(0.0, f64::max);
+    let comparison = if worst <= 1.05 { Comparison::Reproduced } else { Comparison::Worse };
+    let why = format!(
+        "at the median a write takes at most {worst:.2} times as long with the switch; the paper's writes lie on its way and pay nothing"
+    );
+    Ok(Outcome {
+        parameters: parameters(run.lasts),
+        models: vec![MODEL.into()],
+        table,
+        curves: None,
+        charts: SYNCS.map(|(store, _)| chart(&rows, store)).into(),
+        verdict: Verdict::new(comparison, why),
+    })
+}
+
+fn chart(rows: &[Row], store: &str) -> Chart {
+    let line = |name: &str, share: usize, has_switch: bool| {
+        let of = |row: &Row| if has_switch { row.switch[share] } else { row.direct[share] };
+        let points = rows.iter().filter(|row| row.store == store);
+        let points = points.map(|row| (row.per_s, of(row).as_secs_f64() * 1e6));
+        Line { name: name.into(), points: points.collect(), dashed: share > 0 }
+    };
+    Chart {
+        title: format!("writes, {store}"),
+        across: "operations a second, 5 % of them writes".into(),
+        up: "microseconds".into(),
+        dots: true,
+        lines: vec![
+            line("passed through the switch, p50", 0, true),
+            line("without a switch, p50", 0, false),
+            line("passed through the switch, p99", 1, true),
+            line("without a switch, p99", 1, false),
+        ],
+        ..Chart::default()
+    }
 }

@@ -18,32 +18,20 @@ pub mod slots;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use measured::Measured;
 use setting::Setting;
 
-/// A figure, as numbers and as a picture.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// What its files are called.
-    pub name: &'static str,
-    /// A heading and rows.
-    pub csv: String,
-    /// The picture.
-    pub svg: String,
-}
+use super::options::Options;
+use super::registry::Experiment;
 
-impl Figure {
-    /// Writes NAME.csv and NAME.svg there.
-    pub fn write(&self, directory: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(directory)?;
-        std::fs::write(directory.join(self.name).with_extension("csv"), &self.csv)?;
-        std::fs::write(directory.join(self.name).with_extension("svg"), &self.svg)
-    }
-}
+/// The figures.
+pub const EXPERIMENTS: &[Experiment] =
+    &[replicas::EXPERIMENT, slots::BY_SLOTS, slots::BY_DIRTY, failure::EXPERIMENT, latency::EXPERIMENT];
+
+/// What a model of these figures is.
+const MODEL: &str = "machines and wires in virtual time take fixed times, nine times those of the paper's servers; group and pipeline are real";
 
 /// One run, whose answers go together.
 ///
@@ -55,28 +43,27 @@ fn one(setting: &Setting) -> Measured {
     measured
 }
 
-/// Measures a figure, and tells each line of that.
-type Measure = fn(&mut dyn FnMut(String)) -> Figure;
+/// Returns the parameters of a figure that is measured for so long.
+fn parameters(lasts: Duration) -> Vec<(&'static str, String)> {
+    vec![("measured", format!("{lasts:?}")), ("inconsistent reads", "0".into())]
+}
 
-/// What each is called, and how it is made.
-pub const FIGURES: [(&str, Measure); 5] = [
-    (replicas::NAME, |say| replicas::figure(Duration::from_millis(200), say)),
-    (slots::NAME, |say| slots::by_slots(Duration::from_secs(2), say)),
-    (slots::DIRTY, |say| slots::by_dirty(Duration::from_millis(200), say)),
-    (failure::NAME, failure::figure),
-    (latency::NAME, |say| latency::figure(Duration::from_secs(2), say)),
-];
+/// How a figure is measured: for so long, in virtual time, and with this seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Measured in virtual time.
+    pub lasts: Duration,
+    /// All chance comes of it.
+    pub seed: u64,
+}
 
-/// Measures all figures, or the one of this name, and writes them where they are wanted; `say` is told each line.
-///
-/// # Errors
-/// Where they cannot be written; then there is no other figure.
-pub fn figures(only: Option<&str>, directory: Option<&Path>, say: &mut dyn FnMut(String)) -> io::Result<()> {
-    for (name, measure) in FIGURES.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
-        say(format!("{name}:"));
-        let figure = measure(say);
-        say(String::new());
-        directory.map_or(Ok(()), |directory| figure.write(directory))?;
+impl Run {
+    fn new(options: &Options, default: Duration) -> Run {
+        Run { lasts: options.lasts(default), seed: options.seed }
     }
-    Ok(())
+
+    /// Returns the setting of a run: see [`Setting::of`].
+    fn of(self, replicas: usize, has_switch: bool, writes: f64) -> Setting {
+        Setting { lasts: self.lasts, seed: self.seed, ..Setting::of(replicas, has_switch, writes) }
+    }
 }

@@ -10,11 +10,20 @@ use std::time::Duration;
 
 use super::measured::{Done, Measured};
 use super::setting::{Costs, Setting};
-use super::{Figure, one};
+use super::{MODEL, Run, one, parameters};
+use crate::experiment::options::{Options, Say};
+use crate::experiment::registry::Experiment;
+use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
+use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 
-/// What its files are called.
-pub const NAME: &str = "harmonia-replicas";
+/// The figure.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "harmonia-replicas",
+    paper: "Harmonia Fig. 9",
+    about: "Operations a second of a group by its replicas, with reads spread by the switch and without",
+    run: figure,
+};
 
 /// As many as the paper has, but for two, which are no group that may lose one.
 const REPLICAS: std::ops::RangeInclusive<usize> = 3..=10;
@@ -43,17 +52,16 @@ pub struct Row {
     pub messages: f64,
 }
 
-/// One row, each run for so long.
-pub fn row(replicas: usize, writes: f64, lasts: Duration) -> Row {
-    let setting = |replicas, has_switch| Setting { lasts, ..Setting::of(replicas, has_switch, writes) };
-    let with = |costs| one(&Setting { costs, ..setting(replicas, true) }).ops_per_s();
+/// Measures one row.
+pub fn row(replicas: usize, writes: f64, run: Run) -> Row {
+    let with = |costs| one(&Setting { costs, ..run.of(replicas, true, writes) }).ops_per_s();
     Row {
         replicas,
         writes,
-        alone: one(&setting(1, false)).ops_per_s(),
-        direct: one(&setting(replicas, false)).ops_per_s(),
-        spread: one(&setting(replicas, true)),
-        steady: one(&Setting { jitter: Duration::ZERO, ..setting(replicas, true) }).ops_per_s(),
+        alone: one(&run.of(1, false, writes)).ops_per_s(),
+        direct: one(&run.of(replicas, false, writes)).ops_per_s(),
+        spread: one(&run.of(replicas, true, writes)),
+        steady: one(&Setting { jitter: Duration::ZERO, ..run.of(replicas, true, writes) }).ops_per_s(),
         passes: with(Costs { pass: PACKET, ..Costs::PAPER }),
         messages: with(Costs { pass: PACKET, message: PACKET, ..Costs::PAPER }),
     }
@@ -80,73 +88,87 @@ impl Row {
     }
 }
 
-/// All of it. `say` is told each row.
-pub fn figure(lasts: Duration, say: &mut dyn FnMut(String)) -> Figure {
-    say("Operations a second (thousands) by replicas; in brackets times what one replica reads".into());
-    say(format!(
-        "{:>6}{:>10}{:>8}{:>9}{:>16}{:>9}{:>9}{:>10}{:>8}{:>8}{:>15}{:>8}",
-        "writes",
-        "replicas",
-        "alone",
-        "direct",
-        "spread",
-        "steady",
-        "passes",
-        "messages",
-        "left %",
-        "dirty %",
-        "busy: primary",
-        "others"
-    ));
-    let mut csv = String::from(
-        "writes,replicas,alone_ops_per_s,direct_ops_per_s,spread_ops_per_s,steady_ops_per_s,passes_ops_per_s,\
-         messages_ops_per_s,times_one_read,left_share,dirty_share,primary_busy,others_busy,passed_per_write\n",
-    );
-    let reads = one(&Setting { lasts, ..Setting::of(1, false, 0.0) }).ops_per_s();
-    let mut charts = Vec::new();
-    for writes in WRITES {
-        let rows: Vec<Row> = REPLICAS.map(|replicas| row(replicas, writes, lasts)).collect();
-        for row in &rows {
-            let (spread, [left, dirty], [primary, others]) = (row.spread.ops_per_s(), row.shares(), row.busy());
-            let k = |number: f64| format!("{:.0}", number / 1e3);
-            say(format!(
-                "{:>6}{:>10}{:>8}{:>9}{:>16}{:>9}{:>9}{:>10}{:>8.2}{:>8.3}{primary:>15.2}{others:>8.2}",
-                writes,
-                row.replicas,
-                k(row.alone),
-                k(row.direct),
-                format!("{} ({:.2})", k(spread), spread / reads),
-                k(row.steady),
-                k(row.passes),
-                k(row.messages),
-                left * 100.0,
-                dirty * 100.0
-            ));
-            let ops = [row.alone, row.direct, spread, row.steady, row.passes, row.messages];
-            let shares = [spread / reads, left, dirty, primary, others, row.passed()];
-            csv.push_str(&format!("{writes},{},", row.replicas));
-            csv.push_str(&ops.map(|ops| format!("{ops:.0},")).concat());
-            csv.push_str(&format!("{}\n", shares.map(|share| format!("{share:.4}")).join(",")));
-        }
-        let line = |name: &str, dashed, of: fn(&Row) -> f64| {
-            let begin = (1.0, rows[0].alone);
-            let points = std::iter::once(begin).chain(rows.iter().map(|row| (row.replicas as f64, of(row)))).collect();
-            Line { name: name.into(), points, dashed }
-        };
-        charts.push(Chart {
-            title: format!("{} % writes", writes * 100.0),
-            across: "replicas".into(),
-            up: "operations a second".into(),
-            dots: true,
-            lines: vec![
-                line("reads spread by the switch", false, |row| row.spread.ops_per_s()),
-                line("all asked of the primary", false, |row| row.direct),
-                line("spread, a wire without jitter", true, |row| row.steady),
-                line("spread, passes cost 2 µs", true, |row| row.passes),
-                line("spread, all messages cost 2 µs", true, |row| row.messages),
-            ],
-            ..Chart::default()
-        });
+/// The columns of the table.
+const COLUMNS: [&str; 15] = [
+    "writes_percent",
+    "replicas",
+    "alone_ops_per_s",
+    "direct_ops_per_s",
+    "spread_ops_per_s",
+    "times_one_read",
+    "steady_ops_per_s",
+    "passes_ops_per_s",
+    "messages_ops_per_s",
+    "left_percent",
+    "dirty_percent",
+    "primary_busy",
+    "others_busy",
+    "passed_per_write",
+    "paper",
+];
+
+/// The paper's words for reads alone and ten replicas; `None` elsewhere.
+fn paper(row: &Row) -> Option<&'static str> {
+    (row.writes == 0.0 && row.replicas == *REPLICAS.end()).then_some("10 times one replica")
+}
+
+fn cells(row: &Row, reads: f64) -> Vec<String> {
+    let (spread, [left, dirty], [primary, others]) = (row.spread.ops_per_s(), row.shares(), row.busy());
+    let mut cells = vec![format!("{:.0}", row.writes * 100.0), row.replicas.to_string()];
+    cells.extend([row.alone, row.direct, spread].map(|ops| format!("{ops:.0}")));
+    cells.push(format!("{:.2}", spread / reads));
+    cells.extend([row.steady, row.passes, row.messages].map(|ops| format!("{ops:.0}")));
+    cells.extend([left, dirty].map(|share| format!("{:.3}", share * 100.0)));
+    cells.extend([primary, others, row.passed()].map(|share| format!("{share:.2}")));
+    cells.push(paper(row).unwrap_or_default().into());
+    cells
+}
+
+/// Measures all of it.
+fn figure(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
+    let run = Run::new(options, Duration::from_millis(200));
+    let reads = one(&run.of(1, false, 0.0)).ops_per_s();
+    let settings: Vec<(f64, usize)> =
+        WRITES.into_iter().flat_map(|writes| REPLICAS.map(move |replicas| (writes, replicas))).collect();
+    let rows = in_parallel(options.jobs, &settings, |(writes, replicas)| row(*replicas, *writes, run));
+    let mut table = Table::new(&COLUMNS);
+    rows.iter().for_each(|row| table.push(cells(row, reads)));
+    Ok(Outcome {
+        parameters: parameters(run.lasts),
+        models: vec![MODEL.into()],
+        table,
+        curves: None,
+        charts: WRITES.map(|writes| chart(&rows, writes)).into(),
+        verdict: verdict(&rows, reads),
+    })
+}
+
+fn chart(rows: &[Row], writes: f64) -> Chart {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.writes == writes).collect();
+    let line = |name: &str, dashed, of: fn(&Row) -> f64| {
+        let begin = rows.first().map(|row| (1.0, row.alone));
+        let points = begin.into_iter().chain(rows.iter().map(|row| (row.replicas as f64, of(row)))).collect();
+        Line { name: name.into(), points, dashed }
+    };
+    Chart {
+        title: format!("{} % writes", writes * 100.0),
+        across: "replicas".into(),
+        up: "operations a second".into(),
+        dots: true,
+        lines: vec![
+            line("reads spread by the switch", false, |row| row.spread.ops_per_s()),
+            line("all asked of the primary", false, |row| row.direct),
+            line("spread, a wire without jitter", true, |row| row.steady),
+            line("spread, passes cost 2 µs", true, |row| row.passes),
+            line("spread, all messages cost 2 µs", true, |row| row.messages),
+        ],
+        ..Chart::default()
     }
-    Figure { name: NAME, csv, svg: crate::picture::draw(&charts) }
+}
+
+fn verdict(rows: &[Row], reads: f64) -> Verdict {
+    let times =
+        rows.iter().filter(|row| paper(row).is_some()).map(|row| row.spread.ops_per_s() / reads).fold(0.0, f64::max);
+    let comparison = if times >= 9.5 { Comparison::Reproduced } else { Comparison::Worse };
+    Verdict::new(comparison, format!("ten replicas serve {times:.1} times the reads of one (paper: 10 times)"))
 }

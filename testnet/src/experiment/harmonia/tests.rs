@@ -52,7 +52,7 @@ fn what_is_left_out_is_seen() {
 #[test]
 fn without_its_switch_a_group_goes_on_when_grants_are_over() {
     let is_set = super::failure::IS_SET[0];
-    let measured = super::failure::measure(4, 2, is_set);
+    let measured = super::failure::measure(4, 2, is_set, 1);
     let times = super::failure::times(&measured, is_set);
     assert!(times.writes.is_some_and(|after| after <= Duration::from_millis(1300)), "{times:?}");
     assert!(times.reads_least > 0.0 && times.all.is_some(), "{times:?}");

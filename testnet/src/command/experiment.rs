@@ -1,0 +1,91 @@
+//! `scatter-testnet experiment`: the papers' experiments by name, and the report of their results.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use testnet::experiment::options::{Options, Size};
+use testnet::experiment::registry;
+use testnet::experiment::report::report;
+
+use super::Error;
+
+/// Prints all names.
+const LIST: &str = "list";
+/// Prints the report.
+const REPORT: &str = "report";
+
+/// Arguments of an experiment.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExperimentArgs {
+    /// An experiment; `all`; `list` prints all names; `report DIR` prints a page of Markdown about the results in DIR
+    #[arg(value_parser = names(), hide_possible_values = true)]
+    name: String,
+    /// The directory with results, for `report`
+    #[arg(value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// A small run of at most about 90 s on two cores
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// The paper's scale, however long that takes [default: at most about ten minutes on two cores]
+    #[arg(long)]
+    full: bool,
+    /// Feeds all chance: the same seed gives the same figures
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write NAME.csv and NAME.svg there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run on so many cores [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(registry::names().chain([LIST, REPORT]))
+}
+
+impl ExperimentArgs {
+    /// Runs what is asked for. `say` is told the results, `note` the progress.
+    ///
+    /// # Errors
+    /// Arguments that contradict each other; an experiment that fails; a file that cannot be read or written.
+    pub fn run(&self, say: &(dyn Fn(&str) + Sync), note: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+        match (self.name.as_str(), &self.results) {
+            (REPORT, Some(directory)) => {
+                say(report(directory).map_err(Error::Failed)?.trim_end());
+                Ok(())
+            }
+            (REPORT, None) => Err(Error::Refused("report DIR: name the directory with the results".into())),
+            (name, Some(directory)) => {
+                let directory = directory.display();
+                Err(Error::Refused(format!(
+                    "{name} {directory}: only `report` takes a directory here; --out DIR writes files"
+                )))
+            }
+            (LIST, None) => {
+                registry::list().iter().for_each(|line| say(line.trim_end()));
+                Ok(())
+            }
+            (name, None) => self.run_all(name, say, note),
+        }
+    }
+
+    fn run_all(&self, name: &str, say: &dyn Fn(&str), note: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+        let options = self.options();
+        for experiment in registry::resolve(name) {
+            let results = registry::run(experiment, &options, note).map_err(Error::Failed)?;
+            say(&format!("{results}\n"));
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> Options {
+        let size = match (self.quick, self.full) {
+            (true, _) => Size::Quick,
+            (false, true) => Size::Full,
+            (false, false) => Size::Default,
+        };
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        Options { size, seed: self.seed, jobs: self.jobs.map_or_else(cores, usize::from), out: self.out.clone() }
+    }
+}

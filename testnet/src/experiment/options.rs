@@ -1,0 +1,54 @@
+//! Options that all experiments take.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The scale of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Ends within about 90 s on two cores.
+    Quick,
+    /// Ends within about ten minutes on two cores.
+    Default,
+    /// The paper's scale, however long that takes.
+    Full,
+}
+
+impl Size {
+    /// Returns the word for this size in files and on the command line.
+    pub fn name(self) -> &'static str {
+        self.pick("quick", "default", "full")
+    }
+
+    /// Returns the value for this size.
+    pub fn pick<T>(self, quick: T, default: T, full: T) -> T {
+        match self {
+            Size::Quick => quick,
+            Size::Default => default,
+            Size::Full => full,
+        }
+    }
+}
+
+/// The options of one run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much is run.
+    pub size: Size,
+    /// Feeds all chance.
+    pub seed: u64,
+    /// Threads at a time, at least 1.
+    pub jobs: usize,
+    /// The directory for files; `None`: nothing is written. Results of other experiments are looked for there, too.
+    pub out: Option<PathBuf>,
+}
+
+impl Options {
+    /// Returns a measuring time of virtual time: a quarter of `default` where the run is quick, five times as much where it is full.
+    pub fn lasts(&self, default: Duration) -> Duration {
+        self.size.pick(default / 4, default, default * 5)
+    }
+}
+
+/// Is told lines of progress, from any thread.
+pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
