@@ -4,6 +4,7 @@
 //! - [`checkers`]: what must always hold; a table of properties.
 //! - [`live`]: real daemons on loopback.
 //! - [`study`]: simulated networks whose peers die and are replaced, at any size.
+//! - [`baseline`]: a DHT without agreement, as another host of the simulator, to compare with.
 //! - [`churn`]: real daemons that die and are replaced, while clients watch.
 //! - [`mod@bench`]: beside other stores.
 //! - [`experiment`]: the papers' figures, by name; [`picture`] draws them, [`parallel`] runs them on several cores.
@@ -14,6 +15,7 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+pub mod baseline;
 pub mod bench;
 pub mod call;
 pub mod checkers;

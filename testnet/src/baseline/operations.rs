@@ -1,0 +1,126 @@
+//! Operations of clients: at the peer that is asked, and at the peer that takes itself for the root.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use group::op::{Answer, Condition, Op, OpError, Read, Refusal};
+use group::time::Time;
+use node::{Output, Request, RequestId};
+
+use super::copies::{Copy, Version};
+use super::message::{Errand, Message, Routed};
+use super::peer::Peer;
+
+/// An operation without an answer is sent again after so long, under the same number and version.
+const AGAIN_AFTER: Duration = Duration::from_millis(1_500);
+
+/// A client's operation under way.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    id: RequestId,
+    routed: Routed,
+    until: Time,
+    again: Time,
+}
+
+impl Operation {
+    /// Returns when something is due about it.
+    pub(super) fn next(&self) -> Time {
+        self.until.min(self.again)
+    }
+}
+
+impl Peer {
+    /// A client asks.
+    pub(super) fn on_request(&mut self, request: Request) {
+        let name = Bytes::copy_from_slice(request.key.name());
+        let errand = match request.op {
+            Op::Read(Read::Value) => Some(Errand::Get(name)),
+            Op::Set { value, condition: Condition::Always, .. } => {
+                let version = Version { at_ms: self.now.wall.0, count: self.number(), by: self.me.id() };
+                Some(Errand::Put(Copy { name, version, value }))
+            }
+            // The DHT puts and gets, and does nothing else.
+            _ => None,
+        };
+        let Some(errand) = errand.filter(|_| self.has_entered()) else {
+            return self.reply(request.id, Err(OpError::TryAgain(Refusal::NotInGroup)));
+        };
+        let routed = self.routed(request.key.point(), errand);
+        let (until, again) = (self.now.time + request.patience, self.now.time + AGAIN_AFTER);
+        self.operations.insert(routed.number, Operation { id: request.id, routed: routed.clone(), until, again });
+        self.route(routed);
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<Answer, OpError>) {
+        self.push(Output::Reply { id, result });
+    }
+
+    /// Ends operations whose time is over, and sends others again.
+    pub(super) fn retry_operations(&mut self) {
+        let now = self.now.time;
+        let due: Vec<u64> =
+            self.operations.iter().filter(|(_, one)| one.next() <= now).map(|(number, _)| *number).collect();
+        for number in due {
+            let Some(mut operation) = self.operations.remove(&number) else { continue };
+            if operation.until > now {
+                operation.again = now + AGAIN_AFTER;
+                let routed = operation.routed.clone();
+                self.operations.insert(number, operation);
+                self.route(routed);
+                continue;
+            }
+            let error = match operation.routed.errand {
+                Errand::Put(_) => OpError::Uncertain,
+                _ => OpError::TryAgain(Refusal::NoPrimary),
+            };
+            self.reply(operation.id, Err(error));
+        }
+    }
+
+    /// Does an errand as the root.
+    pub(super) fn execute(&mut self, routed: Routed) {
+        let answer = match routed.errand {
+            Errand::Join => {
+                let leaves = self.leaves.contacts().chain([&self.me]).cloned().collect();
+                Message::Welcome { leaves, table: self.table.contacts().cloned().collect() }
+            }
+            Errand::Find => Message::Found,
+            Errand::Get(name) => {
+                self.gets += 1;
+                Message::Got(routed.number, self.copies.value(&name).cloned())
+            }
+            Errand::Put(copy) => {
+                if self.copies.keep(copy.clone()) {
+                    let (_, holders) = self.leaves.view().holders(routed.point);
+                    let others = holders.into_iter().filter(|peer| *peer != self.me.peer);
+                    others
+                        .collect::<Vec<_>>()
+                        .into_iter()
+                        .for_each(|peer| self.send_copies(peer, vec![copy.clone()], false));
+                }
+                Message::Stored(routed.number)
+            }
+        };
+        match answer {
+            Message::Got(number, value) if routed.origin == self.me => self.on_got(number, value),
+            Message::Stored(number) if routed.origin == self.me => self.on_stored(number),
+            _ if routed.origin == self.me => {}
+            answer => self.send(&routed.origin, answer),
+        }
+    }
+
+    /// The root has answered a get.
+    pub(super) fn on_got(&mut self, number: u64, value: Option<Bytes>) {
+        if let Some(operation) = self.operations.remove(&number) {
+            self.reply(operation.id, Ok(Answer::Value(value)));
+        }
+    }
+
+    /// The root has stored a value.
+    pub(super) fn on_stored(&mut self, number: u64) {
+        if let Some(operation) = self.operations.remove(&number) {
+            self.reply(operation.id, Ok(Answer::Done));
+        }
+    }
+}
