@@ -80,16 +80,14 @@ impl Peer {
 
     /// Does an errand as the root.
     pub(super) fn execute(&mut self, routed: Routed) {
+        self.executed += u64::from(matches!(routed.errand, Errand::Get(_) | Errand::Put(_)));
         let answer = match routed.errand {
             Errand::Join => {
                 let leaves = self.leaves.contacts().chain([&self.me]).cloned().collect();
                 Message::Welcome { leaves, table: self.table.contacts().cloned().collect() }
             }
             Errand::Find => Message::Found,
-            Errand::Get(name) => {
-                self.gets += 1;
-                Message::Got(routed.number, self.copies.value(&name).cloned())
-            }
+            Errand::Get(name) => Message::Got(routed.number, self.copies.value(&name).cloned()),
             Errand::Put(copy) => {
                 if self.copies.keep(copy.clone()) {
                     let (_, holders) = self.leaves.view().holders(routed.point);

@@ -69,8 +69,8 @@ pub struct Peer {
     numbers: u64,
     /// Looks at cells of the table so far.
     looks: u64,
-    /// Gets that this peer answered as root.
-    pub(super) gets: u64,
+    /// Gets and puts that this peer executed as root.
+    pub(super) executed: u64,
     heartbeat_every: Duration,
     silence: Duration,
     look_every: Duration,
@@ -97,7 +97,7 @@ impl Host for Peer {
             operations: BTreeMap::new(),
             numbers: 0,
             looks: 0,
-            gets: 0,
+            executed: 0,
             heartbeat_every: config.timing.heartbeat,
             silence: config.timing.heartbeat * config.timing.missed_max,
             look_every: config.timing.look_around,
@@ -144,9 +144,9 @@ impl Peer {
         self.has_entered() && self.next_hop(point).is_none()
     }
 
-    /// Returns the gets that this peer has answered as root since it started.
-    pub fn gets(&self) -> u64 {
-        self.gets
+    /// Returns the gets and puts that this peer has executed as root since it started.
+    pub fn executed(&self) -> u64 {
+        self.executed
     }
 
     pub(super) fn has_entered(&self) -> bool {

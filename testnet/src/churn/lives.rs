@@ -27,6 +27,15 @@ impl Lives {
             Lives::Pareto(mean) => (mean / 11).mul_f64(chance.powf(-1.0 / Lives::SHAPE).min(1e6)),
         }
     }
+
+    /// Draws how long a peer still lives that stands where peers have lived one after the other for so long.
+    pub fn draw_residual(self, rng: &mut Rng, after: Duration) -> Duration {
+        let mut end = self.draw(rng);
+        while end <= after {
+            end += self.draw(rng);
+        }
+        end - after
+    }
 }
 
 impl fmt::Display for Lives {
@@ -54,7 +63,16 @@ mod tests {
         let exponential = sorted(Lives::Exponential(mean));
         assert!((exponential.iter().sum::<f64>() / 20_000.0 - 100.0).abs() < 3.0);
         assert!((exponential[10_000] - 69.3).abs() < 3.0);
+        let mut rng = Rng::new(2, "lives");
+        let residual = |lives: Lives, rng: &mut Rng| {
+            let all = (0..20_000).map(|_| lives.draw_residual(rng, mean * 10).as_secs_f64());
+            all.filter(|residual| *residual < 30.0).count()
+        };
+        let [exponential, old] = [Lives::Exponential(mean), Lives::Pareto(mean)].map(|lives| residual(lives, &mut rng));
+        assert!((4_900..5_500).contains(&exponential), "an exponential life has no age: {exponential}");
         let pareto = sorted(Lives::Pareto(mean));
+        let young = pareto.iter().filter(|life| **life < 30.0).count();
+        assert!(old < young * 3 / 5, "peers that stand after ten mean lives live longer: {old} and {young}");
         assert!((pareto[10_000] - 17.0).abs() < 1.0 && pareto[0] >= 9.09, "the median is 0.17 of the mean");
     }
 }

@@ -29,6 +29,11 @@ impl Register {
         self.begun
     }
 
+    /// Returns whether the outcome of each write is known.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The write of this value has ended.
     pub(crate) fn end(&mut self, value: u64, written: Written) {
         match written {
@@ -85,7 +90,9 @@ mod tests {
         let unknown = written(&mut register, Written::Unknown);
         let last = written(&mut register, Written::Acknowledged);
         assert_eq!(register.read(last), Ok(()));
+        assert!(!register.is_settled());
         assert_eq!(register.read(unknown), Ok(()));
+        assert!(register.is_settled());
         assert!(register.read(last).is_err(), "what was seen later stays");
         assert_eq!(register.read(unknown), Ok(()));
     }

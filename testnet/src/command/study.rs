@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use node::Policies;
+use node::{Node, Policies};
 use testnet::churn::Lives;
 use testnet::parallel::in_parallel;
 use testnet::study::{Figures, HEADING, Places, Study, run};
@@ -128,8 +128,8 @@ impl StudyArgs {
             _ => say(&format!("seed {}: {line}", study.seed)),
         };
         let one = |study: &Study| -> Result<Figures, String> {
-            let figures =
-                run(study, &mut |line| say_of(study, line)).map_err(|why| format!("seed {}: {why}", study.seed))?;
+            let figures = run::<Node>(study, &mut |line| say_of(study, line))
+                .map_err(|why| format!("seed {}: {why}", study.seed))?;
             figures.to_string().lines().for_each(|line| say_of(study, line));
             Ok(figures)
         };

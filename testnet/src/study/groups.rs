@@ -23,13 +23,17 @@ struct View {
 
 /// Counts of groups.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub struct Groups {
     /// Groups that have no majority, and since when.
     silent: BTreeMap<GroupId, Time>,
     lost: BTreeSet<GroupId>,
     now: (usize, usize),
     /// Sums over all counts: counts, groups, members.
     sums: (u64, u64, u64),
+    /// By number of members: groups, summed over all counts.
+    sizes: BTreeMap<usize, u64>,
+    /// Dead members that were not removed yet, summed over all counts.
+    dead: u64,
 }
 
 impl Groups {
@@ -70,11 +74,13 @@ impl Groups {
             views.iter().any(later)
         };
         let mut silent = BTreeMap::new();
-        let (mut groups, mut members) = (0, 0);
+        let (mut groups, mut members, mut dead) = (0, 0, 0);
         for (id, view) in &views {
             if lives(id, view) {
                 groups += 1;
                 members += view.members.len();
+                dead += view.members.iter().filter(|member| !alive.contains(member)).count();
+                *self.sizes.entry(view.members.len()).or_default() += u64::from(counts);
             } else if !is_over(view) {
                 let since = self.silent.get(id).copied().unwrap_or(now);
                 silent.insert(*id, since);
@@ -89,6 +95,7 @@ impl Groups {
             self.sums.0 += 1;
             self.sums.1 += groups as u64;
             self.sums.2 += members as u64;
+            self.dead += dead as u64;
         }
     }
 
@@ -115,5 +122,16 @@ impl Groups {
     /// Returns the mean number of members of a group.
     pub(super) fn mean_members(&self) -> f64 {
         self.sums.2 as f64 / self.sums.1.max(1) as f64
+    }
+
+    /// Returns by number of members how many groups there were on average.
+    pub(super) fn sizes(&self) -> BTreeMap<usize, f64> {
+        let mean = |(size, groups): (&usize, &u64)| (*size, *groups as f64 / self.sums.0.max(1) as f64);
+        self.sizes.iter().filter(|(_, groups)| **groups > 0).map(mean).collect()
+    }
+
+    /// Returns how many dead members had not been removed yet, on average.
+    pub(super) fn mean_dead(&self) -> f64 {
+        self.dead as f64 / self.sums.0.max(1) as f64
     }
 }

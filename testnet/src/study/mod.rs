@@ -2,21 +2,29 @@
 //!
 //! Unlike the runs of [`crate::sim::harness`] no rule spares a group: a group that loses its majority is lost, and counted.
 
+mod chirp;
+mod executed;
 mod groups;
 mod load;
+mod ownership;
 mod report;
+mod system;
 
 use std::time::{Duration, Instant};
 
 use group::time::Time;
-use node::{Durability, Node, Policies};
+use node::{Durability, Policies};
 
 use crate::churn::Lives;
 use crate::rng::Rng;
 use crate::sim::planet::Planet;
 use crate::sim::{Latency, Scenario, World};
+use executed::Executed;
+pub use groups::Groups;
 pub use load::Counts;
+pub use ownership::Ownership;
 pub use report::{Figures, HEADING};
+pub use system::System;
 
 /// From a death until the new peer starts.
 const REPLACED_AFTER: Duration = Duration::from_millis(200);
@@ -43,16 +51,40 @@ pub struct Study {
     pub warm_up: Duration,
     /// How long they are counted.
     pub time: Duration,
-    /// Updates a second. Each is followed by a fetch of the same key through another peer.
+    /// Peers have died and been replaced for so long before, in a model without a network: first lives are what is left of theirs. Zero: all
+    /// peers are new when they begin to die.
+    pub aged: Duration,
+    /// Updates a second.
     pub rate: f64,
     /// Keys.
     pub keys: usize,
+    /// Keys are lists of Chirp's users: popular users post more often, and an update reads the list before it writes.
+    pub is_chirp: bool,
+    /// Which fetches there are.
+    pub demand: Demand,
+    /// How long a peer takes for all that comes at one moment, for each message. Zero: no time.
+    pub service_time: Duration,
     /// A group of fewer members is too small, and one of more too large.
     pub members: (u32, u32),
     /// A member that is silent for so long is removed.
     pub exclude_after: Duration,
     /// How nodes decide.
     pub policies: Policies,
+}
+
+/// Which fetches clients do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Demand {
+    /// So many after each update, of the same key, each through another peer.
+    Fetched {
+        /// How many.
+        fetches: u32,
+    },
+    /// Updates alone until operations are counted, and then fetches alone, of posted updates in random order.
+    Apart {
+        /// How many a second.
+        fetches_per_s: f64,
+    },
 }
 
 /// Where the peers stand.
@@ -77,15 +109,20 @@ impl Study {
             settle: Duration::from_secs(120 + peers as u64 / STARTS_PER_S),
             warm_up: Duration::from_secs(60),
             time: Duration::from_secs(600),
+            aged: Duration::ZERO,
             rate: 50.0,
             keys: 10_000,
+            is_chirp: false,
+            demand: Demand::Fetched { fetches: 1 },
+            service_time: Duration::ZERO,
             members: (7, 15),
             exclude_after: Duration::from_secs(2),
             policies: Policies::default(),
         }
     }
 
-    fn scenario(&self) -> Scenario {
+    /// Returns the scenario of the simulated world.
+    pub(crate) fn scenario(&self) -> Scenario {
         let mut scenario = Scenario { hosts: self.peers, ..Scenario::calm(self.seed) };
         scenario.durability = Durability::Memory;
         scenario.latency = match self.places {
@@ -97,6 +134,7 @@ impl Study {
         scenario.members = self.members;
         scenario.timing.exclude_after = self.exclude_after;
         scenario.policies = self.policies;
+        scenario.service_time = self.service_time;
         // Each step of a node is checked as it happens; a look at the whole network takes too long.
         scenario.sweep_every = u64::MAX;
         scenario.start_within = Duration::from_secs(self.peers as u64 / STARTS_PER_S);
@@ -104,16 +142,16 @@ impl Study {
     }
 }
 
-/// Runs a study. `say` is told of progress, a line each simulated minute.
+/// Runs a study of a system. `say` is told of progress, a line each simulated minute.
 ///
 /// # Errors
 /// If an invariant is broken: the property, and the observation.
-pub fn run(study: &Study, say: &mut dyn FnMut(&str)) -> Result<Figures, String> {
-    let mut run = Run::new(study);
+pub fn run<S: System>(study: &Study, say: &mut dyn FnMut(&str)) -> Result<Figures, String> {
+    let mut run = Run::<S>::new(study);
     let start = Instant::now();
     let (dies_from, counts_from) = (Time(0) + study.settle, Time(0) + study.settle + study.warm_up);
     let end = counts_from + study.time;
-    run.plan_deaths(dies_from);
+    run.plan_deaths(dies_from, study.aged);
     let (mut counted, mut said) = (Time(0) + COUNT_EVERY, Time(0));
     while run.world.now() < end {
         let next = run.next_death().min(counted).min(run.load.next()).min(end);
@@ -122,58 +160,63 @@ pub fn run(study: &Study, say: &mut dyn FnMut(&str)) -> Result<Figures, String> 
             return Err(failure.to_string());
         }
         let now = run.world.now();
-        run.bury(now);
-        run.load.go_on(&mut run.world, now >= dies_from, now >= counts_from);
+        let counts = now >= counts_from;
+        run.bury(now, counts);
+        run.load.go_on(&mut run.world, now >= dies_from, counts);
         if now >= counted {
             counted = now + COUNT_EVERY;
-            run.groups.count(&run.world, now >= counts_from);
+            run.look(counts);
         }
         if now.since(said) >= Duration::from_secs(60) {
             said = now;
-            let rate = run.world.events() as f64 / start.elapsed().as_secs_f64();
-            say(&format!(
-                "{:>6.0} s: {} deaths, {} groups of {:.1} members, {} lost, {rate:.0} events/s",
-                now.since(Time(0)).as_secs_f64(),
-                run.deaths,
-                run.groups.now(),
-                run.groups.members_now(),
-                run.groups.lost(),
-            ));
+            say(&run.progress(start.elapsed()));
         }
     }
     run.load.end(&mut run.world);
-    Ok(run.figures(study, start.elapsed()))
+    match run.world.failure() {
+        Some(failure) => Err(failure.to_string()),
+        None => Ok(run.figures(study, start.elapsed())),
+    }
 }
 
 /// A study under way.
-struct Run {
-    world: World<Node>,
+struct Run<S> {
+    world: World<S>,
     lives: Option<Lives>,
     rng: Rng,
     /// When each machine's peer dies.
     ends: Vec<Time>,
     deaths: u64,
-    groups: groups::Groups,
+    /// Deaths while operations were counted.
+    deaths_counted: u64,
+    groups: Groups,
     load: load::Load,
+    ownership: Ownership,
+    points: Rng,
+    executed: Executed,
 }
 
-impl Run {
-    fn new(study: &Study) -> Run {
+impl<S: System> Run<S> {
+    fn new(study: &Study) -> Run<S> {
         Run {
             world: World::new(study.scenario()),
             lives: study.lives,
             rng: Rng::new(study.seed, "lives"),
             ends: vec![Time::NEVER; study.peers],
             deaths: 0,
-            groups: groups::Groups::default(),
+            deaths_counted: 0,
+            groups: Groups::default(),
             load: load::Load::new(study),
+            ownership: Ownership::default(),
+            points: Rng::new(study.seed, "points"),
+            executed: Executed::new(study.peers),
         }
     }
 
     /// Draws the first lives, all from the same moment on.
-    fn plan_deaths(&mut self, from: Time) {
+    fn plan_deaths(&mut self, from: Time, aged: Duration) {
         if let Some(lives) = self.lives {
-            self.ends.iter_mut().for_each(|end| *end = from + lives.draw(&mut self.rng));
+            self.ends.iter_mut().for_each(|end| *end = from + lives.draw_residual(&mut self.rng, aged));
         }
     }
 
@@ -182,15 +225,38 @@ impl Run {
     }
 
     /// Replaces the peers whose lives are over.
-    fn bury(&mut self, now: Time) {
+    fn bury(&mut self, now: Time, counts: bool) {
         let Some(lives) = self.lives else { return };
         for host in 0..self.ends.len() {
             if self.ends[host] <= now {
+                self.executed.look_last(&self.world, host, counts);
                 self.world.replace(host, REPLACED_AFTER);
                 self.deaths += 1;
+                self.deaths_counted += u64::from(counts);
                 self.ends[host] = now + REPLACED_AFTER + lives.draw(&mut self.rng);
             }
         }
+    }
+
+    /// Looks at the whole network.
+    fn look(&mut self, counts: bool) {
+        S::count_groups(&self.world, &mut self.groups, counts);
+        self.executed.look(&self.world, counts);
+        if counts {
+            self.ownership.look(&self.world, &mut self.points);
+        }
+    }
+
+    fn progress(&self, took: Duration) -> String {
+        format!(
+            "{:>6.0} s: {} deaths, {} groups of {:.1} members, {} lost, {:.0} events/s",
+            self.world.now().since(Time(0)).as_secs_f64(),
+            self.deaths,
+            self.groups.now(),
+            self.groups.members_now(),
+            self.groups.lost(),
+            self.world.events() as f64 / took.as_secs_f64().max(1e-9),
+        )
     }
 
     fn figures(&self, study: &Study, took: Duration) -> Figures {
@@ -199,10 +265,15 @@ impl Run {
             lives: study.lives,
             seconds: study.time.as_secs_f64(),
             deaths: self.deaths,
+            deaths_counted: self.deaths_counted,
             groups: self.groups.mean_groups(),
             members: self.groups.mean_members(),
+            sizes: self.groups.sizes(),
+            dead_members: self.groups.mean_dead(),
             lost: self.groups.lost(),
             load: self.load.counts().clone(),
+            ownership: self.ownership,
+            executed: self.executed.by_machine().to_vec(),
             events: self.world.events(),
             took,
         }
@@ -211,7 +282,10 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use node::Node;
+
     use super::*;
+    use crate::baseline::Peer;
 
     /// Forty peers that live for three minutes: nothing is lost, and nothing wrong is read.
     #[test]
@@ -225,7 +299,7 @@ mod tests {
             keys: 200,
             ..Study::new(1, 40, lives)
         };
-        let figures = run(&study, &mut |_| {}).expect("no invariant is broken");
+        let figures = run::<Node>(&study, &mut |_| {}).expect("no invariant is broken");
         assert!(figures.deaths > 5 && figures.lost == 0, "{figures}");
         assert!(figures.load.wrong.is_empty() && figures.load.fetches > 800, "{figures}");
         assert!(figures.load.failed_percent() < 1.0, "{figures}");
@@ -240,7 +314,7 @@ mod tests {
             rate: 5.0,
             ..Study::new(1, 60, Some(Lives::Exponential(Duration::from_secs(120))))
         };
-        let figures = run(&study, &mut |_| {}).expect("no invariant is broken");
+        let figures = run::<Node>(&study, &mut |_| {}).expect("no invariant is broken");
         assert!(figures.members < 16.0 && figures.groups >= 4.0 && figures.lost == 0, "{figures}");
     }
 
@@ -255,8 +329,50 @@ mod tests {
             rate: 5.0,
             ..Study::new(1, 20, Some(Lives::Exponential(Duration::from_secs(5))))
         };
-        let figures = run(&study, &mut |_| {}).expect("no invariant is broken");
+        let figures = run::<Node>(&study, &mut |_| {}).expect("no invariant is broken");
         assert!(figures.lost > 0 && figures.load.failed_percent() > 10.0, "{figures}");
         assert!(figures.load.wrong.is_empty(), "what is lost is not answered: {figures}");
+    }
+
+    /// The same clients and lives on the baseline: most fetches are right, none is answered by an agreement.
+    #[test]
+    fn the_baseline_stands_in_the_same_world() {
+        let study = Study {
+            places: Places::Cluster,
+            settle: Duration::from_secs(20),
+            warm_up: Duration::from_secs(5),
+            time: Duration::from_secs(60),
+            rate: 20.0,
+            keys: 200,
+            is_chirp: true,
+            demand: Demand::Fetched { fetches: 2 },
+            ..Study::new(1, 40, Some(Lives::Exponential(Duration::from_secs(120))))
+        };
+        let figures = run::<Peer>(&study, &mut |_| {}).expect("it has no invariants");
+        assert!(figures.deaths_counted > 5 && figures.groups == 0.0, "{figures}");
+        assert!(figures.load.fetches > 1_000 && figures.load.inconsistent_percent() < 20.0, "{figures}");
+        assert!(figures.executed.iter().sum::<u64>() >= figures.load.fetches + figures.load.updates, "{figures}");
+        let Ownership { points, unserved, .. } = figures.ownership;
+        assert!(points > 900 && unserved < points / 5, "{:?}", figures.ownership);
+    }
+
+    /// Updates come first and fetches later.
+    #[test]
+    fn fetches_can_come_apart_from_updates() {
+        let study = Study {
+            places: Places::Cluster,
+            settle: Duration::from_secs(20),
+            warm_up: Duration::from_secs(10),
+            time: Duration::from_secs(5),
+            rate: 20.0,
+            keys: 50,
+            demand: Demand::Apart { fetches_per_s: 100.0 },
+            ..Study::new(1, 6, None)
+        };
+        let figures = run::<Node>(&study, &mut |_| {}).expect("no invariant is broken");
+        assert!(figures.load.updates == 0 && (350..650).contains(&figures.load.fetches), "{figures}");
+        assert!(figures.load.wrong.is_empty() && figures.load.failed_fetches == 0, "{figures}");
+        let executed: u64 = figures.executed.iter().sum();
+        assert!(executed >= figures.load.fetches * 9 / 10, "{executed} of {}", figures.load.fetches);
     }
 }

@@ -1,9 +1,11 @@
 //! The figures of a study.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use super::load::Counts;
+use super::ownership::Ownership;
 use crate::churn::{Lives, quantiles};
 
 /// The names of [`Figures::csv`]'s values. Times in seconds.
@@ -21,14 +23,24 @@ pub struct Figures {
     pub seconds: f64,
     /// Peers that died.
     pub deaths: u64,
+    /// Peers that died while operations were counted.
+    pub deaths_counted: u64,
     /// The mean number of groups.
     pub groups: f64,
     /// The mean number of members of a group.
     pub members: f64,
+    /// By number of members: how many groups there were on average.
+    pub sizes: BTreeMap<usize, f64>,
+    /// Dead members that were not removed yet, on average.
+    pub dead_members: f64,
     /// Groups that lost their majorities.
     pub lost: usize,
     /// The outcomes that clients saw.
     pub load: Counts,
+    /// Points of the ring that no peer served, or several.
+    pub ownership: Ownership,
+    /// Operations that each machine executed while they were counted.
+    pub executed: Vec<u64>,
     /// Events of the simulator.
     pub events: u64,
     /// How long the run took on this machine.
@@ -66,13 +78,25 @@ impl Figures {
         )
     }
 
+    /// Returns the deaths a second while operations were counted.
+    pub fn deaths_per_s(&self) -> f64 {
+        self.deaths_counted as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Returns how long a dead member stayed a member, on average, in seconds; zero where none died. The mean number of dead members is the
+    /// rate of deaths times this.
+    pub fn repair_s(&self) -> f64 {
+        if self.deaths_counted == 0 { 0.0 } else { self.dead_members / self.deaths_per_s() }
+    }
+
     /// Returns the simulator's events a second of this machine.
     pub fn rate(&self) -> f64 {
         self.events as f64 / self.took.as_secs_f64().max(1e-9)
     }
 }
 
-fn mean(times: &[Duration]) -> Duration {
+/// Returns the mean; zero of nothing.
+pub(crate) fn mean(times: &[Duration]) -> Duration {
     times.iter().sum::<Duration>() / u32::try_from(times.len().max(1)).unwrap_or(u32::MAX)
 }
 
