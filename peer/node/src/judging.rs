@@ -63,6 +63,10 @@ impl Node {
         {
             return self.refuse(*later, start);
         }
+        // As almost always, and this is asked for each frame.
+        if self.starts.known.get(&node).is_some_and(|known| known.start == start) {
+            return self.dispute(node).unwrap_or(Verdict::Counts);
+        }
         let is_here = self.is_here(node);
         let told = self.starts.lineages.get(&node).filter(|told| told.start == start);
         // A member could not tell others from which starts it descends.
@@ -90,13 +94,7 @@ impl Node {
                 Some(Descent::No) => {}
             }
         }
-        if start != before {
-            return self.refuse(node, start);
-        }
-        match self.dispute(node) {
-            Some(refused) => refused,
-            None => Verdict::Counts,
-        }
+        self.refuse(node, start)
     }
 
     /// The known start is heard. Where as many others hold another one, it does not count.

@@ -36,6 +36,8 @@ use crate::wire::{self, Frame, Stamp};
 const WITHHELD_MAX: usize = 1024;
 /// Starts that are remembered of nodes that are in no group here.
 pub(crate) const STRANGERS_MAX: usize = 1024;
+/// A peer in no group with this node is forgotten after this silence: a large network has many, and each asks something now and then.
+const STRANGERS_KEPT: Duration = Duration::from_secs(60);
 /// Of those, so many are in the store: nodes that were in a group here.
 const GONE_MAX: usize = 64;
 
@@ -544,7 +546,9 @@ impl Node {
         if !changes.is_empty() {
             self.persist_own(changes);
         }
-        let excess = strangers.len().saturating_sub(STRANGERS_MAX);
+        let is_silent = |heard: &Option<Time>| heard.is_none_or(|at| self.now.time.since(at) > STRANGERS_KEPT);
+        let silent = strangers.iter().filter(|(heard, _)| is_silent(heard)).count();
+        let excess = strangers.len().saturating_sub(STRANGERS_MAX).max(silent);
         for node in old.into_iter().chain(strangers.into_iter().take(excess).map(|(_, node)| node)) {
             self.starts.known.remove(&node);
         }
