@@ -9,7 +9,7 @@ use group::state::Entry;
 use overlay::{Epoch, KeyRange};
 
 use crate::bench::{Bench, node};
-use crate::world::{Rules, World, chance};
+use crate::world::{Packet, Rules, World, chance};
 
 fn is_log(message: &Message) -> bool {
     matches!(message, Message::Log(_))
@@ -350,6 +350,32 @@ fn a_majority_holds_what_a_node_is_told_when_it_is_let_go_of() {
     assert_eq!(let_go_of_one(Defects::NONE).wrong, None);
     let early = let_go_of_one(Defects::NONE.with(Defect::LetGoEarly));
     assert!(early.wrong.is_some_and(|why| why.contains("let go of")), "the check sees it");
+}
+
+/// A majority of the members held durably that a node was let go of, and the node was told. One of that majority loses its store, and a
+/// message that the node had sent before arrives late: the leader repeats its answer.
+#[test]
+fn a_node_is_told_again_after_a_holder_lost_its_store() {
+    let (mut world, leader) = led(Rules::of(4, 0));
+    let [holder, goes, unheard] = [1, 2, 3].map(|more| (leader + more) % 4);
+    let late = Sender { node: world.peers[goes].node, epoch: world.epoch() };
+    let entry = world.next(&[leader, holder, unheard].map(|index| world.peers[index].node));
+    world.act(leader, |group| group.propose(entry));
+    for _ in 0..100 {
+        if world.index(late.node).is_none() {
+            break;
+        }
+        world.run(4, &[leader, holder, goes]);
+    }
+    assert!(world.index(late.node).is_none(), "it begins anew: {:#?}", world.notes);
+    assert_eq!((world.latest().members.len(), &world.wrong), (3, &None));
+    world.reincarnate(holder);
+    world.net.clear();
+    world.pass(4_000, &[leader]);
+    world.act(leader, |group| group.on_message(late, Message::AskState));
+    let is_answer = |packet: &Packet| packet.to == late.node && matches!(packet.message, Message::State(_));
+    assert!(world.net.iter().any(is_answer), "it is told again");
+    assert_eq!(world.wrong, None);
 }
 
 /// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.

@@ -23,8 +23,6 @@ pub struct Disk {
     before: Option<Box<Content>>,
     /// It may be.
     pub may_tear: bool,
-    /// The last slot of the newest state that was ever durable here.
-    pub applied_max: Slot,
 }
 
 impl Disk {
@@ -41,7 +39,6 @@ impl Disk {
             self.before = Some(Box::new(self.durable.clone()));
         }
         changes.into_iter().for_each(|change| self.durable.change(change));
-        self.applied_max = self.applied_max.max(self.durable.state.as_ref().map_or(Slot(0), |state| state.applied));
         Some(token)
     }
 
@@ -73,6 +70,11 @@ impl Disk {
         let runs = self.durable.stored(true).doubt.map_or(0, |doubt| doubt.runs);
         self.durable.change(Durable::Doubt(Some(Doubt { runs, ..Doubt::new() })));
         self.view = self.durable.clone();
+    }
+
+    /// Returns the last slot of the durable state; slot 0 where no state is durable.
+    pub fn applied(&self) -> Slot {
+        self.durable.state.as_ref().map_or(Slot(0), |state| state.applied)
     }
 
     /// Is there anything at all?

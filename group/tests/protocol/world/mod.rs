@@ -107,6 +107,8 @@ pub struct World {
     versions: BTreeMap<(Key, Version), Option<Vec<u8>>>,
     /// Which run of whom each peer has heard of last, and remembers.
     heard: BTreeMap<(usize, usize), u64>,
+    /// The last slot of the newest state that was ever durable at a node. Incarnations that are over keep their entries.
+    durable: BTreeMap<NodeId, Slot>,
 }
 
 pub fn peer(index: usize) -> PeerKey {
@@ -181,6 +183,7 @@ impl World {
             numbers: BTreeMap::new(),
             versions: BTreeMap::new(),
             heard: BTreeMap::new(),
+            durable: BTreeMap::new(),
         };
         for index in 0..world.rules.members {
             let (config, now) = (world.config(), world.local(index));
@@ -327,6 +330,8 @@ impl World {
         let now = self.local(index);
         let peer = &mut self.peers[index];
         let Some(token) = peer.disk.sync() else { return false };
+        let durable = self.durable.entry(peer.node).or_insert(Slot(0));
+        *durable = peer.disk.applied().max(*durable);
         if let Some(group) = &mut peer.group {
             group.set_now(now);
             group.on_persisted(token);
@@ -551,19 +556,22 @@ impl World {
         }
     }
 
-    /// A node may learn that its group has let go of it once a majority of the members hold that durably: any one of them may forget
-    /// it then.
+    /// A node may learn that its group has let go of it once that was durable at a majority of the members: any one of them may forget it
+    /// then.
+    ///
+    /// A member counts if the state was ever durable there, also if the store is lost since. The sender counts reports, and a report
+    /// or a repeated answer may arrive after its member has lost the store. Such a loss is a failure of a minority, as with entries of the log.
     fn check_let_go(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
         let let_go = |node: &&NodeId| !state.is_in_audience(**node);
         for node in to.iter().filter(let_go).filter(|_| state.is_in_audience(from)) {
             let known = self.states.range(..=state.applied).rev();
             let since = known.take_while(|(_, state)| !state.is_in_audience(*node)).last();
             let since = since.map_or(state.applied, |(slot, _)| *slot);
-            let holds = |peer: &&Peer| state.is_member(peer.node) && peer.disk.applied_max >= since;
-            let holders = self.peers.iter().filter(holds).count();
+            let held = |member: &&Member| self.durable.get(&member.node).is_some_and(|durable| *durable >= since);
+            let holders = state.members.iter().filter(held).count();
             if holders <= state.members.len() / 2 {
                 let why =
-                    format!("{node:?} is told that it was let go of at {since:?}, and {holders} members hold that");
+                    format!("{node:?} is told that it was let go of at {since:?}, and {holders} members held that");
                 self.wrong.get_or_insert(why);
             }
         }
