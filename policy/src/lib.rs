@@ -13,6 +13,7 @@ pub mod halves;
 pub mod joining;
 pub mod leading;
 pub mod lifetimes;
+pub mod nines;
 pub mod p2p;
 pub mod repartition;
 pub mod risk;

@@ -1,8 +1,10 @@
 //! When a group splits, merges with its successor, or trades members with it (Scatter §6.1, Harmony §7.3).
 
+use crate::nines::Prospects;
+
 /// What a group knows of its own size and of its successor's, in members that live and vote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes<'a> {
     /// Its own living members, with learners that are about to vote.
     pub own: usize,
     /// Its successor's living members; `None` where the group is alone on the ring.
@@ -11,9 +13,8 @@ pub struct Sizes {
     pub min: usize,
     /// Nor one of more.
     pub max: usize,
-    /// The least members with which a group is safe enough, as lifetimes have it ([`crate::risk::size_for`]); `None` where too few deaths
-    /// were seen.
-    pub safe: Option<usize>,
+    /// How likely the members of both are to die; `None` where too few deaths were seen to tell.
+    pub prospects: Option<Prospects<'a>>,
 }
 
 /// What should become of a group.
@@ -32,7 +33,7 @@ pub enum Resize {
 /// Decides about a group's size.
 pub trait Sizing: Sync {
     /// What should be done about it. Quiet on its own output, unless [`can_flap`].
-    fn propose(&self, sizes: &Sizes) -> Option<Resize>;
+    fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize>;
 }
 
 /// Groups stay as they are.
@@ -40,7 +41,7 @@ pub trait Sizing: Sync {
 pub struct Never;
 
 impl Sizing for Never {
-    fn propose(&self, _: &Sizes) -> Option<Resize> {
+    fn propose(&self, _: &Sizes<'_>) -> Option<Resize> {
         None
     }
 }
@@ -59,7 +60,7 @@ pub fn can_flap(min: usize, max: usize) -> bool {
 pub struct Thresholds;
 
 impl Sizing for Thresholds {
-    fn propose(&self, sizes: &Sizes) -> Option<Resize> {
+    fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize> {
         let Sizes { own, successor, min, max, .. } = *sizes;
         if own > max {
             return Some(Resize::Split);
@@ -68,31 +69,16 @@ impl Sizing for Thresholds {
         if own + successor <= max {
             return Some(Resize::Merge);
         }
-        match (own.abs_diff(successor) / 2, own < successor) {
-            (0, _) => None,
-            (count, true) => Some(Resize::Take(count)),
-            (count, false) => Some(Resize::Give(count)),
-        }
+        trade(own, successor)
     }
 }
 
-/// As [`Thresholds`], with limits that follow lifetimes: a group with fewer members than are safe is too small, and one of which both
-/// halves would be safe is too large. Where lifetimes are not known: the network's own limits.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Nines;
-
-impl Nines {
-    /// Between the limits there is room for members that come and go.
-    const SPARE: usize = 2;
-}
-
-impl Sizing for Nines {
-    fn propose(&self, sizes: &Sizes) -> Option<Resize> {
-        let (min, max) = match sizes.safe {
-            Some(safe) => (safe, 2 * safe + Nines::SPARE),
-            None => (sizes.min, sizes.max),
-        };
-        Thresholds.propose(&Sizes { min, max, ..*sizes })
+/// Makes two neighbours of equal size; `None` where they are.
+pub(crate) fn trade(own: usize, successor: usize) -> Option<Resize> {
+    match (own.abs_diff(successor) / 2, own < successor) {
+        (0, _) => None,
+        (count, true) => Some(Resize::Take(count)),
+        (count, false) => Some(Resize::Give(count)),
     }
 }
 
@@ -101,7 +87,7 @@ mod tests {
     use super::*;
 
     fn propose(own: usize, successor: Option<usize>) -> Option<Resize> {
-        Thresholds.propose(&Sizes { own, successor, min: 5, max: 12, safe: None })
+        Thresholds.propose(&Sizes { own, successor, min: 5, max: 12, prospects: None })
     }
 
     #[test]
@@ -116,21 +102,10 @@ mod tests {
         assert_eq!(propose(12, Some(3)), Some(Resize::Give(4)));
         // Nine members of which four are dead, where six are wanted; and thirteen of which six are dead.
         let of = |own, successor| {
-            Thresholds.propose(&Sizes { own, successor: Some(successor), min: 6, max: 12, safe: None })
+            Thresholds.propose(&Sizes { own, successor: Some(successor), min: 6, max: 12, prospects: None })
         };
         assert_eq!((of(5, 12), of(5, 7), of(7, 7)), (Some(Resize::Take(3)), Some(Resize::Merge), None));
-        assert_eq!(Never.propose(&Sizes { own: 99, successor: Some(1), min: 5, max: 12, safe: None }), None);
-    }
-
-    /// Where peers die soon groups are larger, and where they live long smaller, than the network's limits say.
-    #[test]
-    fn sizes_follow_lifetimes() {
-        let of =
-            |own, successor, safe| Nines.propose(&Sizes { own, successor: Some(successor), min: 5, max: 12, safe });
-        assert_eq!((of(13, 9, Some(9)), of(13, 9, None)), (None, Some(Resize::Split)));
-        assert_eq!((of(21, 9, Some(9)), of(20, 9, Some(9))), (Some(Resize::Split), None));
-        assert_eq!(of(8, 9, Some(9)), Some(Resize::Merge));
-        assert_eq!((of(9, 9, Some(3)), of(4, 4, Some(3))), (Some(Resize::Split), None));
+        assert_eq!(Never.propose(&Sizes { own: 99, successor: Some(1), min: 5, max: 12, prospects: None }), None);
     }
 
     /// What it leads to it leaves alone, whatever the sizes were.
@@ -138,8 +113,7 @@ mod tests {
     fn quiet_on_its_own_output() {
         for (min, max) in [(5, 12), (3, 5), (2, 3), (1, 1), (6, 11)] {
             assert!(!can_flap(min, max));
-            let next = |own, successor| Thresholds.propose(&Sizes { own, successor, min, max, safe: None });
-            assert!(!can_flap(min, 2 * min + Nines::SPARE), "the limits of `Nines`");
+            let next = |own, successor| Thresholds.propose(&Sizes { own, successor, min, max, prospects: None });
             for own in 1..=2 * max {
                 for successor in 1..=max {
                     let after = match next(own, Some(successor)) {

@@ -11,9 +11,10 @@ use policy::division::{ByLoad, Divided, Dividing, Even};
 use policy::halves::{Alike, Arbitrary, Halving};
 use policy::joining::{Anywhere, Fastest, Joining, MostLoaded, Resilience};
 use policy::leading::{Anybody, Leading, LowestAgreement, Oldest, Random};
+use policy::nines::Nines;
 use policy::p2p::{MultiCluster, P2p};
 use policy::repartition::{Fixed, Proportional, Repartitioning};
-use policy::size::{Never, Nines, Sizing, Thresholds};
+use policy::size::{Never, Sizing, Thresholds};
 use policy::weights::Able;
 
 /// Policies for one decision, by their names; the first is what is meant where nobody says otherwise.

@@ -3,17 +3,21 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::iter::repeat_n;
 use core::time::Duration;
 
 use group::Group;
+use group::health::LivingMember;
 use group::message::Parting;
 use group::state::Member;
 use overlay::NodeId;
 use policy::lifetimes::Lifetimes;
-use policy::risk::{Exposure, loses_any, nines, per_hour, size_for};
+use policy::nines::Prospects;
+use policy::risk::{Exposure, loses_any, nines, per_hour};
 
 use crate::networks::sites;
 use crate::node::Node;
+use crate::views::age;
 
 /// How long a change of members takes where this node has seen none.
 const RECONFIGURATION: Duration = Duration::from_millis(300);
@@ -38,6 +42,21 @@ pub struct RiskStatus {
     pub in_hour: f64,
     /// How many nines that leaves: 3 for a probability of 0.001 an hour. From 0 to 16.
     pub nines: f64,
+}
+
+/// How likely the members of a group and of its successor are to die.
+#[derive(Clone, Debug)]
+pub(crate) struct Dangers {
+    window: Duration,
+    own: Vec<f64>,
+    successor: Option<Vec<f64>>,
+}
+
+impl Dangers {
+    /// Returns them as policies see them.
+    pub(crate) fn prospects(&self) -> Prospects<'_> {
+        Prospects { window: self.window, own: &self.own, successor: self.successor.as_deref() }
+    }
 }
 
 impl Node {
@@ -70,15 +89,24 @@ impl Node {
         Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
     }
 
-    /// Returns the least number of members with which a group has the wanted nines, if its members are of the mean kind; `None` where
-    /// lifetimes are not known.
-    pub(crate) fn members_for(&self, group: &Group, wanted: f64) -> Option<usize> {
+    /// Returns how likely the members of a group and of its successor are to die, each by its age; `None` where lifetimes are not known. A
+    /// learner that is about to vote counts as a member that has just come.
+    pub(crate) fn dangers_of(&self, group: &Group) -> Option<Dangers> {
         let lifetimes = self.lives.model()?;
         let window = self.risk_window(group);
-        let ages = group.state().members.iter().map(|member| group.age_of(member.node));
-        let dies: Vec<f64> = ages.map(|age| lifetimes.dies_within(age, window)).collect();
-        let mean = dies.iter().sum::<f64>() / dies.len().max(1) as f64;
-        Some(size_for(mean, window, wanted))
+        let learners = group.strength().saturating_sub(group.living().len());
+        let newcomer = lifetimes.dies_within(Duration::ZERO, window);
+        let own = self.exposures(group, &lifetimes, window).into_iter().map(|member| member.dies);
+        let now = group.group_time();
+        let theirs = |member: &LivingMember| match member.is_heard {
+            true => lifetimes.dies_within(age(member, now), window),
+            false => 1.0,
+        };
+        Some(Dangers {
+            window,
+            own: own.chain(repeat_n(newcomer, learners)).collect(),
+            successor: group.successor_health().map(|(_, health)| health.living.iter().map(theirs).collect()),
+        })
     }
 
     fn risk_window(&self, group: &Group) -> Duration {

@@ -8,11 +8,11 @@ use group::time::{Time, WallMillis};
 use group::transaction::plan::Operation;
 use overlay::{Epoch, GroupId};
 use policy::density::Density;
-use policy::risk::NINES_TARGET;
 use policy::size::{Resize, Sizes};
 
 use crate::node::Node;
 use crate::preparing::Begun;
+use crate::risk::Dangers;
 use crate::views::{living_views, member_views};
 
 /// Between two looks, about.
@@ -68,7 +68,7 @@ impl Node {
         };
         watch.wanted = wanted.map(|wanted| (wanted, since));
         let Some(wanted) = wanted else { return };
-        let is_urgent = self.hosts.home().is_some_and(|group| wanted == Resize::Split && self.must_split(group));
+        let is_urgent = wanted == Resize::Split && self.hosts.home().is_some_and(is_much_too_large);
         if is_urgent || self.now.time.since(since) >= self.config.timing.resize_after {
             self.begin_resize(wanted);
         }
@@ -81,27 +81,16 @@ impl Node {
 
     /// Returns what should become of the group. A group removes its dead members before it merges with its successor or trades members.
     pub(crate) fn resize(&self, group: &Group) -> Option<Resize> {
-        let wanted = self.config.policies.size.1.propose(&self.sizes(group))?;
-        (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
-    }
-
-    /// Returns whether the group is so large that it should split even if a third of its members were gone. It does not wait then: where
-    /// many peers join at one time, groups grow faster than they split otherwise, and each write goes to all of their members.
-    fn must_split(&self, group: &Group) -> bool {
-        let sizes = self.sizes(group);
-        let without_a_third = Sizes { own: sizes.own * 2 / 3, ..sizes };
-        self.config.policies.size.1.propose(&without_a_third) == Some(Resize::Split)
-    }
-
-    /// Returns what a policy of sizes sees of a group.
-    fn sizes(&self, group: &Group) -> Sizes {
         let state = group.state();
         let (min, max) = (state.settings.members_min as usize, state.settings.members_max as usize);
         let known = group.successor_health().map(|(_, health)| health.living.len());
         // Before the successor's leader has told how many live: all.
         let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
-        let safe = self.members_for(group, NINES_TARGET);
-        Sizes { own: group.strength(), successor, min, max, safe }
+        let dangers = self.dangers_of(group);
+        let prospects = dangers.as_ref().map(Dangers::prospects);
+        let wanted =
+            self.config.policies.size.1.propose(&Sizes { own: group.strength(), successor, min, max, prospects })?;
+        (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
@@ -150,6 +139,12 @@ impl Node {
     }
 }
 
+/// Returns whether a group has half as many members again as its network allows. It does not wait to split then: where many peers join at one
+/// time, groups grow faster than they split otherwise, and each write goes to all of their members.
+fn is_much_too_large(group: &Group) -> bool {
+    2 * group.strength() >= 3 * group.state().settings.members_max as usize
+}
+
 fn same_kind(one: Resize, other: Resize) -> bool {
     core::mem::discriminant(&one) == core::mem::discriminant(&other)
 }
@@ -159,6 +154,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use overlay::PeerKey;
+    use policy::lifetimes::Lifetimes;
     use policy::size::Sizing;
 
     use super::*;
@@ -170,7 +166,7 @@ mod tests {
     struct TakesTwo;
 
     impl Sizing for TakesTwo {
-        fn propose(&self, sizes: &Sizes) -> Option<Resize> {
+        fn propose(&self, sizes: &Sizes<'_>) -> Option<Resize> {
             (sizes.own == 3 && sizes.successor == Some(5)).then_some(Resize::Take(2))
         }
     }
@@ -198,5 +194,28 @@ mod tests {
         net.cut[7] = true;
         net.run_until(|net| members(net, 0).len() == 5);
         assert!(!members(&net, 0).contains(&key(7)), "{:?}", members(&net, 0));
+    }
+
+    /// Two groups of four are safe where peers live for long. Where these live for 1,000 s they merge, and eight members do not split.
+    #[test]
+    fn groups_merge_when_their_members_become_short_lived() {
+        let settle = |mut config: NodeConfig| {
+            config.policies.choose("size", "nines").expect("a policy of that name");
+            NodeConfig { members_min: 1, members_max: 12, ..config }
+        };
+        let mut net = Net::with(8, settle);
+        let assume = |net: &mut Net, seconds| {
+            let mean = Duration::from_secs(seconds);
+            net.nodes.iter_mut().for_each(|node| node.lives.assume(Lifetimes::Exponential { mean }));
+        };
+        let sizes = |net: &Net| [0, 7].map(|index| net.nodes[index].group().map_or(0, |it| it.state().members.len()));
+        net.split(4);
+        assume(&mut net, 1_000_000);
+        net.run_for(Duration::from_secs(30));
+        assert_eq!(sizes(&net), [4, 4]);
+        assume(&mut net, 1_000);
+        net.run_until(|net| sizes(net) == [8, 8]);
+        net.run_for(Duration::from_secs(30));
+        assert_eq!(sizes(&net), [8, 8]);
     }
 }
