@@ -241,6 +241,8 @@ pub enum Defect {
     RemovalsUncapped,
     /// A node is told that its group has let go of it before a majority of the members hold that durably.
     LetGoEarly,
+    /// A member without heartbeats of a majority of its group asks no other group for the owner of its range.
+    SuccessorsUnsought,
 }
 
 /// A set of [`Defect`]s.

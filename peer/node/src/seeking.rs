@@ -304,6 +304,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::config::NodeConfig;
     use crate::small_net::{Net, key};
 
@@ -350,5 +351,18 @@ mod tests {
             let group = |index: usize| net.nodes[index].group().expect("it is in one").state().id;
             assert_eq!(group(7), group(joined), "{policy}");
         }
+    }
+
+    /// Members pass a question on to their leader: a newcomer does not ask all nine.
+    #[test]
+    fn three_members_are_asked() {
+        let settle = |config| NodeConfig { members_min: 1, members_max: 12, ..config };
+        let mut net = Net::with(9, settle);
+        net.joins = 0;
+        net.add(settle);
+        net.run_until(|net| net.joins > 0);
+        assert_eq!(net.joins, ASKED_MAX);
+        net.run_until(|net| net.nodes[9].group().is_some());
+        assert!(net.joins <= 2 * ASKED_MAX, "{}", net.joins);
     }
 }

@@ -218,4 +218,20 @@ mod tests {
         net.run_for(Duration::from_secs(30));
         assert_eq!(sizes(&net), [8, 8]);
     }
+
+    /// A group of at most four waits for an hour with five members, and splits at once with six.
+    #[test]
+    fn a_group_that_is_much_too_large_does_not_wait() {
+        for (members, splits) in [(5, false), (6, true)] {
+            let settle = |config| {
+                let mut config = NodeConfig { members_min: 1, members_max: 4, ..config };
+                config.timing.resize_after = Duration::from_secs(3_600);
+                config
+            };
+            let mut net = Net::with(members, settle);
+            net.run_for(Duration::from_secs(20));
+            let largest = net.nodes.iter().filter_map(Node::group).map(|group| group.state().members.len()).max();
+            assert_eq!(largest, Some(if splits { 3 } else { members }));
+        }
+    }
 }

@@ -18,6 +18,7 @@ use crate::config::{Durability, NodeConfig, Restored};
 use crate::leaving::LeaveStep;
 use crate::node::Node;
 use crate::survey::Survey;
+use crate::wire::{self, Frame};
 use crate::wishes::{Granted, Wish};
 
 /// Where the switch is.
@@ -43,6 +44,8 @@ pub(crate) struct Net {
     pub(crate) completed: BTreeMap<u32, u64>,
     /// What the switch sent whom.
     pub(crate) switched: Vec<(usize, Operation)>,
+    /// How many peers newcomers have asked to be let in.
+    pub(crate) joins: usize,
 }
 
 pub(crate) fn key(index: usize) -> PeerKey {
@@ -72,6 +75,7 @@ impl Net {
             loses_writes: false,
             completed: BTreeMap::new(),
             switched: Vec::new(),
+            joins: 0,
         };
         for index in 0..count {
             net.add(&settle);
@@ -193,7 +197,11 @@ impl Net {
             for index in 0..self.nodes.len() {
                 while let Some(output) = self.nodes[index].poll_output() {
                     match output {
-                        Output::Send { to, frame, .. } => frames.push_back((index, to, frame)),
+                        Output::Send { to, frame, .. } => {
+                            self.joins +=
+                                usize::from(matches!(wire::decode(&frame, None), Ok((_, Frame::Join { .. }))));
+                            frames.push_back((index, to, frame));
+                        }
                         Output::Event(event) => self.events[index].push(event),
                         Output::Granted { number, granted } if number != u64::MAX => {
                             self.granted.push((number, granted))

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::config::Defect;
 use group::message::Message;
 use group::time::Time;
 use overlay::{Epoch, GroupRef, KeyRange};
@@ -37,7 +38,7 @@ impl Node {
     /// It sets no timer of its own: heartbeats wake the node more often.
     pub(crate) fn search_successors(&mut self) {
         let now = self.now.time;
-        if now < self.successor_search.due {
+        if now < self.successor_search.due || self.config.defects.has(Defect::SuccessorsUnsought) {
             return;
         }
         self.successor_search.due = now + ASK_EVERY;
@@ -78,6 +79,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use group::config::Defects;
     use overlay::PeerKey;
 
     use super::*;
@@ -92,11 +94,11 @@ mod tests {
             .map_or(Vec::new(), |group| group.state().nodes().iter().map(|node| node.peer).collect())
     }
 
-    /// A member is cut off. Its group removes it and merges; then its former fellows move to the other half of the ring.
-    #[test]
-    fn a_member_finds_the_successors_of_its_group() {
+    /// A member is cut off. Its group removes it and merges; then its former fellows move to the other half of the ring. Returns whether the
+    /// member learns within 20 seconds that it has no part in its range any more.
+    fn learns_what_became_of_its_group(defects: Defects) -> bool {
         let settle = |config| {
-            let mut config = NodeConfig { members_min: 1, members_max: 100, ..config };
+            let mut config = NodeConfig { members_min: 1, members_max: 100, defects, ..config };
             config.policies.choose("size", "off").expect("known");
             config.policies.choose("repartition", "off").expect("known");
             config
@@ -117,7 +119,13 @@ mod tests {
         net.run_until(|net| members(net, 0).len() == 3 && members(net, 6).len() == 3);
         assert!(range(&net, 6) == own && !range(&net, 0).overlaps(own));
         net.cut[3] = false;
-        let is_replaced = |event: &Event| matches!(event, Event::Reincarnate { .. });
-        net.run_until(|net| net.events[3].iter().any(is_replaced));
+        net.run_for(Duration::from_secs(20));
+        net.events[3].iter().any(|event| matches!(event, Event::Reincarnate { .. }))
+    }
+
+    #[test]
+    fn a_member_finds_the_successors_of_its_group() {
+        assert!(learns_what_became_of_its_group(Defects::NONE));
+        assert!(!learns_what_became_of_its_group(Defects::NONE.with(Defect::SuccessorsUnsought)));
     }
 }
