@@ -10,6 +10,7 @@ pub mod ballot;
 mod bearing;
 pub mod committee;
 pub mod config;
+mod contents;
 mod context;
 pub mod dealing;
 mod distances;

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use overlay::{Key, KeyRange, PointMap};
+use overlay::{Key, KeyRange, Point, PointMap};
 
 use crate::outbox::{GroupOutput, Outbox};
 use crate::record::Record;
@@ -337,6 +337,14 @@ impl Table {
             evicted = true;
         }
         evicted
+    }
+
+    /// The records in memory within an arc that does not run across point zero, in ring order: where each lies, and what it takes, in bytes.
+    pub fn sizes(&self, arc: KeyRange) -> impl Iterator<Item = (Point, u32)> {
+        let held = self.held.range_from(Bound::Included(&Key::first_at(arc.start())));
+        held.take_while(move |(key, _)| arc.contains(key.point()))
+            .filter(|(_, held)| held.record.is_some())
+            .map(|(key, held)| (key.point(), held.bytes))
     }
 
     /// Records in memory within a range, in ring order, behind `after`; only complete where the table is whole.

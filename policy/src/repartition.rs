@@ -2,7 +2,7 @@
 
 use overlay::Point;
 
-use crate::density::{Density, LOAD_MIN};
+use crate::density::{Density, LOAD_MIN, is_even};
 
 /// Decides where a group ends and its successor begins.
 pub trait Repartitioning: Sync {
@@ -39,9 +39,8 @@ impl Repartitioning for Proportional {
             (u128::from(here) * other, u128::from(there) * own)
         };
         let (mine, theirs) = of(here, there);
-        let (more, less) = (mine.max(theirs), mine.min(theirs));
-        // A ratio of 1.6.
-        if here.max(there) < LOAD_MIN || more * 5 <= less * 8 {
+        let more = mine.max(theirs);
+        if here.max(there) < LOAD_MIN || is_even(mine, theirs) {
             return None;
         }
         let larger = |here: u64| {

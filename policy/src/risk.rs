@@ -6,7 +6,7 @@ use core::time::Duration;
 
 /// The nines that a group should have: less than one chance in a thousand to lose its majority within an hour.
 pub const NINES_TARGET: f64 = 3.0;
-/// No policy asks for larger groups than this: each write goes to all members.
+/// The largest size that [`size_for`] finds: each write goes to all members.
 pub const MEMBERS_MAX: usize = 31;
 
 /// A member as far as its death is concerned.

@@ -7,7 +7,7 @@ use group::Group;
 use group::time::{Time, WallMillis};
 use group::transaction::plan::Operation;
 use overlay::{Epoch, GroupId};
-use policy::density::Density;
+use policy::density::Contents;
 use policy::size::{Resize, Sizes};
 
 use crate::node::Node;
@@ -94,37 +94,12 @@ impl Node {
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
-        let (halving, lifetimes) = (self.config.policies.split.1, self.lives.model());
+        let planned = self.size_watch.prepared.take().or_else(|| self.plan_resize(wanted));
+        let (Some(operation), Some(group)) = (planned, self.hosts.home_mut()) else { return };
         let (tried, first) = (self.size_watch.tried, self.size_watch.first);
-        let Some(group) = self.hosts.home() else { return };
-        let state = group.state();
-        let operation = match wanted {
-            Resize::Split => {
-                let first = halving.first_half(&member_views(group, lifetimes));
-                let load = group.load().unwrap_or_default();
-                let at = Density { range: state.range, cells: &load, capacity: 1 }.middle();
-                Operation::Split { at, first }
-            }
-            Resize::Merge => Operation::Merge,
-            Resize::Give(count) => {
-                Operation::Migrate { to: halving.movers(&member_views(group, lifetimes), count), from: [].into() }
-            }
-            Resize::Take(count) => {
-                let Some((_, health)) = group.successor_health() else { return };
-                let theirs = living_views(&health.living, state.dealings.successor(), lifetimes, group.group_time());
-                let order = halving.movers(&theirs, theirs.len());
-                // Other members where an earlier attempt failed.
-                let turn = order.iter().cycle().skip(tried as usize);
-                let from = turn.take(count.min(order.len())).copied().collect();
-                Operation::Migrate { to: [].into(), from }
-            }
-        };
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
-        let (id, now) = (state.id, group.group_time());
-        let operation = self.size_watch.prepared.take().unwrap_or(operation);
-        if wanted == Resize::Split
-            && let Some(group) = self.hosts.home_mut()
-        {
+        let (id, now) = (group.state().id, group.group_time());
+        if wanted == Resize::Split {
             group.hold_doors(DOORS_HELD);
         }
         // What stands against it now may not soon.
@@ -136,6 +111,34 @@ impl Node {
             Ok(Begun::Copying) => self.size_watch.prepared = Some(operation),
             Err(_) => {}
         }
+    }
+
+    /// Returns the operation that does what is wanted of the node's own group; `None` where its successor's members are not known.
+    fn plan_resize(&self, wanted: Resize) -> Option<Operation> {
+        let (halving, lifetimes) = (self.config.policies.split.1, self.lives.model());
+        let group = self.hosts.home()?;
+        let state = group.state();
+        Some(match wanted {
+            Resize::Split => {
+                let first = halving.first_half(&member_views(group, lifetimes));
+                let (load, bytes) = (group.load().unwrap_or_default(), group.bytes_by_cell());
+                Operation::Split { at: Contents { range: state.range, load: &load, bytes: &bytes }.middle(), first }
+            }
+            Resize::Merge => Operation::Merge,
+            Resize::Give(count) => {
+                Operation::Migrate { to: halving.movers(&member_views(group, lifetimes), count), from: [].into() }
+            }
+            Resize::Take(count) => {
+                let (_, health) = group.successor_health()?;
+                let now = group.group_time();
+                let theirs = living_views(&health.living, state.dealings.successor(), lifetimes, now);
+                let order = halving.movers(&theirs, theirs.len());
+                // Other members where an earlier attempt failed.
+                let turn = order.iter().cycle().skip(self.size_watch.tried as usize);
+                let from = turn.take(count.min(order.len())).copied().collect();
+                Operation::Migrate { to: [].into(), from }
+            }
+        })
     }
 }
 
@@ -153,7 +156,7 @@ fn same_kind(one: Resize, other: Resize) -> bool {
 mod tests {
     use alloc::vec::Vec;
 
-    use overlay::PeerKey;
+    use overlay::{Key, PeerKey, Point};
     use policy::lifetimes::Lifetimes;
     use policy::size::Sizing;
 
@@ -233,5 +236,25 @@ mod tests {
             let largest = net.nodes.iter().filter_map(Node::group).map(|group| group.state().members.len()).max();
             assert_eq!(largest, Some(if splits { 3 } else { members }));
         }
+    }
+
+    /// Twenty values of 60,000 bytes lie in the first quarter of the ring, and next to nothing is asked: the group splits there.
+    #[test]
+    fn a_split_divides_what_members_keep() {
+        let settle = |config| NodeConfig { members_min: 1, members_max: 4, ..config };
+        let mut net = Net::with(4, settle);
+        let names = (0_u32..).map(|n| Key::new(&n.to_be_bytes()).expect("short"));
+        let early = names.filter(|key| key.point() < Point(u128::MAX / 4)).take(20);
+        let values = early.map(|key| (key, alloc::vec![7; 60_000].into())).collect();
+        assert_eq!(net.put(0, values), (20, Vec::new()));
+        net.run_for(Duration::from_secs(10));
+        net.add(settle);
+        net.run_until(|net| {
+            let ids = net.nodes.iter().filter_map(|node| Some(node.group()?.state().id));
+            ids.collect::<alloc::collections::BTreeSet<_>>().len() == 2
+        });
+        let starts = net.nodes.iter().filter_map(|node| Some(node.group()?.state().range.start()));
+        let at = starts.max().expect("two groups");
+        assert!((u128::MAX / 32..u128::MAX / 4).contains(&at.0), "{at:?}");
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Net {
     pub(crate) granted: Vec<(u64, Granted)>,
     pub(crate) surveyed: Vec<Survey>,
     pub(crate) replies: Vec<(RequestId, Result<Answer, OpError>)>,
+    /// Requests so far.
+    asked: u64,
     pub(crate) switch: Option<Pipeline>,
     /// Passes of writes are lost on their way to the switch.
     pub(crate) loses_writes: bool,
@@ -71,6 +73,7 @@ impl Net {
             granted: Vec::new(),
             surveyed: Vec::new(),
             replies: Vec::new(),
+            asked: 0,
             switch: None,
             loses_writes: false,
             completed: BTreeMap::new(),
@@ -257,15 +260,23 @@ impl Net {
         self.nodes[to].handle(self.now, Input::Packet { from: SWITCH, bytes: bytes.into() });
     }
 
-    /// Sets so many keys through this node, at once. Returns how many of them were set, and the errors of the others.
+    /// Sets so many small keys through this node, at once. Returns how many of them were set, and the errors of the others.
     pub(crate) fn set(&mut self, index: usize, first: u64, count: u64) -> (usize, Vec<OpError>) {
+        let key = |id| Key::new(alloc::format!("k{}", id % 40).as_bytes()).expect("short");
+        self.put(index, (first..first + count).map(|id| (key(id), "v".into())).collect())
+    }
+
+    /// Sets these keys to these values through this node, at once. Returns the same.
+    pub(crate) fn put(&mut self, index: usize, values: Vec<(Key, Bytes)>) -> (usize, Vec<OpError>) {
         self.replies.clear();
-        for id in first..first + count {
+        let count = values.len();
+        for (key, value) in values {
+            self.asked += 1;
             let request = Request {
-                id: RequestId(id),
-                connection: ConnectionId(id),
-                key: Key::new(alloc::format!("k{}", id % 40).as_bytes()).expect("short"),
-                op: Op::Set { value: "v".into(), condition: Condition::Always, expiry: Expiry::Clear, get: false },
+                id: RequestId(self.asked),
+                connection: ConnectionId(self.asked),
+                key,
+                op: Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false },
                 mode: ReadMode::Linearizable,
                 patience: Duration::from_secs(3),
                 once: None,
@@ -273,7 +284,7 @@ impl Net {
             self.nodes[index].handle(self.now, Input::Routecast(request));
         }
         self.settle();
-        self.run_until(|net| net.replies.len() as u64 == count);
+        self.run_until(|net| net.replies.len() == count);
         let failed: Vec<OpError> = self.replies.iter().filter_map(|(_, result)| result.clone().err()).collect();
         (self.replies.len() - failed.len(), failed)
     }
