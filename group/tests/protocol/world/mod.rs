@@ -128,14 +128,13 @@ pub fn member(node: NodeId) -> Member {
 
 /// Equal shares for all that are able, where somebody is not, or all is calm.
 fn divide(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
-    let able: Vec<NodeId> = view.able.iter().map(|able| able.node).collect();
-    let orphaned = view.current.iter().any(|(_, node)| !able.contains(node));
-    if able.is_empty() || !(orphaned || view.calm) {
+    let orphaned = view.current.iter().any(|(_, node)| !view.able.contains(node));
+    if view.able.is_empty() || !(orphaned || view.calm) {
         return None;
     }
-    let count = able.len() as u32;
+    let count = view.able.len() as u32;
     let even: Vec<(Point, NodeId)> =
-        able.iter().zip(0..).map(|(node, part)| (view.range.cut_at(part, count), *node)).collect();
+        view.able.iter().zip(0..).map(|(node, part)| (view.range.cut_at(part, count), *node)).collect();
     (even != view.current).then_some(even)
 }
 
@@ -556,11 +555,11 @@ impl World {
         }
     }
 
-    /// A node may learn that its group has let go of it once that was durable at a majority of the members: any one of them may forget it
-    /// then.
+    /// A node may learn that its group has let go of it once that was durable at a majority of the members: any one of them may
+    /// forget it then.
     ///
-    /// A member counts if the state was ever durable there, also if the store is lost since. The sender counts reports, and a report
-    /// or a repeated answer may arrive after its member has lost the store. Such a loss is a failure of a minority, as with entries of the log.
+    /// A member counts if the state was ever durable there, also if its store is lost since. The sender counts reports, and it may
+    /// get a report, or repeat an answer, after the loss. A lost store is the failure of one member, as for an entry of the log.
     fn check_let_go(&mut self, from: NodeId, to: &[NodeId], state: &GroupState) {
         let let_go = |node: &&NodeId| !state.is_in_audience(**node);
         for node in to.iter().filter(let_go).filter(|_| state.is_in_audience(from)) {
