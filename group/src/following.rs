@@ -88,7 +88,7 @@ impl Group {
     }
 
     /// Sends the state to these nodes; to those that the group has let go of when it is time ([`crate::let_go`]).
-    fn tell_state(&mut self, to: &[NodeId]) {
+    pub(crate) fn tell_state(&mut self, to: &[NodeId]) {
         let audience = self.state.audience();
         let is_let_go = |node: &NodeId| audience.contains(&self.me) && !audience.contains(node);
         let (let_go, others): (Vec<NodeId>, Vec<NodeId>) = to.iter().copied().partition(is_let_go);

@@ -4,7 +4,6 @@
 //! A suspicion costs time when it is wrong, never safety: whoever is put out and still lives finds its epoch over, and
 //! asks to be let in again.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -135,9 +134,8 @@ impl Group {
     pub(crate) fn on_join(&mut self, joiner: Member) {
         self.duties.doors.removals.note_return(joiner.node.peer, self.now.time);
         if self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node) {
-            // Told already, or an older life than the group knows: its state tells it all.
-            let state = Message::State(Box::new(self.state.clone()));
-            self.out.send(&[joiner.node], state);
+            // The group knows this incarnation, or a later one of its peer. If a later one, the state may let go of this one.
+            self.tell_state(&[joiner.node]);
         } else if self.log.leads() {
             let node = joiner.node;
             let wait = if self.duties.doors.note(joiner, self.now.time) {

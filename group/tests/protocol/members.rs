@@ -3,10 +3,10 @@
 use group::Group;
 use group::ballot::Ballot;
 use group::config::{Defect, Defects};
-use group::message::{CommitteeMessage, LogMessage, Message, Sender};
+use group::message::{CommitteeMessage, LogMessage, Message, Progress, Sender};
 use group::outbox::GroupOutput;
 use group::state::Entry;
-use overlay::{Epoch, KeyRange};
+use overlay::{Epoch, Incarnation, KeyRange, NodeId};
 
 use crate::bench::{Bench, node};
 use crate::world::{Packet, Rules, World, chance};
@@ -376,6 +376,37 @@ fn a_node_is_told_again_after_a_holder_lost_its_store() {
     let is_answer = |packet: &Packet| packet.to == late.node && matches!(packet.message, Message::State(_));
     assert!(world.net.iter().any(is_answer), "it is told again");
     assert_eq!(world.wrong, None);
+}
+
+/// A message by which a removed node once asked to join arrives late, and the group knows a later incarnation of its peer. The answer is
+/// the state, which says that the node was let go of: it waits for a majority as any other.
+#[test]
+fn a_late_joiner_is_told_that_it_was_let_go_of_once_a_majority_holds_it() {
+    let bench = Bench::new(node(3), 3);
+    let (old, new) = (node(1), NodeId { incarnation: Incarnation(2), ..node(1) });
+    let mut state = bench.state.clone();
+    let mut group = Group::join(bench.config.clone(), node(3), state.clone(), bench.now, 1);
+    let members = [new, node(2), node(3)].map(crate::world::member).to_vec();
+    state.apply(state.applied.next(), &Entry::Next(members));
+    state.apply(state.applied.next(), &Entry::Established(state.epoch, vec![KeyRange::FULL]));
+    assert!(!state.is_in_audience(old) && state.last_life(old.peer) == Some(new));
+    let from = Sender { node: node(2), epoch: state.epoch };
+    group.on_message(from, Message::State(Box::new(state.clone())));
+    let mut is_told = |message| {
+        group.on_message(from, message);
+        let mut told = false;
+        while let Some(output) = group.poll_output() {
+            match output {
+                GroupOutput::Persist(token, _) => group.on_persisted(token),
+                GroupOutput::Send(to, Message::State(_), _) => told |= to == [old],
+                _ => {}
+            }
+        }
+        told
+    };
+    assert!(!is_told(Message::Join(crate::world::member(old))), "only this member holds it");
+    let progress = Progress { applied: state.applied, complete: Vec::new(), marks: Vec::new() };
+    assert!(is_told(Message::Progress(progress)), "two of three hold it");
 }
 
 /// Whoever says that it leads says that these are chosen: the next horizon, or generation, would be beyond all numbers.
