@@ -28,13 +28,35 @@ impl Lives {
         }
     }
 
-    /// Draws how long a peer still lives that stands where peers have lived one after the other for so long.
-    pub fn draw_residual(self, rng: &mut Rng, after: Duration) -> Duration {
-        let mut end = self.draw(rng);
+    /// Draws the peer that stands where peers have lived one after the other for so long: its age, and how long it still lives.
+    pub fn draw_standing(self, rng: &mut Rng, after: Duration) -> (Duration, Duration) {
+        let (mut start, mut end) = (Duration::ZERO, self.draw(rng));
         while end <= after {
+            start = end;
             end += self.draw(rng);
         }
-        end - after
+        (after - start, end - after)
+    }
+
+    /// Returns the mean life.
+    pub fn mean(self) -> Duration {
+        match self {
+            Lives::Exponential(mean) | Lives::Pareto(mean) => mean,
+        }
+    }
+
+    /// Returns the probability that a peer of this age dies within `window`. Unlike `policy::lifetimes`, which peers use, this knows that no
+    /// Pareto life ends before the shortest one.
+    pub fn dies_within(self, age: Duration, window: Duration) -> f64 {
+        1.0 - self.survives(age + window) / self.survives(age)
+    }
+
+    /// Returns the probability that a life lasts for longer than this.
+    fn survives(self, age: Duration) -> f64 {
+        match self {
+            Lives::Exponential(mean) => (-age.as_secs_f64() / mean.as_secs_f64()).exp(),
+            Lives::Pareto(mean) => ((mean / 11).as_secs_f64() / age.as_secs_f64()).min(1.0).powf(Lives::SHAPE),
+        }
     }
 }
 
@@ -52,6 +74,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn lives_end_as_they_are_drawn() {
+        let (age, window) = (Duration::from_secs(5), Duration::from_secs(20));
+        for lives in [Lives::Exponential(Duration::from_secs(50)), Lives::Pareto(Duration::from_secs(100))] {
+            let mut rng = Rng::new(3, "lives");
+            let all: Vec<Duration> = (0..50_000).map(|_| lives.draw(&mut rng)).filter(|life| *life > age).collect();
+            let died = all.iter().filter(|life| **life <= age + window).count() as f64 / all.len() as f64;
+            assert!((lives.dies_within(age, window) - died).abs() < 0.01, "{lives}: {died}");
+        }
+        // A Pareto life of this mean lasts for 9.09 s at least.
+        assert_eq!(Lives::Pareto(Duration::from_secs(100)).dies_within(Duration::ZERO, Duration::from_secs(9)), 0.0);
+    }
+
+    #[test]
     fn means_and_medians_are_those_of_the_distributions() {
         let mean = Duration::from_secs(100);
         let sorted = |lives: Lives| {
@@ -65,7 +100,7 @@ mod tests {
         assert!((exponential[10_000] - 69.3).abs() < 3.0);
         let mut rng = Rng::new(2, "lives");
         let residual = |lives: Lives, rng: &mut Rng| {
-            let all = (0..20_000).map(|_| lives.draw_residual(rng, mean * 10).as_secs_f64());
+            let all = (0..20_000).map(|_| lives.draw_standing(rng, mean * 10).1.as_secs_f64());
             all.filter(|residual| *residual < 30.0).count()
         };
         let [exponential, old] = [Lives::Exponential(mean), Lives::Pareto(mean)].map(|lives| residual(lives, &mut rng));

@@ -12,4 +12,5 @@ pub mod options;
 pub mod registry;
 pub mod report;
 pub mod results;
+pub mod scatter;
 pub mod table;

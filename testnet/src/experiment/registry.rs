@@ -3,7 +3,7 @@
 use super::options::{Options, Say};
 use super::results::Results;
 use super::table::Outcome;
-use super::{fine_coarse, harmonia};
+use super::{fine_coarse, harmonia, scatter};
 
 /// Runs an experiment. The third argument is told of progress.
 ///
@@ -38,6 +38,7 @@ pub const ALL: &str = "all";
 
 /// All experiments.
 pub const SECTIONS: &[Section] = &[
+    Section { title: "Scatter and Harmony", experiments: scatter::EXPERIMENTS },
     Section { title: "fRSM", experiments: fine_coarse::EXPERIMENTS },
     Section { title: "Harmonia", experiments: harmonia::EXPERIMENTS },
 ];

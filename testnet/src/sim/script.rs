@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use group::op::{Answer, Condition, Expiry, Op, Read};
+use node::Input;
 use overlay::Key;
 
 use crate::history::Outcome;
@@ -37,6 +38,11 @@ impl<H: Host> World<H> {
         let (ask, index) = self.workload.ask_apart(host, self.now(), key, op);
         self.ask(ask);
         index
+    }
+
+    /// Hands an input to a machine's process.
+    pub fn hand(&mut self, host: usize, input: Input) {
+        self.deliver(host, input);
     }
 
     /// What came of it, once something did.

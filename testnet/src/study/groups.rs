@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use group::time::Time;
 use node::Node;
-use overlay::{Epoch, GroupId, KeyRange, NodeId};
+use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey};
 
 use crate::sim::World;
 
@@ -21,6 +21,15 @@ struct View {
     former: Vec<Vec<NodeId>>,
 }
 
+impl View {
+    /// Returns the ages of the members, in seconds; also of those that are dead.
+    fn ages(&self, births: &BTreeMap<PeerKey, f64>, now: Time) -> Vec<f32> {
+        let now = now.since(Time(0)).as_secs_f64();
+        let age = |member: &NodeId| births.get(&member.peer).map_or(0.0, |born| (now - born).max(0.0));
+        self.members.iter().map(|member| age(member) as f32).collect()
+    }
+}
+
 /// Counts of groups.
 #[derive(Debug, Default)]
 pub struct Groups {
@@ -30,15 +39,16 @@ pub struct Groups {
     now: (usize, usize),
     /// Sums over all counts: counts, groups, members.
     sums: (u64, u64, u64),
-    /// By number of members: groups, summed over all counts.
-    sizes: BTreeMap<usize, u64>,
+    /// The ages of the members of each group at each count, in seconds.
+    ages: Vec<Vec<f32>>,
     /// Dead members that were not removed yet, summed over all counts.
     dead: u64,
 }
 
 impl Groups {
-    /// Looks at all groups. `counts`: whether this look is part of the means.
-    pub(super) fn count(&mut self, world: &World<Node>, counts: bool) {
+    /// Looks at all groups. `births`: whether this look is part of the means, which are of the time in which peers die, and when each peer
+    /// was born, in seconds.
+    pub(super) fn count(&mut self, world: &World<Node>, births: Option<&BTreeMap<PeerKey, f64>>) {
         let now = world.now();
         let nodes: Vec<&Node> = (0..world.hosts()).filter_map(|host| world.host(host)).collect();
         let alive: BTreeSet<NodeId> = nodes.iter().map(|node| node.id()).collect();
@@ -80,7 +90,7 @@ impl Groups {
                 groups += 1;
                 members += view.members.len();
                 dead += view.members.iter().filter(|member| !alive.contains(member)).count();
-                *self.sizes.entry(view.members.len()).or_default() += u64::from(counts);
+                self.ages.extend(births.map(|births| view.ages(births, now)));
             } else if !is_over(view) {
                 let since = self.silent.get(id).copied().unwrap_or(now);
                 silent.insert(*id, since);
@@ -91,7 +101,7 @@ impl Groups {
         }
         self.silent = silent;
         self.now = (groups, members);
-        if counts {
+        if births.is_some() {
             self.sums.0 += 1;
             self.sums.1 += groups as u64;
             self.sums.2 += members as u64;
@@ -124,10 +134,9 @@ impl Groups {
         self.sums.2 as f64 / self.sums.1.max(1) as f64
     }
 
-    /// Returns by number of members how many groups there were on average.
-    pub(super) fn sizes(&self) -> BTreeMap<usize, f64> {
-        let mean = |(size, groups): (&usize, &u64)| (*size, *groups as f64 / self.sums.0.max(1) as f64);
-        self.sizes.iter().filter(|(_, groups)| **groups > 0).map(mean).collect()
+    /// Returns the ages of the members of each group at each count, in seconds.
+    pub(super) fn ages(&self) -> &[Vec<f32>] {
+        &self.ages
     }
 
     /// Returns how many dead members had not been removed yet, on average.

@@ -10,10 +10,12 @@ mod ownership;
 mod report;
 mod system;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use group::time::Time;
 use node::{Durability, Policies};
+use overlay::PeerKey;
 
 use crate::churn::Lives;
 use crate::rng::Rng;
@@ -23,6 +25,7 @@ use executed::Executed;
 pub use groups::Groups;
 pub use load::Counts;
 pub use ownership::Ownership;
+pub(crate) use report::mean;
 pub use report::{Figures, HEADING};
 pub use system::System;
 
@@ -165,7 +168,7 @@ pub fn run<S: System>(study: &Study, say: &mut dyn FnMut(&str)) -> Result<Figure
         run.load.go_on(&mut run.world, now >= dies_from, counts);
         if now >= counted {
             counted = now + COUNT_EVERY;
-            run.look(counts);
+            run.look(now >= dies_from, counts);
         }
         if now.since(said) >= Duration::from_secs(60) {
             said = now;
@@ -186,6 +189,8 @@ struct Run<S> {
     rng: Rng,
     /// When each machine's peer dies.
     ends: Vec<Time>,
+    /// When each peer was born, in seconds; before the run where peers have lived before.
+    births: BTreeMap<PeerKey, f64>,
     deaths: u64,
     /// Deaths while operations were counted.
     deaths_counted: u64,
@@ -203,6 +208,7 @@ impl<S: System> Run<S> {
             lives: study.lives,
             rng: Rng::new(study.seed, "lives"),
             ends: vec![Time::NEVER; study.peers],
+            births: BTreeMap::new(),
             deaths: 0,
             deaths_counted: 0,
             groups: Groups::default(),
@@ -215,8 +221,11 @@ impl<S: System> Run<S> {
 
     /// Draws the first lives, all from the same moment on.
     fn plan_deaths(&mut self, from: Time, aged: Duration) {
-        if let Some(lives) = self.lives {
-            self.ends.iter_mut().for_each(|end| *end = from + lives.draw_residual(&mut self.rng, aged));
+        let Some(lives) = self.lives else { return };
+        for host in 0..self.ends.len() {
+            let (age, rest) = lives.draw_standing(&mut self.rng, aged);
+            self.ends[host] = from + rest;
+            self.births.insert(self.world.peer(host), from.since(Time(0)).as_secs_f64() - age.as_secs_f64());
         }
     }
 
@@ -233,14 +242,16 @@ impl<S: System> Run<S> {
                 self.world.replace(host, REPLACED_AFTER);
                 self.deaths += 1;
                 self.deaths_counted += u64::from(counts);
-                self.ends[host] = now + REPLACED_AFTER + lives.draw(&mut self.rng);
+                let born = now + REPLACED_AFTER;
+                self.ends[host] = born + lives.draw(&mut self.rng);
+                self.births.insert(self.world.peer(host), born.since(Time(0)).as_secs_f64());
             }
         }
     }
 
     /// Looks at the whole network.
-    fn look(&mut self, counts: bool) {
-        S::count_groups(&self.world, &mut self.groups, counts);
+    fn look(&mut self, is_churn: bool, counts: bool) {
+        S::count_groups(&self.world, &mut self.groups, is_churn.then_some(&self.births));
         self.executed.look(&self.world, counts);
         if counts {
             self.ownership.look(&self.world, &mut self.points);
@@ -264,11 +275,12 @@ impl<S: System> Run<S> {
             peers: study.peers,
             lives: study.lives,
             seconds: study.time.as_secs_f64(),
+            churn_seconds: (study.warm_up + study.time).as_secs_f64(),
             deaths: self.deaths,
             deaths_counted: self.deaths_counted,
             groups: self.groups.mean_groups(),
             members: self.groups.mean_members(),
-            sizes: self.groups.sizes(),
+            ages: self.groups.ages().to_vec(),
             dead_members: self.groups.mean_dead(),
             lost: self.groups.lost(),
             load: self.load.counts().clone(),

@@ -1,6 +1,5 @@
 //! The figures of a study.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -21,6 +20,8 @@ pub struct Figures {
     pub lives: Option<Lives>,
     /// How long operations were counted, in seconds.
     pub seconds: f64,
+    /// How long peers died, in seconds: counts of deaths, groups and members are of this time.
+    pub churn_seconds: f64,
     /// Peers that died.
     pub deaths: u64,
     /// Peers that died while operations were counted.
@@ -29,8 +30,8 @@ pub struct Figures {
     pub groups: f64,
     /// The mean number of members of a group.
     pub members: f64,
-    /// By number of members: how many groups there were on average.
-    pub sizes: BTreeMap<usize, f64>,
+    /// The ages of the members of each group, in seconds, at each second in which peers died.
+    pub ages: Vec<Vec<f32>>,
     /// Dead members that were not removed yet, on average.
     pub dead_members: f64,
     /// Groups that lost their majorities.
@@ -86,7 +87,7 @@ impl Figures {
     /// Returns how long a dead member stayed a member, on average, in seconds; zero where none died. The mean number of dead members is the
     /// rate of deaths times this.
     pub fn repair_s(&self) -> f64 {
-        if self.deaths_counted == 0 { 0.0 } else { self.dead_members / self.deaths_per_s() }
+        if self.deaths == 0 { 0.0 } else { self.dead_members * self.churn_seconds / self.deaths as f64 }
     }
 
     /// Returns the simulator's events a second of this machine.

@@ -1,8 +1,10 @@
 //! The systems that a study can be of: ours, and the baseline.
 
+use std::collections::BTreeMap;
+
 use group::Group;
 use node::Node;
-use overlay::Point;
+use overlay::{PeerKey, Point};
 
 use super::groups::Groups;
 use crate::baseline;
@@ -13,8 +15,9 @@ pub trait System: Host {
     /// Its name in tables.
     const NAME: &'static str;
 
-    /// Counts the groups of a network; nothing where the system has none. `counts`: whether this look is part of the means.
-    fn count_groups(_: &World<Self>, _: &mut Groups, _counts: bool) {}
+    /// Counts the groups of a network; nothing where the system has none. `births`: whether this look is part of the means, and when each
+    /// peer was born, in seconds.
+    fn count_groups(_: &World<Self>, _: &mut Groups, _births: Option<&BTreeMap<PeerKey, f64>>) {}
 
     /// Returns the number of client operations that this peer has executed, as primary or as root. Smaller than before where the peer forgot
     /// some of them.
@@ -30,8 +33,8 @@ pub trait System: Host {
 impl System for Node {
     const NAME: &'static str = "Scatter";
 
-    fn count_groups(world: &World<Node>, groups: &mut Groups, counts: bool) {
-        groups.count(world, counts);
+    fn count_groups(world: &World<Node>, groups: &mut Groups, births: Option<&BTreeMap<PeerKey, f64>>) {
+        groups.count(world, births);
     }
 
     fn executed(&self) -> u64 {

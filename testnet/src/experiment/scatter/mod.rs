@@ -1,0 +1,65 @@
+//! The experiments of Scatter §6 and §7, and of Harmony §8: whole simulated networks of real nodes, some beside the baseline DHT.
+
+mod availability;
+mod churn;
+mod group_failure;
+mod losses;
+mod reconfiguration;
+mod sampling;
+mod timed;
+
+use crate::baseline;
+use crate::experiment::registry::Experiment;
+use crate::study::{Figures, Study, System, run};
+
+/// The experiments, in the papers' order.
+pub const EXPERIMENTS: &[Experiment] = &[
+    group_failure::EXPERIMENT,
+    sampling::EXPERIMENT,
+    reconfiguration::EXPERIMENT,
+    churn::POISSON,
+    churn::PARETO,
+    availability::EXPERIMENT,
+];
+
+/// What is a model in each of these networks.
+const PLANET: &str = "latencies are synthetic, like PlanetLab's: five regions, log-normal last miles, 5 % slow machines, 124 ms for a majority of nine";
+/// And where the baseline stands beside ours.
+const BASELINE: &str = "the DHT is a model of OpenDHT in the same simulated world: leaf sets, the same heartbeats and routing, nine copies, no agreement";
+
+/// A system that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measured {
+    Scatter,
+    Dht,
+}
+
+/// Both, ours first.
+const BOTH: [Measured; 2] = [Measured::Scatter, Measured::Dht];
+
+impl Measured {
+    fn name(self) -> &'static str {
+        match self {
+            Measured::Scatter => node::Node::NAME,
+            Measured::Dht => baseline::Peer::NAME,
+        }
+    }
+
+    /// Runs a study of the system. `say` is told of progress.
+    fn run(self, study: &Study, say: &(dyn Fn(&str) + Sync)) -> Result<Figures, String> {
+        let say = &mut |line: &str| say(&format!("{}, {}: {line}", self.name(), lives(study)));
+        match self {
+            Measured::Scatter => run::<node::Node>(study, say),
+            Measured::Dht => run::<baseline::Peer>(study, say),
+        }
+    }
+}
+
+fn lives(study: &Study) -> String {
+    study.lives.map_or_else(|| "no deaths".into(), |lives| lives.to_string())
+}
+
+/// Returns a time in milliseconds, for a table.
+fn ms(time: std::time::Duration) -> String {
+    format!("{:.0}", time.as_secs_f64() * 1e3)
+}
