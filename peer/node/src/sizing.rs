@@ -1,12 +1,13 @@
 //! A leader has its group become another where its size calls for that: groups act on their own, nobody administers them
 //! (Scatter §6.1, Harmony §7.3).
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
 use group::time::{Time, WallMillis};
 use group::transaction::plan::Operation;
-use overlay::{Epoch, GroupId};
+use overlay::{Epoch, GroupId, NodeId};
 use policy::density::Contents;
 use policy::size::{Resize, Sizes};
 
@@ -94,13 +95,19 @@ impl Node {
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
-        let planned = self.size_watch.prepared.take().or_else(|| self.plan_resize(wanted));
+        let members = self.hosts.home().map_or(Vec::new(), |group| group.state().nodes());
+        let prepared = self.size_watch.prepared.take().filter(|operation| is_even(operation, &members));
+        let planned = prepared.or_else(|| self.plan_resize(wanted));
         let (Some(operation), Some(group)) = (planned, self.hosts.home_mut()) else { return };
         let (tried, first) = (self.size_watch.tried, self.size_watch.first);
         let rank = first.map_or(group.rank(0), |first| group::transaction::plan::Rank::new(tried, first));
         let (id, now) = (group.state().id, group.group_time());
         if wanted == Resize::Split {
             group.hold_doors(DOORS_HELD);
+            // Learners that are about to vote are in neither half before they do.
+            if group.strength() > group.living().len() {
+                return;
+            }
         }
         // What stands against it now may not soon.
         match self.begin_prepared(id, operation.clone(), rank) {
@@ -146,6 +153,12 @@ impl Node {
 /// time, groups grow faster than they split otherwise, and each write goes to all of their members.
 fn is_much_too_large(group: &Group) -> bool {
     2 * group.strength() >= 3 * group.state().settings.members_max as usize
+}
+
+/// Returns whether a split that was planned before still divides the group's members evenly: members may have come and gone since.
+fn is_even(operation: &Operation, members: &[NodeId]) -> bool {
+    let Operation::Split { first, .. } = operation else { return true };
+    (2 * first.len()).abs_diff(members.len()) <= 1 && first.iter().all(|node| members.contains(node))
 }
 
 fn same_kind(one: Resize, other: Resize) -> bool {
