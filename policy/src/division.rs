@@ -447,7 +447,7 @@ mod tests {
             let range = KeyRange::new(Point(start), Point(start.wrapping_add(length)));
             let current = shares(range, &current.iter().map(|n| node(*n)).collect::<Vec<_>>());
             // Some can do more than others, of some ages.
-            let capacity = |age: u64| Capacity::of(if age % 2 == 0 { 1.0 } else { (age % 32) as f64 / 4.0 });
+            let capacity = |age: u64| Capacity::of(if age.is_multiple_of(2) { 1.0 } else { (age % 32) as f64 / 4.0 });
             let view = |(n, age)| Able { capacity: capacity(age), ..Able::new(node(n), Duration::from_secs(age)) };
             let able: Vec<Able> = able.into_iter().map(view).collect();
             let policy: &dyn Dividing = if by_load { &ByLoad } else { &Even };

@@ -39,8 +39,8 @@ pub trait Halving: Sync {
 /// Makes both halves, and a group that gives members away, span as many clusters as they can.
 ///
 /// Members that are heard, the members of each cluster, and old and young members are dealt to both halves in turn. So each cluster
-/// of two or more is in both halves, and the clusters of one are shared out evenly (Harmony §7.5). From the largest cluster the
-/// youngest member moves first.
+/// of two or more is in both halves, and the clusters of one are shared out evenly, as in Harmony §7.5. The paper divides each cluster by
+/// distance where this policy deals by age: that is [`crate::p2p::MultiCluster`]. From the largest cluster the youngest member moves first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alike;
 

@@ -22,7 +22,7 @@ impl Capacity {
     pub fn of(relative: f64) -> Capacity {
         match relative.is_nan() {
             true => Capacity::TYPICAL,
-            false => Capacity((relative * 4.0).clamp(1.0, 64.0).round_ties_even() as u16),
+            false => Capacity(libm::rint((relative * 4.0).clamp(1.0, 64.0)) as u16),
         }
     }
 }

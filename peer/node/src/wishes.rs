@@ -56,7 +56,7 @@ pub enum Wish {
     Split {
         /// Where the second begins; else in the middle.
         at: Option<Point>,
-        /// Who belongs to the first; where nobody is named, halves that are alike.
+        /// The members of the first; where none is named, the split policy decides.
         first: Vec<PeerKey>,
     },
     /// To become one with its successor.

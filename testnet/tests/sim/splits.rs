@@ -41,7 +41,11 @@ fn halves(world: &mut World<Node>) -> Vec<BTreeSet<usize>> {
         let of =
             |id: GroupId| (0..9).filter(|host| group(world, *host).is_some_and(|it| it.state().id == id)).collect();
         let halves: Vec<BTreeSet<usize>> = ids.into_iter().map(of).collect();
-        if halves.len() == 2 && halves.iter().map(BTreeSet::len).sum::<usize>() == 9 {
+        // Sites that are far away learn of the split later.
+        let agrees = |half: &BTreeSet<usize>| {
+            half.iter().all(|host| group(world, *host).is_some_and(|it| it.state().members.len() == half.len()))
+        };
+        if halves.len() == 2 && halves.iter().all(agrees) && halves.iter().map(BTreeSet::len).sum::<usize>() == 9 {
             return halves;
         }
         assert!(world.now().0 < 120_000_000_000, "two groups, not {halves:?}");

@@ -132,7 +132,7 @@ impl Ring {
         let count = self.sizes.len();
         (0..count).find_map(|place| {
             let successor = (count > 1).then(|| self.sizes[(place + 1) % count]);
-            let sizes = Sizes { own: self.sizes[place], successor, min, max, safe: None };
+            let sizes = Sizes { own: self.sizes[place], successor, min, max, prospects: None };
             Thresholds.propose(&sizes).map(|resize| (place, resize))
         })
     }
