@@ -128,13 +128,14 @@ pub fn member(node: NodeId) -> Member {
 
 /// Equal shares for all that are able, where somebody is not, or all is calm.
 fn divide(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
-    let orphaned = view.current.iter().any(|(_, node)| !view.able.contains(node));
-    if view.able.is_empty() || !(orphaned || view.calm) {
+    let able: Vec<NodeId> = view.able.iter().map(|able| able.node).collect();
+    let orphaned = view.current.iter().any(|(_, node)| !able.contains(node));
+    if able.is_empty() || !(orphaned || view.calm) {
         return None;
     }
-    let count = view.able.len() as u32;
+    let count = able.len() as u32;
     let even: Vec<(Point, NodeId)> =
-        view.able.iter().zip(0..).map(|(node, part)| (view.range.cut_at(part, count), *node)).collect();
+        able.iter().zip(0..).map(|(node, part)| (view.range.cut_at(part, count), *node)).collect();
     (even != view.current).then_some(even)
 }
 
