@@ -129,7 +129,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
 }
 
 /// What is a model of Chirp's load.
-const CHIRP: &str = "followers are synthetic (exponent 1.28), posting rates rise with their root, and a list is known by its last entry";
+pub(super) const CHIRP: &str = "followers are synthetic (exponent 1.28), posting rates rise with their root, and a list is known by its last entry";
 
 fn points(setting: &Setting, jobs: usize, say: Say<'_>) -> Result<Vec<Point>, String> {
     let all: Vec<(Measured, u64)> =

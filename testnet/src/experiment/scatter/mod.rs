@@ -3,10 +3,14 @@
 mod availability;
 mod churn;
 mod group_failure;
+mod join_policy;
+mod load;
+mod load_join;
 mod losses;
 mod reconfiguration;
 mod sampling;
 mod timed;
+mod writes;
 
 use crate::baseline;
 use crate::experiment::registry::Experiment;
@@ -16,9 +20,12 @@ use crate::study::{Figures, Study, System, run};
 pub const EXPERIMENTS: &[Experiment] = &[
     group_failure::EXPERIMENT,
     sampling::EXPERIMENT,
+    join_policy::EXPERIMENT,
     reconfiguration::EXPERIMENT,
     churn::POISSON,
     churn::PARETO,
+    load::EXPERIMENT,
+    load_join::EXPERIMENT,
     availability::EXPERIMENT,
 ];
 
