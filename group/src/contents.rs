@@ -1,6 +1,6 @@
 //! How many bytes of records lie where in a group's range: a split should divide what members keep and copy, not only what is asked.
 //!
-//! Nothing is counted at writes. Whoever asks has some records of each piece looked at, a bounded number, and that only when a group splits.
+//! Nothing is counted at writes. A leader looks at a bounded number of records of each piece when its group splits.
 
 use alloc::vec::Vec;
 

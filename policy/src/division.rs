@@ -215,7 +215,8 @@ impl Demand {
     }
 }
 
-/// Gives what primaries leave behind that are not able to the members whose weight is not 0; `None` where there is nothing, or nobody.
+/// Gives the sub-ranges of primaries that are not able to the members whose weight is not 0; `None` where there are no such sub-ranges, or no
+/// able members.
 fn share_orphans(
     range: KeyRange,
     current: &[(Point, NodeId)],

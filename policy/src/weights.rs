@@ -160,7 +160,7 @@ mod tests {
 
     /// A peer that has just come back is as old as it was, and a member that copied for an hour is older than it is settled.
     #[test]
-    fn whoever_has_just_settled_has_nothing_yet() {
+    fn a_member_that_has_just_settled_has_nothing_yet() {
         let mut able = [member(2_000), member(2_000), member(500)];
         able[2].settled = Duration::from_secs(10);
         assert_eq!(Weights::of(&able).all, [1, 1, 0]);
