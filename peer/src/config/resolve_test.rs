@@ -228,9 +228,11 @@ fn policies_are_chosen_by_name() {
     let again = resolve(sources(&["--policy", &shown(&by_flag)])).unwrap();
     assert_eq!(again.policies.names(), by_flag.policies.names());
     assert!(error(sources(&["--policy", "size=off,size=thresholds"])).contains("twice for size"));
-    for (text, words) in
-        [("lead=nobody", "agreement, oldest, anybody"), ("rule=off", "divide, join, lead"), ("off", "join=random")]
-    {
+    for (text, words) in [
+        ("lead=nobody", "agreement, oldest, random, anybody"),
+        ("rule=off", "divide, join, lead"),
+        ("off", "join=random"),
+    ] {
         assert!(text.parse::<Policy>().unwrap_err().contains(words), "{text}");
     }
 }
