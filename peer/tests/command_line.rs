@@ -372,7 +372,7 @@ fn settings_and_where_they_are_from() {
     assert_eq!(shown["policy"]["origin"], "environment SCATTER_POLICY");
     let output = command(&["run", "--new", "--policy", "lead=nobody"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("agreement, oldest, anybody"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("agreement, oldest, random, anybody"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -194,7 +194,8 @@ fn the_map_of_the_code_is_true() {
 #[test]
 fn documents_link_to_what_is_there() {
     let root = root();
-    let pages = ["clients", "developing", "operating", "performance", "switch"].map(|name| format!("docs/{name}.md"));
+    let pages = ["clients", "developing", "experiments", "operating", "performance", "switch"]
+        .map(|name| format!("docs/{name}.md"));
     for document in ["README.md".to_owned()].into_iter().chain(pages) {
         let place = root.join(&document);
         let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{document}: {error}"));
@@ -207,6 +208,15 @@ fn documents_link_to_what_is_there() {
     }
     let readme = fs::read_to_string(root.join("README.md")).expect("just read");
     assert!(readme.lines().any(|line| line == "cargo test --workspace"), "CI takes the test command from the README");
+}
+
+/// The page about the experiments equals the output of its command for the files beside it.
+#[test]
+fn the_page_of_experiments_is_generated() {
+    let docs = root().join("docs");
+    let page = fs::read_to_string(docs.join("experiments.md")).expect("there is a page");
+    let generated = testnet::experiment::report::report(&docs.join("experiments")).expect("its files are sound");
+    assert!(page.trim_end() == generated.trim_end(), "write it anew: {}", page.lines().nth(2).unwrap_or_default());
 }
 
 #[test]

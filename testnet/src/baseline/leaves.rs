@@ -148,8 +148,8 @@ pub struct View {
 }
 
 impl View {
-    /// Returns the peer nearest to a point, and the peers that hold copies of a key there: that peer and [`COPIES_SIDE`] on each side of it,
-    /// as far as they are known.
+    /// Returns the peer nearest to a point, and the peers that hold copies of a key there: that peer and [`COPIES_SIDE`] on each side of
+    /// it, as far as they are known.
     pub fn holders(&self, point: Point) -> (PeerKey, Vec<PeerKey>) {
         let root = (0..self.line.len()).min_by_key(|place| apart(self.line[*place].0, point)).unwrap_or(0);
         let steps = |place: usize| {

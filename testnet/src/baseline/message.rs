@@ -27,7 +27,7 @@ pub fn id_of(peer: PeerKey) -> Point {
     Point::of(&peer.0)
 }
 
-/// What the root of a point is asked for.
+/// A request to the root of a point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Errand {
     /// The peers next to a newcomer: [`Message::Welcome`].
@@ -51,7 +51,7 @@ pub struct Routed {
     pub number: u64,
     /// Peers that have passed the message on.
     pub hops: u8,
-    /// What the root is asked for.
+    /// The request.
     pub errand: Errand,
 }
 

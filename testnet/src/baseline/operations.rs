@@ -24,7 +24,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Returns when something is due about it.
+    /// Returns the next moment at which the operation is sent again or ends.
     pub(super) fn next(&self) -> Time {
         self.until.min(self.again)
     }
@@ -56,7 +56,7 @@ impl Peer {
         self.push(Output::Reply { id, result });
     }
 
-    /// Ends operations whose time is over, and sends others again.
+    /// Ends operations whose time is over, and sends overdue ones again.
     pub(super) fn retry_operations(&mut self) {
         let now = self.now.time;
         let due: Vec<u64> =

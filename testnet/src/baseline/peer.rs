@@ -1,13 +1,14 @@
-//! One peer of the DHT: how it enters, what it hears, and what it does from time to time.
+//! One peer of the DHT: entry, messages, and periodic work.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use group::time::{Now, Time};
 use node::{Class, Event, Input, NodeConfig, Output, Restored};
 use overlay::{PeerKey, Point};
 
-use super::copies::{Copies, Copy};
+use super::copies::{Copies, Copy, Version};
 use super::leaves::{Leaves, View};
 use super::message::{Contact, Errand, Frame, Message};
 use super::operations::Operation;
@@ -27,7 +28,7 @@ const GONE_FOR: Duration = Duration::from_secs(30);
 /// Copies in one frame.
 const COPIES_MAX: usize = 500;
 
-/// How far a peer has come.
+/// Stages of a peer's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Asks connected peers for its leaves.
@@ -38,7 +39,7 @@ enum Stage {
     Entered,
 }
 
-/// When a peer does what, next.
+/// Next moments of a peer's periodic work.
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
     heartbeat: Time,
@@ -211,17 +212,20 @@ impl Peer {
             Message::Stored(number) => self.on_stored(number),
             Message::Fetch => self.on_fetch(&from),
             Message::Copies { copies, done } => self.on_copies(copies, done),
-            Message::Compare(all) => {
-                let is_lacking = |(name, version): &(bytes::Bytes, _)| self.copies.version(name) < Some(*version);
-                let lacks: Vec<_> = all.into_iter().filter(is_lacking).map(|(name, _)| name).collect();
-                if !lacks.is_empty() {
-                    self.send(&from, Message::Lacks(lacks));
-                }
-            }
+            Message::Compare(all) => self.on_compare(&from, all),
             Message::Lacks(names) => {
                 let copies = names.iter().filter_map(|name| self.copies.get(name)).collect();
                 self.send_copies(from.peer, copies, false);
             }
+        }
+    }
+
+    /// A root tells which copies this peer should have.
+    fn on_compare(&mut self, from: &Contact, all: Vec<(Bytes, Version)>) {
+        let is_lacking = |(name, version): &(Bytes, Version)| self.copies.version(name) < Some(*version);
+        let lacks: Vec<Bytes> = all.into_iter().filter(is_lacking).map(|(name, _)| name).collect();
+        if !lacks.is_empty() {
+            self.send(from, Message::Lacks(lacks));
         }
     }
 
@@ -306,7 +310,7 @@ impl Peer {
         self.send(root, Message::Fetch);
     }
 
-    /// Does what is due.
+    /// Does the periodic work that is due.
     fn tick(&mut self) {
         let now = self.now.time;
         if self.stage != Stage::Entered && now >= self.due.enter {

@@ -1,5 +1,5 @@
-//! Recursive routing: a message goes from peer to peer until it comes to one that takes itself for the root. Each hop is acknowledged; where
-//! no acknowledgement comes in time, the message goes another way.
+//! Recursive routing: a message goes from peer to peer until it comes to one that takes itself for the root. Each hop is acknowledged;
+//! where no acknowledgement comes in time, the message goes another way.
 
 use std::time::Duration;
 

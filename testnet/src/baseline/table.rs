@@ -77,8 +77,8 @@ impl RoutingTable {
         })
     }
 
-    /// Returns a point of the cell that has number `count` among those of the first `rows` rows, in turn; `chance` sets the digits behind the
-    /// cell's.
+    /// Returns a point of the cell that has number `count` among those of the first `rows` rows, in turn; `chance` sets the digits behind
+    /// the cell's.
     pub fn point_of_cell(&self, count: u64, rows: u32, chance: u128) -> Point {
         let cells = u64::from(rows.max(1)) * u64::from(BASE);
         let (row, value) = ((count % cells / u64::from(BASE)) as u32, (count % u64::from(BASE)) as u128);

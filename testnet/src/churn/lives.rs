@@ -45,8 +45,8 @@ impl Lives {
         }
     }
 
-    /// Returns the probability that a peer of this age dies within `window`. Unlike `policy::lifetimes`, which peers use, this knows that no
-    /// Pareto life ends before the shortest one.
+    /// Returns the probability that a peer of this age dies within `window`. Unlike `policy::lifetimes`, which peers use, this knows that
+    /// no Pareto life ends before the shortest one.
     pub fn dies_within(self, age: Duration, window: Duration) -> f64 {
         1.0 - self.survives(age + window) / self.survives(age)
     }

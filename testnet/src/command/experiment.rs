@@ -45,7 +45,7 @@ fn names() -> PossibleValuesParser {
 }
 
 impl ExperimentArgs {
-    /// Runs what is asked for. `say` is told the results, `note` the progress.
+    /// Runs the command. `say` gets the results, `note` the progress, a line each.
     ///
     /// # Errors
     /// Arguments that contradict each other; an experiment that fails; a file that cannot be read or written.

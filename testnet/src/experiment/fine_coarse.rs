@@ -90,7 +90,7 @@ impl Line {
     }
 }
 
-/// Runs all of it: the most that can be done with each number of cores, and with twelve also what fewer clients see.
+/// Measures the highest throughput at each number of cores, and fewer clients at twelve cores.
 fn fine_coarse(options: &Options, _: Say<'_>) -> Result<Outcome, String> {
     let lasts = options.lasts(Duration::from_millis(250));
     let loads = CORES.map(|cores| (cores, CLIENTS * cores)).into_iter().chain([(12, 24), (12, 96), (12, 384)]);
@@ -150,8 +150,8 @@ fn verdict(lines: &[Line]) -> Verdict {
     let is_close = known.iter().all(|(ours, paper)| *ours >= paper * (1.0 - CLOSE));
     let comparison = if is_close { Comparison::Reproduced } else { Comparison::Worse };
     let why = format!(
-        "fine has {} times the throughput of coarse at twelve cores, skewed and uniform; the paper's coarse store waits for each batch, and \
-         this one keeps only the order",
+        "fine has {} times the throughput of coarse at twelve cores, skewed and uniform; the paper's coarse store waits for each \
+         batch, and this one keeps only the order",
         compared.join(" and ")
     );
     Verdict::new(comparison, why)

@@ -18,7 +18,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// The figure or table of a paper, by the paper's short name.
     pub paper: &'static str,
-    /// What is measured, in one sentence.
+    /// The measurement, in one sentence without a full stop.
     pub about: &'static str,
     /// Runs it.
     pub run: Run,
@@ -67,7 +67,7 @@ pub fn resolve(name: &str) -> Vec<&'static Experiment> {
     experiments().filter(is_meant).collect()
 }
 
-/// Returns a line for each name: the name, the figure, and what is measured.
+/// Returns a line for each name: the name, the figure, and the measurement.
 pub fn list() -> Vec<String> {
     let width = names().map(str::len).max().unwrap_or(0);
     let line = |name: &str, paper: &str, about: &str| format!("{name:<width$}  {paper:<32}  {about}");

@@ -1,58 +1,72 @@
 //! The report: a page of Markdown from the files of results.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::registry::{Experiment, SECTIONS, Section};
 use super::results::Results;
 use super::table::{Table, shown};
 
 /// The command that writes the page, for its readers.
-const COMMAND: &str = "scatter-testnet experiment report DIR > docs/experiments.md";
+const COMMAND: &str = "scatter-testnet experiment report docs/experiments > docs/experiments.md";
 
 /// Returns the report of the results in a directory. Experiments without results are named.
 ///
 /// # Errors
 /// For a person: the file that cannot be read or makes no sense, or that there are no results at all.
 pub fn report(directory: &Path) -> Result<String, String> {
-    let mut page = String::from("# The papers' experiments, rerun\n\n");
-    let _ = writeln!(
-        page,
-        "Generated from files of results with `{COMMAND}`: edit nothing here. Each table has the paper's figure in its last column. What is \
-         a model is called one. `scatter-testnet experiment NAME --seed SEED` repeats a run; `--quick`, nothing or `--full` sets the size."
-    );
-    let mut found = 0;
-    for section in SECTIONS {
-        let parts: Vec<String> = parts(section, directory)?;
-        found += parts.len();
-        let _ = write!(page, "\n## {}\n{}", section.title, parts.concat());
-        let missing = section.experiments.iter().filter(|experiment| !file(experiment, directory).exists());
-        let missing: Vec<String> = missing.map(|experiment| format!("`{}`", experiment.name)).collect();
-        if !missing.is_empty() {
-            let _ = writeln!(page, "\nNot run: {}.", missing.join(", "));
-        }
+    let sections = SECTIONS.iter().map(|section| Ok((section, read(section, directory)?)));
+    let sections: Vec<(&Section, Vec<Results>)> = sections.collect::<Result<_, String>>()?;
+    if sections.iter().all(|(_, found)| found.is_empty()) {
+        let directory = directory.display();
+        return Err(format!("{directory}: there are no results of experiments (NAME.csv, as --out writes them)"));
     }
-    match found {
-        0 => Err(format!(
-            "{}: there are no results of experiments (NAME.csv, as --out writes them)",
-            directory.display()
-        )),
-        _ => Ok(page),
-    }
+    let summary: Vec<String> = sections.iter().flat_map(|(_, found)| found).map(summary).collect();
+    let sections: Vec<String> = sections.iter().map(|(section, found)| page_of(section, found)).collect();
+    Ok(format!("{}{SUMMARY}{}{}", introduction(), summary.concat(), sections.concat()))
 }
 
-fn file(experiment: &Experiment, directory: &Path) -> std::path::PathBuf {
-    directory.join(format!("{}.csv", experiment.name))
+fn introduction() -> String {
+    format!(
+        "# The papers' experiments, rerun\n\nGenerated from the files in [experiments](experiments) with `{COMMAND}`: edit nothing \
+         here. Each table has the paper's figure in its last column, `-` where the paper has none. Models are named. `scatter-testnet \
+         experiment NAME --seed SEED` repeats a run, with `--quick`, `--full` or neither for its size, and `--out DIR` writes the \
+         figures as CSV and SVG.\n\n"
+    )
 }
 
-fn parts(section: &Section, directory: &Path) -> Result<Vec<String>, String> {
+/// The head of the table of all sentences.
+const SUMMARY: &str = "| experiment | paper | size | ours |\n| --- | --- | --- | --- |\n";
+
+/// Returns the line of the summary about one experiment: the first word of its sentence.
+fn summary(results: &Results) -> String {
+    let Results { experiment, paper, size, verdict, .. } = results;
+    let word = verdict.split(':').next().unwrap_or_default().to_lowercase();
+    format!("| [{experiment}](#{experiment}) | {paper} | {size} | {word} |\n")
+}
+
+/// Returns the results of a paper's experiments that were run.
+fn read(section: &Section, directory: &Path) -> Result<Vec<Results>, String> {
     let one = |experiment: &Experiment| {
         let file = file(experiment, directory);
         let said = |why: String| format!("{}: {why}", file.display());
         let text = std::fs::read_to_string(&file).map_err(|error| said(error.to_string()))?;
-        Results::parse(&text).map(|results| part(&results)).map_err(said)
+        Results::parse(&text).map_err(said)
     };
     section.experiments.iter().filter(|experiment| file(experiment, directory).exists()).map(one).collect()
+}
+
+fn page_of(section: &Section, found: &[Results]) -> String {
+    let parts: Vec<String> = found.iter().map(part).collect();
+    let is_missing = |experiment: &&Experiment| found.iter().all(|results| results.experiment != experiment.name);
+    let missing = section.experiments.iter().filter(is_missing).map(|experiment| format!("`{}`", experiment.name));
+    let missing: Vec<String> = missing.collect();
+    let missing = if missing.is_empty() { String::new() } else { format!("\nNot run: {}.\n", missing.join(", ")) };
+    format!("\n## {}\n{}{missing}", section.title, parts.concat())
+}
+
+fn file(experiment: &Experiment, directory: &Path) -> PathBuf {
+    directory.join(format!("{}.csv", experiment.name))
 }
 
 /// Returns the part of the page about one experiment.
@@ -93,7 +107,9 @@ mod tests {
         );
         crate::file::write_text(&directory, &format!("{}.csv", experiment.name), &csv).unwrap();
         let page = report(&directory).unwrap();
-        for text in ["| a ms | paper |", "| 1\\|2 | - |", "Better: so.", "seed 3", "Not run: "] {
+        for text in
+            ["| Fig. 1 | quick | better |", "| a ms | paper |", "| 1\\|2 | - |", "Better: so.", "seed 3", "Not run: "]
+        {
             assert!(page.contains(text), "{text} is not in {page}");
         }
         crate::file::write_text(&directory, &format!("{}.csv", experiment.name), "# x").unwrap();

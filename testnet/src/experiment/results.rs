@@ -1,4 +1,4 @@
-//! Results as files: CSV that says by itself what it is of.
+//! Results as files: CSV with a head that names the experiment, its parameters and its models.
 //!
 //! ```text
 //! # experiment: churn-poisson
@@ -28,7 +28,7 @@ pub struct Results {
     pub experiment: String,
     /// The figure of a paper.
     pub paper: String,
-    /// What is measured.
+    /// The measurement.
     pub about: String,
     /// The scale of the run.
     pub size: String,
@@ -36,7 +36,7 @@ pub struct Results {
     pub seed: String,
     /// Further parameters, as `name = value`.
     pub parameters: Vec<String>,
-    /// What is a model.
+    /// Sentences that name models.
     pub models: Vec<String>,
     /// The sentence at the end.
     pub verdict: String,

@@ -93,7 +93,7 @@ pub enum Comparison {
     Better,
     /// They are worse.
     Worse,
-    /// They measure another thing, or something that the paper gives no value for.
+    /// They measure another quantity, or one without a value in the paper.
     NotComparable,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for Verdict {
 pub struct Outcome {
     /// Names and values of parameters, beside size and seed.
     pub parameters: Vec<(&'static str, String)>,
-    /// What is a model, a sentence each.
+    /// Sentences that name models.
     pub models: Vec<String>,
     /// The figures.
     pub table: Table,

@@ -131,7 +131,7 @@ impl Load {
         if self.open.is_empty() { self.next } else { self.next.min(self.looks) }
     }
 
-    /// Begins what is due, and notes answers.
+    /// Begins the updates and fetches that are due, and notes answers.
     pub(super) fn go_on<S: System>(&mut self, world: &mut World<S>, begins: bool, counts: bool) {
         let now = world.now();
         while begins && self.next <= now {

@@ -1,4 +1,5 @@
-//! The churn study: a simulated network whose peers die for good and are replaced by new peers, at any size (Scatter §7.2.3, Fig. 13 and 14).
+//! The churn study: a simulated network whose peers die for good and are replaced by new peers, at any size (Scatter §7.2.3, Fig. 13 and
+//! 14).
 //!
 //! Unlike the runs of [`crate::sim::harness`] no rule spares a group: a group that loses its majority is lost, and counted.
 
@@ -54,8 +55,8 @@ pub struct Study {
     pub warm_up: Duration,
     /// How long they are counted.
     pub time: Duration,
-    /// Peers have died and been replaced for so long before, in a model without a network: first lives are what is left of theirs. Zero: all
-    /// peers are new when they begin to die.
+    /// Peers have died and been replaced for so long before the first death here, in a model without a network: first lives are the rest of
+    /// lives under way then. Zero: all peers are new when they begin to die.
     pub aged: Duration,
     /// Updates a second.
     pub rate: f64,

@@ -19,8 +19,8 @@ pub trait System: Host {
     /// peer was born, in seconds.
     fn count_groups(_: &World<Self>, _: &mut Groups, _births: Option<&BTreeMap<PeerKey, f64>>) {}
 
-    /// Returns the number of client operations that this peer has executed, as primary or as root. Smaller than before where the peer forgot
-    /// some of them.
+    /// Returns the number of client operations that this peer has executed, as primary or as root. Smaller than before where the peer
+    /// forgot some of them.
     fn executed(&self) -> u64;
 
     /// Returns whether the peer would execute an operation on a key at this point now.

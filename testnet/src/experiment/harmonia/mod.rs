@@ -30,8 +30,9 @@ use super::registry::Experiment;
 pub const EXPERIMENTS: &[Experiment] =
     &[replicas::EXPERIMENT, slots::BY_SLOTS, slots::BY_DIRTY, failure::EXPERIMENT, latency::EXPERIMENT];
 
-/// What a model of these figures is.
-const MODEL: &str = "machines and wires in virtual time take fixed times, nine times those of the paper's servers; group and pipeline are real";
+/// The sentence about the model in these figures.
+const MODEL: &str = "machines and wires in virtual time take fixed times, nine times those of the paper's servers; group and pipeline \
+                     are real";
 
 /// One run, whose answers go together.
 ///

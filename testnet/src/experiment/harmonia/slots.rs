@@ -45,7 +45,7 @@ const OBJECTS: [u64; 3] = [100_000, 300_000, 1_000_000];
 const OURS: usize = 384;
 /// Slots that the paper needs.
 const PAPER_SLOTS: usize = 2_000;
-/// A set is large enough where the group does this part of what it does with the largest one.
+/// A set is large enough where the group has this part of its throughput with the largest set.
 const ENOUGH: f64 = 0.99;
 
 /// Measures 5 % writes, with so many slots in each stage.
@@ -196,8 +196,8 @@ fn verdict_of_dirty(points: &[Dirty]) -> Verdict {
     let [few, _, many] = OBJECTS.map(left);
     let comparison = if few < many { Comparison::Reproduced } else { Comparison::Worse };
     let why = format!(
-        "with {most} dirty objects {few:.0} reads a second remain of {} objects and {many:.0} of {} (the paper's curve falls likewise and has \
-         no numbers)",
+        "with {most} dirty objects {few:.0} reads a second remain of {} objects and {many:.0} of {} (the paper's curve falls \
+         likewise and has no numbers)",
         OBJECTS[0], OBJECTS[2]
     );
     Verdict::new(comparison, why)

@@ -1,7 +1,7 @@
 //! Availability and consistency by how long peers live (Harmony §8.4, Fig. 11 and 12).
 //!
-//! Harmony's routing was changed to fail an operation whose group is in the middle of a change. Here random points of the ring are looked at
-//! from outside: a point counts as lost where no peer serves it, or where its group is in the middle of a change, though it may serve.
+//! Harmony's routing was changed to fail an operation whose group is in the middle of a change. Here random points of the ring are looked
+//! at from outside: a point counts as lost where no peer serves it, or where its group is in the middle of a change, though it may serve.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const MEDIANS_S: [u64; 5] = [100, 200, 300, 500, 1_000];
 /// Those of a quick run.
 const MEDIANS_QUICK_S: [u64; 2] = [100, 500];
 
-/// What is measured.
+/// The parameters of the experiment.
 struct Setting {
     medians_s: Vec<u64>,
     study: Study,
@@ -158,8 +158,8 @@ fn verdict(points: &[Point]) -> Verdict {
         _ => Comparison::Worse,
     };
     let why = format!(
-        "{wrong:.3} % of our reads are inconsistent (paper: none) and {wrong_there:.3} % of the DHT model's; at most {ours:.2} % of points are \
-         not served by ours and {theirs:.2} % by the model, where several peers serve up to {contended:.2} % (paper: about 5 % of keys)"
+        "{wrong:.3} % of our reads are inconsistent (paper: none) and {wrong_there:.3} % of the DHT model's; at most {ours:.2} % of points \
+         are not served by ours and {theirs:.2} % by the model, where several peers serve up to {contended:.2} % (paper: about 5 % of keys)"
     );
     Verdict::new(comparison, why)
 }

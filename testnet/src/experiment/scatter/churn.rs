@@ -43,7 +43,7 @@ const CHANGE: Duration = Duration::from_millis(300);
 /// Members of a group of peers with exponential lives, at least and at most: nine on average at a mean life of 100 s.
 const MEMBERS: (u32, u32) = (6, 11);
 
-/// What is measured.
+/// The parameters of the experiment.
 struct Setting {
     peers: usize,
     means_s: Vec<u64>,
@@ -128,8 +128,9 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
     })
 }
 
-/// What is a model of Chirp's load.
-pub(super) const CHIRP: &str = "followers are synthetic (exponent 1.28), posting rates rise with their root, and a list is known by its last entry";
+/// The sentence about the model of Chirp's load.
+pub(super) const CHIRP: &str = "followers are synthetic (exponent 1.28), posting rates rise with their root, and a list is known by \
+                                its last entry";
 
 fn points(setting: &Setting, jobs: usize, say: Say<'_>) -> Result<Vec<Point>, String> {
     let all: Vec<(Measured, u64)> =
@@ -245,8 +246,8 @@ fn verdict(points: &[Point]) -> Verdict {
         (false, _) => Comparison::Worse,
     };
     let why = format!(
-        "{inconsistent} of {fetches} fetches are inconsistent (paper: none), {lost} groups are lost, at most {failed:.2} % of fetches fail, and a \
-         fetch takes {} ms at a mean life of {PAPER_AT} s (paper: {} ms); of the DHT model's fetches up to {worst:.2} % are inconsistent \
+        "{inconsistent} of {fetches} fetches are inconsistent (paper: none), {lost} groups are lost, at most {failed:.2} % of fetches fail, \
+         and a fetch takes {} ms at a mean life of {PAPER_AT} s (paper: {} ms); of the DHT model's fetches up to {worst:.2} % are inconsistent \
          (paper: over 5 %)",
         ms(fetch),
         ms(PAPER_MEAN)

@@ -35,7 +35,7 @@ const KEYS: u64 = 1_000_000;
 /// Points of a curve.
 const POINTS: u32 = 50;
 
-/// What is measured.
+/// The parameters of the experiment.
 struct Setting {
     study: Study,
     /// Each machine's peer is replaced so often by one that chooses among the groups of a whole network.

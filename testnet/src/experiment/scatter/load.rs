@@ -29,7 +29,7 @@ const SERVICE: Duration = Duration::from_micros(100);
 /// The wanted ratio of the load of the 99th percentile of machines and the mean.
 const WANTED: f64 = 2.5;
 
-/// What is measured.
+/// The parameters of the experiment.
 struct Setting {
     study: Study,
     fetches_per_s: f64,

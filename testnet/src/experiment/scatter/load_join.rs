@@ -29,7 +29,7 @@ const START_EVERY: Duration = Duration::from_millis(1_000);
 /// From the last start until writes are counted.
 const CALM: Duration = Duration::from_secs(60);
 
-/// What is measured.
+/// The parameters of the experiment.
 struct Setting {
     study: Study,
     rate: f64,

@@ -29,10 +29,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
     availability::EXPERIMENT,
 ];
 
-/// What is a model in each of these networks.
-const PLANET: &str = "latencies are synthetic, like PlanetLab's: five regions, log-normal last miles, 5 % slow machines, 124 ms for a majority of nine";
-/// And where the baseline stands beside ours.
-const BASELINE: &str = "the DHT is a model of OpenDHT in the same simulated world: leaf sets, the same heartbeats and routing, nine copies, no agreement";
+/// The sentence about the model in each of these networks.
+const PLANET: &str = "latencies are synthetic, like PlanetLab's: five regions, log-normal last miles, 5 % slow machines, 124 ms for a \
+                      majority of nine";
+/// The sentence about the baseline.
+const BASELINE: &str = "the DHT is a model of OpenDHT in the same simulated world: leaf sets, the same heartbeats and routing, nine \
+                        copies, no agreement";
 
 /// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

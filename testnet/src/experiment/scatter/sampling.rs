@@ -25,10 +25,10 @@ const SAMPLES: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 const PAPER: usize = 4;
 /// More groups than these are said to help no more.
 const MANY: usize = 16;
-/// The paper's choice is enough where it saves this part of what the most samples save.
+/// The paper's choice is enough where it saves this part of the reconfigurations that the most samples save.
 const ENOUGH: f64 = 0.8;
 
-/// What is measured.
+/// The parameters of the experiment.
 struct Setting {
     peers: usize,
     /// Members of a group, at least and at most.
@@ -99,7 +99,7 @@ impl Ring {
         }
     }
 
-    /// Groups of the wrong size become others, until none has it.
+    /// Groups of the wrong size split, merge and trade members, until all sizes are right.
     fn settle(&mut self, point: &mut Point) {
         while let Some((place, resize)) = self.wrong() {
             let behind = (place + 1) % self.sizes.len();

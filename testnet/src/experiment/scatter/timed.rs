@@ -56,7 +56,7 @@ const PROPOSALS: [(&str, Proposal); 4] = [
     ("to merge", Proposal::Transaction(Change::Merge)),
 ];
 
-/// What is compared to see that a change is decided.
+/// The parts of a group's state by which a decided change shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     id: GroupId,
