@@ -26,7 +26,7 @@ use node::seeking::{Sample, Sampled};
 use node::whereabouts::{Astray, Locate, Located, Wanted};
 use node::wire::Frame;
 use node::wishes::Wished;
-use node::{Granted, Wish};
+use node::{Granted, Policies, PolicyChange, Wish};
 use overlay::{
     Contact, Epoch, GroupId, GroupRef, Incarnation, IntervalMap, Key, KeyRange, NodeId, PeerKey, Point, RingId, Way,
 };
@@ -110,8 +110,7 @@ fn state() -> GroupState {
         lease_ms: 2000,
         drift_per_mille: 10,
         value_bytes_max: 1 << 16,
-        members_min: 5,
-        members_max: 12,
+        policies: Policies::default().agreed_on(5, 12),
         horizon_ms: 60_000,
     };
     let founded = GroupState::founded(RingId(9), GroupId(1 << 90), member(), settings);
@@ -130,6 +129,7 @@ fn entries() -> Vec<Entry> {
         Entry::Next(vec![member(), member()]),
         Entry::Established(EPOCH, vec![RANGE]),
         Entry::Horizon(12),
+        Entry::Policies(Policies::default().agreed_on(5, 12)),
         Entry::Switch(Switch::on(3)),
         Entry::Switch(Switch::barred(3)),
         Entry::Contact(contact()),
@@ -338,6 +338,7 @@ pub fn frames() -> Vec<Frame> {
     let origin = group.members[0].clone();
     let sample = Sample { ring: None, origin: origin.clone() };
     let sampled = Sampled {
+        policies: Policies::default().agreed_on(5, 12),
         ring: RingId(9),
         point: Point(4),
         group: group.clone(),
@@ -349,6 +350,8 @@ pub fn frames() -> Vec<Frame> {
     let lifetimes = Lifetimes { ring: RingId(9), classes: vec![(3, 500, 64), (17, 100_000, 0)] };
     let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };
     let wished = Wished { ring: RingId(9), group: GroupId(5), number: 1, wish };
+    let change = PolicyChange { names: vec![("size".into(), "nines".into())], members_min: None, members_max: Some(15) };
+    let agreed = Wished { wish: Wish::SetPolicies(change), ..wished.clone() };
     let locate = Locate {
         ring: RingId(9),
         point: Point(4),
@@ -367,6 +370,7 @@ pub fn frames() -> Vec<Frame> {
         group,
         ballot: TERM_BALLOT,
         horizon: 3,
+        policies: 2,
     };
     let outside = [
         Frame::Join { ring: Some(RingId(9)), member: member() },
@@ -384,6 +388,7 @@ pub fn frames() -> Vec<Frame> {
         Frame::AskLifetimes { ring: RingId(9) },
         Frame::Lifetimes(lifetimes.into()),
         Frame::Wished(wished.into()),
+        Frame::Wished(agreed.into()),
         Frame::Granted { ring: RingId(9), number: 1, granted: Granted::Done(vec![GroupId(6)]) },
         Frame::Granted { ring: RingId(9), number: 2, granted: Granted::Refused("no".into()) },
     ];

@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use overlay::{KeyRange, NodeId, PeerName, Point};
 
+use crate::agreed::AgreedPolicies;
+
 /// How long things take. Only liveness rests on these; leases' lengths are the group's ([`crate::state::Settings`]).
 #[derive(Clone, Debug)]
 pub struct Timing {
@@ -78,6 +80,8 @@ pub struct DivisionView<'a> {
     pub current: &'a [(Point, NodeId)],
     /// Members that can be primary now, ordered by name.
     pub able: &'a [AbleMember],
+    /// The policies that the network agrees on.
+    pub policies: &'a AgreedPolicies,
     /// What is asked of the range, as in [`crate::Group::load`].
     pub load: Option<&'a [u32]>,
     /// Nothing has changed for a while: time to even things out.
@@ -243,6 +247,10 @@ pub enum Defect {
     LetGoEarly,
     /// A member without heartbeats of a majority of its group asks no other group for the owner of its range.
     SuccessorsUnsought,
+    /// A leader does not take over the policies of a neighbour, though these are greater.
+    PoliciesNotTold,
+    /// A group that comes of several takes the policies of the first.
+    PoliciesOfFirst,
 }
 
 /// A set of [`Defect`]s.

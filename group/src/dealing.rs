@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use overlay::{Contact, Epoch, GroupId, GroupRef, KeyRange, NodeId, Point};
 
+use crate::agreed::AgreedPolicies;
 use crate::ballot::{Ballot, Slot, Term};
 use crate::config::{Defect, Defects};
 use crate::group::{Group, context};
@@ -75,6 +76,11 @@ impl Answered {
 }
 
 impl Dealing {
+    /// See [`Dealer::heard_policies`].
+    pub(crate) fn heard_policies(&self) -> Option<&AgreedPolicies> {
+        self.dealer.heard_policies()
+    }
+
     /// See [`Dealer::health_of`].
     pub(crate) fn health_of(&self, link: &GroupRef, now: Time) -> Option<(KeyRange, &Health)> {
         self.dealer.health_of(link, now)
@@ -175,7 +181,7 @@ impl Group {
             }
             Err(why) => return Err(BeginRefusal::Nonsense(why)),
         };
-        let is_large = |birth: &Birth| birth.members.len() > self.state.settings.members_max as usize;
+        let is_large = |birth: &Birth| birth.members.len() > self.state.settings.policies.members_max as usize;
         if plan.operation == Operation::Merge && plan.births.iter().any(is_large) {
             return Err(BeginRefusal::Nonsense(Refusal::TooLarge));
         }
@@ -186,6 +192,12 @@ impl Group {
     /// says how often it was tried before, and since when, in group time.
     pub fn begin_transaction(&mut self, operation: Operation, rank: Rank) -> Result<(), BeginRefusal> {
         let plan = self.plan_transaction(operation, rank)?;
+        let is_split = matches!(plan.operation, Operation::Split { .. });
+        if !is_split && !self.dealing.dealer.has_same_sizes(&self.state.view().successor) {
+            return Err(BeginRefusal::NotNow(
+                "the neighbour that would take part has not yet taken over the network's sizes of groups",
+            ));
+        }
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow(
                 "too few of those that one group would have are heard of and hold everything; try again",
@@ -406,6 +418,7 @@ impl Group {
         if self.dealing.leads != leads {
             self.dealing.leads = leads;
             self.dealing.dealer = Dealer::of(self.me);
+            self.dealing.dealer.health = self.health();
             self.dealing.answered = Answered::default();
             self.dealing.seen.clear();
             self.dealing.held.clear();

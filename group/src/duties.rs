@@ -256,6 +256,7 @@ impl Group {
             .or_else(|| self.next_members())
             .or_else(|| self.admit())
             .or_else(|| self.update_contact())
+            .or_else(|| self.follow_policies())
             .or_else(|| self.drop_learner())
             .or_else(|| self.raise_horizon());
         if let Some(entry) = entry {
@@ -310,7 +311,8 @@ impl Group {
         let able: Vec<AbleMember> = able.into_iter().map(|node| self.able_member(node)).collect();
         let load = if calm { self.load() } else { None };
         let (range, load) = (self.state.range, load.as_deref());
-        let view = DivisionView { range, current: &current, able: &able, load, calm, rested };
+        let policies = &self.state.settings.policies;
+        let view = DivisionView { range, current: &current, able: &able, policies, load, calm, rested };
         let proposed = (self.config.divide)(&view);
         if kept.len() == current.len() && proposed.is_none() {
             return None;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use overlay::{KeyRange, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::agreed::AgreedPolicies;
 use crate::ballot::Term;
 use crate::config::Defect;
 use crate::group::Group;
@@ -31,6 +32,8 @@ pub struct LivingMember {
 pub struct Health {
     /// Operations a minute in each piece of the range, as in [`crate::message::Heartbeat::load`].
     pub load: Option<Vec<u32>>,
+    /// The policies and the sizes of groups that the group has.
+    pub policies: AgreedPolicies,
     /// The members that live, in the order of the log.
     pub living: Vec<LivingMember>,
 }
@@ -39,6 +42,7 @@ impl Health {
     /// Returns whether an honest leader can have told this.
     pub(crate) fn is_sound(&self, members_max: usize, cluster_bytes_max: usize) -> bool {
         self.load.as_deref().is_none_or(load::is_sound)
+            && self.policies.is_sound()
             && self.living.len() <= members_max
             && self.living.iter().all(|member| member.cluster.len() <= cluster_bytes_max)
     }
@@ -95,6 +99,6 @@ impl Group {
 
     /// Returns what neighbours are told.
     pub(crate) fn health(&self) -> Health {
-        Health { load: self.told_load(), living: self.living() }
+        Health { load: self.told_load(), policies: self.state.settings.policies.clone(), living: self.living() }
     }
 }

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+pub mod agreed;
 pub mod ballot;
 mod bearing;
 pub mod committee;

@@ -365,7 +365,7 @@ impl Group {
         let is_held = self.now.time < self.duties.doors.held_until;
         // A group that splits has room again.
         let (all, max) =
-            (self.state.members.len() + self.state.learners.len(), self.state.settings.members_max as usize);
+            (self.state.members.len() + self.state.learners.len(), self.state.settings.policies.members_max as usize);
         let mut room = LEARNERS_MAX.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
         let mut coming: Vec<Member> = Vec::new();
         let waiting = core::mem::take(&mut self.duties.doors.joiners);

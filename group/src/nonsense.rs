@@ -292,6 +292,7 @@ impl Entry {
             Entry::Established(_, ranges) => ranges.len() <= Term::PARTS_MAX,
             Entry::Horizon(horizon) => is_horizon(*horizon),
             Entry::Switch(switch) => Switch::is_id(switch.id),
+            Entry::Policies(policies) => policies.is_sound(),
             Entry::Purge { bounds, floor, .. } => bounds.len() <= Term::PARTS_MAX && *floor < u32::MAX / 2,
             Entry::Contact(contact) => are_addresses(&contact.addresses),
             Entry::Deal(deal) => deal.is_sound(),

@@ -14,6 +14,7 @@ use overlay::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::agreed::AgreedPolicies;
 use crate::ballot::{Number, Slot, Term, TermBallot};
 use crate::config::{Defects, VALUE_BYTES_MAX};
 use crate::record::Record;
@@ -68,7 +69,7 @@ pub struct Assignment {
     pub term: Term,
 }
 
-/// What every member of a network shares; fixed when it is founded.
+/// What every member of a network shares: fixed when it is founded, but for the policies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settings {
     /// Writes of a sub-range are acknowledged, chosen and answered in the order of their numbers, as in one log, instead of
@@ -82,10 +83,8 @@ pub struct Settings {
     pub drift_per_mille: u32,
     /// The longest value, in bytes.
     pub value_bytes_max: u32,
-    /// A group of fewer members is too small.
-    pub members_min: u32,
-    /// A group of more members is too large.
-    pub members_max: u32,
+    /// The policies, and the sizes of groups.
+    pub policies: AgreedPolicies,
     /// How often operations' horizon is raised, in milliseconds. Ids live at least so long.
     pub horizon_ms: u64,
 }
@@ -252,6 +251,8 @@ pub enum Entry {
     },
     /// From now on this switch is to be used, or none. Void where its id is lower than one before, or the same one anew.
     Switch(Switch),
+    /// From now on these policies hold. Void where the group has greater ones.
+    Policies(AgreedPolicies),
     /// The addresses or the name of a member or learner changed.
     Contact(Contact),
     /// About a transaction with other groups, or a neighbour.
@@ -292,6 +293,7 @@ impl fmt::Display for Entry {
             Entry::Switch(switch) if switch.is_on() => write!(f, "to use the switch {}", switch.id),
             Entry::Switch(switch) if switch.is_barred() => f.write_str("to use no switch until somebody says so"),
             Entry::Switch(_) => f.write_str("to use no switch"),
+            Entry::Policies(policies) => write!(f, "version {} of the network's policies", policies.version),
             Entry::Contact(contact) => write!(f, "to reach {} at {}", contact.called(), contact.addresses.join(", ")),
             Entry::Deal(deal) => deal.fmt(f),
         }
@@ -356,6 +358,7 @@ impl GroupState {
             // Else the leader would raise the horizon without end.
             && settings.horizon_ms > 0
             && settings.value_bytes_max as usize <= VALUE_BYTES_MAX
+            && settings.policies.is_sound()
             && self.members.iter().chain(&self.learners).all(Member::is_sound)
             && self.dealings.is_sound()
     }
@@ -516,6 +519,7 @@ impl GroupState {
             Entry::Switch(switch) => {
                 self.switch = self.switch.then(*switch);
             }
+            Entry::Policies(policies) => self.settings.policies = self.settings.policies.then(policies),
             Entry::Purge { epoch, bounds, floor } => self.apply_purge(slot, *epoch, bounds, *floor),
             Entry::Contact(contact) => {
                 let all = self.members.iter_mut().chain(&mut self.learners);
@@ -660,8 +664,7 @@ mod tests {
             lease_ms: 1000,
             drift_per_mille: 10,
             value_bytes_max: 100,
-            members_min: 5,
-            members_max: 12,
+            policies: AgreedPolicies { members_min: 5, members_max: 12, ..AgreedPolicies::default() },
             horizon_ms: 1000,
         };
         GroupState::founded(RingId(1), GroupId(2), member(1, 1), settings)

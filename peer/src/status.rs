@@ -50,6 +50,37 @@ pub struct IdentityStatus {
     pub what: String,
 }
 
+/// The policies on which all groups of a network agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoliciesStatus {
+    /// How often they were changed since the network was founded. Groups with other policies take over the highest version.
+    pub version: u64,
+    /// A group of fewer members is too small.
+    pub min_group: u32,
+    /// A group of more members is too large.
+    pub max_group: u32,
+    /// The name of the policy for each decision.
+    pub names: BTreeMap<String, String>,
+}
+
+impl PoliciesStatus {
+    /// Returns the policies as the command line takes them: `divide=load,join=random`.
+    pub fn flag(&self) -> String {
+        self.names.iter().map(|(decision, name)| format!("{decision}={name}")).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl From<&group::agreed::AgreedPolicies> for PoliciesStatus {
+    fn from(agreed: &group::agreed::AgreedPolicies) -> PoliciesStatus {
+        PoliciesStatus {
+            version: agreed.version,
+            min_group: agreed.members_min,
+            max_group: agreed.members_max,
+            names: agreed.names.iter().cloned().collect(),
+        }
+    }
+}
+
 /// How far a peer has come with leaving.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeavingStatus {
@@ -90,6 +121,9 @@ pub struct GroupStatus {
     pub range: RangeStatus,
     /// Who belongs to it.
     pub members: Vec<MemberStatus>,
+    /// The policies that the group has agreed on.
+    #[serde(default)]
+    pub policies: PoliciesStatus,
     /// How long peers live, as this peer has seen and was told.
     #[serde(default)]
     pub lifetimes: LifetimesStatus,
@@ -360,6 +394,9 @@ pub struct Located {
     /// Members that it did not hear within the failure detection interval.
     #[serde(default)]
     pub unheard: Vec<String>,
+    /// The version of the network's policies that the group has; `null` from earlier versions.
+    #[serde(default)]
+    pub policies_version: Option<u64>,
     /// When the peer that tells it found the group without a majority for the first time, in milliseconds of Unix time; `null` if it has one, or
     /// if that was just now.
     #[serde(default)]

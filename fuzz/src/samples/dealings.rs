@@ -8,6 +8,7 @@ use group::transaction::TransactionId;
 use group::transaction::dealer::{Letter, Word};
 use group::transaction::dealings::Deal;
 use group::transaction::plan::{Operation, Plan, Rank, View};
+use node::Policies;
 use overlay::{Contact, Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, PeerKey, Point};
 
 use super::NODE;
@@ -25,7 +26,8 @@ fn alone() -> View {
 
 fn health() -> Health {
     let member = |node, is_heard| LivingMember { node, is_heard, cluster: "attic".into(), joined: WallMillis(3) };
-    Health { load: Some(vec![300; 32]), living: vec![member(NODE, true), member(OTHER, false)] }
+    let policies = Policies::default().agreed_on(5, 12);
+    Health { load: Some(vec![300; 32]), policies, living: vec![member(NODE, true), member(OTHER, false)] }
 }
 
 fn plan() -> Box<Plan> {

@@ -11,8 +11,8 @@ use super::TransactionId;
 use super::dealings::Dealings;
 use super::plan::{Birth, BirthName, Plan};
 use crate::ballot::{Number, Slot, Term};
-use crate::config::Defects;
-use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged};
+use crate::config::{Defect, Defects};
+use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Settings};
 use crate::switch::Switch;
 
 /// Generations that are left free where all that was known of those in use is lost.
@@ -86,12 +86,22 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         horizon: finals.iter().map(|last| last.horizon).max().unwrap_or(0),
         purged: purged(plan, (applied, epoch), range, finals),
         losses: losses(plan, epoch, finals),
-        settings: finals[0].settings.clone(),
+        settings: settings(finals, defects),
         switch: Switch::inherited(finals.iter().map(|last| last.switch)),
         dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
         ended: None,
     };
     born.is_sound().then_some(born)
+}
+
+/// Returns the settings of the network, with the greatest policies of all parents.
+fn settings(finals: &[&GroupState], defects: Defects) -> Settings {
+    let mut settings = finals[0].settings.clone();
+    let later = if defects.has(Defect::PoliciesOfFirst) { &[] } else { &finals[1..] };
+    for last in later {
+        settings.policies = settings.policies.then(&last.settings.policies);
+    }
+    settings
 }
 
 /// Which of those that are born a member of a group belongs to: as was planned; who came after that belongs to what goes on

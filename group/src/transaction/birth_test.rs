@@ -9,6 +9,7 @@ use super::TransactionId;
 use super::birth::births;
 use super::dealings::Deal;
 use super::plan::{Operation, Plan, Rank, View};
+use crate::agreed::AgreedPolicies;
 use crate::ballot::{Number, Slot, Term};
 use crate::config::Defects;
 use crate::state::{Entry, GroupState, Member, Settings};
@@ -37,8 +38,7 @@ fn founded() -> GroupState {
         lease_ms: 1000,
         drift_per_mille: 10,
         value_bytes_max: 100,
-        members_min: 5,
-        members_max: 12,
+        policies: AgreedPolicies { members_min: 5, members_max: 12, ..AgreedPolicies::default() },
         horizon_ms: 1000,
     };
     let mut state = GroupState::founded(RingId(1), GroupId(7), member(1), settings);
@@ -170,6 +170,27 @@ fn first_states_are_sound_and_the_same_to_all() {
     assert!(halves.iter().all(|half| dealings.is_heir_of(half.id)) && dealings.is_heir_of(GroupId(7)));
     assert_eq!((state.purged.floor, state.purged.bounds.get(half).is_some()), (3, true));
     assert_eq!((state.purged.horizon, state.horizon), (5, 5));
+}
+
+/// A group that comes of two takes the greater policies of both, whichever of them coordinates.
+#[test]
+fn the_greatest_policies_of_all_parents_are_inherited() {
+    let split = Operation::Split { at: Point(1 << 127), first: alloc::vec![node(1), node(5)] };
+    for changed in [0, 1] {
+        let mut halves = commit(split.clone(), &mut [founded()]);
+        halves.iter_mut().for_each(establish);
+        let policies = AgreedPolicies { version: 1, ..halves[changed].settings.policies.clone() };
+        let next = halves[changed].applied.next();
+        halves[changed].apply(next, &Entry::Policies(policies.clone()));
+        assert_eq!(halves[changed].settings.policies, policies);
+        let whole = commit(Operation::Merge, &mut halves);
+        assert_eq!((whole.len(), &whole[0].settings.policies), (1, &policies));
+        let halves = commit(split.clone(), &mut [whole[0].clone()].map(|mut whole| {
+            establish(&mut whole);
+            whole
+        }));
+        assert!(halves.iter().all(|half| half.settings.policies == policies), "children have those of their parent");
+    }
 }
 
 /// Whoever was to stay leaves after the vote: those who are left do not go, or nobody would be there.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::TransactionId;
 use super::dealings::{Deal, Dealings, Decision, Own};
 use super::plan::{Plan, View};
+use crate::agreed::AgreedPolicies;
 use crate::config::Defect;
 use crate::health::Health;
 use crate::time::Time;
@@ -86,6 +87,8 @@ struct Beside {
     view: Option<View>,
     /// Its health, and when it told that.
     health: Option<(Time, Box<Health>)>,
+    /// Its policies are lower than those of this group.
+    is_behind: bool,
     /// When it was told last.
     told: Option<Time>,
     /// Who spoke for it last.
@@ -97,7 +100,11 @@ struct Beside {
 impl Beside {
     /// Is there something that it does not know of this group, or this one of it?
     fn lacks(&self, link: &GroupRef, own: Epoch) -> bool {
-        self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link)
+        self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link) || self.is_behind
+    }
+
+    fn compare_policies(&mut self, own: &AgreedPolicies) {
+        self.is_behind = self.health.as_ref().is_some_and(|(_, health)| health.policies < *own);
     }
 
     /// When it is to be told next what this group is.
@@ -176,6 +183,18 @@ impl Dealer {
             let (told, health) = beside.health.as_ref()?;
             (now.since(*told) <= HEALTH_AGE_MAX).then_some((view.own.range, &**health))
         })
+    }
+
+    /// Returns the greatest policies that a neighbour told.
+    pub(crate) fn heard_policies(&self) -> Option<&AgreedPolicies> {
+        self.beside.iter().filter_map(|beside| Some(&beside.health.as_ref()?.1.policies)).max()
+    }
+
+    /// Returns whether this neighbour told of late that its groups are to have the same sizes.
+    pub(crate) fn has_same_sizes(&self, link: &GroupRef) -> bool {
+        let mut told = self.beside.iter().filter(|beside| beside.id == Some(link.id));
+        let own = &self.health.policies;
+        told.any(|beside| beside.health.as_ref().is_some_and(|(_, health)| !health.policies.has_other_sizes(own)))
     }
 
     /// What the neighbours said of themselves may be old: they are asked anew.
@@ -369,6 +388,7 @@ impl Dealer {
             if beside.view.as_ref().is_none_or(|known| known.own.epoch <= view.own.epoch) {
                 beside.view = Some(view.clone());
                 beside.health = Some((self.now, health.clone()));
+                beside.compare_policies(&self.health.policies);
             }
         }
         if dealings.is_mended_by(own, &view.own) {
@@ -400,6 +420,7 @@ impl Dealer {
     /// as others should know it.
     pub fn tick(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
         self.now = now;
+        self.beside.iter_mut().for_each(|beside| beside.compare_policies(&self.health.policies));
         self.coordinate(own, me, dealings, now);
         self.ask_outcomes(me, dealings, now);
         self.tell_outcomes(me, dealings, now);
@@ -483,7 +504,8 @@ impl Dealer {
             if let Some(link) = link
                 && beside.is_due(link, me.epoch, now)
             {
-                let asks = !beside.is_seen(link);
+                // What it has taken over it tells when it is asked.
+                let asks = !beside.is_seen(link) || beside.is_behind;
                 beside.told = Some(now);
                 let lacks = beside.lacks(link, me.epoch);
                 let to = if lacks { link.clone() } else { two_of(link, beside.speaker, turn) };

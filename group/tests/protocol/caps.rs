@@ -134,7 +134,7 @@ fn learners() {
 /// How many of a hundred that keep asking a group of one lets in, where none of them gets any further.
 fn crowd(members_max: u32) -> usize {
     let mut bench = Bench::new(node(1), 1);
-    bench.state.settings.members_max = members_max;
+    bench.state.settings.policies.members_max = members_max;
     let mut group = Group::found(bench.config.clone(), node(1), bench.state.clone(), bench.now, 1);
     let mut now = bench.now;
     for turn in 0..400_u32 {

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 
+use group::agreed::AgreedPolicies;
 use group::ballot::{Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage};
 use group::state::{Assignment, Config, Entry, Member, Purge, Settings};
@@ -40,8 +41,7 @@ fn state(name: u128, epoch: u64, range: KeyRange, members: &[u8]) -> GroupState 
         lease_ms: 1,
         drift_per_mille: 1,
         value_bytes_max: 100,
-        members_min: 5,
-        members_max: 12,
+        policies: AgreedPolicies { members_min: 5, members_max: 12, ..AgreedPolicies::default() },
         horizon_ms: 1_000,
     };
     let founded = GroupState::founded(RingId(1), GroupId(name), member(&members[0]), settings);

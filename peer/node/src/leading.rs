@@ -67,7 +67,7 @@ impl Node {
         };
         let candidates: Vec<Candidate> = nodes.iter().map(candidate).collect();
         let leads = nodes.iter().position(|node| *node == self.me)?;
-        let better = self.config.policies.lead.1.choose(&candidates, leads)?;
+        let better = self.config.policies.of(group).lead.1.choose(&candidates, leads)?;
         nodes.get(better).copied()
     }
 }

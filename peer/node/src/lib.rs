@@ -73,4 +73,4 @@ pub use status::{
 pub use storage::doubt;
 pub use survey::{Silent, Survey};
 pub use switched::SpreadCounts;
-pub use wishes::{Granted, Wish};
+pub use wishes::{Granted, PolicyChange, Wish};

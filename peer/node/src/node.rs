@@ -29,6 +29,7 @@ use crate::hosting::{Hosted, Hosts, Scan};
 use crate::leading::LeadWatch;
 use crate::leaving::LeaveStep;
 use crate::lifetimes::LifeWatch;
+use crate::policies::divide_as_agreed;
 use crate::preparing::Preparing;
 use crate::probing::Probes;
 use crate::repartitioning::LoadWatch;
@@ -280,8 +281,7 @@ impl Node {
             lease_ms: timing.lease.as_millis() as u64,
             drift_per_mille: timing.drift_per_mille,
             value_bytes_max: self.config.value_bytes_max as u32,
-            members_min: self.config.members_min,
-            members_max: self.config.members_max,
+            policies: self.config.policies.agreed_on(self.config.members_min, self.config.members_max),
             horizon_ms: timing.horizon.as_millis() as u64,
         };
         let state = GroupState::founded(ring, id, self.member(), settings);
@@ -390,7 +390,7 @@ impl Node {
             waiting_max: 1 << 16,
             transfer_bytes_per_s: self.config.transfer_bytes_per_s,
             message_bytes_max: self.config.message_bytes_max,
-            divide: self.config.policies.divide.1,
+            divide: divide_as_agreed,
             fatal_contradictions: self.config.fatal_contradictions,
             defects: self.config.defects,
         }

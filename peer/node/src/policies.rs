@@ -1,9 +1,14 @@
 //! How a node decides what it may decide: one policy for each decision, chosen by name (§7 of the design).
+//!
+//! All groups of a network agree on the names ([`AgreedPolicies`]). A node's own settings count when it founds a network, and for a
+//! decision on which nothing was agreed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use group::Group;
+use group::agreed::AgreedPolicies;
 use group::config::{AbleMember, DividePolicy, DivisionView};
 use overlay::{NodeId, Point};
 use policy::diversity::Diverse;
@@ -85,6 +90,30 @@ impl Policies {
         Ok(())
     }
 
+    /// Returns the policies of a group: those that it agreed on. For a name that this program does not know, the node's own.
+    #[must_use]
+    pub fn of(self, group: &Group) -> Policies {
+        self.with(&group.state().settings.policies)
+    }
+
+    /// The same of policies that were told.
+    #[must_use]
+    pub fn with(mut self, agreed: &AgreedPolicies) -> Policies {
+        for (decision, name) in &agreed.names {
+            if !self.names().contains(&(decision, name)) {
+                let _ = self.choose(decision, name);
+            }
+        }
+        self
+    }
+
+    /// Returns what a network that is founded with these policies, and these sizes of groups, agrees on.
+    pub fn agreed_on(&self, members_min: u32, members_max: u32) -> AgreedPolicies {
+        let mut agreed = AgreedPolicies { members_min, members_max, ..AgreedPolicies::default() };
+        self.names().into_iter().for_each(|(decision, name)| agreed.set(decision, name));
+        agreed
+    }
+
     /// Each decision, and which policy is taken for it.
     pub fn names(&self) -> [(&'static str, &'static str); 6] {
         [
@@ -123,6 +152,12 @@ impl fmt::Debug for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.names()).finish()
     }
+}
+
+/// The agreed policy of the division, as groups call it.
+pub(crate) fn divide_as_agreed(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
+    let agreed = view.policies.name_of("divide").and_then(|name| find(DIVIDE, "divide", name).ok());
+    agreed.unwrap_or(DIVIDE[0]).1(view)
 }
 
 /// A policy as groups know it.

@@ -196,6 +196,7 @@ mod tests {
     use overlay::{Epoch, GroupId, GroupRef, Incarnation, KeyRange, NodeId, Point};
 
     use super::*;
+    use crate::policies::Policies;
 
     fn peer(index: u8) -> PeerKey {
         PeerKey([index; 32])
@@ -219,6 +220,7 @@ mod tests {
             own: false,
             risk: None,
             load: None,
+            policies: Policies::default().agreed_on(5, 12),
         }
     }
 

@@ -113,7 +113,7 @@ impl Node {
         let own = Density { range: state.range, cells: &load, capacity: capacity(group.strength()) };
         let cells = health.load.as_deref()?;
         let other = Density { range, cells, capacity: capacity(health.living.len()) };
-        let at = self.config.policies.repartition.1.propose(&own, &other)?;
+        let at = self.config.policies.of(group).repartition.1.propose(&own, &other)?;
         Some((successor, at, state.range.contains(at)))
     }
 }

@@ -4,11 +4,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use group::agreed::AgreedPolicies;
 use group::state::{GroupState, Member};
 use group::time::Time;
 use overlay::{Contact, GroupId, GroupRef, PeerKey, Point, RingId};
 use policy::diversity::Diversity;
-use policy::joining::Sampled as View;
+use policy::joining::{Joining, Sampled as View};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Class;
@@ -58,6 +59,8 @@ pub struct Sampled {
     pub risk: Option<u64>,
     /// Operations a minute that the group's primaries execute; `None` where the answering member does not know yet.
     pub load: Option<u64>,
+    /// The policies and the sizes of groups that it agreed on.
+    pub policies: AgreedPolicies,
 }
 
 /// Certainty, as [`Sampled::risk`] has it.
@@ -153,7 +156,8 @@ impl Node {
         }
         let risk = self.risk_of(group).map(|risk| (risk.in_hour * CERTAIN) as u64);
         let load = group.load().map(|load| load.into_iter().map(u64::from).sum());
-        Some(Sampled { ring: state.ring, point, group: state.reference(), clusters, own: false, risk, load })
+        let (ring, group, policies) = (state.ring, state.reference(), state.settings.policies.clone());
+        Some(Sampled { ring, point, group, clusters, own: false, risk, load, policies })
     }
 
     /// An answer.
@@ -161,7 +165,8 @@ impl Node {
         let wrong = self.ring.is_some_and(|ring| ring != sampled.ring)
             || !group::nonsense::is_reference(&sampled.group)
             || sampled.clusters.len() > sampled.group.members.len()
-            || sampled.clusters.iter().any(|cluster| cluster.len() > CLUSTER_MAX);
+            || sampled.clusters.iter().any(|cluster| cluster.len() > CLUSTER_MAX)
+            || !sampled.policies.is_sound();
         if wrong {
             self.frames_dropped += 1;
             return;
@@ -189,7 +194,7 @@ impl Node {
         }
         self.seeking = Seeking::default();
         let own = sampled.iter().position(|group| group.own);
-        let undecided = self.config.policies.join.1.undecided(&self.views(&sampled, |_| None));
+        let undecided = self.joining(&sampled).undecided(&self.views(&sampled, |_| None));
         if own.is_none() && !undecided.is_empty() {
             let number = self.rng.draw();
             self.seeking.probing = Some(Probing::new(sampled, undecided, number, self.now.time));
@@ -198,7 +203,7 @@ impl Node {
             let chance = self.rng.draw();
             let chosen = own.or_else(|| {
                 let views = self.views(&sampled, |_| None);
-                self.config.policies.join.1.choose(&views, chance)
+                self.joining(&sampled).choose(&views, chance)
             });
             self.ask_chosen(sampled, chosen);
         }
@@ -209,8 +214,14 @@ impl Node {
         let Some(probing) = self.seeking.probing.take() else { return };
         let views = self.views(&probing.sampled, |index| probing.agreement(index));
         let chance = self.rng.draw();
-        let chosen = self.config.policies.join.1.choose(&views, chance);
+        let chosen = self.joining(&probing.sampled).choose(&views, chance);
         self.ask_chosen(probing.sampled, chosen);
+    }
+
+    /// Returns the policy of the network for this decision, as the greatest policies of the sampled groups name it.
+    fn joining(&self, sampled: &[Sampled]) -> &'static dyn Joining {
+        let agreed = sampled.iter().map(|group| &group.policies).max();
+        agreed.map_or(self.config.policies, |agreed| self.config.policies.with(agreed)).join.1
     }
 
     fn views(&self, sampled: &[Sampled], agreement: impl Fn(usize) -> Option<Duration>) -> Vec<View> {
@@ -243,10 +254,9 @@ impl Node {
         theirs.fold((0, 0), count)
     }
 
-    /// Returns the clusters that a group spans, as this node's own name for its cluster or else global addresses tell them apart. A group does
-    /// not say at which size it splits: this node takes its own setting.
+    /// Returns the clusters that a group spans, as this node's own name for its cluster or else global addresses tell them apart.
     fn diversity_of(&self, group: &Sampled) -> Diversity {
-        let split_at = (self.config.members_max as usize).saturating_add(1);
+        let split_at = (group.policies.members_max as usize).saturating_add(1);
         let (cluster, contacts) = (&self.config.cluster, &group.group.members);
         if !cluster.is_empty() {
             let clusters: Vec<&str> = group.clusters.iter().map(String::as_str).collect();

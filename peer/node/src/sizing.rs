@@ -83,14 +83,19 @@ impl Node {
     /// Returns what should become of the group. A group removes its dead members before it merges with its successor or trades members.
     pub(crate) fn resize(&self, group: &Group) -> Option<Resize> {
         let state = group.state();
-        let (min, max) = (state.settings.members_min as usize, state.settings.members_max as usize);
+        let (min, max) = (state.settings.policies.members_min as usize, state.settings.policies.members_max as usize);
         let known = group.successor_health().map(|(_, health)| health.living.len());
         // Before the successor's leader has told how many live: all.
         let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
         let dangers = self.dangers_of(group);
         let prospects = dangers.as_ref().map(Dangers::prospects);
-        let wanted =
-            self.config.policies.size.1.propose(&Sizes { own: group.strength(), successor, min, max, prospects })?;
+        let wanted = self.config.policies.of(group).size.1.propose(&Sizes {
+            own: group.strength(),
+            successor,
+            min,
+            max,
+            prospects,
+        })?;
         (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
     }
 
@@ -122,8 +127,8 @@ impl Node {
 
     /// Returns the operation that does what is wanted of the node's own group; `None` where its successor's members are not known.
     fn plan_resize(&self, wanted: Resize) -> Option<Operation> {
-        let (halving, lifetimes) = (self.config.policies.split.1, self.lives.model());
         let group = self.hosts.home()?;
+        let (halving, lifetimes) = (self.config.policies.of(group).split.1, self.lives.model());
         let state = group.state();
         Some(match wanted {
             Resize::Split => {
@@ -152,7 +157,7 @@ impl Node {
 /// Returns whether a group has half as many members again as its network allows. It does not wait to split then: where many peers join at one
 /// time, groups grow faster than they split otherwise, and each write goes to all of their members.
 fn is_much_too_large(group: &Group) -> bool {
-    2 * group.strength() >= 3 * group.state().settings.members_max as usize
+    2 * group.strength() >= 3 * group.state().settings.policies.members_max as usize
 }
 
 /// Returns whether a split that was planned before still divides the group's members evenly: members may have come and gone since.

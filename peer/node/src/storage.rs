@@ -46,7 +46,7 @@ use crate::lineage::Lineage;
 ///
 /// A store of another version is refused by name before anything in it is touched. Raise this number with every change of
 /// those bytes; the golden files find a change that was not meant. 1 was never written down: stores before 2 did not say.
-pub const STORED_VERSION: u32 = 4;
+pub const STORED_VERSION: u32 = 5;
 
 /// What stands before a record's key in an unsettled write's, beside the space: tag, term, number.
 const UNSETTLED_PREFIX: usize = 1 + 8 + 8;
@@ -471,6 +471,7 @@ mod tests {
     use overlay::{KeyRange, NodeId, PeerKey};
 
     use super::*;
+    use crate::policies::Policies;
 
     fn ballot(term: u64) -> TermBallot {
         let node = NodeId { peer: PeerKey([7; 32]), incarnation: Incarnation(1 << 40) };
@@ -533,8 +534,7 @@ mod tests {
             lease_ms: 1,
             drift_per_mille: 1,
             value_bytes_max: 1,
-            members_min: 5,
-            members_max: 12,
+            policies: Policies::default().agreed_on(5, 12),
             horizon_ms: 1,
         };
         let mut bays = Bays::default();

@@ -135,6 +135,8 @@ pub struct Located {
     pub horizon: u64,
     /// Members that the answering one has not heard within the failure detection interval.
     pub unheard: Vec<NodeId>,
+    /// The version of the network's policies that the group has.
+    pub policies: u64,
 }
 
 impl Located {
@@ -404,7 +406,8 @@ impl Node {
         let state = here.state();
         let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
         let (ring, group, horizon, unheard) = (state.ring, state.reference(), state.horizon, unheard(here));
-        Some(Located { ring, point, group, part, ballot, horizon, unheard })
+        let policies = state.settings.policies.version;
+        Some(Located { ring, point, group, part, ballot, horizon, unheard, policies })
     }
 
     /// Says something to somebody who is perhaps not connected.

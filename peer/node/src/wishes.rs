@@ -2,7 +2,10 @@
 //!
 //! Any peer that has a part in the group may be asked; it passes the wish on to the leader, and is told what came of it.
 
+mod agreed;
 mod switches;
+
+pub use agreed::PolicyChange;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -91,6 +94,8 @@ pub enum Wish {
         /// It may.
         on: bool,
     },
+    /// To agree on other policies, which spread over the whole ring.
+    SetPolicies(PolicyChange),
     /// To go on with what is there, where members that may have forgotten something wait for others that will not come back.
     /// Whoever is asked does it, and has those do it that it reaches: nobody need lead.
     AcceptLoss,
@@ -346,10 +351,17 @@ impl Node {
                         let on = *on;
                         taken.bar_switch(&mut hosted.group, on)
                     }
-                    wish => match operation(&hosted.group, wish, self.config.policies.split.1, self.lives.model()) {
-                        Ok(operation) => self.begin_wished(index, operation),
-                        Err(why) => Some(Granted::Refused(why)),
-                    },
+                    Wish::SetPolicies(change) => {
+                        let change = change.clone();
+                        taken.change_policies(&mut hosted.group, &change)
+                    }
+                    wish => {
+                        let halving = self.config.policies.of(&hosted.group).split.1;
+                        match operation(&hosted.group, wish, halving, self.lives.model()) {
+                            Ok(operation) => self.begin_wished(index, operation),
+                            Err(why) => Some(Granted::Refused(why)),
+                        }
+                    }
                 },
             };
             let taken = &mut self.wishes.taken[index];
@@ -568,7 +580,11 @@ fn operation(
         }
         Wish::Merge => Operation::Merge,
         Wish::Repartition { at } => Operation::Repartition { at: *at },
-        Wish::Repair { .. } | Wish::Switch { .. } | Wish::UseSwitch { .. } | Wish::AcceptLoss => {
+        Wish::Repair { .. }
+        | Wish::Switch { .. }
+        | Wish::UseSwitch { .. }
+        | Wish::SetPolicies(_)
+        | Wish::AcceptLoss => {
             unreachable!("it is begun in another way")
         }
         Wish::Migrate { to, from } => {
@@ -582,3 +598,7 @@ fn operation(
 #[cfg(test)]
 #[path = "wishes_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "wishes/agreed_test.rs"]
+mod agreed_tests;

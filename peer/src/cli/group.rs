@@ -207,7 +207,7 @@ fn tell_loss(which: &Which) -> Result<String, (Exit, String)> {
 }
 
 /// The groups that this peer has a part in.
-fn groups(http: &str) -> Result<Vec<GroupStatus>, (Exit, String)> {
+pub(super) fn groups(http: &str) -> Result<Vec<GroupStatus>, (Exit, String)> {
     let (_, body) = web::get(http, "/v1/groups").map_err(|error| unreachable(http, error))?;
     let groups: Groups = serde_json::from_slice(&body)
         .map_err(|_| (Exit::Refused, format!("{http} is no peer that this program knows")))?;
@@ -235,7 +235,21 @@ fn ask(which: &Which, operation: &str, body: &Value) -> Result<Value, (Exit, Str
     if group.len() != 32 || !group.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err((Exit::Usage, format!("{group} is no group's id: 32 hex digits, as `scatter groups` has it")));
     }
-    let token = token(which.admin_token_file.as_ref()).map_err(|why| (Exit::Usage, why))?;
+    post(http, which.admin_token_file.as_ref(), &group, operation, body)
+}
+
+/// Asks the peer for an operation of a group, and returns the answer once it is decided.
+///
+/// # Errors
+/// The exit code and the words for a person.
+pub(super) fn post(
+    http: &str,
+    token_file: Option<&PathBuf>,
+    group: &str,
+    operation: &str,
+    body: &Value,
+) -> Result<Value, (Exit, String)> {
+    let token = token(token_file).map_err(|why| (Exit::Usage, why))?;
     let path = format!("/v1/groups/{group}/{operation}");
     let answer = web::post_patiently(http, &path, token.as_deref(), body.to_string().as_bytes());
     let answer = answer.map_err(|why| match why {

@@ -11,6 +11,7 @@ mod groups;
 mod json;
 mod leave;
 mod network;
+mod policies;
 mod run;
 mod status;
 mod suggestion;
@@ -118,7 +119,13 @@ enum Command {
     /// its own, as STORE.lost-1, and has begun anew. Nobody else may hold what is in it.
     #[command(after_help = "Exit codes: 0 done; 2 usage; 4 it is no store, or cannot be read.")]
     Export(export::ExportArgs),
-    /// Change what a stopped peer remembers of its network
+    /// Show the policies that the network agreed on, change them, or change the key that a stopped peer remembers
+    ///
+    /// Without a subcommand: the policies and the sizes of groups, and how many groups of the ring have their last version.
+    #[command(
+        after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach a peer; 4 refused, with the reason; 5 the outcome is not known; 6 nothing was \
+        done, try again."
+    )]
     Network(network::NetworkArgs),
     /// Put load on peers, and print what became of it
     ///

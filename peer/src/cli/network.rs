@@ -1,4 +1,4 @@
-//! `scatter network`: what a stopped peer remembers of its network.
+//! `scatter network`: what a network agreed on, and what a stopped peer remembers of it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,18 +6,25 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args, Subcommand};
 
 use super::exit::{Exit, fail};
+use super::policies::{self, SetPolicyArgs, Where};
 use crate::config::network_key_is_long;
 use crate::machine::{Cost, DirectoryLock, KeyHash, Memo, check_formats, keep_to_owner};
 
 /// Arguments of `scatter network`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct NetworkArgs {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
+    #[command(flatten)]
+    at: Where,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Change what all groups of the network agree on
+    #[command(subcommand)]
+    Set(Set),
     /// Have a stopped peer take another key of its network for the right one
     ///
     /// Peers of one network need the same key. To change it: stop all of its peers, say this for the data directory of each,
@@ -28,6 +35,20 @@ enum Action {
         program wrote it, or its peer is in no network."
     )]
     Key(KeyArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum Set {
+    /// Change policies, or the sizes of groups, for all groups
+    ///
+    /// The asked peer's group chooses the change in its log, and is done with it when this returns. Its neighbours take it over, and their
+    /// neighbours after them, as long as there are leaders to tell it; a part of the ring that cannot be reached takes it over
+    /// once it can. Of two changes at one time one wins at all groups.
+    #[command(
+        after_help = "Exit codes: 0 done; 2 usage; 3 cannot reach a peer; 4 refused, with the reason; 5 the outcome is not known: see \
+        `scatter network`; 6 nothing was done, try again."
+    )]
+    Policy(SetPolicyArgs),
 }
 
 /// Arguments of `scatter network key`.
@@ -47,7 +68,11 @@ struct KeyArgs {
 
 /// `scatter network`
 pub fn network(args: &NetworkArgs) -> ExitCode {
-    let Action::Key(key) = &args.action;
+    let key = match &args.action {
+        None => return policies::show(&args.at),
+        Some(Action::Set(Set::Policy(change))) => return policies::set(change),
+        Some(Action::Key(key)) => key,
+    };
     let new = match key.network_key.as_deref().map(read_key).transpose() {
         Ok(new) => new,
         Err(why) => return fail(Exit::Usage, &why),

@@ -10,7 +10,7 @@ use super::groups::doubt;
 use super::{leave, print, web};
 use crate::config::Format;
 use crate::names::Names;
-use crate::status::{GroupStatus, IdentityStatus, InDoubtStatus, Status};
+use crate::status::{GroupStatus, IdentityStatus, InDoubtStatus, PoliciesStatus, Status};
 
 /// Arguments of `scatter status`.
 #[derive(Debug, Args)]
@@ -65,6 +65,11 @@ fn describe(status: &Status, ready: bool) -> String {
     let names = Names::of_groups(&status.groups);
     for IdentityStatus { peer_id, what } in &status.identity {
         let _ = writeln!(text, "identity   {}: {what}", names.whole(peer_id));
+    }
+    if let Some(policies) = status.groups.iter().map(|group| &group.policies).max_by_key(|known| known.version) {
+        let PoliciesStatus { version, min_group, max_group, .. } = policies;
+        let _ = writeln!(text, "policies   version {version}: {}", policies.flag());
+        let _ = writeln!(text, "           groups of {min_group} to {max_group} members");
     }
     for group in &status.groups {
         describe_group(group, &mut text);

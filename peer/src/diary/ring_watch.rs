@@ -223,6 +223,7 @@ mod tests {
             ballot: TermBallot { epoch: Epoch(3), term: Term::new(Slot(1), 0), node: nodes(1)[0] },
             horizon: 0,
             unheard: nodes(unheard),
+            policies: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use group::transaction::plan::LOST_MAX;
-use node::{Granted, Wish};
+use node::{Granted, PolicyChange, Wish};
 use overlay::{Contact, GroupId, GroupRef, Key, PeerKey, PeerName, Point};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -83,6 +83,12 @@ struct Details {
     to: Vec<String>,
     /// Peer ids of those who come.
     from: Vec<String>,
+    /// Decisions, each with the name of its policy.
+    names: BTreeMap<String, String>,
+    /// A group of fewer members is too small.
+    min_group: Option<u32>,
+    /// A group of more members is too large.
+    max_group: Option<u32>,
 }
 
 /// `POST /v1/groups/ID/OPERATION`: answered when it is decided.
@@ -141,13 +147,13 @@ fn details(body: &[u8]) -> Result<Details, String> {
 
 /// The operation of this name; `None` where there is none.
 fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
-    let Details { at, lost, id: switch, on, first, to, from } = details;
+    let Details { at, lost, id: switch, on, first, to, from, names, min_group, max_group } = details;
     let at = at.map(|at| hex(&at).map(Point).ok_or_else(|| format!("{at} is no place on the ring: 32 hex digits")));
     let at = at.transpose()?;
     let (first, to, from) = (peers(first)?, peers(to)?, peers(from)?);
     let id = |id: &String| hex(id).map(GroupId).ok_or_else(|| format!("{id} is no group's id: 32 hex digits"));
     let lost = lost.iter().map(id).collect::<Result<Vec<GroupId>, String>>()?;
-    let only = |takes: [&str; 2]| {
+    let only = |takes: &[&str]| {
         let given = [
             ("at", at.is_some()),
             ("first", !first.is_empty()),
@@ -156,32 +162,35 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
             ("lost", !lost.is_empty()),
             ("id", switch.is_some()),
             ("on", on.is_some()),
+            ("names", !names.is_empty()),
+            ("min_group", min_group.is_some()),
+            ("max_group", max_group.is_some()),
         ];
         let superfluous = given.iter().find(|(name, given)| *given && !takes.contains(name));
         superfluous.map_or(Ok(()), |(name, _)| Err(format!("{operation} takes no \"{name}\"")))
     };
     Ok(Some(match operation {
         "split" => {
-            only(["at", "first"])?;
+            only(&["at", "first"])?;
             Wish::Split { at, first }
         }
         "merge" => {
-            only([""; 2])?;
+            only(&[])?;
             Wish::Merge
         }
         "repartition" => {
-            only(["at", ""])?;
+            only(&["at"])?;
             Wish::Repartition { at: at.ok_or("say where the boundary is to be: {\"at\": \"32 hex digits\"}")? }
         }
         "migrate" => {
-            only(["to", "from"])?;
+            only(&["to", "from"])?;
             if to.is_empty() && from.is_empty() {
                 return Err("say who goes and who comes: {\"to\": [PEER_ID…], \"from\": [PEER_ID…]}".into());
             }
             Wish::Migrate { to, from }
         }
         "repair" => {
-            only(["at", "lost"])?;
+            only(&["at", "lost"])?;
             if !(1..=LOST_MAX).contains(&lost.len()) {
                 return Err(format!(
                     "say which groups are lost, with all that they held, {LOST_MAX} at most: {{\"lost\": [GROUP_ID…]}}"
@@ -190,11 +199,20 @@ fn meant(operation: &str, details: Details) -> Result<Option<Wish>, String> {
             Wish::Repair { from: at, lost }
         }
         "accept-loss" => {
-            only([""; 2])?;
+            only(&[])?;
             Wish::AcceptLoss
         }
+        "policies" => {
+            only(&["names", "min_group", "max_group"])?;
+            if names.is_empty() && min_group.is_none() && max_group.is_none() {
+                let how = "say what is to change: {\"names\": {\"size\": \"nines\"}}, \"min_group\" or \"max_group\"";
+                return Err(how.into());
+            }
+            let names = names.into_iter().collect();
+            Wish::SetPolicies(PolicyChange { names, members_min: min_group, members_max: max_group })
+        }
         "switch" => {
-            only(["id", "on"])?;
+            only(&["id", "on"])?;
             match (switch, on) {
                 (Some(id), None) => Wish::Switch { id },
                 (None, Some(on)) => Wish::UseSwitch { on },
@@ -272,6 +290,7 @@ impl Located {
             primary: name(&located.ballot.node.peer),
             quorum: Some(QuorumStatus::of(located.heard(), located.group.members.len())),
             unheard: located.unheard.iter().map(|node| name(&node.peer)).collect(),
+            policies_version: Some(located.policies),
             unserved_since_ms: None,
         }
     }

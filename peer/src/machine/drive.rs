@@ -19,7 +19,7 @@ use super::clocks::Clocks;
 use super::mailbox::{Ask, Mailbox};
 use super::memo::{Memo, SharedMemo};
 use super::packets::PacketPort;
-use super::remembered::{Agreed, contradictions};
+use super::remembered::{Agreed, agreed_policies, contradictions};
 use super::show::Showcase;
 use super::store_port::StorePort;
 use super::whole::Word;
@@ -253,11 +253,14 @@ impl Drive {
 
     /// Remembers what the network agreed on; where somebody said otherwise, that is told once.
     fn agree(&self, status: &NodeStatus) {
-        let Some(agreed) = status.group.as_ref().map(|group| Agreed::from(&group.settings)) else { return };
-        if self.lane != 0 || !self.memo.agree(agreed) {
+        let Some(settings) = status.group.as_ref().map(|group| &group.settings).filter(|_| self.lane == 0) else {
+            return;
+        };
+        let (agreed, policies) = (Agreed::from(settings), agreed_policies(settings));
+        if !self.memo.agree(agreed, &policies) {
             return;
         }
-        let overruled = contradictions(&self.config, agreed);
+        let overruled = contradictions(&self.config, agreed, &policies);
         if !overruled.is_empty() {
             tracing::warn!("the network has agreed on other settings, and its word counts: {}", overruled.join(", "));
         }

@@ -145,8 +145,6 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
 
 /// What is to be remembered of the network that this peer is in, or enters; and whether it holds the network's key.
 fn network(config: &Config, memo: &mut Memo) -> Result<Network, String> {
-    let policies = config.policies.names().map(|(decision, name)| format!("{decision}={name}")).to_vec();
-    memo.change_network(|network| network.policies = policies);
     match memo.network() {
         Some(known) => known.check_key(config).map(|()| known.clone()),
         None => Ok(Network { founded: config.entry == Entry::New, ..Network::of(config, Cost::USUAL)? }),

@@ -305,11 +305,16 @@ impl SharedMemo {
         act(&mut self.lock().memo)
     }
 
-    /// The network agreed on these settings. Whether that is news; they are written with the next [`Memo::save`].
-    pub fn agree(&self, agreed: Agreed) -> bool {
+    /// The network agreed on these settings and policies. Whether that is news; they are written with the next [`Memo::save`].
+    pub fn agree(&self, agreed: Agreed, policies: &[String]) -> bool {
         let mut is_news = false;
         self.with(|memo| {
-            memo.change_network(|network| is_news = network.agreed.replace(agreed) != Some(agreed));
+            memo.change_network(|network| {
+                is_news = network.agreed.replace(agreed) != Some(agreed) || network.policies != policies;
+                if is_news {
+                    network.policies = policies.to_vec();
+                }
+            });
         });
         is_news
     }
@@ -473,14 +478,15 @@ mod tests {
         assert!(memo.with(|memo| memo.network().is_none()), "it has entered none yet");
         memo.enter(0, RingId(7)).unwrap();
         let agreed = Agreed { leases: true, coarse: false, min_group: 1, max_group: 9, max_value: 4096 };
-        assert!(memo.agree(agreed));
-        assert!(!memo.agree(agreed), "told once");
+        let policies = ["size=nines".to_owned()];
+        assert!(memo.agree(agreed, &policies));
+        assert!(!memo.agree(agreed, &policies), "told once");
         memo.with(Memo::save).unwrap();
         // Another start was told other things: what is remembered stays.
         let other = Network { name: "other".into(), ..network() };
         let again = SharedMemo::new(Memo::load(dir.path()).unwrap(), other);
         again.enter(0, RingId(7)).unwrap();
-        let expected = Network { agreed: Some(agreed), ..network() };
+        let expected = Network { agreed: Some(agreed), policies: policies.to_vec(), ..network() };
         assert_eq!(again.with(|memo| memo.network().cloned()), Some(expected));
         again.with(Memo::set_left);
         again.with(Memo::save).unwrap();

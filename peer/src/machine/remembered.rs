@@ -2,7 +2,7 @@
 //!
 //! Name, key, durability and lanes are the network's: a peer with others is refused by all, or breaks what they promise.
 //! So a contradiction is an error that names both sides. What the network agreed on when it was founded, and may agree on
-//! later, wins over flags, with a warning. A peer's own policies are remembered until it is told others.
+//! later, wins over flags, with a warning: policies, too.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Network {
     /// What its groups agree on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Agreed>,
-    /// How this peer decides, DECISION=NAME each.
+    /// The policies that the network agreed on, DECISION=NAME each; before it did, those of this peer.
     pub policies: Vec<String>,
 }
 
@@ -52,8 +52,8 @@ impl From<&group::state::Settings> for Agreed {
         Agreed {
             leases: settings.leases,
             coarse: settings.coarse,
-            min_group: settings.members_min,
-            max_group: settings.members_max,
+            min_group: settings.policies.members_min,
+            max_group: settings.policies.members_max,
             max_value: settings.value_bytes_max,
         }
     }
@@ -175,10 +175,10 @@ pub fn recall(config: &mut Config, memo: &Memo) -> Result<(), String> {
     }
     put(config, "lanes", lanes.to_string(), |config| config.lanes = *lanes);
     if let Some(agreed) = network.agreed {
-        config.overruled = overrule(config, agreed);
+        config.overruled = overrule(config, agreed, &network.policies);
     }
-    if !is_said(config, "policy") {
-        // One that this program does not know any more is as if nobody had chosen.
+    if network.agreed.is_some() || !is_said(config, "policy") {
+        // A name that this program does not know any more chooses nothing.
         for policy in network.policies.iter().filter_map(|policy| policy.parse::<Policy>().ok()) {
             let _ = config.policies.choose(&policy.0, &policy.1);
         }
@@ -204,8 +204,8 @@ fn only_stays_apart(config: &Config, memo: &Memo, network: &Network) -> Result<(
 }
 
 /// Puts what a network agreed on into the settings; of what was said otherwise, a line each.
-fn overrule(config: &mut Config, agreed: Agreed) -> Vec<String> {
-    let said = contradictions(config, agreed);
+fn overrule(config: &mut Config, agreed: Agreed, policies: &[String]) -> Vec<String> {
+    let said = contradictions(config, agreed, policies);
     put(config, "leases", Switch(agreed.leases).to_string(), |config| config.leases = agreed.leases);
     put(config, "coarse", Switch(agreed.coarse).to_string(), |config| config.coarse = agreed.coarse);
     put(config, "min-group", agreed.min_group.to_string(), |config| config.min_group = agreed.min_group);
@@ -216,7 +216,7 @@ fn overrule(config: &mut Config, agreed: Agreed) -> Vec<String> {
 }
 
 /// What somebody said and the network agreed on otherwise, in words.
-pub fn contradictions(config: &Config, agreed: Agreed) -> Vec<String> {
+pub fn contradictions(config: &Config, agreed: Agreed, policies: &[String]) -> Vec<String> {
     let size = |bytes: u64| Bytes(bytes).to_string();
     let all = [
         ("leases", Switch(config.leases).to_string(), Switch(agreed.leases).to_string()),
@@ -226,7 +226,24 @@ pub fn contradictions(config: &Config, agreed: Agreed) -> Vec<String> {
         ("max-value", size(config.max_value as u64), size(agreed.max_value.into())),
     ];
     let others = all.into_iter().filter(|(name, said, agreed)| said != agreed && is_said(config, name));
-    others.map(|(name, said, agreed)| format!("--{name} {agreed} (not {said}, {})", origin(config, name))).collect()
+    let settings =
+        others.map(|(name, said, agreed)| format!("--{name} {agreed} (not {said}, {})", origin(config, name)));
+    settings.chain(other_policies(config, policies)).collect()
+}
+
+/// The policies that somebody named for this peer and the network agreed on otherwise, in words.
+fn other_policies(config: &Config, agreed: &[String]) -> Option<String> {
+    let known = policies(config);
+    let others: Vec<&str> = agreed.iter().filter(|policy| !known.contains(policy)).map(String::as_str).collect();
+    (is_said(config, "policy") && !others.is_empty()).then(|| {
+        let (others, origin) = (others.join(","), origin(config, "policy"));
+        format!("--policy {others} (not as said, {origin}; `scatter network set policy` changes them for all groups)")
+    })
+}
+
+/// Returns the policies of a group as they are remembered: DECISION=NAME each.
+pub fn agreed_policies(settings: &group::state::Settings) -> Vec<String> {
+    settings.policies.names.iter().map(|(decision, name)| Policy(decision.clone(), name.clone()).to_string()).collect()
 }
 
 /// Takes a remembered value, and shows where it is from. One that was said already, and is the same, stays as it was said.

@@ -386,6 +386,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         term: group.primaries.iter().map(|primary| primary.term.slot().0).max().unwrap_or(0),
         range: group.range.into(),
         members: members.collect(),
+        policies: (&group.settings.policies).into(),
         lifetimes: lifetimes_status(&group.lifetimes),
         risk: group.risk.as_ref().map(risk_status),
         established: group.established,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use group::agreed::AgreedPolicies;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
 use group::message::{ClientMessage, Message, Operation, Sender};
@@ -34,8 +35,7 @@ pub fn settings(coarse: bool, leases: bool) -> Settings {
         lease_ms: 1000,
         drift_per_mille: 10,
         value_bytes_max: 1 << 16,
-        members_min: 5,
-        members_max: 12,
+        policies: AgreedPolicies { members_min: 5, members_max: 12, ..AgreedPolicies::default() },
         horizon_ms: 600_000,
     }
 }

@@ -1,6 +1,7 @@
 //! The groups of a simulated network: how many there are, how large they are, and which are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use group::time::Time;
@@ -21,7 +22,39 @@ struct View {
     former: Vec<Vec<NodeId>>,
 }
 
+/// Since when a group has had no majority, and the peers that it had left then.
+#[derive(Clone, Debug)]
+struct Silence {
+    since: Time,
+    /// The living of the members, and of each former configuration, of how many.
+    left: Vec<(usize, usize)>,
+    epoch: Epoch,
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.since.since(Time(0)).as_secs_f64();
+        write!(out, "without a majority since {since:.1} s, in epoch {}: ", self.epoch.0)?;
+        for (index, (living, all)) in self.left.iter().enumerate() {
+            let of = if index == 0 { "members" } else { "of a former configuration" };
+            let separator = if index == 0 { "" } else { ", " };
+            write!(out, "{separator}{living} of {all} {of}")?;
+        }
+        Ok(())
+    }
+}
+
 impl View {
+    /// Returns the living peers of the members that hold the group, and of each former configuration, with the size of each.
+    fn left(&self, holders: &BTreeSet<NodeId>, alive: &BTreeSet<NodeId>) -> Vec<(usize, usize)> {
+        let count = |members: &[NodeId], among: &BTreeSet<NodeId>| {
+            (members.iter().filter(|member| among.contains(member)).count(), members.len())
+        };
+        // A former member may be in another group by now, and still answers for what it had.
+        let former = self.former.iter().map(|former| count(former, alive));
+        [count(&self.members, holders)].into_iter().chain(former).collect()
+    }
+
     /// Returns the ages of the members, in seconds; also of those that are dead.
     fn ages(&self, births: &BTreeMap<PeerKey, f64>, now: Time) -> Vec<f32> {
         let now = now.since(Time(0)).as_secs_f64();
@@ -34,8 +67,8 @@ impl View {
 #[derive(Debug, Default)]
 pub struct Groups {
     /// Groups that have no majority, and since when.
-    silent: BTreeMap<GroupId, Time>,
-    lost: BTreeSet<GroupId>,
+    silent: BTreeMap<GroupId, Silence>,
+    lost: BTreeMap<GroupId, Silence>,
     now: (usize, usize),
     /// Sums over all counts: counts, groups, members.
     sums: (u64, u64, u64),
@@ -65,18 +98,8 @@ impl Groups {
             }
         }
         let nobody = BTreeSet::new();
-        let lives = |id: &GroupId, view: &View| {
-            let holders = holders.get(id).unwrap_or(&nobody);
-            let has_quorum = |members: &[NodeId], is_current: bool| {
-                let counts = |member: &&NodeId| match is_current {
-                    true => holders.contains(member),
-                    // A former member may be in another group by now, and still answers for what it had.
-                    false => alive.contains(*member),
-                };
-                members.iter().filter(counts).count() > members.len() / 2
-            };
-            has_quorum(&view.members, true) && view.former.iter().all(|former| has_quorum(former, false))
-        };
+        let left = |id: &GroupId, view: &View| view.left(holders.get(id).unwrap_or(&nobody), &alive);
+        let lives = |id: &GroupId, view: &View| left(id, view).iter().all(|(living, all)| *living > all / 2);
         let is_over = |view: &View| {
             let later = |(id, other): (&GroupId, &View)| {
                 other.epoch > view.epoch && other.range.overlaps(view.range) && lives(id, other)
@@ -92,11 +115,12 @@ impl Groups {
                 dead += view.members.iter().filter(|member| !alive.contains(member)).count();
                 self.ages.extend(births.map(|births| view.ages(births, now)));
             } else if !is_over(view) {
-                let since = self.silent.get(id).copied().unwrap_or(now);
-                silent.insert(*id, since);
-                if now.since(since) >= LOST_AFTER {
-                    self.lost.insert(*id);
+                let begun = || Silence { since: now, left: left(id, view), epoch: view.epoch };
+                let silence = self.silent.get(id).cloned().unwrap_or_else(begun);
+                if now.since(silence.since) >= LOST_AFTER {
+                    self.lost.entry(*id).or_insert_with(|| silence.clone());
                 }
+                silent.insert(*id, silence);
             }
         }
         self.silent = silent;
@@ -122,6 +146,11 @@ impl Groups {
     /// Returns how many groups were lost.
     pub(super) fn lost(&self) -> usize {
         self.lost.len()
+    }
+
+    /// Returns a line about each lost group: when it lost its majority, and of how many.
+    pub(super) fn losses(&self) -> Vec<String> {
+        self.lost.iter().map(|(id, silence)| format!("group {id}: {silence}")).collect()
     }
 
     /// Returns the mean number of groups.

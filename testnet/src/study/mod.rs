@@ -284,6 +284,7 @@ impl<S: System> Run<S> {
             ages: self.groups.ages().to_vec(),
             dead_members: self.groups.mean_dead(),
             lost: self.groups.lost(),
+            losses: self.groups.losses(),
             load: self.load.counts().clone(),
             ownership: self.ownership,
             executed: self.executed.by_machine().to_vec(),

@@ -36,6 +36,8 @@ pub struct Figures {
     pub dead_members: f64,
     /// Groups that lost their majorities.
     pub lost: usize,
+    /// When each of them did, and how many members were left.
+    pub losses: Vec<String>,
     /// The outcomes that clients saw.
     pub load: Counts,
     /// Points of the ring that no peer served, or several.
@@ -106,6 +108,9 @@ impl fmt::Display for Figures {
         let load = &self.load;
         for line in load.wrong.iter().take(20) {
             writeln!(out, "wrong: {line}")?;
+        }
+        for line in &self.losses {
+            writeln!(out, "lost: {line}")?;
         }
         let lives = self.lives.map_or("for ever".into(), |lives| lives.to_string());
         writeln!(

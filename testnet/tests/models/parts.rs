@@ -1,6 +1,7 @@
 //! What searches through all schedules are made of: three members, a key, a disk that has everything at once, and what
 //! clients ask.
 
+use group::agreed::AgreedPolicies;
 use group::ballot::{Slot, Term, TermBallot};
 use group::config::{Defects, GroupConfig, Timing};
 use group::message::{Message, Operation, Sender, Vouch};
@@ -53,8 +54,7 @@ pub fn state(division: u64, primary: usize) -> GroupState {
         lease_ms: 1_000,
         drift_per_mille: 10,
         value_bytes_max: 1_000,
-        members_min: 5,
-        members_max: 12,
+        policies: AgreedPolicies { members_min: 5, members_max: 12, ..AgreedPolicies::default() },
         horizon_ms: 60_000,
     };
     let mut state = GroupState::founded(RingId(1), GroupId(1), member(0), settings);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use group::agreed::AgreedPolicies;
 use group::ballot::{Number, Slot, Term, TermBallot};
 use group::committee::Acceptor;
 use group::config::{Defects, GroupConfig, Timing};
@@ -49,8 +50,7 @@ impl Bench {
             lease_ms: 1000,
             drift_per_mille: 10,
             value_bytes_max: 1000,
-            members_min: 5,
-            members_max: 12,
+            policies: AgreedPolicies { members_min: 5, members_max: 12, ..AgreedPolicies::default() },
             horizon_ms: 60_000,
         };
         let member = |peer| Member {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use group::Group;
+use group::agreed::AgreedPolicies;
 use group::ballot::{Number, Slot};
 use group::config::{Defects, DivisionView, GroupConfig, Timing};
 use group::message::{LogMessage, Message, Sender};
@@ -148,8 +149,7 @@ impl World {
             lease_ms: 60,
             drift_per_mille: rules.drift,
             value_bytes_max: 1_000,
-            members_min: 5,
-            members_max: 12,
+            policies: AgreedPolicies { members_min: 5, members_max: 12, ..AgreedPolicies::default() },
             horizon_ms: 60,
         };
         let mut state = GroupState::founded(RingId(1), GroupId(1), member(node(0)), settings);

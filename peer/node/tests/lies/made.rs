@@ -238,7 +238,8 @@ fn state(rng: &mut Rng, of: &GroupState, other: &GroupState) -> GroupState {
                 state.settings.value_bytes_max = odd(rng, 1000) as u32;
                 state.settings.lease_ms = odd(rng, 1000);
                 state.settings.horizon_ms = odd(rng, 1000);
-                (state.settings.members_min, state.settings.members_max) = (odd(rng, 5) as u32, odd(rng, 5) as u32);
+                (state.settings.policies.members_min, state.settings.policies.members_max) =
+                    (odd(rng, 5) as u32, odd(rng, 5) as u32);
             }
             12 => state.dealings.clone_from(&other.dealings),
             13 => {

@@ -1,0 +1,140 @@
+//! The policies that all groups of a network agree on, and how a change of them spreads over the ring.
+//!
+//! A change is chosen in one group's log, on an administrator's word. That group's leader tells its neighbours, whose leaders have it
+//! chosen in their logs, and so on around the ring. Policies have a total order, so that all groups end with the same ones in whatever
+//! order changes meet: a group takes the greater ones, and so does a group that comes of others.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Defect;
+use crate::group::Group;
+use crate::state::Entry;
+
+/// Decisions that are named, at most.
+pub const DECISIONS_MAX: usize = 16;
+/// A decision's name and a policy's name are no longer, in bytes.
+pub const NAME_BYTES_MAX: usize = 32;
+/// A group follows a neighbour whose policies were changed at most so often more than its own: one wrong word must not use up all versions.
+const VERSIONS_AHEAD_MAX: u64 = 1 << 20;
+/// The sizes of groups are no larger, in members.
+pub const MEMBERS_MAX: u32 = 1 << 16;
+
+/// Policies and sizes of groups, as one network agrees on them. The order is that of the fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AgreedPolicies {
+    /// How often they were changed since the network was founded.
+    pub version: u64,
+    /// A group of fewer members is too small.
+    pub members_min: u32,
+    /// A group of more members is too large.
+    pub members_max: u32,
+    /// For each decision the name of its policy, ordered by decision.
+    pub names: Vec<(String, String)>,
+}
+
+impl AgreedPolicies {
+    /// Returns the name of the policy for a decision; `None` where nothing was agreed on.
+    pub fn name_of(&self, decision: &str) -> Option<&str> {
+        self.names.iter().find(|(known, _)| known == decision).map(|(_, name)| name.as_str())
+    }
+
+    /// Sets the policy for a decision, by name. Leaves the version as it is.
+    pub fn set(&mut self, decision: &str, name: &str) {
+        match self.names.binary_search_by(|(known, _)| known.as_str().cmp(decision)) {
+            Ok(index) => self.names[index].1 = name.into(),
+            Err(index) => self.names.insert(index, (decision.into(), name.into())),
+        }
+    }
+
+    /// Returns the greater ones of both.
+    #[must_use]
+    pub fn then(&self, other: &AgreedPolicies) -> AgreedPolicies {
+        self.max(other).clone()
+    }
+
+    /// Returns whether an honest group can have these.
+    pub fn is_sound(&self) -> bool {
+        let is_name = |name: &str| {
+            let letters = name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+            (1..=NAME_BYTES_MAX).contains(&name.len()) && letters
+        };
+        self.version < u64::MAX / 2
+            && (1..=self.members_max).contains(&self.members_min)
+            && self.members_max <= MEMBERS_MAX
+            && self.names.len() <= DECISIONS_MAX
+            && self.names.is_sorted_by(|one, other| one.0 < other.0)
+            && self.names.iter().all(|(decision, name)| is_name(decision) && is_name(name))
+    }
+
+    /// Returns whether a group with these should take the others, which a neighbour has.
+    pub fn gives_way_to(&self, other: &AgreedPolicies) -> bool {
+        self < other && other.version - self.version <= VERSIONS_AHEAD_MAX
+    }
+
+    /// Returns whether groups are to have other sizes under the others.
+    pub fn has_other_sizes(&self, other: &AgreedPolicies) -> bool {
+        (self.members_min, self.members_max) != (other.members_min, other.members_max)
+    }
+}
+
+impl Group {
+    /// Has the log take over a neighbour's policies, where these are greater.
+    pub(crate) fn follow_policies(&mut self) -> Option<Entry> {
+        if self.config.defects.has(Defect::PoliciesNotTold) {
+            return None;
+        }
+        let heard = self.dealing.heard_policies()?;
+        self.state.settings.policies.gives_way_to(heard).then(|| Entry::Policies(heard.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreed(version: u64, names: &[(&str, &str)]) -> AgreedPolicies {
+        let mut agreed = AgreedPolicies { version, members_min: 5, members_max: 12, names: Vec::new() };
+        names.iter().for_each(|(decision, name)| agreed.set(decision, name));
+        agreed
+    }
+
+    #[test]
+    fn one_of_two_changes_wins_at_all_groups() {
+        let founded = agreed(0, &[("size", "thresholds"), ("lead", "oldest")]);
+        assert_eq!(founded.names[0].0, "lead", "ordered by decision");
+        let mut one = founded.clone();
+        one.set("size", "nines");
+        one.version = 1;
+        let mut other = AgreedPolicies { version: 1, members_max: 15, ..founded.clone() };
+        assert_eq!(one.then(&other), other.then(&one));
+        assert_eq!(one.then(&founded), one);
+        assert!(founded.gives_way_to(&one) && !one.gives_way_to(&founded) && !one.gives_way_to(&one));
+        assert!(one.has_other_sizes(&other) && !one.has_other_sizes(&founded));
+        assert_eq!((one.name_of("size"), one.name_of("join")), (Some("nines"), None));
+        other.version = 2 << 20;
+        assert!(!founded.gives_way_to(&other), "no honest neighbour is so far ahead");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let good = agreed(3, &[("size", "nines")]);
+        assert!(good.is_sound());
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for bad in [
+            AgreedPolicies { members_min: 0, ..good.clone() },
+            AgreedPolicies { members_min: 13, ..good.clone() },
+            AgreedPolicies { members_max: MEMBERS_MAX + 1, ..good.clone() },
+            AgreedPolicies { version: u64::MAX, ..good.clone() },
+            AgreedPolicies { names: alloc::vec![("b".into(), "x".into()), ("a".into(), "x".into())], ..good.clone() },
+            AgreedPolicies { names: alloc::vec![("a".into(), "x".into()); 2], ..good.clone() },
+            agreed(3, &[("size", "")]),
+            agreed(3, &[("size", "a\nb")]),
+            agreed(3, &[("size", &long)]),
+        ] {
+            assert!(!bad.is_sound(), "{bad:?}");
+        }
+    }
+}

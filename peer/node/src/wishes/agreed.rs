@@ -1,0 +1,131 @@
+//! Wishes for other policies, on which all groups of the network agree.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use group::Group;
+use group::agreed::{AgreedPolicies, DECISIONS_MAX, MEMBERS_MAX, NAME_BYTES_MAX};
+use group::dealing::BeginRefusal;
+use group::state::Entry;
+use policy::size::can_flap;
+use serde::{Deserialize, Serialize};
+
+use super::{Granted, Taken};
+use crate::policies::Policies;
+
+/// A change of the policies that a network agrees on. What it does not name stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyChange {
+    /// Decisions, each with the name of its policy.
+    pub names: Vec<(String, String)>,
+    /// A group of fewer members is too small.
+    pub members_min: Option<u32>,
+    /// A group of more members is too large.
+    pub members_max: Option<u32>,
+}
+
+impl PolicyChange {
+    /// Returns the policies after this change: of the next version, or the same ones where nothing changes.
+    ///
+    /// # Errors
+    /// A decision or a policy has no such name, or groups of the new sizes would split and merge without end. The words are for the
+    /// administrator.
+    pub fn applied_to(&self, agreed: &AgreedPolicies) -> Result<AgreedPolicies, String> {
+        let is_short = |name: &String| name.len() <= NAME_BYTES_MAX;
+        if self.names.len() > DECISIONS_MAX || !self.names.iter().all(|(one, other)| is_short(one) && is_short(other)) {
+            return Err("no decision and no policy has so long a name, and there are fewer decisions".to_string());
+        }
+        let mut next = agreed.clone();
+        for (decision, name) in &self.names {
+            Policies::default().choose(decision, name).map_err(|why| why.to_string())?;
+            next.set(decision, name);
+        }
+        next.members_min = self.members_min.unwrap_or(next.members_min);
+        next.members_max = self.members_max.unwrap_or(next.members_max);
+        if next.has_other_sizes(agreed) {
+            are_good_sizes(next.members_min, next.members_max)?;
+        }
+        if next != *agreed {
+            next.version += 1;
+        }
+        Ok(next)
+    }
+}
+
+/// # Errors
+/// Groups of these sizes make no sense; the words say which there can be.
+fn are_good_sizes(min: u32, max: u32) -> Result<(), String> {
+    if min == 0 || max > MEMBERS_MAX {
+        return Err(alloc::format!("a group has from 1 to {MEMBERS_MAX} members"));
+    }
+    if min > max || can_flap(min as usize, max as usize) {
+        return Err(alloc::format!(
+            "with min-group {min} and max-group {max} halves of a group that is too large would be too small: take a greater max-group, \
+             or a smaller min-group"
+        ));
+    }
+    Ok(())
+}
+
+impl Taken {
+    /// Has the group's log say that other policies hold; `None` until that is chosen.
+    pub(super) fn change_policies(&mut self, group: &mut Group, change: &PolicyChange) -> Option<Granted> {
+        let (known, leads) = (&group.state().settings.policies, group.log().leads());
+        let next = match change.applied_to(known) {
+            Ok(next) => next,
+            Err(why) => return Some(Granted::Refused(why)),
+        };
+        match () {
+            () if next == *known => Some(Granted::Done(alloc::vec![group.state().id])),
+            // Its proposal may still be chosen.
+            () if !leads && self.proposed.is_some() => Some(Granted::Unknown),
+            () if !leads => Some(BeginRefusal::NotLeader(None).into()),
+            // Afterwards the change is there, or greater policies of a neighbour are: then it is proposed on top of those.
+            () if group.log().is_busy() => None,
+            () => {
+                group.propose(Entry::Policies(next));
+                self.proposed = group.log().leads_under().map(|ballot| (group.state().epoch, ballot));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_makes_the_next_version() {
+        let founded = Policies::default().agreed_on(5, 12);
+        assert_eq!((founded.version, founded.name_of("size")), (0, Some("thresholds")));
+        assert_eq!(PolicyChange::default().applied_to(&founded), Ok(founded.clone()));
+        let names = alloc::vec![("size".into(), "nines".into())];
+        let change = PolicyChange { names, members_max: Some(15), ..PolicyChange::default() };
+        let next = change.applied_to(&founded).unwrap();
+        assert_eq!((next.version, next.members_min, next.members_max, next.name_of("size")), (1, 5, 15, Some("nines")));
+        assert_eq!(change.applied_to(&next), Ok(next), "once");
+    }
+
+    #[test]
+    fn bad_changes_say_what_there_is() {
+        let founded = Policies::default().agreed_on(5, 12);
+        let named = |decision: &str, name: &str| PolicyChange {
+            names: alloc::vec![(decision.into(), name.into())],
+            ..PolicyChange::default()
+        };
+        let sized = |min, max| PolicyChange { members_min: min, members_max: max, ..PolicyChange::default() };
+        for (bad, said) in [
+            (named("size", "huge"), "thresholds, nines"),
+            (named("sizes", "nines"), "repartition, size and split"),
+            (named("size", &"x".repeat(33)), "so long a name"),
+            (sized(Some(8), None), "max-group 12"),
+            (sized(Some(0), None), "from 1 to"),
+            (sized(None, Some(4)), "min-group 5"),
+            (sized(None, Some(u32::MAX)), "from 1 to"),
+        ] {
+            let why = bad.applied_to(&founded).unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+    }
+}
