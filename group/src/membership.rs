@@ -183,17 +183,21 @@ impl Group {
             members.push(learner);
         }
         dead.retain(|node| members.iter().any(|member| member.node == *node)); // Its next life is here already.
-        // An epoch that is not established yet is only healed: one comes for one who is dead.
+        // An epoch that is not established yet is only healed: one comes for one that is dead, and the dead go.
         let heals = !self.state.recovery.is_empty();
         // A member that was removed by mistake replaces none when it returns: each such return would allow another mistake.
         let removals = &self.duties.doors.removals;
         let fresh = ready.iter().filter(|member| !removals.is_refuted(member.node.peer, self.now.time)).count();
         let replaced = dead.len().min(fresh);
         let coming: Vec<Member> = if heals { ready.drain(..replaced).collect() } else { ready };
-        let least = if heals { self.state.members.len() } else { MEMBERS_MIN.min(self.state.members.len()) };
+        let least = MEMBERS_MIN.min(self.state.members.len());
         members.extend(coming);
         let mut room = members.len() - least;
-        let allowed = replaced + self.removals_allowed(dead.len() - replaced);
+        // Those that are replaced, and those whose processes ended, need no allowance.
+        dead.sort_by_key(|node| !self.pulse.has_ended(*node, &self.config.timing));
+        let ended = dead.iter().filter(|node| self.pulse.has_ended(**node, &self.config.timing)).count();
+        let free = dead.len().min(replaced + ended);
+        let allowed = free + self.removals_allowed(dead.len() - free);
         for node in dead.into_iter().take(allowed) {
             if room > 0 && members.len() > 1 {
                 members.retain(|member| member.node != node);
@@ -248,12 +252,16 @@ impl Group {
         });
         let comes = |member: &&Member| !before.is_member(member.node) && !is_life_of(&before.members, member.node.peer);
         let coming: Vec<PeerKey> = self.state.members.iter().filter(comes).map(|member| member.node.peer).collect();
+        let (ended, silent): (Vec<NodeId>, Vec<NodeId>) =
+            gone.into_iter().partition(|node| self.pulse.has_ended(*node, &self.config.timing));
         let removals = &mut self.duties.doors.removals;
         own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.note_return(peer, now));
         // Of several changes at once this node does not know which newcomer replaced a dead member.
         let is_one_step = before.epoch.0 + 1 == self.state.epoch.0;
         let fresh = coming.iter().filter(|peer| !removals.is_refuted(**peer, now)).count();
-        removals.note(&gone, if is_one_step { fresh } else { 0 }, now);
+        let replaced = if is_one_step { fresh } else { 0 };
+        removals.note(&ended, ended.len(), now);
+        removals.note(&silent, replaced, now);
     }
 
     /// Are enough of them alive to choose anything? Who leaves a group of which others are silent must wait for them, or

@@ -156,6 +156,14 @@ impl Pulse {
         }
     }
 
+    /// Returns whether the process of this node ended, as far as its connections tell: all of them closed while it was being heard, and
+    /// it has been silent since. A system closes the connections of a process that ends; those of an overloaded or unreachable process
+    /// stay open until they time out.
+    pub fn has_ended(&self, node: NodeId, timing: &Timing) -> bool {
+        let Some(heard) = self.heard.get(&node) else { return false };
+        heard.broken.is_some_and(|broken| broken.since(heard.at) < timing.suspicion())
+    }
+
     /// Is this node suspected?
     pub fn suspects(&self, node: NodeId, timing: &Timing, now: Time) -> bool {
         self.heard.get(&node).is_none_or(|heard| heard.is_suspect(timing, now))

@@ -466,8 +466,9 @@ impl GroupState {
 
     /// May this membership follow the current one? Says why not.
     ///
-    /// An epoch that is not established may only be followed by one of as many members, of which most stay: a group can
-    /// always heal, but never runs away from its data (§6.5 of the design). One of the very same members always may.
+    /// An epoch that is not established may only be followed by one of no more members, of which most stay: a group can
+    /// always heal and put out its dead, but never runs away from its data (§6.5 of the design). Recovery asks all configurations
+    /// in between, so that fewer members lose nothing. One of the very same members always may.
     pub fn refuses_next(&self, members: &[Member]) -> Option<&'static str> {
         if members.is_empty() {
             return Some("a group needs a member");
@@ -479,7 +480,7 @@ impl GroupState {
             return Some("members must be ordered, one life of each peer");
         }
         let stays = |member: &&Member| members.iter().any(|next| next.node.peer == member.node.peer);
-        let healed = members.len() == self.members.len() && self.members.iter().filter(stays).count() >= self.quorum();
+        let healed = members.len() <= self.members.len() && self.members.iter().filter(stays).count() >= self.quorum();
         if !self.recovery.is_empty() && !healed {
             return Some("the current epoch is not established yet");
         }
@@ -702,6 +703,14 @@ mod tests {
         assert!(state.refuses_next(&[member(1, 1), member(3, 1)]).is_some(), "that is no majority of the two");
         assert!(state.refuses_next(&[member(2, 2), member(1, 1)]).is_some(), "out of order");
         assert!(state.refuses_next(&[]).is_some());
+        let five: Vec<Member> = (1..=5).map(|peer| member(peer, 1)).collect();
+        state.apply(Slot(3), &Entry::Established(Epoch(2), alloc::vec![KeyRange::FULL]));
+        state.apply(Slot(4), &Entry::Next(five.clone()));
+        assert!(state.refuses_next(&five[..3]).is_none(), "the dead leave also then");
+        assert!(state.refuses_next(&five[..2]).is_some(), "most stay");
+        state.apply(Slot(5), &Entry::Next(five[..3].to_vec()));
+        let asked: Vec<usize> = state.configs(KeyRange::FULL).iter().map(|config| config.members.len()).collect();
+        assert_eq!(asked, [2, 5, 3], "recovery asks all in between");
     }
 
     /// Where nothing more may be asked by recovery, an epoch that some have sealed must end all the same.

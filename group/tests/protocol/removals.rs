@@ -61,6 +61,22 @@ fn one_change_removes_all_that_are_due() {
     }
 }
 
+/// Members whose processes ended, as their closed connections tell, are removed in one change, however many: only silence needs an
+/// allowance. Connections that close long after a member fell silent have timed out, and tell nothing.
+#[test]
+fn ended_processes_need_no_allowance() {
+    for (silent, rest) in [(0, 5), (220, 6)] {
+        let (mut world, leader, all) = led(9, 0, Defects::NONE);
+        let dead = after(leader, 9, 0..4);
+        dead.iter().for_each(|index| world.crash(*index));
+        let living = without(&all, &dead);
+        world.run(silent, &living);
+        dead.iter().for_each(|index| world.close(*index, &living));
+        world.run(600, &living);
+        assert_eq!((count(&world), world.wrong.as_ref()), (rest, None), "{:#?}", world.notes);
+    }
+}
+
 /// A removed member that returns at once was alive: from then on the group removes one at a time.
 #[test]
 fn false_suspicions_make_a_group_careful() {

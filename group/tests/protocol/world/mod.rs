@@ -356,7 +356,13 @@ impl World {
         peer.run += 1;
     }
 
-    /// The same, and the end of its journal is bad: what it wrote last is `lost`, or nothing is.
+    /// These others see that its connections closed.
+    pub fn close(&mut self, index: usize, others: &[usize]) {
+        let peer = self.peers[index].node.peer;
+        others.iter().for_each(|other| self.act(*other, |group| group.on_broken(peer)));
+    }
+
+    /// The process is gone, and the end of its journal is bad: what it wrote last is `lost`, or nothing is.
     pub fn tear(&mut self, index: usize, lost: bool) {
         self.crash(index);
         let disk = &mut self.peers[index].disk;
