@@ -23,6 +23,8 @@ use crate::wire::Frame;
 pub(crate) const SAMPLES: u8 = 4;
 /// So long answers are waited for; then the choice is among what there is.
 const SAMPLE_PATIENCE: Duration = Duration::from_millis(400);
+/// The same where no answer has come yet: a question passes several peers, which may be on other continents.
+const FIRST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a newcomer asks.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// A group's name for a place is no longer, in bytes.
@@ -70,8 +72,8 @@ const CERTAIN: f64 = 1e12;
 #[derive(Debug, Default)]
 pub(crate) struct Seeking {
     sampled: Vec<Sampled>,
-    /// When the choice is made, while answers come in.
-    until: Option<Time>,
+    /// When the choice is made, while answers come in; and the same if there are none by then.
+    until: Option<(Time, Time)>,
     /// The group that was asked last, and whom to ask there.
     chosen: Option<(GroupId, Vec<Contact>)>,
     /// The leader of that group that has noted it, since it was asked.
@@ -98,11 +100,22 @@ impl Node {
             if !self.go_on_probing() {
                 self.end_probing();
             }
-        } else if self.seeking.until.is_some() {
-            self.choose();
+        } else if let Some((_, last)) = self.seeking.until {
+            match self.seeking.sampled.is_empty() && self.now.time < last {
+                true => self.ask_another(last),
+                false => self.choose(),
+            }
         } else {
             self.some_connected().into_iter().for_each(|peer| self.ask_for_sample(peer));
             self.join_due = self.now.time + ASK_AGAIN;
+        }
+    }
+
+    /// Asks one more peer for a sample, since none has answered.
+    fn ask_another(&mut self, last: Time) {
+        self.join_due = last.min(self.now.time + SAMPLE_PATIENCE);
+        if let Some(peer) = self.some_connected().pop() {
+            self.ask_for_sample(peer);
         }
     }
 
@@ -116,7 +129,7 @@ impl Node {
         self.post(peer, Class::Control, &frame);
         if self.seeking.until.is_none() {
             self.seeking.sampled.clear();
-            self.seeking.until = Some(self.now.time + SAMPLE_PATIENCE);
+            self.seeking.until = Some((self.now.time + SAMPLE_PATIENCE, self.now.time + FIRST_SAMPLE_PATIENCE));
         }
         self.join_due = self.join_due.min(self.now.time + SAMPLE_PATIENCE);
     }
@@ -177,7 +190,8 @@ impl Node {
         }
         let own = sampled.own;
         self.seeking.sampled.push(sampled);
-        if own || self.seeking.sampled.len() >= usize::from(SAMPLES) {
+        let is_late = self.seeking.until.is_some_and(|(until, _)| self.now.time >= until);
+        if own || is_late || self.seeking.sampled.len() >= usize::from(SAMPLES) {
             self.choose();
         }
     }
@@ -354,7 +368,7 @@ mod tests {
             });
             net.add(settle);
             let newcomer = &mut net.nodes[7];
-            newcomer.seeking.until = Some(newcomer.now.time);
+            newcomer.seeking.until = Some((newcomer.now.time, newcomer.now.time));
             sampled.into_iter().for_each(|group| newcomer.on_sampled(group));
             newcomer.choose();
             net.run_until(|net| net.nodes[7].group().is_some());
