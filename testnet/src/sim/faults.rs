@@ -142,6 +142,13 @@ impl<H: Host> World<H> {
             Kind::Reform(target, chance) => {
                 let host = self.resolve(target);
                 self.reform(host, chance);
+                // Every other time an administrator changes a policy while groups become others.
+                if chance >> 50 & 1 == 1
+                    && let Some(wish) = self.process(host).and_then(|process| process.set_policies(chance >> 51))
+                {
+                    self.marks.hit("fault: policies change");
+                    self.handle(host, [wish]);
+                }
                 None
             }
             Kind::Repair(target) => {

@@ -1,5 +1,6 @@
 //! What a simulated machine runs.
 
+use group::agreed::AgreedPolicies;
 use group::time::Now;
 use node::{GroupStatus, Input, Node, NodeConfig, Output, Restored, Wish};
 use overlay::{Epoch, GroupId, KeyRange, NodeId};
@@ -7,7 +8,7 @@ use overlay::{Epoch, GroupId, KeyRange, NodeId};
 use crate::checkers::{Broken, Observation, Scope};
 
 /// A group as one of its members knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// Which.
     pub id: GroupId,
@@ -19,6 +20,8 @@ pub struct Owned {
     pub before: GroupId,
     /// Whose range starts where this one ends.
     pub behind: GroupId,
+    /// The policies on which it agrees.
+    pub policies: AgreedPolicies,
 }
 
 /// A node, or something that pretends to be one so that the harness itself can be tested.
@@ -59,6 +62,12 @@ pub trait Host: Sized {
     /// What it is a member of; an error says what is not at rest.
     fn owned(&self) -> Result<Vec<Owned>, Broken> {
         Ok(Vec::new())
+    }
+
+    /// An administrator's wish for other policies; `None` where it is in no group.
+    fn set_policies(&self, chance: u64) -> Option<Input> {
+        let _ = chance;
+        None
     }
 
     /// What it is, in a few lines for a person who looks into a failure.
@@ -149,6 +158,10 @@ impl Host for Node {
 
     fn owned(&self) -> Result<Vec<Owned>, Broken> {
         super::observe::owned(self)
+    }
+
+    fn set_policies(&self, chance: u64) -> Option<Input> {
+        super::observe::set_policies(self, chance)
     }
 
     fn describe(&self) -> String {

@@ -10,7 +10,7 @@ use group::state::Entry;
 use group::time::Time;
 use group::transaction::dealings::Deal;
 use group::transaction::plan::{Birth, BirthName, Operation, Plan};
-use node::Node;
+use node::{Input, Node, PolicyChange, Wish};
 use overlay::{Epoch, GroupRef, Incarnation, Key, KeyRange, NodeId, PeerKey, Point};
 
 use crate::checkers::{Ballot, Broken, Observation, Scope};
@@ -324,6 +324,24 @@ pub fn reform(node: &mut Node, chance: u64) -> bool {
     node.begin_transaction(operation).is_ok()
 }
 
+/// Asks for another policy of a decision that changes nothing else about a run: the sizes of groups stay as they are.
+pub fn set_policies(node: &Node, chance: u64) -> Option<Input> {
+    const POLICIES: [(&str, &str); 8] = [
+        ("divide", "even"),
+        ("divide", "load"),
+        ("lead", "agreement"),
+        ("lead", "oldest"),
+        ("lead", "random"),
+        ("split", "alike"),
+        ("split", "p2p"),
+        ("split", "random"),
+    ];
+    let (decision, name) = POLICIES[chance as usize % POLICIES.len()];
+    let names = vec![(decision.to_owned(), name.to_owned())];
+    let wish = Wish::SetPolicies(PolicyChange { names, ..PolicyChange::default() });
+    Some(Input::Wish { number: 0, group: node.group()?.state().id, wish })
+}
+
 /// The groups that a node has a part in, a line each.
 pub fn describe(node: &Node) -> String {
     let mut text = format!("{:?}, settled {}\n", node.id(), node.is_settled());
@@ -377,7 +395,8 @@ pub fn owned(node: &Node) -> Result<Vec<Owned>, Broken> {
         }
         let beside = |link: Option<&GroupRef>| link.map_or(id, |group| group.id);
         let (before, behind) = (beside(dealings.predecessor()), beside(dealings.successor()));
-        owned.push(Owned { id, epoch: state.epoch, range: state.range, before, behind });
+        let policies = state.settings.policies.clone();
+        owned.push(Owned { id, epoch: state.epoch, range: state.range, before, behind, policies });
     }
     Ok(owned)
 }

@@ -71,7 +71,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// What is wrong with the ring as a whole: groups must cover it exactly, know their neighbours, and be at rest.
+    /// What is wrong with the ring as a whole: groups must cover it exactly, know their neighbours, be at rest, and agree on policies.
     fn ring_flaw(&self) -> Option<Broken> {
         let mut groups: Vec<Owned> = Vec::new();
         for process in (0..self.scenario.hosts).filter_map(|host| self.host(host)) {
@@ -86,6 +86,9 @@ impl<H: Host> World<H> {
             let next = &groups[(index + 1) % groups.len()];
             if group.range.end() != next.range.start() || group.behind != next.id || next.before != group.id {
                 return Some(("I16 live", format!("behind {group:?} is {next:?}")));
+            }
+            if group.policies != next.policies {
+                return Some(("I16 live", format!("behind {group:?} is {next:?}, with other policies")));
             }
         }
         None

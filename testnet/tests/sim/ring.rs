@@ -24,6 +24,15 @@ fn whatever_becomes_of_groups_it_is_one_store() {
     assert!(begun > 10 && copied > 10, "hardly anything happens: {begun}, {copied}");
 }
 
+/// Administrators change policies at random places while groups split, merge and move: in the end all groups agree.
+#[test]
+fn all_groups_come_to_agree_on_policies() {
+    let changes: u64 =
+        (0..5).map(|seed| expect_well::<Node>(&Scenario::ring(seed)).marks.count("fault: policies change")).sum();
+    assert!(changes > 10, "hardly anything changes: {changes}");
+    is_found(Defect::PoliciesNotTold, &["I16 live"], 50, Scenario::ring);
+}
+
 /// A crowd comes to one peer, and becomes a ring of groups of three to five by itself.
 #[test]
 fn rings_of_sixty_peers_are_one_store() {
