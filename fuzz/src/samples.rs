@@ -350,7 +350,8 @@ pub fn frames() -> Vec<Frame> {
     let lifetimes = Lifetimes { ring: RingId(9), classes: vec![(3, 500, 64), (17, 100_000, 0)] };
     let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };
     let wished = Wished { ring: RingId(9), group: GroupId(5), number: 1, wish };
-    let change = PolicyChange { names: vec![("size".into(), "nines".into())], members_min: None, members_max: Some(15) };
+    let change =
+        PolicyChange { names: vec![("size".into(), "nines".into())], members_min: None, members_max: Some(15) };
     let agreed = Wished { wish: Wish::SetPolicies(change), ..wished.clone() };
     let locate = Locate {
         ring: RingId(9),

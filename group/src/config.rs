@@ -249,8 +249,6 @@ pub enum Defect {
     SuccessorsUnsought,
     /// A leader does not take over the policies of a neighbour, though these are greater.
     PoliciesNotTold,
-    /// A group that comes of several takes the policies of the first.
-    PoliciesOfFirst,
 }
 
 /// A set of [`Defect`]s.

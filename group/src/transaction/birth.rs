@@ -11,7 +11,7 @@ use super::TransactionId;
 use super::dealings::Dealings;
 use super::plan::{Birth, BirthName, Plan};
 use crate::ballot::{Number, Slot, Term};
-use crate::config::{Defect, Defects};
+use crate::config::Defects;
 use crate::state::{Assignment, Config, GroupState, LOSSES_MAX, Loss, Member, Purge, Purged, Settings};
 use crate::switch::Switch;
 
@@ -86,7 +86,7 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
         horizon: finals.iter().map(|last| last.horizon).max().unwrap_or(0),
         purged: purged(plan, (applied, epoch), range, finals),
         losses: losses(plan, epoch, finals),
-        settings: settings(finals, defects),
+        settings: settings(finals),
         switch: Switch::inherited(finals.iter().map(|last| last.switch)),
         dealings: Dealings::inherit(id, plan, &plan.reference(id, birth), &last, defects),
         ended: None,
@@ -95,10 +95,9 @@ fn born(id: TransactionId, plan: &Plan, index: usize, finals: &[&GroupState], de
 }
 
 /// Returns the settings of the network, with the greatest policies of all parents.
-fn settings(finals: &[&GroupState], defects: Defects) -> Settings {
+fn settings(finals: &[&GroupState]) -> Settings {
     let mut settings = finals[0].settings.clone();
-    let later = if defects.has(Defect::PoliciesOfFirst) { &[] } else { &finals[1..] };
-    for last in later {
+    for last in &finals[1..] {
         settings.policies = settings.policies.then(&last.settings.policies);
     }
     settings

@@ -185,10 +185,13 @@ fn the_greatest_policies_of_all_parents_are_inherited() {
         assert_eq!(halves[changed].settings.policies, policies);
         let whole = commit(Operation::Merge, &mut halves);
         assert_eq!((whole.len(), &whole[0].settings.policies), (1, &policies));
-        let halves = commit(split.clone(), &mut [whole[0].clone()].map(|mut whole| {
-            establish(&mut whole);
-            whole
-        }));
+        let halves = commit(
+            split.clone(),
+            &mut [whole[0].clone()].map(|mut whole| {
+                establish(&mut whole);
+                whole
+            }),
+        );
         assert!(halves.iter().all(|half| half.settings.policies == policies), "children have those of their parent");
     }
 }

@@ -49,7 +49,10 @@ fn four_groups(defects: Defects) -> Net {
 fn a_change_spreads_over_the_ring() {
     let mut net = four_groups(Defects::NONE);
     assert_eq!((of(&net, 0).version, of(&net, 0).name_of("lead")), (0, Some("agreement")));
-    assert_eq!(net.wish(1, group(&net, 1), change(&[("lead", "oldest")], Some(50))), Granted::Done(vec![group(&net, 1)]));
+    assert_eq!(
+        net.wish(1, group(&net, 1), change(&[("lead", "oldest")], Some(50))),
+        Granted::Done(vec![group(&net, 1)])
+    );
     let changed = of(&net, 0);
     assert_eq!((changed.version, changed.name_of("lead"), changed.members_max), (1, Some("oldest"), 50));
     net.run_until(|net| (0..8).all(|index| of(net, index) == changed));
