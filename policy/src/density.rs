@@ -14,7 +14,8 @@ pub struct Density<'a> {
     pub range: KeyRange,
     /// The load of each piece; empty where there is no load at all.
     pub cells: &'a [u32],
-    /// How much the group can do, in the unit of all groups: its living members. At least 1 counts.
+    /// How much the group can do, in one unit for the groups that are compared: the operations a second of its living members, or the number
+    /// of these. 0 counts as 1.
     pub capacity: u32,
 }
 

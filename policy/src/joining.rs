@@ -19,6 +19,8 @@ pub struct Sampled {
     pub risk: Option<f64>,
     /// Operations a minute for each member that lives; `None` where the group does not know yet.
     pub load: Option<f64>,
+    /// Operations a second that each living member can execute, on average; `None` where the group does not know yet.
+    pub capacity: Option<f64>,
     /// How long the newcomer would wait for a majority there; `None` where that was not measured, or too many are silent.
     pub agreement: Option<Duration>,
     /// The clusters that the group spans.
@@ -29,6 +31,11 @@ impl Sampled {
     /// Returns how little the group needs the newcomer: the least needs it most.
     fn needs(&self) -> (usize, usize, usize) {
         (self.members, self.close, self.near)
+    }
+
+    /// Returns whether the group is unlikely to lose its majority: it has [`NINES_TARGET`] nines an hour, or its risk is not known.
+    fn is_safe(&self) -> bool {
+        self.risk.is_none_or(|risk| nines(risk) >= NINES_TARGET)
     }
 
     fn slowness(&self) -> Duration {
@@ -108,20 +115,39 @@ impl Joining for Fastest {
     }
 }
 
-/// The group with the most load for each member (Scatter §6.3); where one does not know its load, as [`Resilience`].
+/// Of the groups that are unlikely to lose their majorities, the one with the most load for what its members can do (Scatter §6.3).
+///
+/// Where one of these groups does not know its capacity, the one with the most load for each member. Where one does not know its load, where
+/// no group has any, or where no group is safe: as [`Resilience`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MostLoaded;
 
+impl MostLoaded {
+    /// Returns the load of each of these groups for what its members can do; `None` unless all of them know their loads, and one has some.
+    fn strains(groups: &[&Sampled]) -> Option<Vec<f64>> {
+        let loads: Vec<f64> = groups.iter().map(|group| group.load).collect::<Option<_>>()?;
+        let capacities: Option<Vec<f64>> = groups.iter().map(|group| group.capacity).collect();
+        let is_loaded = loads.iter().any(|load| *load > 0.0);
+        is_loaded.then(|| match capacities {
+            Some(capacities) => loads.iter().zip(capacities).map(|(load, capacity)| load / capacity.max(1.0)).collect(),
+            None => loads,
+        })
+    }
+}
+
 impl Joining for MostLoaded {
     fn choose(&self, sampled: &[Sampled], chance: u64) -> Option<usize> {
-        let loads: Option<Vec<f64>> = sampled.iter().map(|group| group.load).collect();
-        let Some(loads) = loads.filter(|loads| loads.iter().any(|load| *load > 0.0)) else {
+        let safe: Vec<usize> = (0..sampled.len()).filter(|index| sampled[*index].is_safe()).collect();
+        let groups: Vec<&Sampled> = safe.iter().map(|index| &sampled[*index]).collect();
+        let Some(strains) = MostLoaded::strains(&groups) else {
             return Resilience.choose(sampled, chance);
         };
         // Of equals the one that needs the newcomer most.
-        let more = |one: usize, other: usize| loads[one].total_cmp(&loads[other]);
-        let needs = |index: usize| core::cmp::Reverse(sampled[index].needs());
-        (0..sampled.len()).max_by(|one, other| more(*one, *other).then_with(|| needs(*one).cmp(&needs(*other))))
+        let more = |one: usize, other: usize| strains[one].total_cmp(&strains[other]);
+        let needs = |index: usize| core::cmp::Reverse(groups[index].needs());
+        let all = 0..groups.len();
+        let most = all.max_by(|one, other| more(*one, *other).then_with(|| needs(*one).cmp(&needs(*other))))?;
+        safe.get(most).copied()
     }
 }
 
@@ -184,6 +210,25 @@ mod tests {
         assert_eq!(MostLoaded.choose(&[], 0), None);
     }
 
+    /// A group of weak members needs help sooner than a group of strong members with more load.
+    #[test]
+    fn load_counts_beside_capacity() {
+        let of = |load, capacity| Sampled { load: Some(load), capacity, ..of(5) };
+        assert_eq!(MostLoaded.choose(&[of(90.0, Some(1_000.0)), of(60.0, Some(100.0))], 0), Some(1));
+        assert_eq!(MostLoaded.choose(&[of(90.0, None), of(60.0, Some(100.0))], 0), Some(0), "one is not known");
+        assert_eq!(MostLoaded.choose(&[of(90.0, Some(0.0)), of(60.0, Some(0.0))], 0), Some(0));
+    }
+
+    /// Scatter §6.3: first groups with a low probability of failure are selected, and then the load decides.
+    #[test]
+    fn load_decides_among_safe_groups() {
+        let of = |load, risk| Sampled { load: Some(load), risk, ..of(5) };
+        assert_eq!(MostLoaded.choose(&[of(90.0, Some(0.1)), of(60.0, Some(1e-6)), of(50.0, Some(1e-9))], 0), Some(1));
+        assert_eq!(MostLoaded.choose(&[of(90.0, None), of(60.0, Some(1e-6))], 0), Some(0), "no deaths were seen");
+        assert_eq!(MostLoaded.choose(&[of(90.0, Some(0.1)), of(60.0, Some(0.2))], 0), Some(1), "the most endangered");
+        assert_eq!(MostLoaded.choose(&[of(90.0, Some(0.1)), of(0.0, Some(1e-6))], 0), Some(0), "the safe one is idle");
+    }
+
     #[test]
     fn anywhere_is_any_of_them() {
         assert_eq!(Anywhere.choose(&[], 7), None);
@@ -197,13 +242,13 @@ mod tests {
         /// Each policy chooses one of the groups, and one of the undecided where there are some.
         #[test]
         fn one_of_them_is_chosen(
-            all in proptest::collection::vec((1usize..20, proptest::option::of(0.0f64..=1.0), proptest::option::of(0.0f64..1e6), any::<Option<u16>>()), 1..6),
+            all in proptest::collection::vec((1usize..20, proptest::option::of(0.0f64..=1.0), proptest::option::of(0.0f64..1e6), any::<Option<u16>>(), proptest::option::of(0.0f64..1e6)), 1..6),
             chance in any::<u64>(),
         ) {
-            let view = |(members, risk, load, ms): (usize, Option<f64>, Option<f64>, Option<u16>)| {
+            let view = |(members, risk, load, ms, capacity): (usize, Option<f64>, Option<f64>, Option<u16>, Option<f64>)| {
                 let agreement = ms.map(|ms| Duration::from_millis(ms.into()));
                 let (close, near, diversity) = (members / 3, members / 2, Diversity::default());
-                Sampled { members, close, near, risk, load, agreement, diversity }
+                Sampled { members, close, near, risk, load, capacity, agreement, diversity }
             };
             let all: Vec<Sampled> = all.into_iter().map(view).collect();
             let policies: [&dyn Joining; 4] = [&Anywhere, &Resilience, &Fastest, &MostLoaded];
@@ -211,6 +256,22 @@ mod tests {
                 let (chosen, undecided) = (policy.choose(&all, chance).expect("there are some"), policy.undecided(&all));
                 prop_assert!(chosen < all.len() && (undecided.is_empty() || undecided.contains(&chosen)));
             }
+        }
+
+        /// The more a group can do, the less it is joined for its load; and no group in danger is, while a safe one has load.
+        #[test]
+        fn the_strained_and_safe_group_is_joined(
+            all in proptest::collection::vec((1.0f64..1e6, 1.0f64..1e6, 0.0f64..=0.01), 2..6), more in 1.0f64..1e6,
+        ) {
+            let view = |(load, capacity, risk): &(f64, f64, f64)| Sampled {
+                load: Some(*load), capacity: Some(*capacity), risk: Some(*risk), ..of(7)
+            };
+            let mut all: Vec<Sampled> = all.iter().map(view).collect();
+            let chosen = MostLoaded.choose(&all, 0).expect("there are some");
+            prop_assert!(all[chosen].is_safe() || !all.iter().any(Sampled::is_safe));
+            let other = (chosen + 1) % all.len();
+            all[other].capacity = all[other].capacity.map(|capacity| capacity + more);
+            prop_assert_eq!(MostLoaded.choose(&all, 0), Some(chosen));
         }
 
         /// One more dead member never makes a group less likely to be joined.

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+pub mod capacity;
 pub mod density;
 pub mod diversity;
 pub mod division;

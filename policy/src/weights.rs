@@ -17,6 +17,16 @@ impl Capacity {
     /// The greatest capacity: 16 times a typical member's.
     pub const MAX: Capacity = Capacity(64);
 
+    /// Returns the capacity of so many quarters of a typical member's, clamped to the range from [`Capacity::MIN`] to [`Capacity::MAX`].
+    pub fn of_quarters(quarters: u16) -> Capacity {
+        Capacity(quarters).clamp(Capacity::MIN, Capacity::MAX)
+    }
+
+    /// Returns the capacity in quarters of a typical member's, from 1 to 64.
+    pub fn quarters(self) -> u16 {
+        self.0
+    }
+
     /// Rounds a capacity relative to a typical member's to the nearest step, and clamps it to the range from [`Capacity::MIN`] to
     /// [`Capacity::MAX`]. Not a number counts as typical.
     pub fn of(relative: f64) -> Capacity {
