@@ -69,6 +69,8 @@ pub struct ByLoad;
 const EXCESS_MIN: u64 = 16;
 /// or where one that was a newcomer has less than this of what it should. A step of a newcomer's weight leaves it with two thirds at most.
 const SHARE_MIN: u64 = 7;
+/// or where any other member has less than this of what it should: its capacity has grown to twice of what it was, or more.
+const OLD_SHARE_MIN: u64 = 4;
 
 impl Dividing for ByLoad {
     fn divide(&self, view: &Divided<'_>) -> Option<Vec<(Point, NodeId)>> {
@@ -176,15 +178,17 @@ impl Demand {
         self.shares(parts).map(excess).max().unwrap_or(0)
     }
 
-    /// Returns the least that a young member has of what it should have, in tenths; 10 where there is none that should have something. What
-    /// rounding may cost counts as theirs: places within a piece are known to a 256th of it.
+    /// Returns the least that a member has of what it should have, in tenths; 10 where there is none that should have something. Shares of
+    /// members that are not young are scaled such that [`OLD_SHARE_MIN`] of them count as [`SHARE_MIN`]. What rounding may cost counts as
+    /// theirs: places within a piece are known to a 256th of it.
     fn least_share(&self, parts: &[(Point, NodeId)], able: &[NodeId], weights: &[u64], young: &[bool]) -> u64 {
         let rounding = 2 * self.cells.iter().copied().max().unwrap_or(0);
         let share = |index: usize| {
             let has: u64 = self.shares(parts).filter(|(node, _)| *node == able[index]).map(|(_, share)| share).sum();
-            (has + rounding).saturating_mul(10) / self.due(weights[index], weights)
+            let tenths = (has + rounding).saturating_mul(10) / self.due(weights[index], weights);
+            if young[index] { tenths } else { tenths.saturating_mul(SHARE_MIN) / OLD_SHARE_MIN }
         };
-        (0..able.len()).filter(|index| young[*index] && weights[*index] > 0).map(share).min().unwrap_or(10)
+        (0..able.len()).filter(|index| weights[*index] > 0).map(share).min().unwrap_or(10)
     }
 
     /// Draws a division anew. Members keep the order in which they are on the ring now, so most keep some of what they have; equal shares
@@ -325,6 +329,24 @@ mod tests {
         assert_eq!(percent(&able, None, &[(Point(0), node(9))]), Some(alloc::vec![20, 60, 20]));
         able[0].capacity = Capacity::of(0.0);
         assert_eq!(percent(&able, None, &[(Point(0), node(9))]), Some(alloc::vec![6, 71, 24]), "a quarter at least");
+    }
+
+    /// A member whose capacity was the least gets a whole share back once it can do as much as the others, though no other member has far
+    /// too much meanwhile.
+    #[test]
+    fn a_member_that_recovers_gets_its_share_back() {
+        let mut able = members(&[9_000; 5]);
+        able[2].capacity = Capacity::MIN;
+        let range = KeyRange::new(Point(0), Point(1 << 100));
+        let divide = |able: &[Able], current: &[(Point, NodeId)]| {
+            ByLoad.divide(&Divided { range, current, able, load: None, calm: true, rested: true })
+        };
+        let weak = divide(&able, &[(Point(0), node(9))]).expect("member 9 cannot be primary");
+        assert_eq!(divide(&able, &weak), None);
+        able[2].capacity = Capacity::TYPICAL;
+        let even = divide(&able, &weak).expect("member 2 has a quarter of what it should");
+        let lengths: Vec<u128> = even.windows(2).map(|pair| (pair[1].0.0 - pair[0].0.0) >> 90).collect();
+        assert_eq!((lengths, divide(&able, &even)), (alloc::vec![204; 4], None));
     }
 
     /// The sub-range of a primary that died goes to the members that are no newcomers, also before all is calm.

@@ -186,6 +186,23 @@ mod tests {
     }
 
     proptest! {
+        /// A member that can do more never has a smaller part of the sum of all weights.
+        #[test]
+        fn more_capacity_is_never_less_weight(
+            quarters in proptest::collection::vec(0u16..80, 1..12), chosen: prop::sample::Index, more in 0u16..80,
+        ) {
+            let chosen = chosen.index(quarters.len());
+            let weights = |quarters: &[u16]| {
+                let able = quarters.iter().map(|quarters| Able { capacity: Capacity::of_quarters(*quarters), ..member(9_000) });
+                Weights::of(&able.collect::<Vec<_>>()).all
+            };
+            let mut richer = quarters.clone();
+            richer[chosen] += more;
+            let (before, after) = (weights(&quarters), weights(&richer));
+            let sum = |all: &[u64]| all.iter().sum::<u64>();
+            prop_assert!(after[chosen] * sum(&before) >= before[chosen] * sum(&after), "{before:?}, then {after:?}");
+        }
+
         /// At least half of the members have their full weight, and no member's step shrinks while all grow older.
         #[test]
         fn steps_only_rise(
