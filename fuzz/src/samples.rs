@@ -273,6 +273,7 @@ fn messages() -> Vec<Message> {
         load: Some(vec![300; 32]),
         full: true,
         absences: vec![(NODE, WallMillis(9))],
+        capacity: Some(20_000),
     };
     let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
     let mut accepted = group::number_set::NumberSet::default();
@@ -346,6 +347,7 @@ pub fn frames() -> Vec<Frame> {
         own: false,
         risk: Some(1 << 30),
         load: Some(300),
+        capacity: Some(90_000),
     };
     let lifetimes = Lifetimes { ring: RingId(9), classes: vec![(3, 500, 64), (17, 100_000, 0)] };
     let wish = Wish::Migrate { to: vec![NODE.peer], from: Vec::new() };

@@ -6,6 +6,7 @@ use core::time::Duration;
 use overlay::{KeyRange, NodeId, PeerName, Point};
 
 use crate::agreed::AgreedPolicies;
+use crate::capacity::Believed;
 
 /// How long things take. Only liveness rests on these; leases' lengths are the group's ([`crate::state::Settings`]).
 #[derive(Clone, Debug)]
@@ -69,6 +70,8 @@ pub struct AbleMember {
     pub settled: Duration,
     /// How long it is expected to live on: [`crate::Group::expect_lives`].
     pub residual: Option<Duration>,
+    /// How much it can execute; `None` where too little is known.
+    pub capacity: Option<Believed>,
 }
 
 /// What the division policy sees.
@@ -249,6 +252,10 @@ pub enum Defect {
     SuccessorsUnsought,
     /// A leader does not take over the policies of a neighbour, though these are greater.
     PoliciesNotTold,
+    /// All members count alike, whatever they can execute.
+    CapacityIgnored,
+    /// A told capacity is believed, whatever the member was seen to execute.
+    CapacityUnchecked,
 }
 
 /// A set of [`Defect`]s.

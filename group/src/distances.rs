@@ -77,6 +77,7 @@ mod tests {
             load: None,
             full: false,
             absences: Vec::new(),
+            capacity: None,
         }
     }
 

@@ -162,6 +162,7 @@ impl Group {
         self.heartbeat_due = self.now.time + self.config.timing.heartbeat;
         self.pulse.set_clock(self.now);
         self.meter.fold(self.state.range, self.now.time, self.config.timing.heartbeat);
+        self.fold_capacities();
         self.heard = self.hears();
         let hears = self.hears();
         let heartbeat = Heartbeat {
@@ -180,6 +181,7 @@ impl Group {
             load: self.meter.told(self.config.timing.heartbeat),
             full: self.shortage.told,
             absences: self.pulse.absences(self.now),
+            capacity: self.capacities.own,
         };
         let audience = self.state.audience();
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
@@ -331,7 +333,8 @@ impl Group {
         let age = self.age_of(node);
         let voted = self.duties.settled.get(&node).map(|since| self.now.time.since(*since));
         let settled = voted.map_or(age, |voted| voted.min(age));
-        AbleMember { node, age, settled, residual: self.duties.residuals.get(&node).copied() }
+        let residual = self.duties.residuals.get(&node).copied();
+        AbleMember { node, age, settled, residual, capacity: self.believed_capacity(node) }
     }
 
     /// Takes how long members are expected to live on, for the division policy: their median residual lives, for example. It need only

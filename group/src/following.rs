@@ -184,6 +184,7 @@ impl Group {
         }
         self.acknowledgements.keep(&audience);
         self.duties.keep(&audience);
+        self.capacities.keep(&audience);
         let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
         self.pulse.watch(&others, self.now.time);
         let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).collect();

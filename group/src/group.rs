@@ -12,6 +12,7 @@ use core::time::Duration;
 use overlay::{Epoch, Key, NodeId, PeerKey, Point};
 
 use crate::ballot::{Slot, TermBallot};
+use crate::capacity::Capacities;
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
@@ -94,6 +95,7 @@ pub struct Group {
     pub(crate) handovers: Handovers,
     pub(crate) inheritance: Inheritance,
     pub(crate) meter: Meter,
+    pub(crate) capacities: Capacities,
 }
 
 /// Lends the parts of a group that a context is made of.
@@ -478,6 +480,7 @@ impl Group {
         if ballot.epoch != self.state.epoch && !self.config.defects.has(Defect::NoFence) {
             return; // Of an epoch that is over; one that is to come would have come from a node that knows it.
         }
+        self.see_primary(&message);
         self.acceptor.on_message(&mut context!(self), &mut self.table, from, message);
         self.end_superseded();
     }

@@ -36,6 +36,8 @@ pub struct Health {
     pub policies: AgreedPolicies,
     /// The members that live, in the order of the log.
     pub living: Vec<LivingMember>,
+    /// Operations a second that the living members can execute together, at least 1; `None` where the leader does not know that.
+    pub capacity: Option<u32>,
 }
 
 impl Health {
@@ -43,6 +45,7 @@ impl Health {
     pub(crate) fn is_sound(&self, members_max: usize, cluster_bytes_max: usize) -> bool {
         self.load.as_deref().is_none_or(load::is_sound)
             && self.policies.is_sound()
+            && self.capacity.is_none_or(|capacity| capacity > 0)
             && self.living.len() <= members_max
             && self.living.iter().all(|member| member.cluster.len() <= cluster_bytes_max)
     }
@@ -99,6 +102,7 @@ impl Group {
 
     /// Returns what neighbours are told.
     pub(crate) fn health(&self) -> Health {
-        Health { load: self.told_load(), policies: self.state.settings.policies.clone(), living: self.living() }
+        let (load, policies) = (self.told_load(), self.state.settings.policies.clone());
+        Health { load, policies, living: self.living(), capacity: self.capacity() }
     }
 }

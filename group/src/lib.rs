@@ -9,6 +9,7 @@ extern crate alloc;
 pub mod agreed;
 pub mod ballot;
 mod bearing;
+pub mod capacity;
 pub mod committee;
 pub mod config;
 mod contents;

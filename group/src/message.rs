@@ -128,6 +128,9 @@ pub struct Heartbeat {
     pub full: bool,
     /// The members that announced an absence which is not over, as the sender knows, and when it is over, in group time.
     pub absences: Vec<(NodeId, WallMillis)>,
+    /// Operations a second that the sender can execute as a primary, as it has measured: from 1 to [`crate::capacity::CAPACITY_MAX`]. `None`
+    /// before it has measured that.
+    pub capacity: Option<u32>,
 }
 
 /// A heartbeat that is given back.

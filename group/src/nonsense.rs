@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use overlay::{Contact, GroupRef, Key, KeyRange, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term};
+use crate::capacity;
 use crate::committee::CHAIN_LENGTH_MAX;
 use crate::handover::Handover;
 use crate::load;
@@ -216,7 +217,8 @@ impl Heartbeat {
         let hears = self.hears.len() <= HEARD_MAX && self.hears.windows(2).all(|pair| pair[0] < pair[1]);
         let hears = hears && self.echoes.len() <= self.hears.len() && self.absences.len() <= HEARD_MAX;
         let load = self.load.as_deref().is_none_or(load::is_sound);
-        unless(sound && hears && load && self.terms.len() <= Term::PARTS_MAX, Nonsense::Malformed)
+        let capacity = self.capacity.is_none_or(capacity::is_sound);
+        unless(sound && hears && load && capacity && self.terms.len() <= Term::PARTS_MAX, Nonsense::Malformed)
     }
 }
 

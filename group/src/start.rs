@@ -9,6 +9,7 @@ use core::ops::Bound;
 use overlay::{Epoch, IntervalMap, Key, NodeId};
 
 use crate::ballot::{Ballot, Slot, Term, TermBallot};
+use crate::capacity::Capacities;
 use crate::committee::Acceptor;
 use crate::config::{Defect, GroupConfig};
 use crate::dealing::Dealing;
@@ -200,6 +201,7 @@ impl Group {
             handovers: Handovers::default(),
             inheritance: Inheritance::default(),
             meter,
+            capacities: Capacities::default(),
         }
     }
 

@@ -27,7 +27,8 @@ fn alone() -> View {
 fn health() -> Health {
     let member = |node, is_heard| LivingMember { node, is_heard, cluster: "attic".into(), joined: WallMillis(3) };
     let policies = Policies::default().agreed_on(5, 12);
-    Health { load: Some(vec![300; 32]), policies, living: vec![member(NODE, true), member(OTHER, false)] }
+    let living = vec![member(NODE, true), member(OTHER, false)];
+    Health { load: Some(vec![300; 32]), policies, living, capacity: Some(90_000) }
 }
 
 fn plan() -> Box<Plan> {

@@ -99,9 +99,13 @@ fn nobody_proposes_under_the_ballot_of_another() {
         load: None,
         full: false,
         absences: Vec::new(),
+        capacity: None,
     };
     let load = Some(vec![1; 33]);
     expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }));
+    for capacity in [0, group::capacity::CAPACITY_MAX + 1].map(Some) {
+        expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, capacity, ..heartbeat.clone() }));
+    }
     expect(Nonsense::NotItsBallot, Message::Heartbeat(heartbeat));
 }
 

@@ -86,6 +86,15 @@ pub enum Input {
     DiskLow(Option<Limit>),
     /// The store has much left to write behind what is durable, or no longer: what is copied from others waits for it.
     StoreBehind(bool),
+    /// How busy this peer was in a window of time that is over: for so long the scarcest of what it works with was in use, as the loop that
+    /// drives the node, or the bandwidth that its operator allows. From that and from the operations that it served then the node estimates
+    /// how many operations a second it can execute. Windows of ten seconds or more tell most.
+    Busy {
+        /// The length of the window.
+        window: Duration,
+        /// At most `window`.
+        busy: Duration,
+    },
     /// Answers [`Output::Load`]: the stored record, or `None` where there is none.
     Loaded {
         /// As asked.

@@ -9,6 +9,9 @@ extern crate alloc;
 mod api;
 pub mod bays;
 mod births;
+mod capacity;
+#[cfg(test)]
+mod capacity_test;
 mod config;
 pub mod copying;
 #[cfg(test)]

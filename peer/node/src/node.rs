@@ -23,6 +23,7 @@ use overlay::{Called, Contact, Epoch, GroupId, Key, KeyRange, NodeId, PeerKey, R
 
 use crate::api::{ConnectionId, Event, Input, Output, Request, RequestId};
 use crate::bays::Walk;
+use crate::capacity::CapacityWatch;
 use crate::config::{Durability, NodeConfig, Restored, Tail};
 use crate::copying::Copies;
 use crate::hosting::{Hosted, Hosts, Scan};
@@ -88,6 +89,7 @@ pub struct Node {
     pub(crate) load_watch: LoadWatch,
     pub(crate) lead_watch: LeadWatch,
     pub(crate) lives: LifeWatch,
+    pub(crate) capacities: CapacityWatch,
     pub(crate) seeking: Seeking,
     pub(crate) probes: Probes,
     pub(crate) switched: Switched,
@@ -121,7 +123,7 @@ pub struct Node {
     /// When it last looked at its timers.
     ticked: Time,
     pub(crate) frames_dropped: u64,
-    answered: u64,
+    pub(crate) answered: u64,
 }
 
 /// The connection and request of a node's own question whether it can serve.
@@ -175,6 +177,7 @@ impl Node {
             load_watch: LoadWatch::default(),
             lead_watch: LeadWatch::default(),
             lives: LifeWatch::new(now.time, seed.rotate_left(17)),
+            capacities: CapacityWatch::default(),
             seeking: Seeking::default(),
             probes: Probes::default(),
             switched: Switched::default(),
@@ -513,6 +516,7 @@ impl Node {
                 self.copies.store_behind = behind;
                 self.each_group(|group| group.on_store_behind(behind));
             }
+            Input::Busy { window, busy } => self.on_busy(window, busy),
             Input::Loaded { record_key, record } => self.on_loaded(&record_key, record.as_deref()),
             Input::Scanned { token, records, done } => self.on_scanned(token, records, done),
             Input::Tick => {}
@@ -825,6 +829,7 @@ impl Node {
         self.go_on_preparing();
         self.follow_wishes();
         self.watch_lives();
+        self.watch_capacities();
         self.watch_size();
         self.watch_load();
         self.watch_lead();

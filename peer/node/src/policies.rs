@@ -20,7 +20,7 @@ use policy::nines::Nines;
 use policy::p2p::{MultiCluster, P2p};
 use policy::repartition::{Fixed, Proportional, Repartitioning};
 use policy::size::{Never, Sizing, Thresholds};
-use policy::weights::Able;
+use policy::weights::{Able, Capacity};
 
 /// Policies for one decision, by their names; the first is what is meant where nobody says otherwise.
 type Known<T> = &'static [(&'static str, T)];
@@ -164,8 +164,9 @@ pub(crate) fn divide_as_agreed(view: &DivisionView<'_>) -> Option<Vec<(Point, No
 fn divide<P: Dividing + Default>(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
     let DivisionView { range, current, load, calm, rested, .. } = *view;
     let able = |member: &AbleMember| {
-        let AbleMember { node, age, settled, residual } = *member;
-        Able { settled, residual, ..Able::new(node, age) }
+        let AbleMember { node, age, settled, residual, capacity } = *member;
+        let capacity = capacity.map_or(Capacity::TYPICAL, |capacity| Capacity::of_quarters(capacity.quarters));
+        Able { settled, residual, capacity, ..Able::new(node, age) }
     };
     let able: Vec<Able> = view.able.iter().map(able).collect();
     P::default().divide(&Divided { range, current, able: &able, load, calm, rested })

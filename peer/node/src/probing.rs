@@ -221,6 +221,7 @@ mod tests {
             risk: None,
             load: None,
             policies: Policies::default().agreed_on(5, 12),
+            capacity: None,
         }
     }
 

@@ -110,22 +110,34 @@ impl Node {
         let state = group.state();
         let successor = state.dealings.successor()?.id;
         let (load, (range, health)) = (group.load()?, group.successor_health()?);
-        let own = Density { range: state.range, cells: &load, capacity: capacity(group.strength()) };
+        let capacities = capacities((group.capacity(), group.strength()), (health.capacity, health.living.len()));
+        let own = Density { range: state.range, cells: &load, capacity: capacities[0] };
         let cells = health.load.as_deref()?;
-        let other = Density { range, cells, capacity: capacity(health.living.len()) };
+        let other = Density { range, cells, capacity: capacities[1] };
         let at = self.config.policies.of(group).repartition.1.propose(&own, &other)?;
         Some((successor, at, state.range.contains(at)))
     }
 }
 
-/// Returns what a group of so many living members can do: all members count alike.
-fn capacity(members: usize) -> u32 {
-    u32::try_from(members).unwrap_or(u32::MAX)
+/// Returns what two groups can do, in one unit: the operations a second of their living members where both groups know these, or else their
+/// numbers of living members.
+fn capacities(own: (Option<u32>, usize), other: (Option<u32>, usize)) -> [u32; 2] {
+    match (own.0, other.0) {
+        (Some(own), Some(other)) => [own, other],
+        _ => [own.1, other.1].map(|members| u32::try_from(members).unwrap_or(u32::MAX)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn capacities_are_compared_in_one_unit() {
+        assert_eq!(capacities((Some(9_000), 5), (Some(20_000), 7)), [9_000, 20_000]);
+        assert_eq!(capacities((Some(9_000), 5), (None, 7)), [5, 7]);
+        assert_eq!(capacities((None, 5), (Some(20_000), 7)), [5, 7]);
+    }
 
     #[test]
     fn a_boundary_cools_down_and_moves_are_few() {

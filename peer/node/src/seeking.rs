@@ -63,6 +63,8 @@ pub struct Sampled {
     pub load: Option<u64>,
     /// The policies and the sizes of groups that it agreed on.
     pub policies: AgreedPolicies,
+    /// Operations a second that the group's living members can execute together; `None` where the answering member does not know that.
+    pub capacity: Option<u32>,
 }
 
 /// Certainty, as [`Sampled::risk`] has it.
@@ -169,8 +171,9 @@ impl Node {
         }
         let risk = self.risk_of(group).map(|risk| (risk.in_hour * CERTAIN) as u64);
         let load = group.load().map(|load| load.into_iter().map(u64::from).sum());
-        let (ring, group, policies) = (state.ring, state.reference(), state.settings.policies.clone());
-        Some(Sampled { ring, point, group, clusters, own: false, risk, load, policies })
+        let (policies, capacity) = (state.settings.policies.clone(), group.capacity());
+        let (ring, group) = (state.ring, state.reference());
+        Some(Sampled { ring, point, group, clusters, own: false, risk, load, policies, capacity })
     }
 
     /// An answer.
@@ -244,8 +247,9 @@ impl Node {
             let members = group.clusters.len();
             let risk = group.risk.map(|risk| (risk as f64 / CERTAIN).min(1.0));
             let load = group.load.map(|load| load as f64 / members.max(1) as f64);
+            let capacity = group.capacity.map(|capacity| f64::from(capacity) / members.max(1) as f64);
             let diversity = self.diversity_of(group);
-            View { members, close, near, risk, load, agreement: agreement(index), diversity }
+            View { members, close, near, risk, load, capacity, agreement: agreement(index), diversity }
         };
         sampled.iter().enumerate().map(view).collect()
     }

@@ -1,0 +1,77 @@
+//! What comes of capacities that members tell: parts of the range, and sums for neighbours.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use group::Group;
+use group::capacity::CAPACITY_MAX;
+use group::config::{Defect, Defects};
+
+use crate::config::NodeConfig;
+use crate::small_net::Net;
+
+/// Members that have measured so many operations a second, with these defects, in one group that has rested.
+fn with(measured: &[u32], defects: Defects) -> Net {
+    let mut net =
+        Net::with(measured.len(), |config| NodeConfig { members_min: 1, members_max: 100, defects, ..config });
+    for (node, measured) in net.nodes.iter_mut().zip(measured) {
+        node.capacities.measured = Some(f64::from(*measured));
+    }
+    (0..8).for_each(|_| net.run_for(Duration::from_secs(5)));
+    net
+}
+
+/// The part of the range that each node is primary of, in percent.
+fn shares(net: &Net) -> Vec<u128> {
+    let state = net.nodes[0].group().expect("is in one").state();
+    let share = |node: &crate::Node| {
+        let parts = state.parts().filter(|(_, ballot)| ballot.node == node.id());
+        let length: u128 = parts.map(|(range, _)| range.length().unwrap_or(u128::MAX) >> 100).sum();
+        (length * 100 + (1 << 27)) >> 28
+    };
+    net.nodes.iter().map(share).collect()
+}
+
+/// Scatter §6.3: a node that can do little gets a small part.
+#[test]
+fn a_weak_member_gets_a_small_part() {
+    let measured = [1_000, 1_100, 240, 900];
+    assert_eq!(shares(&with(&measured, Defects::NONE)), [31, 31, 8, 31]);
+    assert_eq!(shares(&with(&measured, Defects::NONE.with(Defect::CapacityIgnored))), [25; 4]);
+}
+
+/// A member that tells the most gets no more than the others: none saw it execute anything.
+#[test]
+fn a_lie_raises_nothing() {
+    let measured = [1_000, 1_000, CAPACITY_MAX, 1_000];
+    assert_eq!(shares(&with(&measured, Defects::NONE)), [25; 4]);
+    let believed = shares(&with(&measured, Defects::NONE.with(Defect::CapacityUnchecked)));
+    assert!(believed[2] > 80, "the cap is what prevents it: {believed:?}");
+}
+
+/// Two of four members have not measured anything: all count alike, and nothing is told to neighbours.
+#[test]
+fn most_members_must_have_measured() {
+    let mut net = with(&[1_000, 200, 1_000, 1_000], Defects::NONE);
+    assert_eq!(shares(&net)[1], 8);
+    net.nodes[2..].iter_mut().for_each(|node| node.capacities.measured = None);
+    (0..8).for_each(|_| net.run_for(Duration::from_secs(5)));
+    assert_eq!(shares(&net), [25; 4]);
+    assert_eq!(net.nodes[0].group().and_then(Group::capacity), None);
+}
+
+/// The leader of a group tells its neighbours what its members can do together, and newcomers are told the same.
+#[test]
+fn neighbours_and_newcomers_learn_the_sum() {
+    let mut net = with(&[1_000, 1_000, 1_000, 300, 400, 400], Defects::NONE);
+    net.split(3);
+    (0..2).for_each(|_| net.run_for(Duration::from_secs(5)));
+    let groups = || net.nodes.iter().filter_map(crate::Node::group);
+    let told: Vec<Option<u32>> = groups()
+        .filter(|group| group.log().leads())
+        .map(|group| group.successor_health().expect("its leader told it").1.capacity)
+        .collect();
+    assert_eq!(told, [Some(1_100), Some(3_000)]);
+    let start = net.nodes[4].group().expect("is in one").state().range.start();
+    assert_eq!(net.nodes[4].sampled(start).expect("it is here").capacity, Some(1_100));
+}
