@@ -458,6 +458,23 @@ pub struct MemberStatus {
     /// Where others reach it, by TCP and by QUIC, best first.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// Operations a second that it can execute, as this peer believes and would divide the range by as the leader; `null` unless most members
+    /// have measured that.
+    #[serde(default)]
+    pub capacity_ops_per_s: Option<u32>,
+    /// The same in percent of the median member's, in steps of 25: 100 for a typical member.
+    #[serde(default)]
+    pub capacity_percent: Option<u32>,
+}
+
+impl MemberStatus {
+    /// For a person, for the end of a line: what it can execute; empty where that is not known.
+    pub fn capacity_words(&self) -> String {
+        match (self.capacity_ops_per_s, self.capacity_percent) {
+            (Some(ops), Some(percent)) => format!(", can do {ops} operations/s ({percent} % of a typical member)"),
+            _ => String::new(),
+        }
+    }
 }
 
 /// One primary and its part of the range.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use group::ballot::{Slot, Term, TermBallot};
+use group::capacity::Believed;
 use group::committee::{CatchUpStatus, Primary};
 use group::nonsense::Dropped;
 use group::state::{Loss, Member, Settings};
@@ -39,6 +40,8 @@ pub struct MemberStatus {
     pub alive: bool,
     /// Where it can be reached.
     pub addresses: Vec<String>,
+    /// What this node believes that it can execute, and would divide the range by as the leader; `None` where too little is known.
+    pub capacity: Option<Believed>,
 }
 
 /// One sub-range and its primary.
@@ -238,6 +241,7 @@ impl GroupStatus {
             votes,
             alive: member.node == group.me() || hears.contains(&member.node),
             addresses: member.addresses.clone(),
+            capacity: group.believed_capacity(member.node),
         };
         let mut members: Vec<MemberStatus> = state.members.iter().map(|m| member(m, true)).collect();
         members.extend(state.learners.iter().map(|m| member(m, false)));

@@ -133,10 +133,11 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         let place = if member.cluster.is_empty() { String::new() } else { format!(" in {}", member.cluster) };
         let _ = writeln!(
             text,
-            "  member     {}{leads}{place}, {}, for {} s",
+            "  member     {}{leads}{place}, {}, for {} s{}",
             names.whole(&member.peer_id),
             member.role,
-            member.lifetime_s
+            member.lifetime_s,
+            member.capacity_words()
         );
         for address in &member.addresses {
             let _ = writeln!(text, "             {address}");
@@ -152,6 +153,16 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
 mod tests {
     use super::*;
     use crate::status::MemberStatus;
+
+    #[test]
+    fn what_members_can_do_is_shown() {
+        let weak =
+            MemberStatus { capacity_ops_per_s: Some(240), capacity_percent: Some(25), ..MemberStatus::default() };
+        let groups = vec![GroupStatus { members: vec![weak, MemberStatus::default()], ..GroupStatus::default() }];
+        let text = describe(&Status { groups, ..Status::default() }, true);
+        assert!(text.contains(", for 0 s, can do 240 operations/s (25 % of a typical member)\n"), "{text}");
+        assert!(text.contains(", for 0 s\n"), "{text}");
+    }
 
     #[test]
     fn the_commit_and_contradicting_processes_are_shown() {

@@ -74,6 +74,7 @@ impl Collector for StatusMetrics {
             by_groups(&mut encoder, &status.groups, (name, help), |group| Some(value(group)))?;
         }
         risks(&mut encoder, &status.groups)?;
+        capacities(&mut encoder, &status.groups)?;
         neighbours(&mut encoder, &status.groups)?;
         dropped(&mut encoder, &status.groups)
     }
@@ -140,6 +141,22 @@ fn risks(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Re
         ),
     ];
     metrics.into_iter().try_for_each(|(name, help, value)| by_groups(encoder, groups, (name, help), value))
+}
+
+/// What each member of each group can execute; left out where it is not known.
+fn capacities(encoder: &mut DescriptorEncoder<'_>, groups: &[GroupStatus]) -> fmt::Result {
+    let help = "Operations that a member can execute as a primary, as this peer believes";
+    let metric = ConstGauge::new(0_i64);
+    let mut family =
+        encoder.encode_descriptor("member_capacity_operations_per_second", help, None, metric.metric_type())?;
+    for group in groups {
+        for member in &group.members {
+            let Some(capacity) = member.capacity_ops_per_s else { continue };
+            let labels = [("group", group.id.as_str()), ("peer", member.peer_id.as_str())];
+            ConstGauge::new(i64::from(capacity)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the groups beside this peer's own hear their majorities.

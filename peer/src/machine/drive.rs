@@ -15,6 +15,7 @@ use overlay::Incarnation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use super::busy::BusyMeter;
 use super::clocks::Clocks;
 use super::mailbox::{Ask, Mailbox};
 use super::memo::{Memo, SharedMemo};
@@ -118,6 +119,8 @@ pub struct Drive {
     pub early: Vec<NetEvent>,
     /// Who waits for the node's answers.
     pub askers: Askers,
+    /// How busy this lane is.
+    pub busy: BusyMeter,
 }
 
 /// Who waits for answers that take the node some time.
@@ -164,12 +167,15 @@ impl Drive {
             let mut now = self.clocks.now();
             let idle = events.is_empty() && requests.is_empty() && stored.is_empty() && asks.is_empty() && !stop;
             if idle && packets.is_empty() && now.time < wake_at {
+                let parked = now.time;
                 thread::park_timeout(wake_at.since(now.time).min(SLEEP_MAX));
                 now = self.clocks.now();
+                self.busy.park(now.time.since(parked));
                 if now.time >= wake_at {
                     self.node.handle(now, Input::Tick);
                 }
             }
+            self.tell_busy(now);
             let mut count = 0;
             for event in stored.drain(..) {
                 if let StoreEvent::Failed(error) = &event
@@ -245,6 +251,13 @@ impl Drive {
         }
     }
 
+    /// Tells the node how busy this lane was, once a window of measurement is over.
+    fn tell_busy(&mut self, now: Now) {
+        if let Some((window, busy)) = self.busy.end(now.time, || self.store.as_ref().map(StorePort::stats)) {
+            self.node.handle(now, Input::Busy { window, busy });
+        }
+    }
+
     fn picture(&self) {
         let status = self.node.status();
         self.agree(&status);
@@ -271,6 +284,7 @@ impl Drive {
             NetEvent::Frames { peer, frames, .. } => {
                 let count = frames.len();
                 for frame in frames {
+                    self.busy.carry(frame.len());
                     self.node.handle(now, Input::Frame { from: peer, frame });
                 }
                 return count;
@@ -291,7 +305,10 @@ impl Drive {
         let mut end = None;
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Send { to, class, frame } => outgoing.push(Outgoing { to, class, frame }),
+                Output::Send { to, class, frame } => {
+                    self.busy.carry(frame.len());
+                    outgoing.push(Outgoing { to, class, frame });
+                }
                 Output::Persist { .. } | Output::Load { .. } | Output::Scan { .. } => match &mut self.store {
                     Some(store) => store.push(output),
                     None => tracing::error!("a node without a store has something for it"),

@@ -9,6 +9,7 @@ use overlay::{Incarnation, RingId};
 use tokio::sync::mpsc;
 
 use super::anew::{self, Anew};
+use super::busy::BusyMeter;
 use super::clocks::Clocks;
 use super::data_dir::{DirectoryLock, check_formats, keep_to_owner, tighten};
 use super::drive::{Askers, Drive, End, what_to_do};
@@ -113,6 +114,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
             config: settings.clone(),
             early: std::mem::take(&mut early),
             askers: Askers::default(),
+            busy: BusyMeter::new(clocks.now().time, config.max_bandwidth, config.lanes),
         };
         start_loop(drive).map_err(|error| format!("cannot start a loop: {error}"))?;
     }

@@ -4,6 +4,7 @@
 //! has a node and a loop for each; `whole` sees to all of them.
 
 mod anew;
+mod busy;
 mod clocks;
 mod data_dir;
 mod drive;

@@ -350,6 +350,8 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
             lifetime_s: wall_s.saturating_sub(joined_unix_s),
             role: role.into(),
             addresses: member.addresses.clone(),
+            capacity_ops_per_s: member.capacity.map(|capacity| capacity.ops_per_s),
+            capacity_percent: member.capacity.map(|capacity| u32::from(capacity.quarters) * 25),
         }
     });
     let primaries = group.primaries.iter().map(|primary| {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use node::Output;
 
-use crate::store::StoreThread;
+use crate::store::{StoreStats, StoreThread};
 
 /// The store that the lanes of a peer share. Who has the lock hands in everything that it has, and goes.
 pub type SharedStore = Arc<Mutex<StoreThread>>;
@@ -14,12 +14,19 @@ pub struct StorePort {
     lane: u8,
     store: SharedStore,
     waiting: Vec<Output>,
+    watch: Box<dyn Fn() -> StoreStats + Send>,
 }
 
 impl StorePort {
     /// The port of a lane.
     pub fn new(lane: u8, store: SharedStore) -> StorePort {
-        StorePort { lane, store, waiting: Vec::new() }
+        let watch = Box::new(store.lock().unwrap_or_else(PoisonError::into_inner).watch());
+        StorePort { lane, store, waiting: Vec::new(), watch }
+    }
+
+    /// Returns what the store has counted.
+    pub fn stats(&self) -> StoreStats {
+        (self.watch)()
     }
 
     /// Takes what is for the store; it goes there with [`StorePort::flush`].

@@ -67,4 +67,4 @@ pub use pending::Batch;
 pub use room::{Room, Shortage};
 pub use table::{Table, TableError, Tables};
 pub use table_sled::SledTables;
-pub use thread::{StoreEvent, StoreThread, To};
+pub use thread::{COMMIT_BYTES_MAX, StoreEvent, StoreThread, To};

@@ -30,7 +30,7 @@ const COMMITS_MAX: usize = 1024;
 /// core that others want. With much less they would hold up, in the end, those who wait for room.
 const BACKGROUND_NICE: i32 = 5;
 /// Bytes committed before the next event, if so much waits.
-const COMMIT_BYTES_MAX: usize = 4 << 20;
+pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 /// At a clean stop what waits is written to the table for so long at most, in portions of so many bytes.
 const SEAL_MAX: Duration = Duration::from_secs(2);
 const PORTION_BYTES: usize = 1 << 20;

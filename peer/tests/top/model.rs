@@ -47,6 +47,8 @@ fn member(number: usize, role: &str, cluster: &str) -> MemberStatus {
         lifetime_s: 86_400 + 3600 * number as u64,
         role: role.into(),
         addresses: vec!["/ip4/192.0.2.1/tcp/6478".into()],
+        capacity_ops_per_s: Some(20_000),
+        capacity_percent: Some(100),
     }
 }
 

@@ -8,6 +8,7 @@ use overlay::{Incarnation, NodeId, PeerKey, RingId};
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;
+use crate::sim::service::Usage;
 use crate::sim::store::SimStore;
 
 /// Whether a machine's process runs.
@@ -37,6 +38,7 @@ pub(super) struct Machine<H> {
     pub wake_queued: Option<Time>,
     pub turn_queued: bool,
     pub busy_until: Time,
+    pub usage: Usage,
     /// So many faults keep it frozen.
     pub frozen: u32,
     /// When it was last frozen, thawed, started or stopped: until then it could not answer in time.
@@ -97,6 +99,7 @@ impl<H> Machine<H> {
             wake_queued: None,
             turn_queued: false,
             busy_until: Time(0),
+            usage: Usage::default(),
             frozen: 0,
             disturbed: Time(0),
             former: None,

@@ -20,6 +20,7 @@ pub mod planet;
 mod queue;
 mod scenario;
 pub mod script;
+mod service;
 mod store;
 mod switch;
 mod switches;

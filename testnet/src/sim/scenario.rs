@@ -38,6 +38,10 @@ pub struct Scenario {
     pub load_time: (Duration, Duration),
     /// Of handling what came in at one moment; zero for none.
     pub service_time: Duration,
+    /// Machines take these times as long as [`Scenario::service_time`], in turn; empty: all of them take that.
+    pub service_factors: Vec<u32>,
+    /// How often nodes are told how busy their machines were, where service takes time; `None`: never.
+    pub tell_busy: Option<Duration>,
     /// A connection is given up after it stalled for so long; `None`: never.
     pub keepalive: Option<Duration>,
     /// Nodes are not always told that a connection is gone, in 1,000.
@@ -93,6 +97,8 @@ impl Scenario {
             sync_time: (Duration::from_micros(300), Duration::from_micros(900)),
             load_time: (Duration::from_micros(20), Duration::from_micros(200)),
             service_time: Duration::ZERO,
+            service_factors: Vec::new(),
+            tell_busy: None,
             keepalive: Some(Duration::from_secs(10)),
             notices_lost: 0,
             load: Load::default(),

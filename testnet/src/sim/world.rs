@@ -331,8 +331,9 @@ impl<H: Host> World<H> {
         if machine.state != State::Running {
             return;
         }
-        let inputs = std::mem::take(&mut machine.inbox);
-        machine.busy_until = self.now + self.scenario.service_time * self.slowness * inputs.len() as u32;
+        let mut inputs = std::mem::take(&mut machine.inbox);
+        let count = inputs.len();
+        self.keep_busy(host, &mut inputs, count);
         self.handle(host, inputs);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! One program: the simulated world is generic over what it runs, and is compiled once.
 
+mod capacity;
 mod contention;
 mod defects;
 mod epochs;
