@@ -10,13 +10,21 @@ use group::config::{Defect, Defects};
 use crate::config::NodeConfig;
 use crate::small_net::Net;
 
-/// Members that have measured so many operations a second, with these defects, in one group that has rested.
-fn with(measured: &[u32], defects: Defects) -> Net {
-    let mut net =
-        Net::with(measured.len(), |config| NodeConfig { members_min: 1, members_max: 100, defects, ..config });
+/// Nodes have measured so many operations a second.
+fn measure(net: &mut Net, measured: &[u32]) {
     for (node, measured) in net.nodes.iter_mut().zip(measured) {
         node.capacities.measured = Some(f64::from(*measured));
     }
+}
+
+/// Members that have measured so many operations a second, with these defects, in one group that has rested.
+fn with(measured: &[u32], defects: Defects) -> Net {
+    let settle = |mut config: NodeConfig| {
+        config.timing.resize_after = Duration::from_secs(2);
+        NodeConfig { members_min: 1, members_max: 100, defects, ..config }
+    };
+    let mut net = Net::with(measured.len(), settle);
+    measure(&mut net, measured);
     (0..8).for_each(|_| net.run_for(Duration::from_secs(5)));
     net
 }
@@ -74,4 +82,24 @@ fn neighbours_and_newcomers_learn_the_sum() {
     assert_eq!(told, [Some(1_100), Some(3_000)]);
     let start = net.nodes[4].group().expect("is in one").state().range.start();
     assert_eq!(net.nodes[4].sampled(start).expect("it is here").capacity, Some(1_100));
+}
+
+/// Scatter §6.3: of two groups with as much load, the one whose members can do a quarter gives up a part of its range.
+#[test]
+fn a_boundary_moves_to_what_members_can_do() {
+    for (defects, moves) in [(Defects::NONE, true), (Defects::NONE.with(Defect::CapacityIgnored), false)] {
+        let mut net = with(&[1_000; 6], defects);
+        net.split(3);
+        measure(&mut net, &[1_000, 1_000, 1_000, 250, 250, 250]);
+        let length = |net: &Net| {
+            let range = net.nodes[3].group().expect("is in one").state().range;
+            range.length().map_or(64, |length| length >> 122)
+        };
+        let before = length(&net);
+        for turn in 0..40 {
+            assert_eq!(net.set(0, turn * 40, 40), (40, Vec::new()));
+            net.run_for(Duration::from_millis(500));
+        }
+        assert_eq!((before, length(&net) < 20), (32, moves), "{} of 64", length(&net));
+    }
 }
