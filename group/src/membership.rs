@@ -308,7 +308,8 @@ impl Group {
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
     fn is_missed_for_long(&self, node: NodeId) -> bool {
         let timing = &self.config.timing;
-        let needed = timing.exclude_after.saturating_sub(timing.suspicion() + timing.heartbeat);
+        let after = if self.pulse.has_ended(node, timing) { timing.ended_after } else { timing.exclude_after };
+        let needed = after.saturating_sub(timing.suspicion() + timing.heartbeat);
         self.duties.doors.missed.get(&node).is_some_and(|since| self.now.time.since(*since) >= needed)
     }
 

@@ -41,6 +41,11 @@ impl Heard {
         if silent >= timing.suspicion() { silent } else { Duration::ZERO }
     }
 
+    /// Returns when the process ended: see [`Pulse::has_ended`].
+    fn ended(&self, timing: &Timing) -> Option<Time> {
+        self.broken.filter(|broken| broken.since(self.at) < timing.suspicion())
+    }
+
     fn is_suspect(&self, timing: &Timing, now: Time) -> bool {
         now.since(self.at) >= timing.suspicion()
             || self.broken.is_some_and(|broken| now.since(broken) >= timing.broken_grace)
@@ -160,8 +165,7 @@ impl Pulse {
     /// it has been silent since. A system closes the connections of a process that ends; those of an overloaded or unreachable process
     /// stay open until they time out.
     pub fn has_ended(&self, node: NodeId, timing: &Timing) -> bool {
-        let Some(heard) = self.heard.get(&node) else { return false };
-        heard.broken.is_some_and(|broken| broken.since(heard.at) < timing.suspicion())
+        self.heard.get(&node).is_some_and(|heard| heard.ended(timing).is_some())
     }
 
     /// Is this node suspected?
@@ -218,7 +222,10 @@ impl Pulse {
 
     /// When this node may be put out, if nothing more is heard of it: not as long as it said that it would be away.
     pub fn dead_at(&self, node: NodeId, timing: &Timing) -> Time {
-        self.heard.get(&node).map_or(Time::NEVER, |heard| (heard.at + timing.exclude_after).max(heard.away_until))
+        let Some(heard) = self.heard.get(&node) else { return Time::NEVER };
+        let silent = heard.at + timing.exclude_after;
+        let ended = heard.ended(timing).map(|ended| ended + timing.ended_after);
+        ended.map_or(silent, |ended| ended.min(silent)).max(heard.away_until)
     }
 
     /// Group time: the median of the members' wall clocks as their heartbeats tell them.
