@@ -136,6 +136,11 @@ impl Connections {
         self.waiting.retain(|(a, b), _| *a != host && *b != host);
     }
 
+    /// Another peer takes the place of this one: no driver has told its node of a connection to it.
+    pub fn replace(&mut self, host: usize) {
+        self.told.iter_mut().for_each(|told| _ = told.remove(&host));
+    }
+
     /// Traffic between the two stalls: the number of this stall.
     pub fn stall(&mut self, a: usize, b: usize) -> u64 {
         self.stalls += 1;

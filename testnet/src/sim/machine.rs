@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use group::time::Time;
 use node::{Event as NodeEvent, Input, Output, RequestId};
+use overlay::PeerKey;
 
 use crate::rng::Rng;
 use crate::sim::clock::Clocks;
@@ -218,6 +219,8 @@ impl<H: Host> World<H> {
         self.end(host, Some(0));
         let machine = &mut self.machines[host];
         let former = machine.key;
+        self.connections.replace(host);
+        let machine = &mut self.machines[host];
         machine.key = new_key(host, &mut self.chance);
         (machine.ring, machine.kept, machine.forgot, machine.returns) = (None, None, false, None);
         self.peers.remove(&former);
@@ -347,18 +350,19 @@ impl<H: Host> World<H> {
     }
 
     pub(super) fn queue_notice(&mut self, host: usize, peer: usize, delay: Duration) {
-        let life = self.machines[host].life;
-        self.queue_in(delay, Event::Noticed { host, life, peer });
+        let (life, key) = (self.machines[host].life, self.machines[peer].key);
+        self.queue_in(delay, Event::Noticed { host, life, peer, key });
     }
 
-    pub(super) fn on_noticed(&mut self, host: usize, life: u32, peer: usize) {
-        if self.machines[host].life != life || !self.connections.noticed(host, peer) {
+    pub(super) fn on_noticed(&mut self, host: usize, life: u32, (peer, key): (usize, PeerKey)) {
+        // A peer that was replaced since is not connected, whatever its successor on the machine is.
+        let is_gone = self.machines[peer].key != key || self.connections.noticed(host, peer);
+        if self.machines[host].life != life || !is_gone {
             return;
         }
         if self.chance.per_mille(self.scenario.notices_lost) {
             self.marks.hit("network: a notice was lost");
         } else {
-            let key = self.machines[peer].key;
             self.deliver(host, Input::PeerDown(key));
         }
         self.on_join(host, life);

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use bytes::Bytes;
 use group::time::Time;
 use node::{Input, RequestId};
+use overlay::PeerKey;
 
 use crate::sim::controller::Plan;
 use crate::sim::network::Flight;
@@ -20,7 +21,7 @@ pub(super) enum Event {
     Wake { host: usize, life: u32 },
     Turn { host: usize, life: u32 },
     Connected { a: usize, b: usize, lives: (u32, u32) },
-    Noticed { host: usize, life: u32, peer: usize },
+    Noticed { host: usize, life: u32, peer: usize, key: PeerKey },
     Stalled { a: usize, b: usize, serial: u64 },
     Join { host: usize, life: u32 },
     Restart { host: usize, life: u32 },

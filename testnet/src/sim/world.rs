@@ -269,7 +269,7 @@ impl<H: Host> World<H> {
             Event::Wake { host, life } => self.on_wake(host, life),
             Event::Turn { host, life } => self.on_turn(host, life),
             Event::Connected { a, b, lives } => self.on_connected(a, b, lives),
-            Event::Noticed { host, life, peer } => self.on_noticed(host, life, peer),
+            Event::Noticed { host, life, peer, key } => self.on_noticed(host, life, (peer, key)),
             Event::Stalled { a, b, serial } => self.on_stalled(a, b, serial),
             Event::Join { host, life } => self.on_join(host, life),
             Event::Restart { host, life } => self.on_restart(host, life),

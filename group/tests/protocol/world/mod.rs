@@ -207,6 +207,7 @@ impl World {
                 calm: ms(60),
                 rested: ms(600),
                 exclude_after: ms(300),
+                ended_after: ms(300),
                 confirm_after: ms(3_000),
                 purge_every: ms(80),
                 seal_patience: ms(25),
