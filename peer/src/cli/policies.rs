@@ -135,12 +135,12 @@ impl Agreed {
         let PoliciesStatus { version, min_group, max_group, names } = &self.policies;
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = writeln!(text, "network      {}", self.network);
-        let _ = writeln!(text, "policies     version {version}, in {} of {} groups", self.with_last, self.groups);
+        let _ = writeln!(text, "network        {}", self.network);
+        let _ = writeln!(text, "policies       version {version}, in {} of {} groups", self.with_last, self.groups);
         for (decision, name) in names {
-            let _ = writeln!(text, "  {decision:<11}{name}");
+            let _ = writeln!(text, "  {decision:<13}{name}");
         }
-        let _ = writeln!(text, "  min-group  {min_group}\n  max-group  {max_group}");
+        let _ = writeln!(text, "  min-group    {min_group}\n  max-group    {max_group}");
         text
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let policies = PoliciesStatus { version: 3, min_group: 5, max_group: 12, names };
         let agreed = Agreed { network: "attic".into(), policies, groups: 4, with_last: 3 };
         let text = agreed.text();
-        for line in ["network      attic", "version 3, in 3 of 4 groups", "  size       nines", "  max-group  12"] {
+        for line in ["network        attic", "version 3, in 3 of 4 groups", "  size         nines", "  max-group    12"] {
             assert!(text.contains(line), "{text}");
         }
         assert_eq!(agreed.json()["policies"]["names"]["size"], "nines");

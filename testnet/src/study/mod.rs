@@ -332,6 +332,24 @@ mod tests {
         assert!(figures.members < 16.0 && figures.groups >= 4.0 && figures.lost == 0, "{figures}");
     }
 
+    /// Sixty peers far apart that live for 100 s, the papers' hardest point. Three groups were lost here, in which dead members waited for
+    /// their epoch to be established and for an allowance, and newcomers were taken in by several groups at once.
+    #[test]
+    fn dead_members_are_removed_at_once() {
+        let study = Study {
+            warm_up: Duration::from_secs(20),
+            time: Duration::from_secs(60),
+            rate: 5.0,
+            keys: 2_000,
+            members: (4, 13),
+            ..Study::new(3, 60, Some(Lives::Exponential(Duration::from_secs(100))))
+        };
+        let figures = run::<Node>(&study, &mut |_| {}).expect("no invariant is broken");
+        assert!(figures.deaths > 30 && figures.lost == 0, "{figures}");
+        let repair = figures.repair_s();
+        assert!(repair < 2.2, "a dead member is removed after {repair:.2} s on average: {figures}");
+    }
+
     /// Peers that live for five seconds: groups are lost, and the study sees it.
     #[test]
     fn lost_groups_are_counted() {
