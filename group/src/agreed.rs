@@ -86,8 +86,8 @@ impl Group {
         if self.config.defects.has(Defect::PoliciesNotTold) {
             return None;
         }
-        let heard = self.dealing.heard_policies()?;
-        self.state.settings.policies.gives_way_to(heard).then(|| Entry::Policies(heard.clone()))
+        let own = &self.state.settings.policies;
+        self.dealing.heard_policies(own).map(|heard| Entry::Policies(heard.clone()))
     }
 }
 

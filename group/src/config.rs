@@ -27,9 +27,6 @@ pub struct Timing {
     /// A member that is silent for so long, and did not announce an absence, is removed. Default 3 s: half as long again as a suspicion
     /// takes, so that a member that stalls for a moment loses its sub-ranges and keeps its membership.
     pub exclude_after: Duration,
-    /// A member whose process ended ([`crate::pulse::Pulse::has_ended`]) is removed after so long. Default: as [`Timing::exclude_after`]. Where
-    /// nothing is durable a process never returns as the same member, so that less is enough to see that it was no broken line.
-    pub ended_after: Duration,
     /// A removal is confirmed when no later incarnation of the peer is heard of for so long. Default 30 s.
     pub confirm_after: Duration,
     /// How often tombstones are let go of, if there are any. Default 5 minutes.
@@ -48,7 +45,6 @@ impl Default for Timing {
             calm: Duration::from_secs(2),
             rested: Duration::from_secs(30),
             exclude_after: Duration::from_secs(3),
-            ended_after: Duration::from_secs(3),
             confirm_after: Duration::from_secs(30),
             purge_every: Duration::from_secs(300),
             seal_patience: Duration::from_millis(600),
@@ -60,6 +56,12 @@ impl Timing {
     /// Silence for so long makes a suspect.
     pub fn suspicion(&self) -> Duration {
         self.heartbeat * self.missed_max
+    }
+
+    /// A member whose process ended is removed after so long, where it cannot return: two heartbeats, in which it would connect again if its
+    /// connections had only broken.
+    pub fn ended_after(&self) -> Duration {
+        self.exclude_after.min(self.heartbeat * 2)
     }
 }
 

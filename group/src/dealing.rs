@@ -77,8 +77,8 @@ impl Answered {
 
 impl Dealing {
     /// See [`Dealer::heard_policies`].
-    pub(crate) fn heard_policies(&self) -> Option<&AgreedPolicies> {
-        self.dealer.heard_policies()
+    pub(crate) fn heard_policies(&self, own: &AgreedPolicies) -> Option<&AgreedPolicies> {
+        self.dealer.heard_policies(own)
     }
 
     /// See [`Dealer::health_of`].
@@ -181,6 +181,12 @@ impl Group {
             }
             Err(why) => return Err(BeginRefusal::Nonsense(why)),
         };
+        let is_split = matches!(plan.operation, Operation::Split { .. });
+        if !is_split && !self.dealing.dealer.has_same_sizes(&view.successor) {
+            return Err(BeginRefusal::NotNow(
+                "the neighbour that would take part has not yet taken over the network's sizes of groups",
+            ));
+        }
         let is_large = |birth: &Birth| birth.members.len() > self.state.settings.policies.members_max as usize;
         if plan.operation == Operation::Merge && plan.births.iter().any(is_large) {
             return Err(BeginRefusal::Nonsense(Refusal::TooLarge));
@@ -192,12 +198,6 @@ impl Group {
     /// says how often it was tried before, and since when, in group time.
     pub fn begin_transaction(&mut self, operation: Operation, rank: Rank) -> Result<(), BeginRefusal> {
         let plan = self.plan_transaction(operation, rank)?;
-        let is_split = matches!(plan.operation, Operation::Split { .. });
-        if !is_split && !self.dealing.dealer.has_same_sizes(&self.state.view().successor) {
-            return Err(BeginRefusal::NotNow(
-                "the neighbour that would take part has not yet taken over the network's sizes of groups",
-            ));
-        }
         if !self.are_able(&plan) {
             return Err(BeginRefusal::NotNow(
                 "too few of those that one group would have are heard of and hold everything; try again",

@@ -58,7 +58,7 @@ impl Group {
     pub fn living(&self) -> Vec<LivingMember> {
         let (timing, now) = (&self.config.timing, self.now.time);
         let counts_all = self.config.defects.has(Defect::DeadCounted);
-        let lives = |node| node == self.me || counts_all || self.pulse.dead_at(node, timing) > now;
+        let lives = |node| node == self.me || counts_all || self.dead_at(node) > now;
         let living = self.state.members.iter().filter(|member| lives(member.node));
         let told = living.map(|member| LivingMember {
             node: member.node,
@@ -89,8 +89,8 @@ impl Group {
         let (dead, _) = self.dead();
         members > MEMBERS_MIN
             && !dead.is_empty()
-            && self.duties.doors.removals.allowance(members, self.now.time) > 0
-            && self.state.recovery.is_empty()
+            && (self.duties.doors.removals.allowance(members, self.now.time) > 0
+                || dead.iter().any(|node| self.has_ended(*node)))
     }
 
     /// Returns the health of the successor group as its leader told it of late, with that group's range. `None` where its leader told

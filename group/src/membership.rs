@@ -193,9 +193,9 @@ impl Group {
         let least = MEMBERS_MIN.min(self.state.members.len());
         members.extend(coming);
         let mut room = members.len() - least;
-        // Those that are replaced, and those whose processes ended, need no allowance.
-        dead.sort_by_key(|node| !self.pulse.has_ended(*node, &self.config.timing));
-        let ended = dead.iter().filter(|node| self.pulse.has_ended(**node, &self.config.timing)).count();
+        // Those that are replaced, and those whose processes ended for good, need no allowance.
+        dead.sort_by_key(|node| !self.has_ended(*node));
+        let ended = dead.iter().filter(|node| self.has_ended(**node)).count();
         let free = dead.len().min(replaced + ended);
         let allowed = free + self.removals_allowed(dead.len() - free);
         for node in dead.into_iter().take(allowed) {
@@ -252,8 +252,7 @@ impl Group {
         });
         let comes = |member: &&Member| !before.is_member(member.node) && !is_life_of(&before.members, member.node.peer);
         let coming: Vec<PeerKey> = self.state.members.iter().filter(comes).map(|member| member.node.peer).collect();
-        let (ended, silent): (Vec<NodeId>, Vec<NodeId>) =
-            gone.into_iter().partition(|node| self.pulse.has_ended(*node, &self.config.timing));
+        let (ended, silent): (Vec<NodeId>, Vec<NodeId>) = gone.into_iter().partition(|node| self.has_ended(*node));
         let removals = &mut self.duties.doors.removals;
         own.iter().map(|node| node.peer).chain(coming.iter().copied()).for_each(|peer| removals.note_return(peer, now));
         // Of several changes at once this node does not know which newcomer replaced a dead member.
@@ -308,9 +307,22 @@ impl Group {
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
     fn is_missed_for_long(&self, node: NodeId) -> bool {
         let timing = &self.config.timing;
-        let after = if self.pulse.has_ended(node, timing) { timing.ended_after } else { timing.exclude_after };
+        let after = if self.has_ended(node) { timing.ended_after() } else { timing.exclude_after };
         let needed = after.saturating_sub(timing.suspicion() + timing.heartbeat);
         self.duties.doors.missed.get(&node).is_some_and(|since| self.now.time.since(*since) >= needed)
+    }
+
+    /// Returns whether the process of a member ended for good: its connections closed while it was being heard, and nothing is durable, so that
+    /// it cannot return as this member. Where a removal was refuted of late, closed connections prove nothing.
+    pub(crate) fn has_ended(&self, node: NodeId) -> bool {
+        !self.config.durable
+            && self.pulse.has_ended(node, &self.config.timing)
+            && !self.duties.doors.removals.has_refuted(self.now.time)
+    }
+
+    /// Returns when a member counts as dead, if nothing more is heard of it.
+    pub(crate) fn dead_at(&self, node: NodeId) -> Time {
+        self.pulse.dead_at(node, &self.config.timing, self.has_ended(node))
     }
 
     /// Returns the members that have been silent for [`Timing::exclude_after`] and that a majority misses, the longest silent first.
@@ -322,15 +334,15 @@ impl Group {
         let timing = &self.config.timing;
         let now = self.now.time;
         let voters = self.state.nodes();
-        let is_silent = |node: &NodeId| *node != self.me && self.pulse.dead_at(*node, timing) <= now;
-        let ends = voters.iter().filter(|node| **node != self.me).map(|node| self.pulse.dead_at(*node, timing));
+        let is_silent = |node: &NodeId| *node != self.me && self.dead_at(*node) <= now;
+        let ends = voters.iter().filter(|node| **node != self.me).map(|node| self.dead_at(*node));
         let mut due = ends.filter(|end| *end > now).min();
         let mut dead = Vec::new();
         if voters.iter().any(is_silent) {
             let opinions = self.opinions();
             let silent = voters.iter().enumerate().filter(|(_, node)| is_silent(node));
             let missed = silent.filter(|(index, node)| opinions.is_missed(*index) && self.is_missed_for_long(**node));
-            dead = missed.map(|(_, node)| (self.pulse.dead_at(*node, timing), *node)).collect();
+            dead = missed.map(|(_, node)| (self.dead_at(*node), *node)).collect();
             if !dead.is_empty() && (!opinions.is_heard_both_ways() || opinions.is_patchy()) {
                 dead.clear();
             }

@@ -43,7 +43,7 @@ impl Heard {
 
     /// Returns when the process ended: see [`Pulse::has_ended`].
     fn ended(&self, timing: &Timing) -> Option<Time> {
-        self.broken.filter(|broken| broken.since(self.at) < timing.suspicion())
+        self.broken.filter(|broken| broken.since(self.at) < timing.heartbeat * 2)
     }
 
     fn is_suspect(&self, timing: &Timing, now: Time) -> bool {
@@ -161,9 +161,9 @@ impl Pulse {
         }
     }
 
-    /// Returns whether the process of this node ended, as far as its connections tell: all of them closed while it was being heard, and
-    /// it has been silent since. A system closes the connections of a process that ends; those of an overloaded or unreachable process
-    /// stay open until they time out.
+    /// Returns whether the process of this node ended, as far as its connections tell: all of them closed within two heartbeats of the last
+    /// message, and it has been silent since. A system closes the connections of a process that ends; those of an overloaded or unreachable
+    /// process stay open until they time out. A device on the way may close them, too, so that this alone proves nothing.
     pub fn has_ended(&self, node: NodeId, timing: &Timing) -> bool {
         self.heard.get(&node).is_some_and(|heard| heard.ended(timing).is_some())
     }
@@ -220,11 +220,12 @@ impl Pulse {
         (*of >= since && now.since(*at) <= age_max).then_some(heartbeat)
     }
 
-    /// When this node may be put out, if nothing more is heard of it: not as long as it said that it would be away.
-    pub fn dead_at(&self, node: NodeId, timing: &Timing) -> Time {
+    /// When this node may be put out, if nothing more is heard of it: not as long as it said that it would be away. `ended`: whether it counts
+    /// that its process ended.
+    pub fn dead_at(&self, node: NodeId, timing: &Timing, ended: bool) -> Time {
         let Some(heard) = self.heard.get(&node) else { return Time::NEVER };
         let silent = heard.at + timing.exclude_after;
-        let ended = heard.ended(timing).map(|ended| ended + timing.ended_after);
+        let ended = heard.ended(timing).filter(|_| ended).map(|at| at + timing.ended_after());
         ended.map_or(silent, |ended| ended.min(silent)).max(heard.away_until)
     }
 

@@ -114,6 +114,12 @@ impl Removals {
         of_peer.any(|removal| removal.fate == Fate::Refuted && now.since(removal.at) < remembered)
     }
 
+    /// Returns whether a removal was refuted of late.
+    pub(crate) fn has_refuted(&self, now: Time) -> bool {
+        let remembered = self.confirm_after * REMEMBERED;
+        self.all.iter().any(|removal| removal.fate == Fate::Refuted && now.since(removal.at) < remembered)
+    }
+
     /// Returns how many of `members` members the leader may remove now without replacing them.
     pub(crate) fn allowance(&self, members: usize, now: Time) -> usize {
         let remembered = self.confirm_after * REMEMBERED;

@@ -185,9 +185,10 @@ impl Dealer {
         })
     }
 
-    /// Returns the greatest policies that a neighbour told.
-    pub(crate) fn heard_policies(&self) -> Option<&AgreedPolicies> {
-        self.beside.iter().filter_map(|beside| Some(&beside.health.as_ref()?.1.policies)).max()
+    /// Returns the greatest policies that a neighbour told and to which these own ones give way.
+    pub(crate) fn heard_policies(&self, own: &AgreedPolicies) -> Option<&AgreedPolicies> {
+        let heard = self.beside.iter().filter_map(|beside| Some(&beside.health.as_ref()?.1.policies));
+        heard.filter(|heard| own.gives_way_to(heard)).max()
     }
 
     /// Returns whether this neighbour told of late that its groups are to have the same sizes.

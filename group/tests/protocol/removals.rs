@@ -8,8 +8,12 @@ use crate::world::{Rules, World};
 
 /// A group of `members`, all of which run, with its leader and the members' indices. Another `outside` peers are not started.
 pub fn led(members: usize, outside: usize, defects: Defects) -> (World, usize, Vec<usize>) {
-    let all: Vec<usize> = (0..members).collect();
-    let mut world = World::new(Rules { defects, ..Rules::of(members, outside) }, 5);
+    led_by(Rules { defects, ..Rules::of(members, outside) })
+}
+
+fn led_by(rules: Rules) -> (World, usize, Vec<usize>) {
+    let all: Vec<usize> = (0..rules.members).collect();
+    let mut world = World::new(rules, 5);
     for _ in 0..100 {
         world.run(20, &all);
         if let (None, Some(leader)) = (world.unrest(), all.iter().find(|index| world.group(**index).log().leads())) {
@@ -61,12 +65,13 @@ fn one_change_removes_all_that_are_due() {
     }
 }
 
-/// Members whose processes ended, as their closed connections tell, are removed in one change, however many: only silence needs an
-/// allowance. Connections that close long after a member fell silent have timed out, and tell nothing.
+/// Where nothing is durable, members whose processes ended, as their closed connections tell, are removed in one change, however many: only
+/// silence needs an allowance. Connections that close long after a member fell silent have timed out, and tell nothing. Where disks keep what
+/// members acknowledged, a process returns as the same member, and is waited for.
 #[test]
 fn ended_processes_need_no_allowance() {
-    for (silent, rest) in [(0, 5), (220, 6)] {
-        let (mut world, leader, all) = led(9, 0, Defects::NONE);
+    for (durable, silent, rest) in [(false, 0, 5), (false, 220, 6), (true, 0, 6)] {
+        let (mut world, leader, all) = led_by(Rules { durable, ..Rules::of(9, 0) });
         let dead = after(leader, 9, 0..4);
         dead.iter().for_each(|index| world.crash(*index));
         let living = without(&all, &dead);

@@ -379,10 +379,6 @@ impl Node {
             missed_max: self.config.timing.missed_max,
             broken_grace: self.config.timing.heartbeat / 2,
             exclude_after: self.config.timing.exclude_after,
-            ended_after: match self.config.durability {
-                Durability::Sync => self.config.timing.exclude_after,
-                Durability::Memory => self.config.timing.exclude_after.min(self.config.timing.heartbeat * 2),
-            },
             confirm_after: self.config.timing.exclude_after * CONFIRM_FACTOR,
             purge_every: self.config.timing.purge_every,
             ..group::config::Timing::default()

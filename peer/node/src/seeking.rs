@@ -372,7 +372,8 @@ mod tests {
             });
             net.add(settle);
             let newcomer = &mut net.nodes[7];
-            newcomer.seeking.until = Some((newcomer.now.time, newcomer.now.time));
+            let until = newcomer.now.time + SAMPLE_PATIENCE;
+            newcomer.seeking.until = Some((until, until));
             sampled.into_iter().for_each(|group| newcomer.on_sampled(group));
             newcomer.choose();
             net.run_until(|net| net.nodes[7].group().is_some());

@@ -36,6 +36,9 @@ pub(super) struct SetPolicyArgs {
     /// A group of more members splits
     #[arg(long, value_name = "N")]
     max_group: Option<u32>,
+    /// Also while the last change has not reached all groups: one of both may be lost
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     at: Where,
     /// A file with the token of administrators, where the peer has one
@@ -79,7 +82,7 @@ fn failed(at: &Where, exit: Exit, why: &str) -> ExitCode {
 }
 
 fn change(args: &SetPolicyArgs) -> Result<Agreed, (Exit, String)> {
-    let SetPolicyArgs { policies, min_group, max_group, at, admin_token_file } = args;
+    let SetPolicyArgs { policies, min_group, max_group, force, at, admin_token_file } = args;
     let mut names = serde_json::Map::new();
     for Policy(decision, name) in policies {
         if names.insert(decision.clone(), Value::from(name.as_str())).is_some() {
@@ -87,6 +90,17 @@ fn change(args: &SetPolicyArgs) -> Result<Agreed, (Exit, String)> {
         }
     }
     let body = json!({ "names": names, "min_group": min_group, "max_group": max_group });
+    let known = agreed(at)?;
+    if !force && known.with_last < known.groups {
+        let Agreed { policies: PoliciesStatus { version, .. }, groups, with_last, .. } = known;
+        let why = "of two changes that meet, one is lost";
+        return Err((
+            Exit::TryAgain,
+            format!(
+                "the last change, version {version}, is in {with_last} of {groups} groups, and {why}: wait until all have it, or say --force"
+            ),
+        ));
+    }
     // Each lane is a ring of its own.
     let groups = group::groups(&at.http)?;
     let own: Vec<&str> = groups.iter().filter(|group| group.part == "member").map(|group| group.id.as_str()).collect();
@@ -164,7 +178,8 @@ mod tests {
         let policies = PoliciesStatus { version: 3, min_group: 5, max_group: 12, names };
         let agreed = Agreed { network: "attic".into(), policies, groups: 4, with_last: 3 };
         let text = agreed.text();
-        for line in ["network        attic", "version 3, in 3 of 4 groups", "  size         nines", "  max-group    12"] {
+        for line in ["network        attic", "version 3, in 3 of 4 groups", "  size         nines", "  max-group    12"]
+        {
             assert!(text.contains(line), "{text}");
         }
         assert_eq!(agreed.json()["policies"]["names"]["size"], "nines");

@@ -189,7 +189,8 @@ fn node_config(
         cluster: config.cluster.clone(),
         memory_bytes_max: bytes(Shares::of(config.max_memory, config.durability).records / lanes),
         value_bytes_max: config.max_value,
-        away: config.away,
+        // Without anything durable a process never returns as the same member: nobody waits for it.
+        away: if config.durability == Durability::Memory { Duration::ZERO } else { config.away },
         timing: Timing { exclude_after: config.exclude_after, ..Timing::default() },
         transfer_bytes_per_s: (copy_rate(config.max_bandwidth) / lanes).max(1),
         ..NodeConfig::new(identity.peer(), incarnation)

@@ -42,6 +42,8 @@ pub struct Rules {
     pub window_bytes_max: usize,
     pub message_bytes_max: usize,
     pub defects: Defects,
+    /// Acknowledgements wait for disks, and members return with what they had.
+    pub durable: bool,
     /// What is written is durable at once.
     pub quick_disks: bool,
     /// The end of a journal may be bad: what was written last is lost with a crash, or may be, as far as anybody can tell.
@@ -61,6 +63,7 @@ impl Rules {
             window_bytes_max: 1 << 20,
             message_bytes_max: 1 << 16,
             defects: Defects::NONE,
+            durable: true,
             quick_disks: true,
             torn: false,
             switches: None,
@@ -207,12 +210,11 @@ impl World {
                 calm: ms(60),
                 rested: ms(600),
                 exclude_after: ms(300),
-                ended_after: ms(300),
                 confirm_after: ms(3_000),
                 purge_every: ms(80),
                 seal_patience: ms(25),
             },
-            durable: true,
+            durable: self.rules.durable,
             memory_bytes_max: self.rules.memory_bytes_max,
             window_bytes_max: self.rules.window_bytes_max,
             in_flight_max: 100,

@@ -48,7 +48,13 @@ impl PolicyChange {
         if next != *agreed {
             next.version += 1;
         }
-        Ok(next)
+        match next.is_sound() {
+            true => Ok(next),
+            false => {
+                Err("the network's policies would not be valid: see `scatter network` for those that it has"
+                    .to_string())
+            }
+        }
     }
 }
 
