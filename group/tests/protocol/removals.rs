@@ -8,12 +8,8 @@ use crate::world::{Rules, World};
 
 /// A group of `members`, all of which run, with its leader and the members' indices. Another `outside` peers are not started.
 pub fn led(members: usize, outside: usize, defects: Defects) -> (World, usize, Vec<usize>) {
-    led_by(Rules { defects, ..Rules::of(members, outside) })
-}
-
-fn led_by(rules: Rules) -> (World, usize, Vec<usize>) {
-    let all: Vec<usize> = (0..rules.members).collect();
-    let mut world = World::new(rules, 5);
+    let all: Vec<usize> = (0..members).collect();
+    let mut world = World::new(Rules { defects, ..Rules::of(members, outside) }, 5);
     for _ in 0..100 {
         world.run(20, &all);
         if let (None, Some(leader)) = (world.unrest(), all.iter().find(|index| world.group(**index).log().leads())) {
@@ -65,21 +61,18 @@ fn one_change_removes_all_that_are_due() {
     }
 }
 
-/// Where nothing is durable, members whose processes ended, as their closed connections tell, are removed in one change, however many: only
-/// silence needs an allowance. Connections that close long after a member fell silent have timed out, and tell nothing. Where disks keep what
-/// members acknowledged, a process returns as the same member, and is waited for.
+/// A process of which the disk keeps what it acknowledged returns as the same member: that its connections closed makes no difference.
 #[test]
-fn ended_processes_need_no_allowance() {
-    for (durable, silent, rest) in [(false, 0, 5), (false, 220, 6), (true, 0, 6)] {
-        let (mut world, leader, all) = led_by(Rules { durable, ..Rules::of(9, 0) });
-        let dead = after(leader, 9, 0..4);
-        dead.iter().for_each(|index| world.crash(*index));
-        let living = without(&all, &dead);
-        world.run(silent, &living);
-        dead.iter().for_each(|index| world.close(*index, &living));
-        world.run(600, &living);
-        assert_eq!((count(&world), world.wrong.as_ref()), (rest, None), "{:#?}", world.notes);
-    }
+fn ended_processes_are_waited_for_where_disks_keep_what_they_had() {
+    let (mut world, leader, all) = led(9, 0, Defects::NONE);
+    let dead = after(leader, 9, 0..4);
+    dead.iter().for_each(|index| world.crash(*index));
+    let living = without(&all, &dead);
+    dead.iter().for_each(|index| world.close(*index, &living));
+    world.run(200, &living);
+    assert_eq!(count(&world), 9);
+    world.run(400, &living);
+    assert_eq!((count(&world), world.wrong.as_ref()), (6, None), "{:#?}", world.notes);
 }
 
 /// A removed member that returns at once was alive: from then on the group removes one at a time.

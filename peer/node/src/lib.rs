@@ -16,6 +16,8 @@ mod config;
 pub mod copying;
 #[cfg(test)]
 mod division_test;
+#[cfg(test)]
+mod ended_test;
 mod frames;
 mod held;
 mod hosting;

@@ -416,10 +416,6 @@ fn group_sizes(min: u32, max: u32) -> Result<(), ConfigError> {
     if min == 0 {
         return Err(ConfigError("--min-group is at least 1".into()));
     }
-    let most = group::agreed::MEMBERS_MAX;
-    if max > most {
-        return Err(ConfigError(format!("--max-group {max} is too large: a group has at most {most} members")));
-    }
     if node::can_flap(min as usize, max as usize) {
         return Err(ConfigError(format!(
             "--min-group {min} with --max-group {max} can flap: a group of {} splits into halves of which one has {}, and \
@@ -428,6 +424,10 @@ fn group_sizes(min: u32, max: u32) -> Result<(), ConfigError> {
             u64::from(max).div_ceil(2),
             2 * u64::from(min) - 1,
         )));
+    }
+    let most = group::agreed::MEMBERS_MAX;
+    if max > most {
+        return Err(ConfigError(format!("--max-group {max} is too large: a group has at most {most} members")));
     }
     Ok(())
 }

@@ -42,8 +42,6 @@ pub struct Rules {
     pub window_bytes_max: usize,
     pub message_bytes_max: usize,
     pub defects: Defects,
-    /// Acknowledgements wait for disks, and members return with what they had.
-    pub durable: bool,
     /// What is written is durable at once.
     pub quick_disks: bool,
     /// The end of a journal may be bad: what was written last is lost with a crash, or may be, as far as anybody can tell.
@@ -63,7 +61,6 @@ impl Rules {
             window_bytes_max: 1 << 20,
             message_bytes_max: 1 << 16,
             defects: Defects::NONE,
-            durable: true,
             quick_disks: true,
             torn: false,
             switches: None,
@@ -214,7 +211,7 @@ impl World {
                 purge_every: ms(80),
                 seal_patience: ms(25),
             },
-            durable: self.rules.durable,
+            durable: true,
             memory_bytes_max: self.rules.memory_bytes_max,
             window_bytes_max: self.rules.window_bytes_max,
             in_flight_max: 100,
