@@ -8,6 +8,7 @@ use overlay::NodeId;
 
 use crate::ballot::TermBallot;
 use crate::group::Group;
+use crate::health::LivingMember;
 use crate::message::CommitteeMessage;
 use crate::state::Assignment;
 use crate::time::Time;
@@ -147,8 +148,13 @@ impl Group {
 
     /// Returns the operations a second that the living members can execute together; `None` where the capacity of one of them is not known.
     pub fn capacity(&self) -> Option<u32> {
+        self.capacity_of(&self.living())
+    }
+
+    /// The same of these members.
+    pub(crate) fn capacity_of(&self, living: &[LivingMember]) -> Option<u32> {
         let of = |node| self.believed_capacity(node).map(|believed| u64::from(believed.ops_per_s));
-        let all = self.living().into_iter().map(|member| of(member.node));
+        let all = living.iter().map(|member| of(member.node));
         all.sum::<Option<u64>>().map(|sum| u32::try_from(sum).unwrap_or(u32::MAX))
     }
 

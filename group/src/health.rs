@@ -102,7 +102,7 @@ impl Group {
 
     /// Returns what neighbours are told.
     pub(crate) fn health(&self) -> Health {
-        let (load, policies) = (self.told_load(), self.state.settings.policies.clone());
-        Health { load, policies, living: self.living(), capacity: self.capacity() }
+        let (load, policies, living) = (self.told_load(), self.state.settings.policies.clone(), self.living());
+        Health { load, policies, capacity: self.capacity_of(&living), living }
     }
 }

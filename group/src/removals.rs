@@ -109,15 +109,19 @@ impl Removals {
 
     /// Returns whether a removal of this peer was refuted of late: its return replaces no dead member.
     pub(crate) fn is_refuted(&self, peer: PeerKey, now: Time) -> bool {
-        let remembered = self.confirm_after * REMEMBERED;
-        let mut of_peer = self.all.iter().filter(|removal| removal.node.peer == peer);
-        of_peer.any(|removal| removal.fate == Fate::Refuted && now.since(removal.at) < remembered)
+        self.refuted(now).any(|refuted| refuted == peer)
     }
 
     /// Returns whether a removal was refuted of late.
     pub(crate) fn has_refuted(&self, now: Time) -> bool {
+        self.refuted(now).next().is_some()
+    }
+
+    /// Returns the peers of the removals that were refuted of late.
+    fn refuted(&self, now: Time) -> impl Iterator<Item = PeerKey> {
         let remembered = self.confirm_after * REMEMBERED;
-        self.all.iter().any(|removal| removal.fate == Fate::Refuted && now.since(removal.at) < remembered)
+        let of_late = self.all.iter().filter(move |removal| now.since(removal.at) < remembered);
+        of_late.filter(|removal| removal.fate == Fate::Refuted).map(|removal| removal.node.peer)
     }
 
     /// Returns how many of `members` members the leader may remove now without replacing them.

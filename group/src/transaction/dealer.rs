@@ -87,8 +87,6 @@ struct Beside {
     view: Option<View>,
     /// Its health, and when it told that.
     health: Option<(Time, Box<Health>)>,
-    /// Its policies are lower than those of this group.
-    is_behind: bool,
     /// When it was told last.
     told: Option<Time>,
     /// Who spoke for it last.
@@ -99,22 +97,19 @@ struct Beside {
 
 impl Beside {
     /// Is there something that it does not know of this group, or this one of it?
-    fn lacks(&self, link: &GroupRef, own: Epoch) -> bool {
-        self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link) || self.is_behind
+    fn lacks(&self, link: &GroupRef, own: Epoch, policies: &AgreedPolicies) -> bool {
+        self.id != Some(link.id) || self.knows < Some(own) || !self.is_seen(link) || self.is_behind(policies)
     }
 
-    fn compare_policies(&mut self, own: &AgreedPolicies) {
-        self.is_behind = self.health.as_ref().is_some_and(|(_, health)| health.policies < *own);
+    /// Are its policies lower than these?
+    fn is_behind(&self, policies: &AgreedPolicies) -> bool {
+        self.health.as_ref().is_some_and(|(_, health)| health.policies < *policies)
     }
 
     /// When it is to be told next what this group is.
-    fn due(&self, link: &GroupRef, own: Epoch) -> Time {
-        let wait = if self.lacks(link, own) { SAID_AGAIN } else { PROBED_AGAIN };
+    fn due(&self, link: &GroupRef, own: Epoch, policies: &AgreedPolicies) -> Time {
+        let wait = if self.lacks(link, own, policies) { SAID_AGAIN } else { PROBED_AGAIN };
         self.told.map_or(Time(0), |told| told + wait)
-    }
-
-    fn is_due(&self, link: &GroupRef, own: Epoch, now: Time) -> bool {
-        self.due(link, own) <= now
     }
 
     /// Has it said, since this leader leads, what it is now, and who its own neighbours are?
@@ -389,7 +384,6 @@ impl Dealer {
             if beside.view.as_ref().is_none_or(|known| known.own.epoch <= view.own.epoch) {
                 beside.view = Some(view.clone());
                 beside.health = Some((self.now, health.clone()));
-                beside.compare_policies(&self.health.policies);
             }
         }
         if dealings.is_mended_by(own, &view.own) {
@@ -421,7 +415,6 @@ impl Dealer {
     /// as others should know it.
     pub fn tick(&mut self, own: &Own, me: &GroupRef, dealings: &Dealings, now: Time) {
         self.now = now;
-        self.beside.iter_mut().for_each(|beside| beside.compare_policies(&self.health.policies));
         self.coordinate(own, me, dealings, now);
         self.ask_outcomes(me, dealings, now);
         self.tell_outcomes(me, dealings, now);
@@ -436,7 +429,7 @@ impl Dealer {
             dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |(_, asked)| *asked + OUTCOME_PATIENCE));
         let told = self.told.values().map(|told| again(Some(told)));
         let links = [dealings.predecessor(), dealings.successor()].into_iter().zip(&self.beside);
-        let pushes = links.filter_map(|(link, beside)| Some(beside.due(link?, own.epoch)));
+        let pushes = links.filter_map(|(link, beside)| Some(beside.due(link?, own.epoch, &self.health.policies)));
         coordinates.into_iter().chain(waits).chain(told).chain(pushes).min().unwrap_or(Time::NEVER)
     }
 
@@ -503,12 +496,12 @@ impl Dealer {
                 *beside = Beside { id: link.map(|link| link.id), heard: now, ..Beside::default() };
             }
             if let Some(link) = link
-                && beside.is_due(link, me.epoch, now)
+                && beside.due(link, me.epoch, &self.health.policies) <= now
             {
                 // What it has taken over it tells when it is asked.
-                let asks = !beside.is_seen(link) || beside.is_behind;
+                let asks = !beside.is_seen(link) || beside.is_behind(&self.health.policies);
                 beside.told = Some(now);
-                let lacks = beside.lacks(link, me.epoch);
+                let lacks = beside.lacks(link, me.epoch, &self.health.policies);
                 let to = if lacks { link.clone() } else { two_of(link, beside.speaker, turn) };
                 self.say(me.id, me, &to, Word::Push(Box::new(dealings.view(me)), asks, Box::new(self.health.clone())));
             }
