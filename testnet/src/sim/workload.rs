@@ -65,6 +65,22 @@ impl Default for Load {
 }
 
 impl Load {
+    /// Returns the load of so many clients that read and write 400 keys equally, a few times a second each, for as long as the run lasts.
+    pub fn even(clients: usize) -> Load {
+        Load {
+            clients,
+            think: (Duration::from_millis(20), Duration::from_millis(60)),
+            hot_keys: 200,
+            cold_keys: 200,
+            key_uses: 1_000_000,
+            families: [1, 1, 1, 0, 0, 0],
+            once: 0,
+            bursts: 0,
+            operations_max: u64::MAX,
+            ..Load::default()
+        }
+    }
+
     /// Draws one.
     pub fn draw(rng: &mut Rng) -> Load {
         let slowest = *rng.pick(&[10, 40, 40, 200]);

@@ -28,18 +28,7 @@ fn scenario(seed: u64, defects: Defects) -> Scenario {
     scenario.service_factors = (0..HOSTS).map(|host| if host == WEAK.0 { WEAK.1 } else { 1 }).collect();
     scenario.tell_busy = Some(Duration::from_secs(5));
     scenario.sweep_every = u64::MAX;
-    scenario.load = Load {
-        clients: 10,
-        think: (Duration::from_millis(20), Duration::from_millis(60)),
-        hot_keys: 200,
-        cold_keys: 200,
-        key_uses: 1_000_000,
-        families: [1, 1, 1, 0, 0, 0],
-        once: 0,
-        bursts: 0,
-        operations_max: u64::MAX,
-        ..Load::default()
-    };
+    scenario.load = Load::even(10);
     scenario
 }
 

@@ -51,19 +51,7 @@ fn births(all: &[Asked]) -> Vec<(GroupId, Epoch)> {
 fn scenario(seed: u64, hosts: usize, part: u128) -> Scenario {
     let mut scenario = Scenario { hosts, members: (3, 5), ..Scenario::calm(seed) };
     scenario.timing.resize_after = Duration::from_secs(2);
-    scenario.load = Load {
-        clients: 12,
-        think: (Duration::from_millis(20), Duration::from_millis(60)),
-        hot_keys: 200,
-        cold_keys: 200,
-        key_uses: 1_000_000,
-        families: [1, 1, 1, 0, 0, 0],
-        once: 0,
-        bursts: 0,
-        operations_max: u64::MAX,
-        part,
-        ..Load::default()
-    };
+    scenario.load = Load { part, ..Load::even(12) };
     scenario
 }
 
