@@ -145,10 +145,15 @@ pub fn group(args: GroupArgs) -> ExitCode {
                 print(born.map(|id| format!("{name}: group {id}\n")).collect::<String>().as_bytes(), Exit::Done)
             }
         },
-        Err((exit, why)) => match which.output {
-            Format::Text => fail(exit, &why),
-            Format::Json => print(format!("{}\n", json!({ "error": why, "exit": exit as u8 })).as_bytes(), exit),
-        },
+        Err((exit, why)) => failed(which.output, exit, &why),
+    }
+}
+
+/// Says why, in the form that was asked for, and ends so.
+pub(super) fn failed(output: Format, exit: Exit, why: &str) -> ExitCode {
+    match output {
+        Format::Text => fail(exit, why),
+        Format::Json => print(format!("{}\n", json!({ "error": why, "exit": exit as u8 })).as_bytes(), exit),
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::{Exit, fail};
+use super::exit::Exit;
 use super::{group, print, web};
 use crate::config::{Format, Policy};
 use crate::status::{PoliciesStatus, Ring, Status};
@@ -53,7 +53,7 @@ pub(super) fn show(at: &Where) -> ExitCode {
             Format::Json => print(format!("{}\n", agreed.json()).as_bytes(), Exit::Done),
             Format::Text => print(agreed.text().as_bytes(), Exit::Done),
         },
-        Err((exit, why)) => failed(at, exit, &why),
+        Err((exit, why)) => group::failed(at.output, exit, &why),
     }
 }
 
@@ -70,14 +70,7 @@ pub(super) fn set(args: &SetPolicyArgs) -> ExitCode {
                 print(text.as_bytes(), Exit::Done)
             }
         },
-        Err((exit, why)) => failed(&args.at, exit, &why),
-    }
-}
-
-fn failed(at: &Where, exit: Exit, why: &str) -> ExitCode {
-    match at.output {
-        Format::Text => fail(exit, why),
-        Format::Json => print(format!("{}\n", json!({ "error": why, "exit": exit as u8 })).as_bytes(), exit),
+        Err((exit, why)) => group::failed(args.at.output, exit, &why),
     }
 }
 
