@@ -85,6 +85,7 @@ fn deleting_makes_room_below_a_limit() {
         let watch = bench.thread.watch();
         for _ in 0..2 {
             let count = bench.fill(bytes);
+            assert!(count as usize > 16 * MIB as usize / bytes, "room is low after {count} values of {bytes} bytes");
             let before = watch().rebuilds;
             for numbers in (0..count).collect::<Vec<_>>().chunks(100) {
                 let dropped = numbers.iter().filter(|number| *number % 10 > 0);
@@ -103,6 +104,10 @@ fn deleting_makes_room_below_a_limit() {
             // In use as before, whichever table is read.
             bench.thread.load(0, key(0), true);
             while !matches!(bench.next(), StoreEvent::Loaded { record: Some(record), .. } if record.len() == bytes) {}
+            // Room may have been low once more before the rebuild, which is counted before the room that it makes is measured.
+            while bench.low.is_some() {
+                bench.next();
+            }
         }
         bench.thread.seal().expect("seals");
         let (engine, _) = Engine::open_dir(&store, &config()).expect("opens");
