@@ -341,15 +341,11 @@ impl Group {
         }
     }
 
-    /// Returns whether this member and the nodes that it hears are a majority of the members, and of each earlier configuration that
-    /// recovery asks: without one of these the newest writes may be out of reach, and the group never serves.
+    /// Is it, with those that it hears, a majority of the members?
     pub fn hears_majority(&self) -> bool {
         let hears = self.hears();
         let is_here = |node: &NodeId| *node == self.me || hears.contains(node);
-        self.state
-            .configs(self.state.range)
-            .iter()
-            .all(|config| config.members.iter().filter(|node| is_here(node)).count() > config.members.len() / 2)
+        self.state.nodes().iter().filter(|node| is_here(node)).count() >= self.state.quorum()
     }
 
     /// Do both neighbours know this group as it is? `None`: only the leader can tell.
@@ -444,7 +440,6 @@ impl Group {
         self.follow_leadership();
         let (own, me) = (self.own(), self.state.reference());
         self.dealing.dealer.health = self.health();
-        self.dealing.dealer.is_silent = !self.hears_majority();
         self.dealing.dealer.tick(&own, &me, &self.state.dealings, self.now.time);
         self.post();
     }

@@ -137,9 +137,6 @@ pub struct Dealer {
     me: Option<NodeId>,
     /// The health of this group, which neighbours are told.
     pub(crate) health: Health,
-    /// Neighbours are told nothing of this group: they take one that tells them of itself for one that serves, or will, and one that
-    /// may never serve again could not be declared lost.
-    pub(crate) is_silent: bool,
     /// The last tick.
     now: Time,
     letters: Vec<Letter>,
@@ -432,8 +429,7 @@ impl Dealer {
             dealings.voted().map(|(id, _)| self.waits.get(&id).map_or(Time(0), |(_, asked)| *asked + OUTCOME_PATIENCE));
         let told = self.told.values().map(|told| again(Some(told)));
         let links = [dealings.predecessor(), dealings.successor()].into_iter().zip(&self.beside);
-        let pushes = links.filter(|_| !self.is_silent);
-        let pushes = pushes.filter_map(|(link, beside)| Some(beside.due(link?, own.epoch, &self.health.policies)));
+        let pushes = links.filter_map(|(link, beside)| Some(beside.due(link?, own.epoch, &self.health.policies)));
         coordinates.into_iter().chain(waits).chain(told).chain(pushes).min().unwrap_or(Time::NEVER)
     }
 
@@ -500,7 +496,6 @@ impl Dealer {
                 *beside = Beside { id: link.map(|link| link.id), heard: now, ..Beside::default() };
             }
             if let Some(link) = link
-                && !self.is_silent
                 && beside.due(link, me.epoch, &self.health.policies) <= now
             {
                 // What it has taken over it tells when it is asked.

@@ -166,7 +166,7 @@ impl Node {
         let (state, heard): (&GroupState, _) = (group.state(), group.hears());
         let is_well = |member: &&Member| member.node == self.me || heard.contains(&member.node);
         let clusters: Vec<String> = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();
-        if !group.hears_majority() {
+        if clusters.len() < state.quorum() {
             return None; // It could let nobody in.
         }
         let risk = self.risk_of(group).map(|risk| (risk.in_hour * CERTAIN) as u64);

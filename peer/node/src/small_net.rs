@@ -143,21 +143,13 @@ impl Net {
 
     /// Carries what is under way, and cuts these off as soon as that is so, between two messages.
     pub(crate) fn cut_when(&mut self, cut: &[usize], is_so: impl Fn(&Net) -> bool) {
-        self.cut_first(|net| if is_so(net) { cut.to_vec() } else { Vec::new() });
-    }
-
-    /// Carries messages until nodes are named, looked at between two messages, and cuts those off.
-    pub(crate) fn cut_first(&mut self, named: impl Fn(&Net) -> Vec<usize>) {
-        let is_done = core::cell::Cell::new(false);
         for _ in 0..1_000 {
             self.settle_but(|net| {
-                if !is_done.get() {
-                    let cut = named(net);
-                    is_done.set(!cut.is_empty());
-                    cut.into_iter().for_each(|index| net.cut[index] = true);
+                if !net.cut[cut[0]] && is_so(net) {
+                    cut.iter().for_each(|index| net.cut[*index] = true);
                 }
             });
-            if is_done.get() {
+            if self.cut[cut[0]] {
                 return;
             }
             self.tick();
