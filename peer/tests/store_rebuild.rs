@@ -54,6 +54,12 @@ impl Bench {
         event
     }
 
+    fn wait_for_room(&mut self) {
+        while self.low.is_some() {
+            self.next();
+        }
+    }
+
     /// Writes values of so many bytes until room is low; how many.
     fn fill(&mut self, bytes: usize) -> u32 {
         let mut count = 0;
@@ -91,9 +97,7 @@ fn deleting_makes_room_below_a_limit() {
                 let dropped = numbers.iter().filter(|number| *number % 10 > 0);
                 bench.commit(dropped.map(|number| Change::DropRecord(key(*number))).collect());
             }
-            while bench.low.is_some() {
-                bench.next();
-            }
+            bench.wait_for_room();
             // A shorter journal may have made room for a moment.
             let deleted = Instant::now();
             while watch().rebuilds == before {
@@ -105,9 +109,7 @@ fn deleting_makes_room_below_a_limit() {
             bench.thread.load(0, key(0), true);
             while !matches!(bench.next(), StoreEvent::Loaded { record: Some(record), .. } if record.len() == bytes) {}
             // Room may have been low once more before the rebuild, which is counted before the room that it makes is measured.
-            while bench.low.is_some() {
-                bench.next();
-            }
+            bench.wait_for_room();
         }
         bench.thread.seal().expect("seals");
         let (engine, _) = Engine::open_dir(&store, &config()).expect("opens");
