@@ -76,6 +76,8 @@ pub struct Groups {
     ages: Vec<Vec<f32>>,
     /// Dead members that were not removed yet, summed over all counts.
     dead: u64,
+    /// Groups that recovery must still ask former members for, summed over all counts.
+    recovering: u64,
 }
 
 impl Groups {
@@ -107,12 +109,13 @@ impl Groups {
             views.iter().any(later)
         };
         let mut silent = BTreeMap::new();
-        let (mut groups, mut members, mut dead) = (0, 0, 0);
+        let (mut groups, mut members, mut dead, mut recovering) = (0, 0, 0, 0);
         for (id, view) in &views {
             if lives(id, view) {
                 groups += 1;
                 members += view.members.len();
                 dead += view.members.iter().filter(|member| !alive.contains(member)).count();
+                recovering += usize::from(!view.former.is_empty());
                 self.ages.extend(births.map(|births| view.ages(births, now)));
             } else if !is_over(view) {
                 let begun = || Silence { since: now, left: left(id, view), epoch: view.epoch };
@@ -130,6 +133,7 @@ impl Groups {
             self.sums.1 += groups as u64;
             self.sums.2 += members as u64;
             self.dead += dead as u64;
+            self.recovering += recovering as u64;
         }
     }
 
@@ -171,5 +175,9 @@ impl Groups {
     /// Returns how many dead members had not been removed yet, on average.
     pub(super) fn mean_dead(&self) -> f64 {
         self.dead as f64 / self.sums.0.max(1) as f64
+    }
+    /// Returns the part of the time in which a group that lived needed former members, too: its epoch was not established.
+    pub(super) fn recovering_share(&self) -> f64 {
+        self.recovering as f64 / self.sums.1.max(1) as f64
     }
 }

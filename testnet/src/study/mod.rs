@@ -283,6 +283,7 @@ impl<S: System> Run<S> {
             members: self.groups.mean_members(),
             ages: self.groups.ages().to_vec(),
             dead_members: self.groups.mean_dead(),
+            recovering_share: self.groups.recovering_share(),
             lost: self.groups.lost(),
             losses: self.groups.losses(),
             load: self.load.counts().clone(),

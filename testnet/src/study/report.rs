@@ -34,6 +34,8 @@ pub struct Figures {
     pub ages: Vec<Vec<f32>>,
     /// Dead members that were not removed yet, on average.
     pub dead_members: f64,
+    /// The part of the time in which a group's epoch was not established: a majority of its former members was needed, too.
+    pub recovering_share: f64,
     /// Groups that lost their majorities.
     pub lost: usize,
     /// When each of them did, and how many members were left.
@@ -118,6 +120,14 @@ impl fmt::Display for Figures {
             "{} peers that live {lives}: {} deaths, {:.1} groups of {:.1} members, {} groups lost",
             self.peers, self.deaths, self.groups, self.members, self.lost
         )?;
+        if self.deaths > 0 {
+            writeln!(
+                out,
+                "a dead member is removed after {:.2} s on average; {:.1} % of the time a group needs former members",
+                self.repair_s(),
+                self.recovering_share * 100.0
+            )?;
+        }
         let [fetch, fetch_p99] = quantiles(&load.fetch_times, [0.5, 0.99]);
         let [update, update_p99] = quantiles(&load.update_times, [0.5, 0.99]);
         writeln!(
