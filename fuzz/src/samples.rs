@@ -257,6 +257,7 @@ fn client_messages() -> Vec<ClientMessage> {
 }
 
 fn messages() -> Vec<Message> {
+    let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
     let heartbeat = Heartbeat {
         applied: Slot(8),
         leads: Some(BALLOT),
@@ -274,8 +275,9 @@ fn messages() -> Vec<Message> {
         full: true,
         absences: vec![(NODE, WallMillis(9))],
         capacity: Some(20_000),
+        progress: Some(progress.clone()),
+        marks: vec![(TERM, 5)],
     };
-    let progress = Progress { applied: Slot(8), complete: vec![TERM], marks: vec![(TERM, 5)] };
     let mut accepted = group::number_set::NumberSet::default();
     accepted.insert_range(2, 5);
     let vouch = Vouch {
@@ -289,7 +291,7 @@ fn messages() -> Vec<Message> {
         ..Vouch::silent(Slot(8), EPOCH)
     };
     let others = [
-        Message::Heartbeat(heartbeat),
+        Message::Heartbeat(heartbeat.into()),
         Message::Progress(progress),
         Message::Join(member()),
         Message::AskVouch,

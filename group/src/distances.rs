@@ -78,6 +78,8 @@ mod tests {
             full: false,
             absences: Vec::new(),
             capacity: None,
+            progress: None,
+            marks: Vec::new(),
         }
     }
 

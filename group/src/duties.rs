@@ -165,6 +165,10 @@ impl Group {
         self.fold_capacities();
         self.heard = self.hears();
         let hears = self.hears();
+        // What the acceptor took since is part of what must be durable.
+        self.acceptor.flush(&mut context!(self));
+        let progress = self.vouching.is_none().then(|| self.progress());
+        let is_durable = self.out.is_durable();
         let heartbeat = Heartbeat {
             applied: self.state.applied,
             leads: self.log.leads_under(),
@@ -182,14 +186,24 @@ impl Group {
             full: self.shortage.told,
             absences: self.pulse.absences(self.now),
             capacity: self.capacities.own,
+            progress: progress.clone().filter(|_| is_durable),
+            marks: self.marks_to_tell(),
         };
         let audience = self.state.audience();
-        let others: Vec<NodeId> = audience.into_iter().filter(|node| *node != self.me).collect();
-        self.out.send(&others, Message::Heartbeat(heartbeat));
-        if self.vouching.is_none() {
-            self.send_progress(&self.state.audience(), self.progress());
+        let others: Vec<NodeId> = audience.iter().copied().filter(|node| *node != self.me).collect();
+        self.out.send(&others, Message::Heartbeat(heartbeat.into()));
+        if let Some(progress) = progress {
+            let me = [self.me];
+            self.send_progress(if is_durable { &me } else { &audience }, progress);
             self.tell_contact();
         }
+    }
+
+    /// The terms under which this node serves and has told nothing for half a heartbeat, each with the number up to which all writes are chosen.
+    fn marks_to_tell(&mut self) -> Vec<(Term, u64)> {
+        let (epoch, quiet, now) = (self.state.epoch, self.config.timing.heartbeat / 2, self.now.time);
+        let current = self.primaries.iter_mut().filter(|(ballot, _)| ballot.epoch == epoch);
+        current.filter_map(|(ballot, primary)| Some((ballot.term, primary.mark_to_tell(quiet, now)?))).collect()
     }
 
     /// Tells the leader this node's addresses and name, where the agreed state has others.

@@ -21,7 +21,7 @@ use crate::duties::{Duties, Shortage};
 use crate::handover::{Handovers, Inheritance};
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
-use crate::message::{CommitteeMessage, LogMessage, Message, Operation, Parting, Sender};
+use crate::message::{CommitteeMessage, Heartbeat, LogMessage, Message, Operation, Parting, Progress, Sender};
 use crate::nonsense::{Dropped, Nonsense, acceptable};
 use crate::op::Limit;
 use crate::operations::Strays;
@@ -328,11 +328,9 @@ impl Group {
 
     fn on_epoch_message(&mut self, from: Sender, message: Message) {
         match message {
-            Message::Heartbeat(heartbeat) => self.on_heartbeat(from, heartbeat),
+            Message::Heartbeat(heartbeat) => self.on_heartbeat(from, *heartbeat),
             Message::Progress(progress) => {
-                self.acknowledgements.on_progress(from.node, &progress);
-                self.duties.on_progress(from.node, progress);
-                self.tell_let_go();
+                self.on_progress(from.node, progress);
                 self.do_duties();
             }
             Message::Contact(contact) => self.duties.on_contact(contact),
@@ -362,7 +360,14 @@ impl Group {
         }
     }
 
-    fn on_heartbeat(&mut self, from: Sender, heartbeat: crate::message::Heartbeat) {
+    fn on_progress(&mut self, from: NodeId, progress: Progress) {
+        self.acknowledgements.on_progress(from, &progress);
+        self.duties.on_progress(from, progress);
+        self.tell_let_go();
+    }
+
+    fn on_heartbeat(&mut self, from: Sender, mut heartbeat: Heartbeat) {
+        let (progress, marks) = (heartbeat.progress.take(), core::mem::take(&mut heartbeat.marks));
         if heartbeat.applied > self.state.applied {
             self.ask_state(from.node);
         }
@@ -375,6 +380,19 @@ impl Group {
         }
         self.pulse.on_heartbeat(self.me, from, heartbeat, self.now, &self.config.timing);
         self.watch_room();
+        if from.epoch == self.state.epoch {
+            progress.into_iter().for_each(|progress| self.on_progress(from.node, progress));
+            let quiet_since = self.now.time - self.config.timing.heartbeat;
+            for (term, mark) in marks {
+                let ballot = TermBallot { epoch: from.epoch, term, node: from.node };
+                // Heartbeats overtake writes: a mark must not show as lacking what waits on its way here.
+                if self.acceptor.was_written_since(ballot, quiet_since) {
+                    continue;
+                }
+                let message = CommitteeMessage::Accept { ballot, chosen: Some(mark), writes: Vec::new() };
+                self.on_committee_message(from.node, message);
+            }
+        }
         self.apply_chosen();
         self.do_duties();
     }

@@ -24,7 +24,7 @@ use crate::transaction::dealer::Letter;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// Failure detection, the leader's authority, clocks (§5.4).
-    Heartbeat(Heartbeat),
+    Heartbeat(Box<Heartbeat>),
     /// What this node has durably; after its store said so.
     Progress(Progress),
     /// The group's log.
@@ -131,6 +131,11 @@ pub struct Heartbeat {
     /// Operations a second that the sender can execute as a primary, as it has measured: from 1 to [`crate::capacity::CAPACITY_MAX`]. `None`
     /// before it has measured that.
     pub capacity: Option<u32>,
+    /// How far the sender has come, where that is durable by now; else a [`Message::Progress`] follows once it is.
+    pub progress: Option<Progress>,
+    /// The terms under which the sender serves and has told nothing else for half a heartbeat, each with the number up to which all its writes
+    /// are chosen: for members that missed the last [`CommitteeMessage::Accept`], or have come since.
+    pub marks: Vec<(crate::ballot::Term, u64)>,
 }
 
 /// A heartbeat that is given back.

@@ -330,6 +330,11 @@ impl Outbox {
         self.next_token - 1 - self.persisted
     }
 
+    /// Whether everything that was changed so far is durable, and no message waits for that.
+    pub fn is_durable(&self) -> bool {
+        !self.closed && self.changes.is_empty() && self.after.is_empty() && self.batches_waiting() == 0
+    }
+
     /// Are there changes that the store has not been given yet?
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty()

@@ -293,6 +293,11 @@ impl Acceptor {
         self.committees.values().filter(matters).map(report).collect()
     }
 
+    /// Returns whether a new write of this ballot came since then: more may be on their way, behind a mark that a heartbeat tells.
+    pub(crate) fn was_written_since(&self, ballot: TermBallot, since: Time) -> bool {
+        self.committees.get(&ballot).is_some_and(|committee| committee.was_written_since(since))
+    }
+
     /// Phase 2b. The promise is looked at first, for the whole sub-range at once (PITFALLS 7).
     fn on_accept(
         &mut self,
@@ -338,6 +343,9 @@ impl Acceptor {
             if committee.accept(write, ctx.out) {
                 accepted.insert(n);
             }
+        }
+        if accepted.last() > 0 {
+            committee.note_write(ctx.now.time);
         }
         let received = committee.received().mark();
         if lacks_base {

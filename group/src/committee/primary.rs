@@ -315,10 +315,6 @@ impl Primary {
             Phase::Serving => {
                 self.tick_offload(ctx, local);
                 self.resend_writes(ctx);
-                // Also where nothing is written: whoever missed the last word, or has come since, learns of this term.
-                if ctx.now.time.since(self.announced.1) >= ctx.config.timing.heartbeat {
-                    self.announce(ctx);
-                }
                 self.tick_reads(ctx);
                 self.tick_quorum_reads(ctx);
                 self.sweep_expired(ctx, local);

@@ -11,6 +11,7 @@ use crate::message::{Base, Write};
 use crate::number_set::NumberSet;
 use crate::outbox::{CommitteeHead, Durable, Outbox};
 use crate::table::Table;
+use crate::time::Time;
 use crate::violation::Contradicts;
 
 /// The most recent writes kept for others, whatever their size.
@@ -51,6 +52,8 @@ pub struct Committee {
     /// Someone was promised more, somewhere in the sub-range.
     superseded: bool,
     progress_changed: bool,
+    /// When a write came that was not here yet.
+    written: Option<Time>,
     /// What it tells others of being complete may have changed.
     completeness_changed: bool,
 }
@@ -80,6 +83,7 @@ impl Committee {
             ahead: BTreeMap::new(),
             superseded: false,
             progress_changed: false,
+            written: None,
             completeness_changed: true,
         };
         for write in unsettled {
@@ -127,6 +131,16 @@ impl Committee {
     /// Someone was promised more.
     pub fn supersede(&mut self) {
         self.superseded = true;
+    }
+
+    /// A write came now that was not here yet.
+    pub(super) fn note_write(&mut self, now: Time) {
+        self.written = Some(now);
+    }
+
+    /// Returns whether a write that was not here yet came since then: more may be on their way.
+    pub(super) fn was_written_since(&self, since: Time) -> bool {
+        self.written.is_some_and(|at| at > since)
     }
 
     /// Does it hold everything chosen before its base?

@@ -342,6 +342,17 @@ impl Primary {
         ctx.out.send(&to, Message::Committee(message));
     }
 
+    /// The number up to which all writes are chosen, to be told with a heartbeat now; `None` where nothing else was told for less than
+    /// `quiet`, where that number is about to be told by itself, or where this does not serve.
+    pub(crate) fn mark_to_tell(&mut self, quiet: Duration, now: Time) -> Option<u64> {
+        let (mark, at) = self.announced;
+        let tells = self.is_serving() && self.chosen.mark() <= mark && now.since(at) >= quiet;
+        tells.then(|| {
+            self.announced = (mark, now);
+            mark
+        })
+    }
+
     /// Phase 2b.
     pub(super) fn on_accepted(
         &mut self,

@@ -100,13 +100,18 @@ fn nobody_proposes_under_the_ballot_of_another() {
         full: false,
         absences: Vec::new(),
         capacity: None,
+        progress: None,
+        marks: Vec::new(),
     };
     let load = Some(vec![1; 33]);
-    expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }));
+    expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }.into()));
     for capacity in [0, group::capacity::CAPACITY_MAX + 1].map(Some) {
-        expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, capacity, ..heartbeat.clone() }));
+        expect(
+            Nonsense::Malformed,
+            Message::Heartbeat(Heartbeat { leads: None, capacity, ..heartbeat.clone() }.into()),
+        );
     }
-    expect(Nonsense::NotItsBallot, Message::Heartbeat(heartbeat));
+    expect(Nonsense::NotItsBallot, Message::Heartbeat(heartbeat.into()));
 }
 
 #[test]

@@ -220,6 +220,16 @@ fn carries_key(flight: &Flight, name: &str) -> bool {
     writes.iter().any(|write| write.key.name() == name.as_bytes())
 }
 
+/// Whether a frame says that its sender has everything of some sub-range.
+fn tells_progress(flight: &Flight) -> bool {
+    let progress = match message(flight) {
+        Some(Message::Heartbeat(heartbeat)) => heartbeat.progress,
+        Some(Message::Progress(progress)) => Some(progress),
+        _ => None,
+    };
+    progress.is_some_and(|progress| !progress.complete.is_empty())
+}
+
 /// PITFALLS 22: two of three hold a key. One of them dies and is replaced by somebody who does not need it to be let in;
 /// then the other one dies. The new epoch's majority knows nothing: it has to ask the old one's.
 fn the_new_epoch_asks_the_old_one(seed: u64, defects: Defects) {
@@ -233,7 +243,7 @@ fn the_new_epoch_asks_the_old_one(seed: u64, defects: Defects) {
     world.tap(move |flight| {
         // The first one votes on writes, but gives no sign of life: it is primary of nothing, and to be replaced.
         let dumb = flight.from == first && flight.class == Class::Control;
-        let progress = flight.from == newcomer && matches!(message(flight), Some(Message::Progress(_)));
+        let progress = flight.from == newcomer && tells_progress(flight);
         let lacks = hidden.get() && (flight.to == newcomer || flight.to == leader);
         let lost = dumb || (unheard.get() && progress) || (lacks && carries_key(flight, &hidden_name.borrow()));
         if lost { Fate::Lost } else { Fate::Goes }
