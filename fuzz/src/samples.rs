@@ -23,7 +23,7 @@ use group::time::WallMillis;
 use node::copying::{CopyOrder, CopyTold};
 use node::lifetimes::Lifetimes;
 use node::seeking::{Sample, Sampled};
-use node::whereabouts::{Astray, Locate, Located, Wanted};
+use node::whereabouts::{Astray, Heard, Locate, Located, Wanted};
 use node::wire::Frame;
 use node::wishes::Wished;
 use node::{Granted, Policies, PolicyChange, Wish};
@@ -372,6 +372,7 @@ pub fn frames() -> Vec<Frame> {
         point: Point(4),
         part: group.range,
         unheard: group.nodes().take(1).collect(),
+        heard: Heard { epoch: Epoch(2), members: 1, needed: 2, of: 3 },
         group,
         ballot: TERM_BALLOT,
         horizon: 3,

@@ -174,6 +174,8 @@ pub enum Defect {
     StopTooLow,
     /// The end of an epoch is promised and accepted without sealing it, and what an epoch lacks nobody asks the last one.
     OneReplicaState,
+    /// Of a configuration with an odd number of members less than half are asked.
+    LessThanHalf,
     /// An epoch is taken for established although its members have not caught up.
     EmptyMembers,
     /// The next change of members does not wait until the last one is established.

@@ -17,7 +17,7 @@ use crate::group::{Group, context};
 use crate::health::Health;
 use crate::message::{AskCopy, Message};
 use crate::outbox::GroupOutput;
-use crate::state::{Entry, GroupState, Member};
+use crate::state::{Config, Entry, GroupState, Member};
 use crate::time::Time;
 use crate::transaction::TransactionId;
 use crate::transaction::dealer::{Dealer, Letter, Word};
@@ -346,6 +346,20 @@ impl Group {
         let hears = self.hears();
         let is_here = |node: &NodeId| *node == self.me || hears.contains(node);
         self.state.nodes().iter().filter(|node| is_here(node)).count() >= self.state.quorum()
+    }
+
+    /// Returns the configurations without whose majorities no operation is answered in some sub-range: the group's own, and former ones
+    /// that recovery asks there, unless this member or one that it hears has told that it stores everything that they did.
+    pub fn needed_configs(&self) -> Vec<Config> {
+        let (state, mut hears) = (&self.state, self.hears());
+        hears.push(self.me);
+        let has_all =
+            |term: Term| hears.iter().any(|node| state.is_member(*node) && self.duties.is_complete(*node, &[term]));
+        let waiting: Vec<KeyRange> =
+            state.parts().filter(|(_, ballot)| !has_all(ballot.term)).map(|(part, _)| part).collect();
+        let mut configs = state.configs(state.range);
+        configs.retain(|config| config.epoch == state.epoch || waiting.iter().any(|part| config.matters_in(*part)));
+        configs
     }
 
     /// Do both neighbours know this group as it is? `None`: only the leader can tell.

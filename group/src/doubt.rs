@@ -117,10 +117,29 @@ pub(crate) fn decides(
     defects: Defects,
     answer: impl Fn(NodeId) -> Option<Epoch>,
 ) -> bool {
-    let is_sure = |doubt: Epoch| doubt < epoch || defects.has(Defect::DoubtCounts);
     let answers: Vec<Epoch> = members.iter().filter_map(|node| answer(*node)).collect();
-    let sure = answers.iter().filter(|doubt| is_sure(**doubt)).count();
+    let sure = answers.iter().filter(|doubt| is_sure(**doubt, epoch, defects)).count();
     sure > members.len() / 2 || (!members.is_empty() && answers.len() == members.len())
+}
+
+/// Returns whether each majority of these members has one among those that have answered without doubt: half of them have, or all members
+/// have answered. What a majority accepted, at least one of the answers tells.
+///
+/// `answer` maps a member to the last epoch in doubt that its answer carried; `None`: no answer.
+pub(crate) fn meets_majorities(
+    members: &[NodeId],
+    epoch: Epoch,
+    defects: Defects,
+    answer: impl Fn(NodeId) -> Option<Epoch>,
+) -> bool {
+    let missing = usize::from(members.len() % 2 == 1 && defects.has(Defect::LessThanHalf));
+    let sure = members.iter().filter_map(|node| answer(*node)).filter(|doubt| is_sure(*doubt, epoch, defects));
+    !members.is_empty()
+        && (sure.count() * 2 + missing >= members.len() || members.iter().all(|node| answer(*node).is_some()))
+}
+
+fn is_sure(doubt: Epoch, epoch: Epoch, defects: Defects) -> bool {
+    doubt < epoch || defects.has(Defect::DoubtCounts)
 }
 
 /// The members that a group waits for because of a doubt.
@@ -418,7 +437,7 @@ impl Group {
                 let is_asked = self.vouching.as_ref().is_some_and(|vouching| !vouching.has(**node));
                 heard(**node).is_none() || is_asked && **node != self.me && doubtful.contains(&self.me)
             };
-            let waits = !doubtful.is_empty() && !self.has_sure_majority(&config);
+            let waits = !doubtful.is_empty() && !self.has_enough_sure(&config);
             known.waiting_for.extend(config.members.iter().filter(|_| waits).filter(is_needed));
             known.members.extend(doubtful);
         }
@@ -430,11 +449,11 @@ impl Group {
         known
     }
 
-    /// Returns whether a majority of the configuration is heard and sure.
-    fn has_sure_majority(&self, config: &Config) -> bool {
+    /// Returns whether as many members of the configuration as the group needs are heard and sure.
+    fn has_enough_sure(&self, config: &Config) -> bool {
         let sure =
             config.members.iter().filter(|node| self.heard_doubt(**node).is_some_and(|doubt| doubt < config.epoch));
-        sure.count() > config.members.len() / 2
+        sure.count() >= self.state.needed_of(config)
     }
 
     /// Accepts the loss of the members waited for: members in doubt go on with the contents of their stores. Tells all members that
@@ -488,5 +507,23 @@ mod tests {
         assert!(sure_of(&[(0, 9), (1, 9), (2, 9), (3, 9), (4, 9)], 7), "all have answered");
         assert!(sure_of(&[(0, 0), (1, 0), (2, 0), (3, 9)], 7), "nobody needs the one");
         assert!(!decides(&[], Epoch(1), Defects::NONE, |_| Some(SURE)));
+        assert!(!meets_majorities(&[], Epoch(1), Defects::NONE, |_| Some(SURE)));
+    }
+    #[test]
+    fn half_of_the_members_meet_each_majority() {
+        for length in 1..=7_usize {
+            let members: Vec<NodeId> = (0..length as u8).map(node).collect();
+            let of = |set: u32| (0..length).filter(move |index| set >> index & 1 == 1);
+            for set in 0..1_u32 << length {
+                let answer = |asked: NodeId| of(set).any(|index| members[index] == asked).then_some(SURE);
+                let mut majorities = (0..1_u32 << length).filter(|other| of(*other).count() > length / 2);
+                let expected = majorities.all(|majority| majority & set != 0);
+                assert_eq!(
+                    meets_majorities(&members, Epoch(1), Defects::NONE, answer),
+                    expected,
+                    "{set:b} of {length}"
+                );
+            }
+        }
     }
 }

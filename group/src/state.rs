@@ -102,7 +102,7 @@ pub struct Config {
 
 impl Config {
     /// May it be the only holder of something chosen in this range?
-    fn matters_in(&self, range: KeyRange) -> bool {
+    pub(crate) fn matters_in(&self, range: KeyRange) -> bool {
         self.open.iter().any(|open| open.overlaps(range))
     }
 }
@@ -441,6 +441,12 @@ impl GroupState {
             self.recovery.iter().filter(|config| config.matters_in(range)).cloned().collect();
         configs.push(Config { epoch: self.epoch, members: self.nodes(), open: alloc::vec![self.range] });
         configs
+    }
+
+    /// Returns how many members of a configuration the group needs: of its own a majority, and of a former one half, for everything was
+    /// accepted by more than half of that.
+    pub fn needed_of(&self, config: &Config) -> usize {
+        if config.epoch == self.epoch { self.quorum() } else { config.members.len().div_ceil(2) }
     }
 
     /// Is there a range in this one that is not established?

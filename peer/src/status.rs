@@ -207,18 +207,30 @@ pub struct QuorumStatus {
     pub held: bool,
     /// Members heard within the failure detection interval, the one that tells it included; 0 where none of them answers.
     pub heard: u64,
-    /// Members that make a majority.
+    /// Members that are needed: a majority, or half of a former membership.
     pub needed: u64,
     /// Members in all.
     pub members: u64,
+    /// The epoch of a former membership, where that is the one counted here, for it lacks more, or is closer to lacking: its members
+    /// may store writes that the group's members have not copied yet, and until half of them has told these nothing is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_epoch: Option<u64>,
 }
 
 impl QuorumStatus {
-    /// For a person: `1 of 3 members heard`, or that none answers.
+    /// For a person: `1 of 3 members heard`, of which membership if that is an earlier one, or that none answers.
     pub fn words(&self) -> String {
         match self.heard {
             0 => "no member of it answers".into(),
-            heard => format!("{heard} of {} members heard", self.members),
+            heard => match self.former_epoch {
+                None => format!("{heard} of {} members heard", self.members),
+                Some(epoch) => {
+                    format!(
+                        "{heard} of {} members of epoch {epoch} heard, which may store writes that no member has",
+                        self.members
+                    )
+                }
+            },
         }
     }
 }

@@ -24,7 +24,11 @@ pub struct Exposure {
 /// Members of one site fail together: the most exposed first, so that the site loses a member with the probability of its most exposed
 /// one, and all of its members with that of its least exposed one. Sites fail independently of each other.
 pub fn loses_majority(members: &[Exposure]) -> f64 {
-    let quorum = members.len() / 2 + 1;
+    leaves_fewer(members, members.len() / 2 + 1)
+}
+
+/// Returns the probability that fewer than `needed` of these members live at the end of the window.
+fn leaves_fewer(members: &[Exposure], needed: usize) -> f64 {
     // By number of dead members: how probable it is.
     let mut dead = vec![1.0];
     for site in sites(members) {
@@ -36,13 +40,15 @@ pub fn loses_majority(members: &[Exposure]) -> f64 {
         }
         dead = next;
     }
-    let lost = members.len() + 1 - quorum;
+    let lost = members.len() + 1 - needed;
     dead.iter().skip(lost).sum::<f64>().clamp(0.0, 1.0)
 }
 
-/// Returns the same for a group whose recovery asks several configurations: that of the configuration in the greatest danger.
-pub fn loses_any<'a>(configurations: impl IntoIterator<Item = &'a [Exposure]>) -> f64 {
-    configurations.into_iter().map(loses_majority).fold(0.0, f64::max)
+/// Returns the probability that a group with these members cannot go on at the end of the window: that of the configuration in the greatest
+/// danger. Of each former configuration that recovery asks half must live, for a majority of it has accepted everything.
+pub fn cannot_go_on<'a>(members: &[Exposure], former: impl IntoIterator<Item = &'a [Exposure]>) -> f64 {
+    let of_former = former.into_iter().map(|members| leaves_fewer(members, members.len().div_ceil(2)));
+    of_former.fold(loses_majority(members), f64::max)
 }
 
 /// Returns the probability within an hour of an event that has this probability within each window. Windows below a millisecond count as one.
@@ -128,8 +134,9 @@ mod tests {
         assert_eq!(loses_majority(&[alone(1.0), alone(0.0), alone(0.0)]), 0.0);
         let whole = [alone(0.0); 3];
         let former = [alone(1.0), alone(0.5), alone(0.0)];
-        assert_eq!(loses_any([&whole[..], &former[..]]), 0.5, "recovery needs the former members, too");
-        assert_eq!(loses_any([]), 0.0);
+        assert_eq!(cannot_go_on(&whole, [&former[..]]), 0.5, "recovery needs the former members, too");
+        assert_eq!(cannot_go_on(&whole, [&[alone(1.0), alone(0.0)][..]]), 0.0, "and half of an even number");
+        assert_eq!(cannot_go_on(&former, []), 0.5);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::window::Committee;
 use crate::ballot::{Number, Slot, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::doubt::decides;
+use crate::doubt::meets_majorities;
 use crate::message::{AskCompare, AskCopy, Base, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
 use crate::outbox::{Durable, GroupOutput};
@@ -593,7 +593,7 @@ fn is_before_purge(ctx: &Context<'_>, piece: KeyRange, since: Number) -> bool {
     ctx.state.purged.bounds.pieces(piece).iter().any(|(_, purged)| purged.is_some_and(|purge| since < purge.up_to))
 }
 
-/// Configurations whose majorities together hold everything.
+/// Configurations, half of each of which tells everything together.
 pub(super) type Asks = Vec<(Epoch, Vec<NodeId>)>;
 
 /// Those that recovery asks in this range now.
@@ -601,7 +601,7 @@ pub(super) fn asked_configs(ctx: &Context<'_>, range: KeyRange) -> Asks {
     ctx.state.configs(range).into_iter().map(|config| (config.epoch, config.members)).collect()
 }
 
-/// Together with this node, do these make a quorum of every configuration that recovery asks in this range?
+/// Together with this node, do these tell everything that majorities accepted, in every configuration that recovery asks in this range?
 ///
 /// `nodes`: each with the last epoch about which its word is in doubt.
 pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeMap<NodeId, Epoch>) -> bool {
@@ -609,7 +609,10 @@ pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeMa
     let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
     let answer = |node: NodeId| if node == ctx.me { Some(ctx.doubt) } else { nodes.get(&node).copied() };
     let configs = ctx.state.configs(range);
-    configs.iter().filter(asked).all(|config| decides(&config.members, config.epoch, ctx.config.defects, answer))
+    configs
+        .iter()
+        .filter(asked)
+        .all(|config| meets_majorities(&config.members, config.epoch, ctx.config.defects, answer))
 }
 
 /// The part of a page that lies in the piece behind `after`, and whether the piece may hold more behind it.

@@ -13,7 +13,7 @@ use group::state::Member;
 use overlay::NodeId;
 use policy::lifetimes::Lifetimes;
 use policy::nines::Prospects;
-use policy::risk::{Exposure, loses_any, nines, per_hour};
+use policy::risk::{Exposure, cannot_go_on, nines, per_hour};
 
 use crate::networks::sites;
 use crate::node::Node;
@@ -84,7 +84,7 @@ impl Node {
             config.members.iter().map(of).collect()
         });
         let former: Vec<Vec<Exposure>> = former.collect();
-        let in_window = loses_any(core::iter::once(&current).chain(&former).map(Vec::as_slice));
+        let in_window = cannot_go_on(&current, former.iter().map(Vec::as_slice));
         let in_hour = per_hour(in_window, window);
         Some(RiskStatus { window, in_window, in_hour, nines: nines(in_hour) })
     }

@@ -16,7 +16,7 @@ use crate::api::Class;
 use crate::networks::{Network, networks, places};
 use crate::node::Node;
 use crate::probing::Probing;
-use crate::whereabouts::{Locate, Wanted};
+use crate::whereabouts::{Heard, Locate, Wanted};
 use crate::wire::Frame;
 
 /// Groups that are sampled: at random places, so large arcs count for more (Scatter §6.1 has k = 4).
@@ -166,7 +166,7 @@ impl Node {
         let (state, heard): (&GroupState, _) = (group.state(), group.hears());
         let is_well = |member: &&Member| member.node == self.me || heard.contains(&member.node);
         let clusters: Vec<String> = state.members.iter().filter(is_well).map(|member| member.cluster.clone()).collect();
-        if clusters.len() < state.quorum() {
+        if !Heard::of(group).is_quorum() {
             return None; // It could let nobody in.
         }
         let risk = self.risk_of(group).map(|risk| (risk.in_hour * CERTAIN) as u64);

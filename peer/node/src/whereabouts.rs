@@ -10,12 +10,14 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::time::Duration;
 
 use group::Group;
+use group::agreed::MEMBERS_MAX;
 use group::ballot::TermBallot;
 use group::message::{ClientMessage, Message, Operation};
-use group::state::GroupState;
+use group::state::{Config, GroupState};
 use group::time::Time;
 use overlay::{
     Contact, Epoch, GroupId, GroupRef, HINTS_BYTES_MAX, Hints, KeyRange, NodeId, PeerKey, Point, RingId, Way, next_hop,
@@ -86,24 +88,47 @@ pub enum Wanted {
     Sample,
 }
 
-/// How many members of a group one of them hears.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How many members of a group's configuration one of its members hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
+    /// The configuration's epoch: the group's own, or an earlier one whose members may store writes that the group's members have not
+    /// copied yet.
+    pub epoch: Epoch,
     /// Members heard within the failure detection interval, the one that tells it included, as far as their votes count: the votes of members
     /// in doubt do not count as long as the group waits because of them.
-    pub members: usize,
-    /// Members that make a quorum of its epoch.
-    pub needed: usize,
+    pub members: u32,
+    /// Members that are needed: a majority of the group's own, and of a former configuration half.
+    pub needed: u32,
+    /// Members of the configuration.
+    pub of: u32,
 }
 
 impl Heard {
-    /// As this group's member hears it.
+    /// As this group's member hears it: of the configurations that the group needs, the one that is closest to lacking members, or that
+    /// lacks most.
     pub(crate) fn of(group: &Group) -> Heard {
-        let state = group.state();
-        Heard { members: state.members.len() - unheard(group).len(), needed: state.quorum() }
+        Heard::with_unheard(group).0
     }
 
-    /// Enough of them for the group to decide anything: without, no operation on its range is answered.
+    /// The same, and all that are not heard: of that configuration, and of the group's own.
+    fn with_unheard(group: &Group) -> (Heard, Vec<NodeId>) {
+        let is_missed = misses(group);
+        let heard = |config: Config| {
+            let unheard: Vec<NodeId> = config.members.iter().copied().filter(&is_missed).collect();
+            let (of, needed) = (config.members.len() as u32, group.state().needed_of(&config) as u32);
+            (Heard { epoch: config.epoch, members: of - unheard.len() as u32, needed, of }, unheard)
+        };
+        let all = group.needed_configs().into_iter().map(heard);
+        let surplus = |heard: &Heard| i64::from(heard.members) - i64::from(heard.needed);
+        let least = all.min_by_key(|(heard, _)| (surplus(heard), Reverse(heard.epoch)));
+        let (heard, former) = least.expect("a group's own configuration is one");
+        let mut unheard: Vec<NodeId> = group.state().nodes().into_iter().filter(&is_missed).chain(former).collect();
+        unheard.sort_unstable();
+        unheard.dedup();
+        (heard, unheard)
+    }
+
+    /// Enough of them for the group to answer operations: without, those on a part of its range, or on all of it, are not answered.
     pub fn is_quorum(&self) -> bool {
         self.members >= self.needed
     }
@@ -111,11 +136,12 @@ impl Heard {
 
 /// Members that a group's member does not hear, and members in doubt as long as the group waits because of them: their votes do not count
 /// then.
-fn unheard(group: &Group) -> Vec<NodeId> {
-    let (hears, doubt) = (group.hears(), group.in_doubt());
-    let in_doubt = |node: &NodeId| !doubt.waiting_for.is_empty() && doubt.members.contains(node);
-    let is_missed = |node: &NodeId| in_doubt(node) || (*node != group.me() && !hears.contains(node));
-    group.state().nodes().into_iter().filter(is_missed).collect()
+fn misses(group: &Group) -> impl Fn(&NodeId) -> bool {
+    let (me, hears, doubt) = (group.me(), group.hears(), group.in_doubt());
+    move |node| {
+        let in_doubt = !doubt.waiting_for.is_empty() && doubt.members.contains(node);
+        in_doubt || (*node != me && !hears.contains(node))
+    }
 }
 
 /// Who owns a place, and who is primary of it.
@@ -133,24 +159,23 @@ pub struct Located {
     pub ballot: TermBallot,
     /// The group's horizon.
     pub horizon: u64,
-    /// Members that the answering one has not heard within the failure detection interval.
+    /// Members of the group, and of the configuration of `heard`, that the answering one has not heard within the failure detection
+    /// interval.
     pub unheard: Vec<NodeId>,
+    /// How many members of the configuration that is closest to lacking some, or that lacks most, the answering one hears.
+    pub heard: Heard,
     /// The version of the network's policies that the group has.
     pub policies: u64,
 }
 
 impl Located {
-    /// How many members the answering one hears.
-    pub fn heard(&self) -> Heard {
-        let members = self.group.members.len();
-        Heard { members: members.saturating_sub(self.unheard.len()), needed: members / 2 + 1 }
-    }
-
-    /// Those that are not heard are members, and no more than there are; what counts on from the horizon has room.
+    /// No more are not heard than there are members; no configuration is later than the group's, or of more members than a group may
+    /// have; what counts on from the horizon has room.
     fn is_sound(&self) -> bool {
-        let is_member = |node: &NodeId| self.group.nodes().any(|member| member == *node);
-        self.unheard.len() <= self.group.members.len()
-            && self.unheard.iter().all(is_member)
+        self.unheard.len() <= self.group.members.len() + self.heard.of as usize
+            && self.heard.members.max(self.heard.needed) <= self.heard.of
+            && self.heard.of <= MEMBERS_MAX
+            && self.heard.epoch <= self.group.epoch
             && group::nonsense::is_horizon(self.horizon)
     }
 }
@@ -405,9 +430,10 @@ impl Node {
         let here = self.hosts.at(point).filter(|group| group.state().ended.is_none())?;
         let state = here.state();
         let (part, ballot) = state.parts().find(|(part, _)| part.contains(point))?;
-        let (ring, group, horizon, unheard) = (state.ring, state.reference(), state.horizon, unheard(here));
+        let (ring, group, horizon) = (state.ring, state.reference(), state.horizon);
+        let (heard, unheard) = Heard::with_unheard(here);
         let policies = state.settings.policies.version;
-        Some(Located { ring, point, group, part, ballot, horizon, unheard, policies })
+        Some(Located { ring, point, group, part, ballot, horizon, unheard, heard, policies })
     }
 
     /// Says something to somebody who is perhaps not connected.

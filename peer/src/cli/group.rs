@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn who_accepts_a_loss_is_told_where_that_is_not_enough() {
         let group = |heard, needed| GroupStatus {
-            quorum: Some(QuorumStatus { held: heard >= needed, heard, needed, members: 3 }),
+            quorum: Some(QuorumStatus { held: heard >= needed, heard, needed, members: 3, former_epoch: None }),
             ..GroupStatus::default()
         };
         assert_eq!(lacks_majority(&group(2, 2)), None);

@@ -70,7 +70,10 @@ fn describe_ring(ring: &Ring, now_ms: u64) -> String {
         let Located { group, epoch, range, members, quorum, .. } = located;
         let RangeStatus { start, end } = range;
         let lost = quorum.as_ref().filter(|quorum| !quorum.held);
-        let lost = lost.map_or(String::new(), |quorum| format!(", {} heard: NO MAJORITY", quorum.heard));
+        let lost = lost.map_or(String::new(), |quorum| match quorum.former_epoch {
+            None => format!(", {} heard: NO MAJORITY", quorum.heard),
+            Some(former) => format!(", {} of {} of epoch {former} heard: NO MAJORITY", quorum.heard, quorum.members),
+        });
         let _ = writeln!(
             text,
             "{start}  {end}  {:>6.2}%  {group}  {epoch:>6}  {}{lost}: {}",
@@ -143,8 +146,7 @@ pub fn locate(args: &WhereArgs) -> ExitCode {
         }
         let lost = located.quorum.as_ref().filter(|quorum| !quorum.held);
         if let Some(quorum) = lost {
-            let _ =
-                writeln!(text, "NO MAJORITY: {} of {} members heard; it answers nothing", quorum.heard, quorum.members);
+            let _ = writeln!(text, "NO MAJORITY: {}; it answers nothing", quorum.words());
         }
         (text, lost.is_none())
     })

@@ -138,7 +138,7 @@ fn lanes_are_told_apart_and_nonsense_is_borne() {
 
 #[test]
 fn a_majority_that_is_lost_is_told_of_own_groups_and_of_those_beside() {
-    let quorum = |heard| Some(QuorumStatus { held: heard >= 2, heard, needed: 2, members: 3 });
+    let quorum = |heard| Some(QuorumStatus { held: heard >= 2, heard, needed: 2, members: 3, former_epoch: None });
     let with = |own, behind| {
         let group = beside(group("g", 0, 8, "me b c"), (8, 0), (8, 0));
         let (predecessor, successor) = (Some("n".to_owned()), Some("n".to_owned()));

@@ -79,7 +79,7 @@ impl RingWatch {
 
     /// Takes the result of a walk at this moment, in milliseconds of Unix time. A range that the walk did not reach stays as it was.
     pub fn learn(&self, lane: u8, survey: &Survey, now_ms: u64) {
-        let has_majority = |located: &&node::whereabouts::Located| located.heard().is_quorum();
+        let has_majority = |located: &&node::whereabouts::Located| located.heard.is_quorum();
         let served: Vec<KeyRange> =
             survey.groups.iter().filter(has_majority).map(|located| located.group.range).collect();
         let without = survey.groups.iter().filter(|located| !has_majority(located));
@@ -223,6 +223,7 @@ mod tests {
             ballot: TermBallot { epoch: Epoch(3), term: Term::new(Slot(1), 0), node: nodes(1)[0] },
             horizon: 0,
             unheard: nodes(unheard),
+            heard: whereabouts::Heard { epoch: Epoch(3), members: 3 - u32::from(unheard), needed: 2, of: 3 },
             policies: 0,
         }
     }

@@ -8,7 +8,7 @@ use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use group::transaction::plan::LOST_MAX;
 use node::{Granted, PolicyChange, Wish};
-use overlay::{Contact, GroupId, GroupRef, Key, PeerKey, PeerName, Point};
+use overlay::{Contact, Epoch, GroupId, GroupRef, Key, PeerKey, PeerName, Point};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -288,7 +288,7 @@ impl Located {
             members: located.group.nodes().map(|node| name(&node.peer)).collect(),
             names: names(&located.group),
             primary: name(&located.ballot.node.peer),
-            quorum: Some(QuorumStatus::of(located.heard(), located.group.members.len())),
+            quorum: Some(QuorumStatus::of(located.heard, located.group.epoch)),
             unheard: located.unheard.iter().map(|node| name(&node.peer)).collect(),
             policies_version: Some(located.policies),
             unserved_since_ms: None,
@@ -297,10 +297,15 @@ impl Located {
 }
 
 impl QuorumStatus {
-    /// Of a group with so many members, as it is told outside.
-    pub fn of(heard: node::whereabouts::Heard, members: usize) -> QuorumStatus {
-        let (held, count) = (heard.is_quorum(), heard.members as u64);
-        QuorumStatus { held, heard: count, needed: heard.needed as u64, members: members as u64 }
+    /// Of a group in this epoch, as it is told outside.
+    pub fn of(heard: node::whereabouts::Heard, epoch: Epoch) -> QuorumStatus {
+        QuorumStatus {
+            held: heard.is_quorum(),
+            heard: heard.members.into(),
+            needed: heard.needed.into(),
+            members: heard.of.into(),
+            former_epoch: (heard.epoch < epoch).then_some(heard.epoch.0),
+        }
     }
 }
 

@@ -392,7 +392,7 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
         lifetimes: lifetimes_status(&group.lifetimes),
         risk: group.risk.as_ref().map(risk_status),
         established: group.established,
-        quorum: group.heard.map(|heard| QuorumStatus::of(heard, voters.clone().count())),
+        quorum: group.heard.map(|heard| QuorumStatus::of(heard, group.epoch)),
         predecessor_quorum: None,
         successor_quorum: None,
         leader: group.leader.map(|leader| name(&leader.peer)),

@@ -78,6 +78,10 @@ pub struct Groups {
     dead: u64,
     /// Groups that recovery must still ask former members for, summed over all counts.
     recovering: u64,
+    /// Since when each of them has been one.
+    recovering_since: BTreeMap<GroupId, Time>,
+    /// How long each was one, of those that are no more.
+    recoveries: Vec<Duration>,
 }
 
 impl Groups {
@@ -101,14 +105,16 @@ impl Groups {
         }
         let nobody = BTreeSet::new();
         let left = |id: &GroupId, view: &View| view.left(holders.get(id).unwrap_or(&nobody), &alive);
-        let lives = |id: &GroupId, view: &View| left(id, view).iter().all(|(living, all)| *living > all / 2);
+        // Of the members a majority, and half of each former configuration.
+        let is_enough = |(index, (living, all)): (usize, &(usize, usize))| living * 2 >= all + usize::from(index == 0);
+        let lives = |id: &GroupId, view: &View| left(id, view).iter().enumerate().all(is_enough);
         let is_over = |view: &View| {
             let later = |(id, other): (&GroupId, &View)| {
                 other.epoch > view.epoch && other.range.overlaps(view.range) && lives(id, other)
             };
             views.iter().any(later)
         };
-        let mut silent = BTreeMap::new();
+        let (mut silent, mut recovered) = (BTreeMap::new(), Vec::new());
         let (mut groups, mut members, mut dead, mut recovering) = (0, 0, 0, 0);
         for (id, view) in &views {
             if lives(id, view) {
@@ -116,6 +122,10 @@ impl Groups {
                 members += view.members.len();
                 dead += view.members.iter().filter(|member| !alive.contains(member)).count();
                 recovering += usize::from(!view.former.is_empty());
+                match view.former.is_empty() {
+                    true => recovered.extend(self.recovering_since.remove(id)),
+                    false => drop(self.recovering_since.entry(*id).or_insert(now)),
+                }
                 self.ages.extend(births.map(|births| view.ages(births, now)));
             } else if !is_over(view) {
                 let begun = || Silence { since: now, left: left(id, view), epoch: view.epoch };
@@ -134,7 +144,9 @@ impl Groups {
             self.sums.2 += members as u64;
             self.dead += dead as u64;
             self.recovering += recovering as u64;
+            self.recoveries.extend(recovered.into_iter().map(|since| now.since(since)));
         }
+        self.recovering_since.retain(|id, _| views.contains_key(id));
     }
 
     /// Returns how many groups there were at the last count.
@@ -179,5 +191,9 @@ impl Groups {
     /// Returns the part of the time in which a group that lived needed former members, too: its epoch was not established.
     pub(super) fn recovering_share(&self) -> f64 {
         self.recovering as f64 / self.sums.1.max(1) as f64
+    }
+    /// Returns how long groups needed former members at a time.
+    pub(super) fn recoveries(&self) -> &[Duration] {
+        &self.recoveries
     }
 }

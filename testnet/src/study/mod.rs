@@ -7,6 +7,7 @@ mod chirp;
 mod executed;
 mod groups;
 mod load;
+mod losses;
 mod ownership;
 mod report;
 mod system;
@@ -25,6 +26,7 @@ use crate::sim::{Latency, Scenario, World};
 use executed::Executed;
 pub use groups::Groups;
 pub use load::Counts;
+pub(crate) use losses::{losses, rate};
 pub use ownership::Ownership;
 pub(crate) use report::mean;
 pub use report::{Figures, HEADING};
@@ -284,6 +286,7 @@ impl<S: System> Run<S> {
             ages: self.groups.ages().to_vec(),
             dead_members: self.groups.mean_dead(),
             recovering_share: self.groups.recovering_share(),
+            recoveries: self.groups.recoveries().to_vec(),
             lost: self.groups.lost(),
             losses: self.groups.losses(),
             load: self.load.counts().clone(),

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_group_of_others_without_a_majority_is_bad() {
         let range = |start: &str, end: &str| RangeStatus { start: start.repeat(32), end: end.repeat(32) };
-        let quorum = QuorumStatus { held: false, heard: 1, needed: 2, members: 3 };
+        let quorum = QuorumStatus { held: false, heard: 1, needed: 2, members: 3, former_epoch: None };
         let members: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
         let located = Located {
             group: "g".into(),

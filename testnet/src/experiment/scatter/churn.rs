@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::group_failure::{DETECTION, safe_size};
-use super::losses::losses;
 use super::{BASELINE, BOTH, Measured, PLANET, ms};
 use crate::churn::{Lives, quantiles};
 use crate::experiment::options::{Options, Say};
@@ -11,7 +10,7 @@ use crate::experiment::registry::Experiment;
 use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
-use crate::study::{Demand, Figures, Study, mean};
+use crate::study::{Demand, Figures, Study, losses, mean};
 
 /// Figure 13.
 pub const POISSON: Experiment = Experiment {

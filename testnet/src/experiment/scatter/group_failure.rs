@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use policy::risk::{Exposure, loses_majority, nines, per_hour};
 
-use super::losses::rate;
 use super::reconfiguration::repair_times;
 use crate::churn::Lives;
 use crate::experiment::options::{Options, Say};
@@ -16,6 +15,7 @@ use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::rng::Rng;
+use crate::study::rate;
 
 /// Figure 7.
 pub const EXPERIMENT: Experiment = Experiment {

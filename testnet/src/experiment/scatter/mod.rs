@@ -6,7 +6,6 @@ mod group_failure;
 mod join_policy;
 mod load;
 mod load_join;
-mod losses;
 mod reconfiguration;
 mod sampling;
 mod timed;
@@ -54,13 +53,15 @@ impl Measured {
         }
     }
 
-    /// Runs a study of the system. `say` is told of progress.
+    /// Runs a study of the system. `say` is told of progress, and of each lost group.
     fn run(self, study: &Study, say: &(dyn Fn(&str) + Sync)) -> Result<Figures, String> {
         let say = &mut |line: &str| say(&format!("{}, {}: {line}", self.name(), lives(study)));
-        match self {
+        let figures = match self {
             Measured::Scatter => run::<node::Node>(study, say),
             Measured::Dht => run::<baseline::Peer>(study, say),
-        }
+        }?;
+        figures.losses.iter().for_each(|line| say(&format!("lost: {line}")));
+        Ok(figures)
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use policy::risk::{Exposure, loses_majority};
 
-use crate::study::Figures;
+use super::Figures;
 
 /// The probability with which a run loses at most so many groups as the bound says.
 const CONFIDENCE: f64 = 0.95;
@@ -16,7 +16,7 @@ const LOOK_S: f64 = 1.0;
 
 /// Groups that a run should lose.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     /// On average.
     pub expected: f64,
     /// At most, in 95 of 100 runs.
@@ -26,7 +26,7 @@ pub(super) struct Losses {
 /// Returns the losses that follow from the time of repair and from the members that groups had.
 ///
 /// Each member dies within the time of repair as its age and the true distribution of lives tell, independently of the others.
-pub(super) fn losses(figures: &Figures) -> Losses {
+pub(crate) fn losses(figures: &Figures) -> Losses {
     let repair = Duration::from_secs_f64(figures.repair_s());
     let Some(lives) = figures.lives.filter(|_| !repair.is_zero()) else {
         return Losses { expected: 0.0, bound: 0 };
@@ -42,7 +42,7 @@ pub(super) fn losses(figures: &Figures) -> Losses {
 ///
 /// The state in which just too many are dead is entered as often as it is left: whenever the first of them is replaced. A group with `k`
 /// dead members too many therefore loses its majority `k` times as often as disjoint windows tell (`policy::risk::per_hour`).
-pub(super) fn rate(members: usize, lost: f64, repair: Duration) -> f64 {
+pub(crate) fn rate(members: usize, lost: f64, repair: Duration) -> f64 {
     lost * members.div_ceil(2) as f64 / repair.as_secs_f64()
 }
 
