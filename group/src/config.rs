@@ -78,6 +78,8 @@ pub struct AbleMember {
     pub residual: Option<Duration>,
     /// How much it can execute; `None` where too little is known.
     pub capacity: Option<Believed>,
+    /// How long it waits for the answers of a majority of members, while this node leads; `None` where that is not known.
+    pub agreement: Option<Duration>,
 }
 
 /// What the division policy sees.

@@ -11,6 +11,9 @@ use overlay::NodeId;
 use crate::group::Group;
 use crate::message::Heartbeat;
 
+/// Round trips below this are alike: a scheduler may add as much.
+const SHORT: Duration = Duration::from_millis(5);
+
 /// Returns the time from when `heard` sent a heartbeat until `hearer` got it, in microseconds: the first by the clock of `heard`, the
 /// second by that of `hearer`, whose clocks differ by an unknown constant. `None` where the heartbeat of `hearer` gives none back.
 fn one_way_us(hearer: &Heartbeat, heard: NodeId) -> Option<i128> {
@@ -42,60 +45,21 @@ impl Group {
         };
         nodes.iter().map(|one| nodes.iter().map(|other| between(*one, *other)).collect()).collect()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use overlay::{Incarnation, PeerKey};
-
-    use super::*;
-    use crate::ballot::Slot;
-    use crate::message::{Echo, Parting};
-    use crate::time::WallMillis;
-
-    const LIMIT: Duration = Duration::from_secs(2);
-
-    fn node(n: u8) -> NodeId {
-        NodeId { peer: PeerKey([n; 32]), incarnation: Incarnation(1) }
-    }
-
-    /// A heartbeat sent at this time, which gives back one of another member.
-    fn heartbeat(sent_us: u64, of: u8, echo: Option<(u64, u32)>) -> Heartbeat {
-        Heartbeat {
-            applied: Slot(1),
-            leads: None,
-            chosen: Slot(1),
-            hears: alloc::vec![node(9), node(of)],
-            terms: Vec::new(),
-            parting: Parting::Stays,
-            sealed: false,
-            wall: WallMillis(1),
-            sent_us,
-            echoes: alloc::vec![None, echo.map(|(sent_us, held_us)| Echo { sent_us, held_us })],
-            agreement_us: None,
-            doubt: None,
-            load: None,
-            full: false,
-            absences: Vec::new(),
-            capacity: None,
-            progress: None,
-            marks: Vec::new(),
+    /// Follows, while this node leads, how long each member waits for the answers of a majority: the round trip to the last of the nearest
+    /// members that make a majority with it (Scatter §6.2). A moving average over about eight heartbeats, in which one measurement counts for
+    /// four times the average at most, for those of other members are single ones.
+    pub(crate) fn follow_trips(&mut self) {
+        if !self.log.leads() {
+            return self.duties.agreements.clear();
         }
-    }
-
-    /// The clock of the second member is an hour ahead. A message takes 30 ms one way, and 12 ms the other way.
-    #[test]
-    fn clocks_cancel_out() {
-        const HOUR: u64 = 3_600_000_000;
-        let first = heartbeat(1_000_000, 2, Some((HOUR + 500_000, 1_000_000 - 530_000)));
-        let second = heartbeat(HOUR + 1_100_000, 1, Some((1_000_000, 100_000 - 12_000)));
-        let of = |first: &Heartbeat, second: &Heartbeat| round_trip((node(1), first), (node(2), second), LIMIT);
-        assert_eq!(of(&first, &second), Some(Duration::from_millis(42)));
-        assert_eq!(of(&second, &first), None, "they give back no heartbeats of their own");
-        assert_eq!(of(&heartbeat(1_000_000, 2, None), &second), None);
-        // The second member started again: its clock begins anew, and the first member gives back a heartbeat of before.
-        assert_eq!(of(&first, &heartbeat(1_100_000, 1, Some((1_000_000, 88_000)))), None);
-        let ahead = heartbeat(3 * HOUR, 1, Some((1_000_000, 88_000)));
-        assert_eq!(of(&first, &ahead), None);
+        let quorum = self.state.quorum();
+        for (node, trips) in self.state.nodes().into_iter().zip(self.round_trips()) {
+            let mut known: Vec<Duration> = trips.into_iter().flatten().collect();
+            known.sort_unstable();
+            let Some(measured) = known.get(quorum - 1).copied() else { continue };
+            let average = self.duties.agreements.entry(node).or_insert(measured);
+            *average = (*average * 7 + measured.min(*average * 4 + SHORT)) / 8;
+        }
     }
 }

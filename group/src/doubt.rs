@@ -430,16 +430,9 @@ impl Group {
     pub fn in_doubt(&self) -> InDoubt {
         let mut known = InDoubt::default();
         for config in self.state.configs(self.state.range) {
-            let of = |node: &&NodeId| self.heard_doubt(**node).is_some_and(|doubt| doubt >= config.epoch);
-            let doubtful: Vec<NodeId> = config.members.iter().filter(of).copied().collect();
-            let heard = |node| self.heard_doubt(node);
-            let is_needed = |node: &&NodeId| {
-                let is_asked = self.vouching.as_ref().is_some_and(|vouching| !vouching.has(**node));
-                heard(**node).is_none() || is_asked && **node != self.me && doubtful.contains(&self.me)
-            };
-            let waits = !doubtful.is_empty() && !self.has_enough_sure(&config);
-            known.waiting_for.extend(config.members.iter().filter(|_| waits).filter(is_needed));
-            known.members.extend(doubtful);
+            let InDoubt { members, waiting_for } = self.in_doubt_of(&config);
+            known.members.extend(members);
+            known.waiting_for.extend(waiting_for);
         }
         known.waiting_for.extend(self.older_majority());
         for nodes in [&mut known.members, &mut known.waiting_for] {
@@ -447,6 +440,20 @@ impl Group {
             nodes.dedup();
         }
         known
+    }
+
+    /// Returns the members of one configuration in doubt about its epoch, and those of its members that the group waits for because of them.
+    pub fn in_doubt_of(&self, config: &Config) -> InDoubt {
+        let heard = |node| self.heard_doubt(node);
+        let of = |node: &&NodeId| heard(**node).is_some_and(|doubt| doubt >= config.epoch);
+        let members: Vec<NodeId> = config.members.iter().filter(of).copied().collect();
+        let is_needed = |node: &&NodeId| {
+            let is_asked = self.vouching.as_ref().is_some_and(|vouching| !vouching.has(**node));
+            heard(**node).is_none() || is_asked && **node != self.me && members.contains(&self.me)
+        };
+        let waits = !members.is_empty() && !self.has_enough_sure(config);
+        let waiting_for = config.members.iter().filter(|_| waits).filter(is_needed).copied().collect();
+        InDoubt { members, waiting_for }
     }
 
     /// Returns whether as many members of the configuration as the group needs are heard and sure.

@@ -13,7 +13,7 @@ use crate::doubt::Doubt;
 use crate::group::{Group, context};
 use crate::let_go::LetGo;
 use crate::membership::Doors;
-use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress};
+use crate::message::{Heartbeat, LogMessage, Message, Parting, Progress, Sender};
 use crate::outbox::GroupOutput;
 use crate::state::{Entry, Member};
 use crate::time::Time;
@@ -42,6 +42,8 @@ pub struct Duties {
     settled: BTreeMap<NodeId, Time>,
     /// How long members are expected to live on.
     residuals: BTreeMap<NodeId, Duration>,
+    /// How long each member waits for the answers of a majority, while this node leads.
+    pub(crate) agreements: BTreeMap<NodeId, Duration>,
     /// When the horizon was raised last, as this node knows.
     horizon: (u64, Time),
 }
@@ -70,6 +72,7 @@ impl Duties {
             changed: now,
             settled: BTreeMap::new(),
             residuals: BTreeMap::new(),
+            agreements: BTreeMap::new(),
             horizon: (0, now),
         }
     }
@@ -120,6 +123,7 @@ impl Duties {
         self.contacts.retain(|node, _| nodes.contains(node));
         self.settled.retain(|node, _| nodes.contains(node));
         self.residuals.retain(|node, _| nodes.contains(node));
+        self.agreements.retain(|node, _| nodes.contains(node));
         self.doors.keep(nodes);
     }
 
@@ -163,8 +167,11 @@ impl Group {
         self.pulse.set_clock(self.now);
         self.meter.fold(self.state.range, self.now.time, self.config.timing.heartbeat);
         self.fold_capacities();
+        self.follow_trips();
         self.heard = self.hears();
         let hears = self.hears();
+        let marks = self.marks_to_tell();
+        self.on_marks(Sender { node: self.me, epoch: self.state.epoch }, &marks);
         // What the acceptor took since is part of what must be durable.
         self.acceptor.flush(&mut context!(self));
         let progress = self.vouching.is_none().then(|| self.progress());
@@ -187,7 +194,7 @@ impl Group {
             absences: self.pulse.absences(self.now),
             capacity: self.capacities.own,
             progress: progress.clone().filter(|_| is_durable),
-            marks: self.marks_to_tell(),
+            marks,
         };
         let audience = self.state.audience();
         let others: Vec<NodeId> = audience.iter().copied().filter(|node| *node != self.me).collect();
@@ -348,7 +355,8 @@ impl Group {
         let voted = self.duties.settled.get(&node).map(|since| self.now.time.since(*since));
         let settled = voted.map_or(age, |voted| voted.min(age));
         let residual = self.duties.residuals.get(&node).copied();
-        AbleMember { node, age, settled, residual, capacity: self.believed_capacity(node) }
+        let (capacity, agreement) = (self.believed_capacity(node), self.duties.agreements.get(&node).copied());
+        AbleMember { node, age, settled, residual, capacity, agreement }
     }
 
     /// Takes how long members are expected to live on, for the division policy: their median residual lives, for example. It need only

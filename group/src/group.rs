@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use overlay::{Epoch, Key, NodeId, PeerKey, Point};
 
-use crate::ballot::{Slot, TermBallot};
+use crate::ballot::{Slot, Term, TermBallot};
 use crate::capacity::Capacities;
 use crate::committee::{Acceptor, CatchUpStatus, Committee, Local, Primary};
 use crate::config::{Defect, GroupConfig};
@@ -366,6 +366,19 @@ impl Group {
         self.tell_let_go();
     }
 
+    /// A primary says, of its sub-ranges in the order of their terms, up to which numbers all writes are chosen.
+    pub(crate) fn on_marks(&mut self, from: Sender, marks: &[(Term, u64)]) {
+        let is_its = |ballot: &TermBallot| ballot.epoch == from.epoch && ballot.node == from.node;
+        let granted: Vec<TermBallot> = self.state.parts().map(|(_, ballot)| ballot).filter(is_its).collect();
+        for ballot in granted {
+            let Ok(place) = marks.binary_search_by_key(&ballot.term, |(term, _)| *term) else { continue };
+            let patience = self.config.timing.heartbeat / 2;
+            let Some(mark) = self.acceptor.heed(ballot, marks[place].1, patience, self.now.time) else { continue };
+            let message = CommitteeMessage::Accept { ballot, chosen: Some(mark), writes: Vec::new() };
+            self.on_committee_message(from.node, message);
+        }
+    }
+
     fn on_heartbeat(&mut self, from: Sender, mut heartbeat: Heartbeat) {
         let (progress, marks) = (heartbeat.progress.take(), core::mem::take(&mut heartbeat.marks));
         if heartbeat.applied > self.state.applied {
@@ -382,16 +395,7 @@ impl Group {
         self.watch_room();
         if from.epoch == self.state.epoch {
             progress.into_iter().for_each(|progress| self.on_progress(from.node, progress));
-            let quiet_since = self.now.time - self.config.timing.heartbeat;
-            for (term, mark) in marks {
-                let ballot = TermBallot { epoch: from.epoch, term, node: from.node };
-                // Heartbeats overtake writes: a mark must not show as lacking what waits on its way here.
-                if self.acceptor.was_written_since(ballot, quiet_since) {
-                    continue;
-                }
-                let message = CommitteeMessage::Accept { ballot, chosen: Some(mark), writes: Vec::new() };
-                self.on_committee_message(from.node, message);
-            }
+            self.on_marks(from, &marks);
         }
         self.apply_chosen();
         self.do_duties();

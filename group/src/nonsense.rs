@@ -218,8 +218,10 @@ impl Heartbeat {
         let hears = hears && self.echoes.len() <= self.hears.len() && self.absences.len() <= HEARD_MAX;
         let load = self.load.as_deref().is_none_or(load::is_sound);
         let capacity = self.capacity.is_none_or(capacity::is_sound);
-        let terms =
-            self.terms.len().max(self.marks.len()) <= Term::PARTS_MAX && self.marks.iter().all(|(_, mark)| fits(*mark));
+        let marks = self.marks.len() <= Term::PARTS_MAX
+            && self.marks.windows(2).all(|pair| pair[0].0 < pair[1].0)
+            && self.marks.iter().all(|(_, mark)| fits(*mark));
+        let terms = self.terms.len() <= Term::PARTS_MAX && marks;
         unless(sound && hears && load && capacity && terms, Nonsense::Malformed)?;
         self.progress.as_ref().map_or(Ok(()), Progress::check)
     }

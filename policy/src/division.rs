@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use overlay::{KeyRange, NodeId, Point};
 
 use crate::density::{Density, LOAD_MIN};
-use crate::weights::{Able, Weights};
+use crate::weights::{Able, Weights, near};
 
 /// More sub-ranges than so many for each primary are not left lying about.
 const PARTS_PER_NODE_MAX: usize = 4;
@@ -61,6 +61,8 @@ impl Dividing for Even {
 /// all is calm. Then each of these gets a sub-range. Where each has one, the division waits until it has rested, and is drawn anew where it
 /// is far from what it should be: where a member has much more than it should, or, as one that was a newcomer or was weak, much less.
 ///
+/// A member that waits much longer for a majority than the others is not able: what it has is shared out at once.
+///
 /// The papers choose leaders by agreement latency, age or chance (Scatter §6.2, Harmony §7.2), and no primaries: all members are primaries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByLoad;
@@ -74,8 +76,9 @@ const OLD_SHARE_MIN: u64 = 4;
 
 impl Dividing for ByLoad {
     fn divide(&self, view: &Divided<'_>) -> Option<Vec<(Point, NodeId)>> {
-        let Weights { all: weights, young } = Weights::of(view.able);
-        let able: Vec<NodeId> = view.able.iter().map(|able| able.node).collect();
+        let near = near(view.able, |node| view.current.iter().any(|(_, primary)| *primary == node));
+        let Weights { all: weights, young } = Weights::of(&near);
+        let able: Vec<NodeId> = near.iter().map(|able| able.node).collect();
         if !view.calm || able.is_empty() {
             return share_orphans(view.range, view.current, &able, &weights);
         }
@@ -441,6 +444,42 @@ mod tests {
         assert_eq!(divide(&parts), None);
     }
 
+    /// A member that is far loses its sub-range at once, gets none while it is only a little nearer, and gets one back when it is near.
+    #[test]
+    fn a_far_member_is_primary_of_nothing() {
+        let (range, at) =
+            (KeyRange::FULL, |node: &NodeId, all: &[(Point, NodeId)]| all.iter().any(|(_, it)| it == node));
+        let able = |far_ms: u64| -> Vec<Able> {
+            let agreement = |n: u8| Some(Duration::from_millis(if n == 2 { far_ms } else { 120 + u64::from(n) }));
+            (0..5).map(|n| Able { agreement: agreement(n), ..Able::new(node(n), Duration::from_secs(9_000)) }).collect()
+        };
+        let divide = |current: &[(Point, NodeId)], far_ms, calm| {
+            let view = Divided { range, current, able: &able(far_ms), load: None, calm, rested: calm };
+            ByLoad.divide(&view)
+        };
+        let whole = shares(range, &(0..5).map(node).collect::<Vec<_>>());
+        let shares_stay = |before: &[(Point, NodeId)], after: &[(Point, NodeId)]| {
+            before.iter().all(|part| part.1 == node(2) || after.contains(part))
+        };
+        assert_eq!(divide(&whole, 300, false), None, "not far enough to lose it");
+        let without = divide(&whole, 310, false).expect("it loses it at once");
+        assert!(!at(&node(2), &without) && shares_stay(&whole, &without), "{without:?}");
+        let evened = divide(&without, 310, true).expect("another one has two");
+        assert!(!at(&node(2), &evened) && evened.len() == 4, "{evened:?}");
+        assert_eq!(divide(&evened, 230, true), None, "not near enough to get one");
+        assert!(at(&node(2), &divide(&evened, 220, true).expect("it is near")));
+        let lan = |far_us| {
+            (0..5)
+                .map(|n| Able {
+                    agreement: Some(Duration::from_micros(if n == 2 { far_us } else { 200 })),
+                    ..Able::new(node(n), Duration::ZERO)
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(near(&lan(90_000), |_| false).len(), 5, "nobody notices a tenth of a second");
+        assert_eq!(near(&lan(110_000), |_| true).len(), 4);
+    }
+
     #[test]
     fn a_range_of_fewer_points_than_members_comes_to_rest() {
         let (range, able) = (KeyRange::new(Point(5), Point(7)), members(&[9_000, 100, 9_000, 9_000]));
@@ -470,10 +509,18 @@ mod tests {
             let current = shares(range, &current.iter().map(|n| node(*n)).collect::<Vec<_>>());
             // Some can do more than others, of some ages.
             let capacity = |age: u64| Capacity::of(if age.is_multiple_of(2) { 1.0 } else { (age % 32) as f64 / 4.0 });
-            let view = |(n, age)| Able { capacity: capacity(age), ..Able::new(node(n), Duration::from_secs(age)) };
+            // And some are far, or would be if they were primaries of nothing.
+            let agreement = |age: u64| [None, Some(1_000), Some(250), Some(124)][age as usize % 4].map(Duration::from_millis);
+            let view = |(n, age)| Able {
+                capacity: capacity(age),
+                agreement: agreement(age / 2),
+                ..Able::new(node(n), Duration::from_secs(age))
+            };
             let able: Vec<Able> = able.into_iter().map(view).collect();
             let policy: &dyn Dividing = if by_load { &ByLoad } else { &Even };
-            let is_able = |node: &NodeId| able.iter().any(|able| able.node == *node);
+            let near = near(&able, |node| current.iter().any(|(_, primary)| *primary == node));
+            let able_now = if by_load { near } else { able.clone() };
+            let is_able = |node: &NodeId| able_now.iter().any(|able| able.node == *node);
             let (load, rested) = (load.as_deref(), calm && rested);
             let view = Divided { range, current: &current, able: &able, load, calm, rested };
             if let Some(parts) = policy.divide(&view) {
@@ -489,7 +536,7 @@ mod tests {
                     let view = Divided { current: &parts, load: again.as_deref(), rested: true, ..view };
                     prop_assert_eq!(policy.divide(&view), None);
                 }
-                let ground = parts.len() == able.len();
+                let ground = parts.len() == able_now.len();
                 for (at, primary) in current.iter().filter(|(_, primary)| !calm && is_able(primary)) {
                     prop_assert!(ground || parts.contains(&(*at, *primary)), "{:?} kept its place", primary);
                 }

@@ -50,12 +50,14 @@ pub struct Able {
     pub residual: Option<Duration>,
     /// How much it can do.
     pub capacity: Capacity,
+    /// How long it waits for the answers of a majority; `None` where that is not known.
+    pub agreement: Option<Duration>,
 }
 
 impl Able {
     /// Creates a member of this age of which nothing else is known.
     pub fn new(node: NodeId, age: Duration) -> Able {
-        Able { node, age, settled: age, residual: None, capacity: Capacity::TYPICAL }
+        Able { node, age, settled: age, residual: None, capacity: Capacity::TYPICAL, agreement: None }
     }
 }
 
@@ -103,6 +105,26 @@ impl Weights {
         let is_young = |able: &Able| able.age < 2 * OLD && able.age + TOGETHER < uncapped;
         Weights { all: reduced(all), young: able.iter().map(is_young).collect() }
     }
+}
+
+/// A member is far where it waits for a majority so much longer than the median member, in halves of that time: five as a primary, and three
+/// as a member without a sub-range, which does not get one back at once when it comes a little nearer.
+const FAR: (u32, u32) = (5, 3);
+/// And at least so much longer: nobody notices less.
+const FAR_MIN: Duration = Duration::from_millis(100);
+
+/// Returns the members that are not far from the others (Scatter §6.2). Each operation of a far primary takes much longer than that of
+/// another, and so does each step of its takeover, which holds up all changes of members until the epoch is established. `is_primary`: of
+/// some sub-range now. At least half of the members are not far, and those whose distance is not known are not.
+pub(crate) fn near(able: &[Able], is_primary: impl Fn(NodeId) -> bool) -> Vec<Able> {
+    let mut known: Vec<Duration> = able.iter().filter_map(|able| able.agreement).collect();
+    known.sort_unstable();
+    let Some(median) = known.get(known.len().saturating_sub(1) / 2).copied() else { return able.to_vec() };
+    let is_far = |able: &Able| {
+        let halves = if is_primary(able.node) { FAR.0 } else { FAR.1 };
+        able.agreement.is_some_and(|time| time > (median * halves / 2).max(median + FAR_MIN))
+    };
+    able.iter().filter(|able| !is_far(able)).copied().collect()
 }
 
 /// Returns how long each member is expected to live on, in one unit for all: residual lives where all are known, or else ages. Ages from

@@ -293,9 +293,12 @@ impl Acceptor {
         self.committees.values().filter(matters).map(report).collect()
     }
 
-    /// Returns whether a new write of this ballot came since then: more may be on their way, behind a mark that a heartbeat tells.
-    pub(crate) fn was_written_since(&self, ballot: TermBallot, since: Time) -> bool {
-        self.committees.get(&ballot).is_some_and(|committee| committee.was_written_since(since))
+    /// Returns the mark to heed, where a heartbeat says that everything up to `mark` is chosen under this ballot.
+    pub(crate) fn heed(&mut self, ballot: TermBallot, mark: u64, patience: Duration, now: Time) -> Option<u64> {
+        match self.committees.get_mut(&ballot) {
+            Some(committee) => committee.heed(mark, patience, now),
+            None => Some(mark), // It asks for the base.
+        }
     }
 
     /// Phase 2b. The promise is looked at first, for the whole sub-range at once (PITFALLS 7).
@@ -343,9 +346,6 @@ impl Acceptor {
             if committee.accept(write, ctx.out) {
                 accepted.insert(n);
             }
-        }
-        if accepted.last() > 0 {
-            committee.note_write(ctx.now.time);
         }
         let received = committee.received().mark();
         if lacks_base {

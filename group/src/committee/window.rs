@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use overlay::{Key, KeyRange};
 
@@ -52,8 +53,8 @@ pub struct Committee {
     /// Someone was promised more, somewhere in the sub-range.
     superseded: bool,
     progress_changed: bool,
-    /// When a write came that was not here yet.
-    written: Option<Time>,
+    /// The first mark told by a heartbeat since the last write came, and when, where this lacks writes up to it.
+    told: Option<(u64, Time)>,
     /// What it tells others of being complete may have changed.
     completeness_changed: bool,
 }
@@ -83,7 +84,7 @@ impl Committee {
             ahead: BTreeMap::new(),
             superseded: false,
             progress_changed: false,
-            written: None,
+            told: None,
             completeness_changed: true,
         };
         for write in unsettled {
@@ -133,14 +134,18 @@ impl Committee {
         self.superseded = true;
     }
 
-    /// A write came now that was not here yet.
-    pub(super) fn note_write(&mut self, now: Time) {
-        self.written = Some(now);
-    }
-
-    /// Returns whether a write that was not here yet came since then: more may be on their way.
-    pub(super) fn was_written_since(&self, since: Time) -> bool {
-        self.written.is_some_and(|at| at > since)
+    /// Returns the mark to heed, where a heartbeat says that everything up to `mark` is chosen. Heartbeats overtake writes: those that this
+    /// member lacks may wait on their way here, and would be refused. They are taken for lost where a heartbeat says the same at least
+    /// `patience` later, by this member's clock, and no write came in between.
+    pub(super) fn heed(&mut self, mark: u64, patience: Duration, now: Time) -> Option<u64> {
+        if self.received.mark() >= mark {
+            return Some(mark);
+        }
+        let (first, since) = *self.told.get_or_insert((mark, now));
+        (now.since(since) >= patience).then(|| {
+            self.told = Some((mark, now));
+            first
+        })
     }
 
     /// Does it hold everything chosen before its base?
@@ -198,6 +203,7 @@ impl Committee {
             return false;
         }
         self.received.insert(number.n);
+        self.told = None;
         self.progress_changed = true;
         self.completeness_changed |= self.head.base.as_ref().is_some_and(|base| number.n <= base.reproposed);
         if self.ahead.get(&write.key).is_some_and(|n| *n >= number.n) {

@@ -1,6 +1,7 @@
 //! What a node takes along into a group that is born.
 
 use alloc::string::String;
+use core::time::Duration;
 
 use group::agreed::AgreedPolicies;
 use group::ballot::{Number, Slot, Term, TermBallot};
@@ -13,8 +14,10 @@ use group::{Doubt, Stored};
 use overlay::{Incarnation, Point, RingId};
 
 use super::*;
+use crate::api::Input;
 use crate::config::{NodeConfig, Restored, Tail};
 use crate::storage::Over;
+use crate::whereabouts::Heard;
 
 const LEFT: KeyRange = KeyRange::new(Point(0), Point(1 << 127));
 const RIGHT: KeyRange = KeyRange::new(Point(1 << 127), Point(0));
@@ -150,6 +153,29 @@ fn what_the_new_group_asks_for_goes_along() {
     let config = Config { epoch: Epoch(7), members: alloc::vec![id(1), id(5), id(6)], open: alloc::vec![RIGHT] };
     node.take_part(GroupState { recovery: alloc::vec![config], ..state(12, 13, KeyRange::FULL, &[2, 5, 6]) });
     assert_eq!((has(&node, LEFT), has(&node, RIGHT)), (None, Some(ballots[1])));
+}
+
+/// A group whose members are heard, and two of three former members are not: it tells so, and takes no newcomer. One former member of two is
+/// enough, for both accepted everything.
+#[test]
+fn former_members_that_are_needed_are_told() {
+    let told = |former: &[u8]| {
+        let members = former.iter().map(|peer| id(*peer)).collect();
+        let config = Config { epoch: Epoch(7), members, open: alloc::vec![RIGHT] };
+        let (mut node, _) = node_in(Vec::new());
+        let state = GroupState { recovery: alloc::vec![config], ..state(10, 8, KeyRange::FULL, &[1]) };
+        let group = Group::join(node.group_config(), id(1), state, NOW, 3);
+        node.hosts.add(group).expect("there is room");
+        // Whoever was never heard may be about to speak at first.
+        let time = NOW.time + Duration::from_secs(3);
+        node.handle(Now { time, awake: time, ..NOW }, Input::Tick);
+        let status = node.status().group.expect("it is a member");
+        let sampled = node.sampled(Point(5)).is_some();
+        (status.heard.expect("it listens"), status.established, sampled)
+    };
+    let heard = |epoch, members, needed, of| Heard { epoch: Epoch(epoch), members, needed, of };
+    assert_eq!(told(&[1, 8, 9]), (heard(7, 1, 2, 3), false, false));
+    assert_eq!(told(&[1, 8]), (heard(8, 1, 1, 1), false, true));
 }
 
 /// A part of a group is over, and what came of some of its range is gone from here already: only the rest goes along.

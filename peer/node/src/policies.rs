@@ -164,9 +164,9 @@ pub(crate) fn divide_as_agreed(view: &DivisionView<'_>) -> Option<Vec<(Point, No
 fn divide<P: Dividing + Default>(view: &DivisionView<'_>) -> Option<Vec<(Point, NodeId)>> {
     let DivisionView { range, current, load, calm, rested, .. } = *view;
     let able = |member: &AbleMember| {
-        let AbleMember { node, age, settled, residual, capacity } = *member;
+        let AbleMember { node, age, settled, residual, capacity, agreement } = *member;
         let capacity = capacity.map_or(Capacity::TYPICAL, |capacity| Capacity::of_quarters(capacity.quarters));
-        Able { settled, residual, capacity, ..Able::new(node, age) }
+        Able { settled, residual, capacity, agreement, ..Able::new(node, age) }
     };
     let able: Vec<Able> = view.able.iter().map(able).collect();
     P::default().divide(&Divided { range, current, able: &able, load, calm, rested })

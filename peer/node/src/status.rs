@@ -263,7 +263,7 @@ impl GroupStatus {
             applied: state.applied,
             range: state.range,
             members,
-            leader: group.leader().filter(|leader| belongs && has_quorum && is_heard(leader)),
+            leader: group.leader().filter(|leader| belongs && Heard::own(group).is_quorum() && is_heard(leader)),
             heard,
             primaries: primaries.collect(),
             belongs,

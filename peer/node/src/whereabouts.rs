@@ -110,37 +110,41 @@ impl Heard {
         Heard::with_unheard(group).0
     }
 
+    /// The same of the group's own configuration.
+    pub(crate) fn own(group: &Group) -> Heard {
+        let needed = group.needed_configs().pop().expect("a group's own configuration comes last");
+        Heard::in_config(group, &needed).0
+    }
+
     /// The same, and all that are not heard: of that configuration, and of the group's own.
     fn with_unheard(group: &Group) -> (Heard, Vec<NodeId>) {
-        let is_missed = misses(group);
-        let heard = |config: Config| {
-            let unheard: Vec<NodeId> = config.members.iter().copied().filter(&is_missed).collect();
-            let (of, needed) = (config.members.len() as u32, group.state().needed_of(&config) as u32);
-            (Heard { epoch: config.epoch, members: of - unheard.len() as u32, needed, of }, unheard)
-        };
-        let all = group.needed_configs().into_iter().map(heard);
+        let all: Vec<_> = group.needed_configs().iter().map(|config| Heard::in_config(group, config)).collect();
+        let (_, own) = all.last().expect("a group's own configuration comes last").clone();
         let surplus = |heard: &Heard| i64::from(heard.members) - i64::from(heard.needed);
-        let least = all.min_by_key(|(heard, _)| (surplus(heard), Reverse(heard.epoch)));
-        let (heard, former) = least.expect("a group's own configuration is one");
-        let mut unheard: Vec<NodeId> = group.state().nodes().into_iter().filter(&is_missed).chain(former).collect();
+        let least = all.into_iter().min_by_key(|(heard, _)| (surplus(heard), Reverse(heard.epoch)));
+        let (heard, mut unheard) = least.expect("one at least");
+        unheard.extend(own);
         unheard.sort_unstable();
         unheard.dedup();
         (heard, unheard)
     }
 
+    /// Of one configuration, with its members that are not heard. Members in doubt about it count as such as long as the group waits because
+    /// of them: their votes do not count then.
+    fn in_config(group: &Group, config: &Config) -> (Heard, Vec<NodeId>) {
+        let (me, hears, doubt) = (group.me(), group.hears(), group.in_doubt_of(config));
+        let is_missed = |node: &NodeId| {
+            let is_in_doubt = !doubt.waiting_for.is_empty() && doubt.members.contains(node);
+            is_in_doubt || (*node != me && !hears.contains(node))
+        };
+        let unheard: Vec<NodeId> = config.members.iter().copied().filter(is_missed).collect();
+        let (of, needed) = (config.members.len() as u32, group.state().needed_of(config) as u32);
+        (Heard { epoch: config.epoch, members: of - unheard.len() as u32, needed, of }, unheard)
+    }
+
     /// Enough of them for the group to answer operations: without, those on a part of its range, or on all of it, are not answered.
     pub fn is_quorum(&self) -> bool {
         self.members >= self.needed
-    }
-}
-
-/// Members that a group's member does not hear, and members in doubt as long as the group waits because of them: their votes do not count
-/// then.
-fn misses(group: &Group) -> impl Fn(&NodeId) -> bool {
-    let (me, hears, doubt) = (group.me(), group.hears(), group.in_doubt());
-    move |node| {
-        let in_doubt = !doubt.waiting_for.is_empty() && doubt.members.contains(node);
-        in_doubt || (*node != me && !hears.contains(node))
     }
 }
 

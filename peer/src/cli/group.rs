@@ -187,7 +187,14 @@ fn tell_doubt(which: &Which) -> Result<String, (Exit, String)> {
 
 /// That acceptance alone does not help, where this is so: too few members are there to choose anything.
 fn lacks_majority(group: &GroupStatus) -> Option<String> {
-    let QuorumStatus { heard, needed, .. } = group.quorum.as_ref().filter(|quorum| quorum.heard < quorum.needed)?;
+    let QuorumStatus { heard, needed, former_epoch, .. } = group.quorum.as_ref().filter(|quorum| !quorum.held)?;
+    if let Some(epoch) = former_epoch {
+        return Some(format!(
+            "Whatever is accepted, a part of the range or all of it is not answered before {needed} members of epoch {epoch} are there, and \
+             {heard} of them are heard now. Start more of them; where they are gone for good, stop this group's members, and the group behind it on the \
+             ring can take over its range (`scatter group repair`), without what was in it"
+        ));
+    }
     Some(format!(
         "Whatever is accepted, the group answers only with a majority of its members: {heard} is heard now, {needed} are needed, and a \
          peer that began anew is none of them. Start more of them; where they are gone for good, the group behind it on the ring can \
@@ -291,5 +298,9 @@ mod tests {
         assert_eq!(lacks_majority(&GroupStatus::default()), None, "whoever is no member does not know");
         let why = lacks_majority(&group(1, 2)).unwrap();
         assert!(why.contains("1 is heard now, 2 are needed") && why.contains("scatter group repair"), "{why}");
+        let mut former = group(1, 2);
+        former.quorum.as_mut().expect("set").former_epoch = Some(7);
+        let why = lacks_majority(&former).unwrap();
+        assert!(why.contains("before 2 members of epoch 7 are there, and 1 of them"), "{why}");
     }
 }

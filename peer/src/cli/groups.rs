@@ -146,7 +146,11 @@ pub fn locate(args: &WhereArgs) -> ExitCode {
         }
         let lost = located.quorum.as_ref().filter(|quorum| !quorum.held);
         if let Some(quorum) = lost {
-            let _ = writeln!(text, "NO MAJORITY: {}; it answers nothing", quorum.words());
+            let answers = match quorum.former_epoch {
+                None => "it answers nothing",
+                Some(_) => "it answers nothing, or only for a part of its range",
+            };
+            let _ = writeln!(text, "NO MAJORITY: {}; {answers}", quorum.words());
         }
         (text, lost.is_none())
     })

@@ -194,8 +194,7 @@ fn groups_of(pictures: &[Option<Picture>], which: impl Fn(&Picture) -> Vec<NodeG
 /// What has to hold of a node that serves.
 fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
     let group = node.and_then(|node| node.group.as_ref());
-    let alive = |group: &NodeGroup| group.members.iter().filter(|m| m.votes && m.alive).count();
-    let voters = |group: &NodeGroup| group.members.iter().filter(|m| m.votes).count();
+    let heard = group.and_then(|group| Some(QuorumStatus::of(group.heard?, group.epoch)));
     let check = |name: &str, ok: bool, detail: String| Check { name: name.into(), ok, detail };
     vec![
         check(
@@ -205,10 +204,8 @@ fn checks(node: Option<&NodeStatus>) -> Vec<Check> {
         ),
         check(
             "quorum",
-            group.is_some_and(|group| alive(group) > voters(group) / 2),
-            group.map_or("in no group yet".into(), |group| {
-                format!("{} of {} members heard of lately", alive(group), voters(group))
-            }),
+            heard.as_ref().is_some_and(|heard| heard.held),
+            heard.map_or("in no group yet".into(), |heard| heard.words()),
         ),
         check(
             "leader",

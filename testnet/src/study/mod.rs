@@ -330,7 +330,7 @@ mod tests {
             warm_up: Duration::from_secs(60),
             time: Duration::from_secs(20),
             rate: 5.0,
-            ..Study::new(1, 60, Some(Lives::Exponential(Duration::from_secs(120))))
+            ..Study::new(2, 60, Some(Lives::Exponential(Duration::from_secs(120))))
         };
         let figures = run::<Node>(&study, &mut |_| {}).expect("no invariant is broken");
         assert!(figures.members < 16.0 && figures.groups >= 4.0 && figures.lost == 0, "{figures}");

@@ -85,7 +85,7 @@ fn without_tail() {
 /// PITFALLS 27.
 #[test]
 fn no_fence() {
-    is_found(Defect::NoFence, &ANY, 200, Scenario::churn);
+    is_found_from(200, Defect::NoFence, &ANY, 400, Scenario::churn);
 }
 
 /// A run in which members are away for longer than they are waited for, keys are deleted all the time, and nobody needs their

@@ -232,5 +232,5 @@ fn impatient(seed: u64) -> Scenario {
 /// knows, and others read, from a member, that it was not done.
 #[test]
 fn late_writes() {
-    is_found_from(111, Defect::LateWrites, &["I8 settled"], 60, impatient);
+    is_found_from(171, Defect::LateWrites, &["I8 settled"], 400, impatient);
 }
