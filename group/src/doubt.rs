@@ -8,7 +8,8 @@
 //! which records it holds and which it lacks.
 //!
 //! # Counting votes
-//! One function, [`decides`], counts every majority. The vote of a member in doubt counts only where *all* members of the
+//! One function, [`decides`], counts every majority; [`meets_majorities`] counts the half that a former configuration is asked
+//! for, by the same rule. The vote of a member in doubt counts only where *all* members of the
 //! configuration have answered. Let a ballot `b` ask a set of members for the values that lower ballots may have chosen, and let
 //! a lower ballot have chosen `v`: a majority accepted `v` before it promised `b`. If a majority of the answers is sure, one of
 //! them comes from a member that accepted `v` and still knows it. If all members have answered, every member that accepted `v`
@@ -451,16 +452,17 @@ impl Group {
             let is_asked = self.vouching.as_ref().is_some_and(|vouching| !vouching.has(**node));
             heard(**node).is_none() || is_asked && **node != self.me && members.contains(&self.me)
         };
-        let waits = !members.is_empty() && !self.has_enough_sure(config);
+        let waits = !members.is_empty() && !self.has_sure_majority(config);
         let waiting_for = config.members.iter().filter(|_| waits).filter(is_needed).copied().collect();
         InDoubt { members, waiting_for }
     }
 
-    /// Returns whether as many members of the configuration as the group needs are heard and sure.
-    fn has_enough_sure(&self, config: &Config) -> bool {
+    /// Returns whether a majority of the configuration is heard and sure. Half of a former one would do for recovery, but a member in doubt waits
+    /// for all others, and whoever it waits for must be told for a loss to be accepted.
+    fn has_sure_majority(&self, config: &Config) -> bool {
         let sure =
             config.members.iter().filter(|node| self.heard_doubt(**node).is_some_and(|doubt| doubt < config.epoch));
-        sure.count() >= self.state.needed_of(config)
+        sure.count() > config.members.len() / 2
     }
 
     /// Accepts the loss of the members waited for: members in doubt go on with the contents of their stores. Tells all members that

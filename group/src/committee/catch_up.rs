@@ -21,7 +21,7 @@ use super::window::Committee;
 use crate::ballot::{Number, Slot, TermBallot};
 use crate::config::Defect;
 use crate::context::Context;
-use crate::doubt::meets_majorities;
+use crate::doubt::{decides, meets_majorities};
 use crate::message::{AskCompare, AskCopy, Base, CommitteeMessage, Compared, Message, Since, Write};
 use crate::nonsense::Nonsense;
 use crate::outbox::{Durable, GroupOutput};
@@ -608,11 +608,13 @@ pub(super) fn covers_quorums(ctx: &Context<'_>, range: KeyRange, nodes: &BTreeMa
     let forgets = ctx.config.defects.has(Defect::OneReplicaState);
     let asked = |config: &&Config| !forgets || config.epoch == ctx.state.epoch;
     let answer = |node: NodeId| if node == ctx.me { Some(ctx.doubt) } else { nodes.get(&node).copied() };
-    let configs = ctx.state.configs(range);
-    configs
-        .iter()
-        .filter(asked)
-        .all(|config| meets_majorities(&config.members, config.epoch, ctx.config.defects, answer))
+    let is_told = |config: &Config| {
+        // Only half of a former configuration: of the present one a majority is needed anyway, and the member in excess makes up for one that
+        // forgot something in an epoch of the same members that recovery had no room to list.
+        let tells = if config.epoch == ctx.state.epoch { decides } else { meets_majorities };
+        tells(&config.members, config.epoch, ctx.config.defects, &answer)
+    };
+    ctx.state.configs(range).iter().filter(asked).all(is_told)
 }
 
 /// The part of a page that lies in the piece behind `after`, and whether the piece may hold more behind it.

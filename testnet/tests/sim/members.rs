@@ -46,12 +46,6 @@ fn purge_early() {
     });
 }
 
-/// What a majority of three accepted, one of them need not have.
-#[test]
-fn less_than_half() {
-    is_found(Defect::LessThanHalf, &ANY, 200, Scenario::churn);
-}
-
 /// PITFALLS 23.
 #[test]
 fn empty_members() {

@@ -278,3 +278,9 @@ fn the_new_epoch_asks_the_old_one(seed: u64, defects: Defects) {
 fn one_replica_is_no_state() {
     is_needed(Defect::OneReplicaState, "was acknowledged", 2, the_new_epoch_asks_the_old_one);
 }
+
+/// What a majority of three accepted, one of them need not have.
+#[test]
+fn one_of_three_is_less_than_half() {
+    is_needed(Defect::LessThanHalf, "was acknowledged", 4, the_new_epoch_asks_the_old_one);
+}
