@@ -82,13 +82,16 @@ impl Dividing for ByLoad {
         if !view.calm || able.is_empty() {
             return share_orphans(view.range, view.current, &able, &weights);
         }
-        let demand = Demand::of(view.range, view.load);
         let is_whole = is_whole(view.current, &able, &weights);
+        if is_whole && !view.rested {
+            return None;
+        }
+        let demand = Demand::of(view.range, view.load);
         let of = |parts: &[(Point, NodeId)]| {
             (demand.excess(parts, &able, &weights), demand.least_share(parts, &able, &weights, &young))
         };
         let (excess, share) = of(view.current);
-        if is_whole && !(view.rested && (excess > EXCESS_MIN || share < SHARE_MIN)) {
+        if is_whole && excess <= EXCESS_MIN && share >= SHARE_MIN {
             return None;
         }
         let drawn = demand.draw(view.current, &able, &weights);
@@ -103,6 +106,11 @@ impl Dividing for ByLoad {
 struct Demand {
     range: KeyRange,
     cells: Vec<u64>,
+    /// Where each cell begins, from the start of the range, and where the last one ends. A leader asks for shares with each message: these
+    /// divisions by 32 cost more than all that is done with them.
+    edges: Vec<u128>,
+    /// The sum of all cells.
+    total: u64,
 }
 
 /// Pieces, where nothing is known of what is asked.
@@ -119,25 +127,18 @@ impl Demand {
             }
             None => alloc::vec![1 << 10; CELLS],
         };
-        Demand { range, cells }
-    }
-
-    fn total(&self) -> u64 {
-        self.cells.iter().sum()
-    }
-
-    /// Where each cell begins, from the start of the range, and where the last one ends.
-    fn edges(&self) -> Vec<u128> {
-        let count = self.cells.len() as u32;
-        let begins = |cell| self.range.start().distance_to(self.range.cut_at(cell, count));
-        (0..count).map(begins).chain([self.range.length().unwrap_or(u128::MAX)]).collect()
+        let count = cells.len() as u32;
+        let begins = |cell| range.start().distance_to(range.cut_at(cell, count));
+        let edges = (0..count).map(begins).chain([range.length().unwrap_or(u128::MAX)]).collect();
+        let total = cells.iter().sum();
+        Demand { range, cells, edges, total }
     }
 
     /// How much there is before a place, in 256ths.
     fn before(&self, at: Point) -> u64 {
-        let (edges, offset) = (self.edges(), self.range.start().distance_to(at));
+        let offset = self.range.start().distance_to(at);
         let mut sum = 0;
-        for (cell, edge) in self.cells.iter().zip(edges.windows(2)) {
+        for (cell, edge) in self.cells.iter().zip(self.edges.windows(2)) {
             if offset >= edge[1] {
                 sum += cell << 8;
             } else {
@@ -150,8 +151,7 @@ impl Demand {
 
     /// The first place before which there is so much, in 256ths.
     fn place(&self, mut sought: u64) -> Point {
-        let edges = self.edges();
-        for (cell, edge) in self.cells.iter().zip(edges.windows(2)) {
+        for (cell, edge) in self.cells.iter().zip(self.edges.windows(2)) {
             if sought < cell << 8 {
                 let offset = edge[0] + ((edge[1] - edge[0]) >> 8).max(1) * u128::from(sought / cell);
                 return Point(self.range.start().0.wrapping_add(offset));
@@ -163,12 +163,12 @@ impl Demand {
 
     /// Returns what a member of this weight should have, in 256ths.
     fn due(&self, weight: u64, weights: &[u64]) -> u64 {
-        ((self.total() << 8) / weights.iter().sum::<u64>().max(1) * weight).max(1)
+        ((self.total << 8) / weights.iter().sum::<u64>().max(1) * weight).max(1)
     }
 
     /// Returns how much there is in each part, in 256ths, with its primary.
     fn shares<'a>(&'a self, parts: &'a [(Point, NodeId)]) -> impl Iterator<Item = (NodeId, u64)> + 'a {
-        let ends = parts.iter().skip(1).map(|(at, _)| self.before(*at)).chain([self.total() << 8]);
+        let ends = parts.iter().skip(1).map(|(at, _)| self.before(*at)).chain([self.total << 8]);
         parts.iter().zip(ends).map(|((at, node), end)| (*node, end.saturating_sub(self.before(*at))))
     }
 
@@ -186,8 +186,9 @@ impl Demand {
     /// theirs: places within a piece are known to a 256th of it.
     fn least_share(&self, parts: &[(Point, NodeId)], able: &[NodeId], weights: &[u64], young: &[bool]) -> u64 {
         let rounding = 2 * self.cells.iter().copied().max().unwrap_or(0);
+        let shares: Vec<(NodeId, u64)> = self.shares(parts).collect();
         let share = |index: usize| {
-            let has: u64 = self.shares(parts).filter(|(node, _)| *node == able[index]).map(|(_, share)| share).sum();
+            let has: u64 = shares.iter().filter(|(node, _)| *node == able[index]).map(|(_, share)| share).sum();
             let tenths = (has + rounding).saturating_mul(10) / self.due(weights[index], weights);
             if young[index] { tenths } else { tenths.saturating_mul(SHARE_MIN) / OLD_SHARE_MIN }
         };
@@ -210,7 +211,7 @@ impl Demand {
         let mut given = 0;
         let mut parts: Vec<(Point, NodeId)> = Vec::with_capacity(order.len());
         for index in order {
-            let at = self.place((self.total() << 8) / all * given);
+            let at = self.place((self.total << 8) / all * given);
             let offset = |at: Point| self.range.start().distance_to(at);
             if parts.last().is_some_and(|(before, _)| offset(*before) >= offset(at)) {
                 return None;
@@ -403,7 +404,7 @@ mod tests {
             let range = KeyRange::new(Point(0), Point(100 << 100));
             let demand = Demand::of(range, None);
             prop_assert_eq!(last.len(), comes.len());
-            let each = (demand.total() << 8) / comes.len() as u64;
+            let each = (demand.total << 8) / comes.len() as u64;
             for (primary, share) in demand.shares(&last) {
                 prop_assert!(share * 10 > each * 6 && share * 10 < each * 17, "{primary:?}: {share} of {each}");
             }
