@@ -10,7 +10,7 @@ use super::bounded::Bounded;
 use super::granted::Granted;
 use super::leases::Leases;
 use super::monotone::Monotone;
-use super::observation::Observation;
+use super::observation::{Ballot, Observation};
 use super::one_configuration::OneConfiguration;
 use super::one_value::OneValue;
 use super::ownership::Ownership;
@@ -21,6 +21,9 @@ use crate::sim::Clocks;
 
 /// A property that does not hold, and what was seen.
 pub type Broken = (&'static str, String);
+
+/// So many of the last sub-ranges that a machine served are known to have been checked.
+const SHOWN_MAX: usize = 16;
 
 /// Where and when something was seen.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,8 @@ pub struct Probes {
     last_primary: usize,
     /// Who was last seen to serve where, with its term.
     serving: Vec<(KeyRange, u64, usize)>,
+    /// What each machine has shown that it serves: it shows that with each event, and only what is new is checked.
+    shown: Vec<Vec<(KeyRange, Ballot)>>,
     /// Chosen states by machine, as of the last look at everything.
     replicas: Vec<BTreeMap<Key, (Version, u64)>>,
     /// What the group owns that each machine's node is a member of, as of then.
@@ -63,6 +68,7 @@ impl Probes {
     pub fn new(hosts: usize) -> Probes {
         Probes {
             nodes: vec![None; hosts],
+            shown: vec![Vec::new(); hosts],
             replicas: vec![BTreeMap::new(); hosts],
             holds: vec![None; hosts],
             ..Probes::default()
@@ -125,6 +131,9 @@ impl Probes {
             }
             Observation::Serving { range, ballot } => {
                 self.last_primary = seen.host;
+                if self.is_shown(seen.host, range, ballot) {
+                    return Ok(());
+                }
                 let now = (range, ballot.term, seen.host);
                 if !self.serving.contains(&now) {
                     self.serving.retain(|(part, term, _)| *term > ballot.term || !range.contains_range(*part));
@@ -155,11 +164,24 @@ impl Probes {
         }
     }
 
+    /// Returns whether this machine's process has shown that it serves this, and notes that it has. What was shown first is forgotten first.
+    fn is_shown(&mut self, host: usize, range: KeyRange, ballot: Ballot) -> bool {
+        let shown = &mut self.shown[host];
+        if shown.contains(&(range, ballot)) {
+            return true;
+        }
+        if shown.len() == SHOWN_MAX {
+            shown.remove(0);
+        }
+        shown.push((range, ballot));
+        false
+    }
+
     fn accepted(
         &mut self,
         node: Option<NodeId>,
         key: &Key,
-        ballot: super::Ballot,
+        ballot: Ballot,
         number: u64,
         state: (Version, u64),
     ) -> Result<(), Broken> {
@@ -173,6 +195,7 @@ impl Probes {
     /// A machine's process is gone.
     pub fn forget(&mut self, host: usize) {
         self.nodes[host] = None;
+        self.shown[host].clear();
         self.leases.forget(host);
         self.replicas[host].clear();
     }

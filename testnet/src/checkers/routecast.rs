@@ -5,10 +5,10 @@
 //! version) and the right it was made under (the number: a primary's term and a count). A record may be proposed again under
 //! a later right, which delivers nothing anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use group::op::Version;
-use overlay::{Epoch, Key, KeyRange};
+use overlay::{Epoch, Key, KeyRange, Point};
 
 use super::observation::Ballot;
 
@@ -16,14 +16,41 @@ use super::observation::Ballot;
 type Number = (u64, u64);
 
 /// What was seen so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Routecast {
     /// What each operation was answered.
     answers: BTreeMap<(Key, u64), u64>,
     /// The first and the last number under which each version was chosen.
     order: BTreeMap<(Key, Version), (Number, Number)>,
-    /// The rights under which primaries served.
-    rights: BTreeMap<(u64, Epoch), Vec<KeyRange>>,
+    /// The rights under which primaries served, by piece of the ring: each range stands in all that it overlaps. Most rights are of other
+    /// groups, and are not looked at.
+    rights: [BTreeSet<Right>; PIECES],
+}
+
+/// Where a primary served, and under which term and epoch.
+type Right = (Point, Point, u64, Epoch);
+
+/// Equal pieces of the ring.
+const PIECES: usize = 256;
+
+/// The pieces that a range overlaps.
+fn pieces(range: KeyRange) -> impl Iterator<Item = usize> {
+    let piece = |at: u128| (at >> (128 - PIECES.ilog2())) as usize;
+    let first = piece(range.start().0);
+    let last = range.length().map(|length| piece(range.start().0.wrapping_add(length - 1)));
+    let is_most = range.length().is_none_or(|length| length > u128::MAX / 2);
+    let count = last.filter(|_| !is_most).map_or(PIECES, |last| (last + PIECES - first) % PIECES + 1);
+    (first..first + count).map(|piece| piece % PIECES)
+}
+
+impl Default for Routecast {
+    fn default() -> Routecast {
+        Routecast {
+            answers: BTreeMap::new(),
+            order: BTreeMap::new(),
+            rights: core::array::from_fn(|_| BTreeSet::new()),
+        }
+    }
 }
 
 impl Routecast {
@@ -64,21 +91,21 @@ impl Routecast {
 
     /// A primary serves. Where two epochs have served the same places, the rights of the newer one are the higher.
     pub fn on_serving(&mut self, range: KeyRange, ballot: Ballot) -> Result<(), String> {
-        let ranges = self.rights.entry((ballot.term, ballot.epoch)).or_default();
-        if ranges.contains(&range) {
-            return Ok(());
-        }
-        ranges.push(range);
-        let is_turned = |other: &(u64, Epoch)| {
-            let ((term, epoch), now) = (other, &ballot);
-            (*epoch < now.epoch && *term >= now.term) || (*epoch > now.epoch && *term <= now.term)
+        let right = (range.start(), range.end(), ballot.term, ballot.epoch);
+        let is_turned = |(start, end, term, epoch): &&Right| {
+            let is_turned =
+                (*epoch < ballot.epoch && *term >= ballot.term) || (*epoch > ballot.epoch && *term <= ballot.term);
+            is_turned && KeyRange::new(*start, *end).overlaps(range)
         };
-        let mut rights = self.rights.iter().filter(|(right, _)| is_turned(right));
-        match rights.find(|(_, ranges)| ranges.iter().any(|other| other.overlaps(range))) {
-            Some(((term, epoch), _)) => {
-                Err(format!("{ballot:?} delivers for {range:?}, where term {term} of {epoch:?} has done so"))
+        for piece in pieces(range) {
+            let rights = &mut self.rights[piece];
+            if !rights.insert(right) {
+                return Ok(());
             }
-            None => Ok(()),
+            if let Some((_, _, term, epoch)) = rights.iter().find(is_turned) {
+                return Err(format!("{ballot:?} delivers for {range:?}, where term {term} of {epoch:?} has done so"));
+            }
         }
+        Ok(())
     }
 }
