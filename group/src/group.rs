@@ -214,6 +214,14 @@ impl Group {
         self.pulse.hears(&self.config.timing, self.now.time)
     }
 
+    /// Returns whether this node hears the members that its last heartbeat said that it hears. Learners and former members come and go without
+    /// a heartbeat of their own: nobody counts who misses them.
+    fn hears_as_told(&self) -> bool {
+        let is_voter = |node: &NodeId| self.state.is_member(*node);
+        let now = self.pulse.those_heard(&self.config.timing, self.now.time).filter(is_voter);
+        now.eq(self.heard.iter().copied().filter(is_voter))
+    }
+
     /// Returns whether a majority of the members, this one included, sent heartbeats to the group within the failure detection interval.
     ///
     /// Stricter than [`Group::hears_majority`]: a former member may still answer messages to the group.
@@ -600,7 +608,7 @@ impl Group {
         if self.now.time >= self.heartbeat_due {
             self.send_heartbeat();
         }
-        if !self.pulse.hears_these(&self.heard, &self.config.timing, self.now.time) {
+        if !self.hears_as_told() {
             self.send_heartbeat(); // Whoever leads counts who misses whom.
         }
         if self.vouching.is_none() {

@@ -187,12 +187,8 @@ impl Pulse {
         self.those_heard(timing, now).collect()
     }
 
-    /// Are these the nodes heard of late?
-    pub fn hears_these(&self, nodes: &[NodeId], timing: &Timing, now: Time) -> bool {
-        self.those_heard(timing, now).eq(nodes.iter().copied())
-    }
-
-    fn those_heard(&self, timing: &Timing, now: Time) -> impl Iterator<Item = NodeId> {
+    /// The nodes heard of late, one after the other, in order.
+    pub(crate) fn those_heard(&self, timing: &Timing, now: Time) -> impl Iterator<Item = NodeId> {
         let is_heard = move |heard: &Heard| !heard.is_suspect(timing, now);
         self.heard.iter().filter(move |(_, heard)| is_heard(heard)).map(|(node, _)| *node)
     }

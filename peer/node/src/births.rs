@@ -165,7 +165,7 @@ impl Node {
     }
 
     /// Somebody told of a group that this node has no part in. Is that its affair?
-    pub(crate) fn on_foreign_state(&mut self, state: GroupState) {
+    pub(crate) fn on_foreign_state(&mut self, from: NodeId, state: GroupState) {
         if !state.is_sound() || self.ring != Some(state.ring) {
             self.frames_dropped += 1;
             return;
@@ -197,8 +197,9 @@ impl Node {
             if self.has_moved_to(&state) {
                 self.take_part(state);
             } else if state.is_learner(self.me) {
-                // Two groups may have noted that it wanted in; it is in one.
-                self.send_as(state.id, &state.nodes(), Message::Declined, state.epoch);
+                // Two groups may have noted that it wanted in; it is in one. Each member that still counts on it tells it the state, and is answered:
+                // if all were, members and learners would answer each other with n times n messages in each heartbeat.
+                self.send_as(state.id, &[from], Message::Declined, state.epoch);
             }
             return;
         }
@@ -501,7 +502,7 @@ impl Node {
             self.early.push(early);
         }
         match message {
-            Message::State(state) => self.on_foreign_state(*state),
+            Message::State(state) => self.on_foreign_state(sender.node, *state),
             Message::Letter(letter) => self.on_letter(*letter),
             Message::Client(message) => {
                 message.outcomes.into_iter().for_each(|(attempt, outcome)| {

@@ -340,3 +340,25 @@ fn nothing_is_born_of_a_life_that_is_over() {
         assert_eq!(heirs, if is_let_go { 0 } else { 2 });
     }
 }
+
+/// A member of one group that another group counts on as a newcomer says that it does not come to whoever tells it so, and to nobody else: a
+/// large group tells it with each heartbeat of each member, and all would be answered each time.
+#[test]
+fn a_newcomer_elsewhere_declines_to_whoever_counts_on_it() {
+    let (mut node, _) = node_in(alloc::vec![state(10, 9, LEFT, &[1, 2])]);
+    drain(&mut node);
+    let mut other = state(11, 9, RIGHT, &[5, 6, 7]);
+    other.learners = state(12, 9, RIGHT, &[1]).members;
+    (other.applied, other.learners[0].since) = (Slot(95), Slot(95)); // It asked for that: a birth did not bring it there.
+    let sender = Sender { node: id(6), epoch: other.epoch };
+    node.on_foreign(other.id, sender, Message::State(Box::new(other)));
+    let declines = |output: Output| match output {
+        Output::Send { to, frame, .. } => {
+            let (_, frame) = wire::decode(&frame, None).expect("it is its own");
+            matches!(frame, Frame::Group { message: Message::Declined, .. }).then_some(to)
+        }
+        _ => None,
+    };
+    let declined: Vec<PeerKey> = drain(&mut node).into_iter().filter_map(declines).collect();
+    assert_eq!(declined, [id(6).peer]);
+}

@@ -136,7 +136,7 @@ impl Node {
         match message {
             Message::Letter(letter) if !group.state().audience().contains(&sender.node) => self.on_letter(*letter),
             // Under the same name it is another group: it has another range.
-            Message::State(state) if state.born != group.state().born => self.on_foreign_state(*state),
+            Message::State(state) if state.born != group.state().born => self.on_foreign_state(sender.node, *state),
             message => group.on_message(sender, message),
         }
     }
