@@ -686,6 +686,9 @@ impl Group {
             primary.flush(&mut context!(self));
         }
         self.acceptor.flush(&mut context!(self));
+        if self.table.is_full() && !self.shortage.told {
+            self.watch_room();
+        }
         if self.now.time >= self.heartbeat_due {
             self.send_heartbeat();
         }

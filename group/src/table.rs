@@ -61,6 +61,8 @@ pub struct Table {
     touched: Option<BTreeSet<Key>>,
     /// Tombstones may be here, or in the store.
     deleted: bool,
+    /// Records with a deadline that have come into memory so far.
+    expiring: u64,
     /// What was chosen since somebody last looked, if anybody looks.
     watched: Option<Vec<(Key, Arc<Record>)>>,
 }
@@ -79,6 +81,7 @@ impl Table {
             hand: None,
             touched: None,
             deleted: !whole,
+            expiring: 0,
             watched: None,
         }
     }
@@ -219,6 +222,11 @@ impl Table {
         self.deleted
     }
 
+    /// Returns how many records with a deadline have come into memory so far: a value has come that may expire where this differs from before.
+    pub fn expiring(&self) -> u64 {
+        self.expiring
+    }
+
     /// Somebody begins to look at all records (false), or found tombstones that stay (true). One that is put says so, too.
     pub fn set_deleted(&mut self, deleted: bool) {
         self.deleted = deleted;
@@ -275,6 +283,7 @@ impl Table {
         self.completion_bytes += copied.completion_bytes;
         self.whole &= copied.whole;
         self.deleted |= copied.deleted;
+        self.expiring += copied.expiring;
         let first = copied.held.iter().next().map(|(first, _)| first.clone());
         if let Some(first) = first {
             let rest = self.held.split_off(&first);
@@ -365,6 +374,7 @@ impl Table {
 
     fn insert(&mut self, key: &Key, record: Option<Arc<Record>>, pinned: bool) {
         self.deleted |= record.as_ref().is_some_and(|record| record.value.is_none());
+        self.expiring += u64::from(record.as_ref().is_some_and(|record| record.deadline.is_some()));
         let bytes = size(key, record.as_deref()) as u32;
         match self.held.get_mut(key) {
             Some(held) => {

@@ -38,6 +38,7 @@ mod catch_up;
 mod chain;
 mod completions;
 mod copying;
+mod expiry;
 mod heritage;
 mod job;
 mod leases;

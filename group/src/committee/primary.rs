@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use overlay::{Key, KeyRange, NodeId};
 
 use super::acceptor::Acceptor;
+use super::expiry::Sweep;
 use super::offload::Offload;
 use super::reads::{QuorumRead, Reads};
 use super::seen::{Arrival, Name, Seen};
@@ -157,9 +158,7 @@ pub struct Primary {
     pub(super) known: BTreeSet<Key>,
     /// Attempts that came, by origin: a copy that comes later is not executed, although its id may be forgotten.
     pub(super) seen: Seen,
-    /// Where the look for expired keys goes on.
-    pub(super) sweep: Option<Key>,
-    pub(super) swept: Time,
+    pub(super) sweep: Sweep,
     /// What was in flight when it ended, where it served until then.
     left: Option<Vec<Write>>,
     /// Its own acceptor has its base, or it serves; and it is not over.
@@ -199,8 +198,7 @@ impl Primary {
             quorum_reads: BTreeMap::new(),
             known: BTreeSet::new(),
             seen,
-            sweep: None,
-            swept: ctx.now.time,
+            sweep: Sweep::new(ctx.now.time),
             left: None,
             takes_operations: false,
             batches_ahead: 0,
@@ -330,15 +328,17 @@ impl Primary {
         if self.is_ended() {
             return Time::NEVER;
         }
-        let mut next = ctx.now.time + ctx.config.timing.resend;
+        let repeat = ctx.now.time + ctx.config.timing.resend / 3;
         if !self.is_serving() {
             // What has to do with leases, rounds and expiry is not looked at before.
-            return next.min(self.lease_wait_over(ctx));
+            return repeat.min(self.lease_wait_over(ctx));
         }
+        // Who has nothing to repeat, and nobody who waits, need not wake for it.
+        let mut next = if self.keys.is_empty() && self.in_flight.is_empty() { Time::NEVER } else { repeat };
         if self.chosen.mark() > self.announced.0 {
             next = next.min(self.announced.1 + super::writes::ANNOUNCE_AFTER);
         }
-        next = next.min(self.reads.next_timeout(ctx)).min(self.next_sweep(ctx)).min(self.lease_wait_over(ctx));
+        next = next.min(self.reads.next_timeout(ctx)).min(self.next_sweep()).min(self.lease_wait_over(ctx));
         next.min(self.offload_due(ctx))
     }
 

@@ -27,9 +27,6 @@ pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(5);
 const BATCHES_AHEAD_MAX: u32 = 6;
 /// Operations of one key that one write may carry.
 pub(super) const BATCH_MAX: usize = 256;
-/// Keys looked at for expiry in one go, and how often.
-const SWEEP_KEYS: usize = 512;
-const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// A write on its way.
 #[derive(Clone, Debug)]
@@ -461,37 +458,6 @@ impl Primary {
             self.in_flight.get_mut(&n).expect("just seen").sent = now;
         }
     }
-
-    /// Looks for expired keys of the sub-range, some at a time; their deletion is proposed like any write.
-    pub(super) fn sweep_expired(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
-        if ctx.now.time < self.next_sweep(ctx) {
-            return;
-        }
-        self.swept = ctx.now.time;
-        if !self.stalled.is_empty() {
-            return; // They would only wait behind others.
-        }
-        let mut page = local.table.scan(self.range, self.sweep.as_ref()).take(SWEEP_KEYS).peekable();
-        let (mut expired, mut last) = (Vec::new(), None);
-        while let Some((key, record)) = page.next() {
-            if is_expired(record, local.group_time) {
-                expired.push(key.clone());
-            }
-            if page.peek().is_none() {
-                last = Some(key.clone());
-            }
-        }
-        drop(page);
-        self.sweep = last;
-        for key in expired {
-            self.keys.entry(key.clone()).or_default().expire = true;
-            self.run(ctx, local, &key);
-        }
-    }
-
-    pub(super) fn next_sweep(&self, _ctx: &Context<'_>) -> Time {
-        if self.is_serving() { self.swept + SWEEP_EVERY } else { Time::NEVER }
-    }
 }
 
 impl Draft {
@@ -605,6 +571,6 @@ pub(super) fn changed(before: Option<&Record>, live: Option<(Bytes, Kind, Option
     }
 }
 
-fn is_expired(record: &Record, now: WallMillis) -> bool {
+pub(super) fn is_expired(record: &Record, now: WallMillis) -> bool {
     record.value.is_some() && record.deadline.is_some_and(|deadline| deadline <= now)
 }
