@@ -178,6 +178,10 @@ pub enum Defect {
     OneReplicaState,
     /// Of a configuration with an odd number of members less than half are asked.
     LessThanHalf,
+    /// Dead members are removed once nothing else is to do.
+    DealsFirst,
+    /// Who has promised to follow a candidate stands for election all the same.
+    Dueling,
     /// An epoch is taken for established although its members have not caught up.
     EmptyMembers,
     /// The next change of members does not wait until the last one is established.

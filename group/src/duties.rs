@@ -271,10 +271,14 @@ impl Group {
             // Looked at again when that is over.
             return self.duties.doors.rest();
         }
+        // The next epoch would end a transaction that is open, and would go on asking former members for what is there already.
+        let is_calm = self.state.dealings.is_calm();
         let entry = self
             .end_sealed()
-            .or_else(|| self.deal())
+            .or_else(|| if is_calm { None } else { self.deal() })
             .or_else(|| self.establish())
+            .or_else(|| self.remove_dead())
+            .or_else(|| if is_calm { self.deal() } else { None })
             .or_else(|| self.divide())
             .or_else(|| self.next_members())
             .or_else(|| self.admit())
@@ -481,7 +485,10 @@ impl Group {
     fn heir_of_lead(&self, node: NodeId) -> Option<&Heartbeat> {
         let heartbeat = self.pulse.heartbeat(node, 3 * self.config.timing.heartbeat, self.now.time)?;
         let knows_all = heartbeat.applied == self.state.applied && heartbeat.parting == Parting::Stays;
-        (knows_all && self.state.is_member(node) && self.hears().contains(&node)).then_some(heartbeat)
+        let reached =
+            heartbeat.hears.iter().filter(|other| **other != node && self.state.is_member(**other)).count() + 1;
+        let reaches = reached >= self.state.quorum() && self.hears().contains(&node);
+        (knows_all && self.state.is_member(node) && reaches).then_some(heartbeat)
     }
 
     /// Has a member lead instead of this node, which leads; false where it cannot now. Nothing is decided by that: it stands

@@ -166,6 +166,19 @@ impl Group {
         sealed.then(|| self.next_members().unwrap_or_else(|| Entry::Next(self.state.members.clone())))
     }
 
+    /// Returns the next change of members where it removes dead ones. Before most that a leader does: a group whose majority needs each member that
+    /// lives agrees as slowly as the slowest of them, and may lose its majority before it has come to this.
+    pub(crate) fn remove_dead(&mut self) -> Option<Entry> {
+        self.note_missed();
+        let (dead, _) = self.dead();
+        if dead.is_empty() || self.config.defects.has(Defect::DealsFirst) {
+            return None;
+        }
+        let stays = |members: &[Member], node: &NodeId| members.iter().any(|member| member.node == *node);
+        self.next_members()
+            .filter(|next| matches!(next, Entry::Next(members) if !dead.iter().all(|node| stays(members, node))))
+    }
+
     /// Returns the next change of members, if one is due. Learners that have caught up are admitted, and replace older lives of their
     /// peers and dead members. Members that leave are let go. Of the dead members without a replacement, as many are removed as
     /// [`crate::removals`] allows. All of it is one step.
@@ -306,10 +319,15 @@ impl Group {
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
     fn is_missed_for_long(&self, node: NodeId) -> bool {
+        self.missed_until(node).is_some_and(|until| self.now.time >= until)
+    }
+
+    /// Returns until when a majority has to miss this member, which it does now, for [`Group::is_missed_for_long`].
+    fn missed_until(&self, node: NodeId) -> Option<Time> {
         let timing = &self.config.timing;
         let after = if self.has_ended(node) { timing.ended_after() } else { timing.exclude_after };
         let needed = after.saturating_sub(timing.suspicion() + timing.heartbeat);
-        self.duties.doors.missed.get(&node).is_some_and(|since| self.now.time.since(*since) >= needed)
+        self.duties.doors.missed.get(&node).map(|since| *since + needed)
     }
 
     /// Returns whether the process of a member ended for good: its connections closed while it was being heard, and nothing is durable, so that
@@ -347,7 +365,9 @@ impl Group {
                 dead.clear();
             }
             if dead.is_empty() {
-                due = Some(now + timing.heartbeat);
+                // What the others hear comes with their heartbeats; that they have missed it for long enough, with time alone.
+                let until = voters.iter().filter(|node| is_silent(node)).filter_map(|node| self.missed_until(*node));
+                due = Some(until.filter(|until| *until > now).min().unwrap_or(now + timing.heartbeat));
             }
         }
         dead.sort_unstable();

@@ -42,6 +42,11 @@ impl Candidacy {
         }
     }
 
+    /// Has it promised nothing, and asked for nothing but whether others would?
+    pub(super) fn is_polling(&self) -> bool {
+        matches!(self.stage, Stage::Polling { .. })
+    }
+
     /// Since when it is an attempt to end the epoch.
     pub(super) fn ends_epoch_since(&self) -> Option<Time> {
         matches!(self.stage, Stage::Preparing { stop: true, .. }).then_some(self.since)

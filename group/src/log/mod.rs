@@ -67,12 +67,19 @@ pub struct Log {
     chosen: BTreeMap<Slot, Entry>,
     /// Stand for election then.
     election_due: Time,
+    /// It stands so long after it has noticed that there is no leader: drawn by each member for itself, or all that notice at once would stand
+    /// at once.
+    patience: Duration,
+    /// It has noticed that there is no leader.
+    is_leaderless: bool,
     /// The next attempt's name.
     next_attempt: u64,
     /// Attempts of this node that a higher ballot outran since the state last moved on.
     outrun: u32,
-    /// When this node last promised a ballot to another member.
+    /// When this node last promised a ballot to another member, or was asked for that promise again.
     promised_other: Option<Time>,
+    /// The member to which it first promised the highest ballot, and when.
+    candidate: Option<(Time, NodeId)>,
     /// The end of the epoch was promised or accepted: its data plane is to be sealed. Said once.
     seals: bool,
     /// Ballots under which something was proposed twice.
@@ -91,9 +98,12 @@ impl Log {
             lacking: None,
             chosen: BTreeMap::new(),
             election_due: Time(0),
+            patience: Duration::ZERO,
+            is_leaderless: false,
             next_attempt: 1,
             outrun: 0,
             promised_other: None,
+            candidate: None,
             seals: false,
             disowned: Disowned::default(),
         }
@@ -223,6 +233,7 @@ impl Log {
         self.acceptor = LogAcceptor::default();
         self.chosen.clear();
         self.leader = None;
+        self.candidate = None;
         self.role = Role::Follower;
         ctx.out.persist(Durable::LogForget(None));
         ctx.out.persist(Durable::LogPromised(ctx.state.epoch, None));
@@ -277,7 +288,7 @@ impl Log {
     pub fn on_message(&mut self, ctx: &mut Context<'_>, pulse: &Pulse, from: NodeId, message: LogMessage) {
         match message {
             LogMessage::AskPromise { round } => {
-                if !self.has_leader(ctx, pulse) || self.leader.is_some_and(|(ballot, _)| ballot.node == from) {
+                if !self.has_leader_beside(from, ctx, pulse) {
                     ctx.out.send(&[from], Message::Log(LogMessage::WouldPromise { round }));
                 }
             }
@@ -325,9 +336,12 @@ impl Log {
             }
             Role::Candidate(candidacy) => candidacy.resend(ctx),
             Role::Follower => {
-                if self.has_leader(ctx, pulse) {
-                    self.election_due = self.election_due.max(ctx.now.time + ctx.config.timing.heartbeat / 2);
-                } else if ctx.now.time >= self.election_due {
+                let is_leaderless = !self.has_leader(ctx, pulse);
+                let was_leaderless = core::mem::replace(&mut self.is_leaderless, is_leaderless);
+                if is_leaderless && !was_leaderless {
+                    self.election_due = self.election_due.max(ctx.now.time + self.patience);
+                }
+                if is_leaderless && ctx.now.time >= self.election_due {
                     self.stand(ctx, pulse);
                 }
             }
@@ -337,28 +351,44 @@ impl Log {
     /// When [`Log::on_tick`] has something to do next.
     pub fn next_timeout(&self, ctx: &Context<'_>) -> Time {
         match &self.role {
-            Role::Follower => self.election_due.max(ctx.now.time + ctx.config.timing.heartbeat / 10),
+            Role::Follower if self.is_leaderless => {
+                self.election_due.max(ctx.now.time + ctx.config.timing.heartbeat / 100)
+            }
+            // Whether the leader lives is seen with each heartbeat, and where it is suspected.
+            Role::Follower => ctx.now.time + ctx.config.timing.heartbeat,
             Role::Candidate(_) => ctx.now.time + ctx.config.timing.resend,
             Role::Leader(leadership) if leadership.is_busy() => ctx.now.time + ctx.config.timing.resend,
             Role::Leader(_) => ctx.now.time + ctx.config.timing.heartbeat,
         }
     }
 
-    /// Is there a leader that this node believes alive?
+    /// Is there a leader that this node believes alive, or a candidate that this node has promised to follow, and that may lead soon?
     fn has_leader(&self, ctx: &Context<'_>, pulse: &Pulse) -> bool {
-        if matches!(self.role, Role::Leader(_)) {
-            return true;
-        }
-        self.leader.is_some_and(|(ballot, at)| {
-            ctx.now.time.since(at) < ctx.config.timing.suspicion()
-                && !pulse.suspects(ballot.node, &ctx.config.timing, ctx.now.time)
-        })
+        matches!(self.role, Role::Leader(_)) || self.has_leader_beside(ctx.me, ctx, pulse)
+    }
+
+    /// The same, of all members but this one.
+    fn has_leader_beside(&self, node: NodeId, ctx: &Context<'_>, pulse: &Pulse) -> bool {
+        let timing = &ctx.config.timing;
+        let lives = |other: NodeId, at: Time| {
+            other != node && ctx.now.time.since(at) < timing.suspicion() && !pulse.suspects(other, timing, ctx.now.time)
+        };
+        let candidate = self.candidate.filter(|_| !ctx.config.defects.has(Defect::Dueling));
+        let is_ahead = match &self.role {
+            Role::Leader(_) => true,
+            Role::Candidate(candidacy) => !candidacy.is_polling() && !ctx.config.defects.has(Defect::Dueling),
+            Role::Follower => false,
+        };
+        is_ahead && ctx.me != node
+            || self.leader.is_some_and(|(ballot, at)| lives(ballot.node, at))
+            || candidate.is_some_and(|(at, candidate)| lives(candidate, at))
     }
 
     /// Puts the next election off, by a time that differs between members.
     fn arm(&mut self, ctx: &mut Context<'_>) {
-        let jitter = ctx.rng.duration_below(self.spread(ctx.config.timing.heartbeat));
-        self.election_due = ctx.now.time + ctx.config.timing.heartbeat / 4 + jitter;
+        self.patience = ctx.rng.duration_below(self.spread(ctx.config.timing.heartbeat));
+        self.election_due = ctx.now.time + ctx.config.timing.heartbeat / 4 + self.patience;
+        self.is_leaderless = self.leader.is_none();
     }
 
     /// Follows the leader of this ballot.
@@ -396,6 +426,7 @@ impl Log {
 
     fn on_prepare(&mut self, ctx: &mut Context<'_>, from: NodeId, ballot: Ballot, applied: Slot, stop: bool) {
         self.round_seen = self.round_seen.max(ballot.round);
+        let is_new = self.acceptor.promised() != Some(ballot);
         if let Err(promised) = self.acceptor.prepare(ballot, ctx) {
             ctx.out.send(&[from], Message::Log(LogMessage::Refused { ballot, promised }));
             return;
@@ -409,6 +440,13 @@ impl Log {
         }
         if from != ctx.me {
             self.promised_other = Some(ctx.now.time);
+            if is_new {
+                self.candidate = Some((ctx.now.time, from)); // Its attempt is over at a set time, however often it asks.
+            }
+            let polls = matches!(&self.role, Role::Candidate(candidacy) if candidacy.is_polling());
+            if polls && !ctx.config.defects.has(Defect::Dueling) {
+                self.role = Role::Follower; // It would only outrun whoever was faster.
+            }
             self.arm(ctx);
         }
         let state = (ctx.state.applied > applied).then(|| alloc::boxed::Box::new(ctx.state.clone()));

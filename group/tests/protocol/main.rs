@@ -11,6 +11,7 @@ mod completions;
 mod contradictions;
 mod cost;
 mod doubt;
+mod elections;
 mod endings;
 mod frames;
 mod grants;

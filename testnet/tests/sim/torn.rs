@@ -11,7 +11,7 @@ use testnet::history::Outcome;
 use testnet::marks::Marks;
 use testnet::rng::Rng;
 use testnet::sim::fault::{Fault, Kind, Target};
-use testnet::sim::harness::{expect_well, for_each_seed, is_found, is_found_from};
+use testnet::sim::harness::{expect_well, for_each_seed, is_found_from};
 use testnet::sim::script::{set, value};
 use testnet::sim::{Latency, Load, Scenario, World};
 
@@ -85,7 +85,7 @@ fn the_one_who_is_left_is_not_believed() {
 
 #[test]
 fn a_vote_in_doubt_that_counts() {
-    is_found(Defect::DoubtCounts, &LOST, 100, alone_with_a_loss);
+    is_found_from(1, Defect::DoubtCounts, &LOST, 100, alone_with_a_loss);
 }
 
 #[test]

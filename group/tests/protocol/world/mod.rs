@@ -44,6 +44,8 @@ pub struct Rules {
     pub defects: Defects,
     /// What is written is durable at once.
     pub quick_disks: bool,
+    /// Members know that disks keep what was durable.
+    pub durable: bool,
     /// The end of a journal may be bad: what was written last is lost with a crash, or may be, as far as anybody can tell.
     pub torn: bool,
     pub switches: Option<switches::Rules>,
@@ -62,6 +64,7 @@ impl Rules {
             message_bytes_max: 1 << 16,
             defects: Defects::NONE,
             quick_disks: true,
+            durable: true,
             torn: false,
             switches: None,
         }
@@ -211,7 +214,7 @@ impl World {
                 purge_every: ms(80),
                 seal_patience: ms(25),
             },
-            durable: true,
+            durable: self.rules.durable,
             memory_bytes_max: self.rules.memory_bytes_max,
             window_bytes_max: self.rules.window_bytes_max,
             in_flight_max: 100,
