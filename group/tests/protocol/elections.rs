@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use group::config::{Defect, Defects};
 use group::message::{LogMessage, Message};
+use overlay::Epoch;
 
 use crate::removals::{after, led, without};
 use crate::world::{Packet, Rules, World};
@@ -86,4 +87,44 @@ fn dead_members_are_removed_before_anything_else() {
     let (first, late) = (first_proposal(Defects::NONE), first_proposal(Defects::NONE.with(Defect::DealsFirst)));
     assert!(is_next(&first), "{first}");
     assert!(!is_next(&late), "{late}");
+}
+
+/// Delivers all but the votes for entries of this epoch.
+fn talk_without_votes(world: &mut World, epoch: Epoch) {
+    let is_vote = |packet: &Packet| {
+        packet.from.epoch >= epoch && matches!(&packet.message, Message::Log(LogMessage::Accepted { .. }))
+    };
+    while let Some(at) = world.net.iter().position(|packet| !is_vote(packet)) {
+        let packet = world.net.remove(at);
+        world.deliver(packet);
+    }
+}
+
+/// A member dies, and is silent for long enough, while the first entry of an epoch is under way: meanwhile all others have come to hold
+/// everything. The next epoch would go on asking the former members, of which some may be dead by then.
+#[test]
+fn what_is_there_is_established_before_the_dead_are_removed() {
+    let (mut world, leader, mut all) = led(5, 1, Defects::NONE);
+    all.push(5);
+    let next = Epoch(world.epoch().0 + 1);
+    let mut living = all.clone();
+    for _ in 0..200 {
+        world.pass(4_000, &living);
+        world.ask_to_join(&living);
+        talk_without_votes(&mut world, next);
+        living.iter().for_each(|index| world.sync_all(*index));
+        talk_without_votes(&mut world, next);
+        if world.epoch() == next && living.len() == 6 {
+            let dead = after(leader, 5, 0..1)[0];
+            world.crash(dead);
+            living = without(&all, &[dead]);
+            world.notes.clear();
+        }
+    }
+    assert_eq!((world.epoch(), world.latest().recovery.len(), living.len()), (next, 1, 5), "{:#?}", world.notes);
+    assert!(!world.notes.iter().any(|note| note.contains("proposes")), "{:#?}", world.notes);
+    world.run(600, &living);
+    let first = world.notes.iter().find(|note| note.contains("proposes")).cloned().unwrap_or_default();
+    assert!(first.contains("that all is there"), "{:#?}", world.notes);
+    assert_eq!((world.latest().members.len(), world.wrong.as_ref()), (5, None), "{:#?}", world.notes);
 }
