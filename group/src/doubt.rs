@@ -458,7 +458,7 @@ impl Group {
     }
 
     /// Returns whether a majority of the configuration is heard and sure. Half of a former one would do for recovery, but a member in doubt waits
-    /// for all others, and whoever it waits for must be told for a loss to be accepted.
+    /// for all other members, and an operator can accept a loss only of members that the status names.
     fn has_sure_majority(&self, config: &Config) -> bool {
         let sure =
             config.members.iter().filter(|node| self.heard_doubt(**node).is_some_and(|doubt| doubt < config.epoch));

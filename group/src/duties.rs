@@ -271,7 +271,7 @@ impl Group {
             // Looked at again when that is over.
             return self.duties.doors.rest();
         }
-        // The next epoch would end a transaction that is open, and would go on asking former members for what is there already.
+        // The next epoch would abort an open transaction, and would go on asking former members for records that a majority holds already.
         let is_calm = self.state.dealings.is_calm();
         let entry = self
             .end_sealed()

@@ -215,7 +215,7 @@ impl Group {
     }
 
     /// Returns whether this node hears the members that its last heartbeat said that it hears. Learners and former members come and go without
-    /// a heartbeat of their own: nobody counts who misses them.
+    /// a heartbeat of their own: the leader counts opinions about members only.
     fn hears_as_told(&self) -> bool {
         let is_voter = |node: &NodeId| self.state.is_member(*node);
         let now = self.pulse.those_heard(&self.config.timing, self.now.time).filter(is_voter);

@@ -29,7 +29,7 @@ pub(super) struct Sweep {
     finds: bool,
     /// The last pass found none, and nothing that expires has come since.
     rests: bool,
-    /// What [`crate::table::Table::expiring`] was at the last page.
+    /// The count of [`crate::table::Table::expiring`] at the last page.
     known: u64,
 }
 

@@ -158,6 +158,7 @@ pub struct Primary {
     pub(super) known: BTreeSet<Key>,
     /// Attempts that came, by origin: a copy that comes later is not executed, although its id may be forgotten.
     pub(super) seen: Seen,
+    /// The search for expired values.
     pub(super) sweep: Sweep,
     /// What was in flight when it ended, where it served until then.
     left: Option<Vec<Write>>,
@@ -333,7 +334,7 @@ impl Primary {
             // What has to do with leases, rounds and expiry is not looked at before.
             return repeat.min(self.lease_wait_over(ctx));
         }
-        // Who has nothing to repeat, and nobody who waits, need not wake for it.
+        // Without writes in flight and operations waiting there is nothing to repeat.
         let mut next = if self.keys.is_empty() && self.in_flight.is_empty() { Time::NEVER } else { repeat };
         if self.chosen.mark() > self.announced.0 {
             next = next.min(self.announced.1 + super::writes::ANNOUNCE_AFTER);
