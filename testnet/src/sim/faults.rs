@@ -173,7 +173,10 @@ impl<H: Host> World<H> {
                 let host = self.resolve(target);
                 self.cut("fault: muted", |from, _| from == host)
             }
-            Kind::Split(side) => self.cut("fault: split", |from, to| (side >> from ^ side >> to) & 1 == 1),
+            Kind::Split(side) => {
+                let is_set = |host: usize| side >> (host % 64) & 1 == 1;
+                self.cut("fault: split", move |from, to| is_set(from) != is_set(to))
+            }
             Kind::Triangle(a, b) => {
                 self.cut("fault: triangle", |from, to| (from, to) == (a, b) || (to, from) == (a, b))
             }
