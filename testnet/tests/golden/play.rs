@@ -118,7 +118,7 @@ impl Play {
             ("restart", [who]) => self.restart(who),
             ("cut", [who]) => self.cut(who),
             ("heal", []) => self.heal(),
-            ("lose" | "hold" | "copy", [word, link]) => self.rule(verb, word, link),
+            ("lose" | "hold" | "copy" | "bar", [word, link]) => self.rule(verb, word, link),
             ("let", [word, link]) => self.no_rule(word, link),
             ("release", []) => self.release(),
             ("epoch", [group]) => {
@@ -303,10 +303,11 @@ impl Play {
         let (word, from, to) = self.link(word, link)?;
         let fate = match verb {
             "lose" => Fate::Lost,
+            "bar" => Fate::Barred,
             "hold" => Fate::Held,
             _ => Fate::Twice,
         };
-        if word == FINAL && fate != Fate::Lost {
+        if word == FINAL && !matches!(fate, Fate::Lost | Fate::Barred) {
             return Err("a last state can only be lost".into());
         }
         self.stage.rules.push(Rule { word, from, to, fate, hits: 0 });
@@ -325,8 +326,11 @@ impl Play {
         let (word, from, to) = self.link(word, link)?;
         let is_it = |rule: &Rule| rule.word == word && rule.from == from && rule.to == to;
         let at = self.stage.rules.iter().position(is_it).ok_or("nothing stands in its way")?;
-        self.story.note(&format!("nothing stands in the way of any {word} any more, {link}"));
-        is_used(&self.stage.rules.remove(at))
+        let rule = self.stage.rules.remove(at);
+        if rule.fate != Fate::Barred {
+            self.story.note(&format!("nothing stands in the way of any {word} any more, {link}"));
+        }
+        is_used(&rule)
     }
 
     /// Nothing goes wrong any more, and all that is down and not gone returns: all must come to rest, and be as it must be.
@@ -442,5 +446,5 @@ impl Play {
 
 /// A rule that met nothing is a mistake in the script.
 fn is_used(rule: &Rule) -> Result<(), String> {
-    if rule.hits > 0 { Ok(()) } else { Err(format!("nobody said that, and it was to meet something: {}", rule.word)) }
+    if rule.hits > 0 || rule.fate == Fate::Barred { Ok(()) } else { Err(format!("nobody said that, and it was to meet something: {}", rule.word)) }
 }

@@ -62,6 +62,8 @@ pub enum Happening {
 pub enum Fate {
     Arrives,
     Lost,
+    /// It is lost, and the story does not say so: whether it is said at all depends on chance.
+    Barred,
     Held,
     /// It arrives, and once more when the script says so.
     Twice,
@@ -292,7 +294,7 @@ impl Stage {
         }
         match fate {
             Fate::Arrives => self.flying.push_back(flight),
-            Fate::Lost => {}
+            Fate::Lost | Fate::Barred => {}
             Fate::Held => self.kept.push(flight),
             Fate::Twice => {
                 let (frame, letter) = (flight.frame.clone(), flight.letter.clone());
@@ -311,7 +313,7 @@ impl Stage {
         let rule = rules.find(|rule| rule.word == FINAL && rule.from == of && is_in(rule.to));
         rule.is_some_and(|rule| {
             rule.hits += 1;
-            rule.fate == Fate::Lost
+            matches!(rule.fate, Fate::Lost | Fate::Barred)
         })
     }
 

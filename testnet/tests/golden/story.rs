@@ -302,6 +302,9 @@ impl Story {
     }
 
     fn says(&mut self, letter: Letter, fate: Fate) {
+        if fate == Fate::Barred {
+            return;
+        }
         let Letter { from, by, to, word } = letter;
         // What neighbours tell each other all the time is left out; what is chosen of it is seen.
         let Some((said, of)) = spoken(&word) else { return };
@@ -329,7 +332,7 @@ impl Story {
         });
         let (speaker, transaction) = (self.name(by.id), self.transaction(of.0, None));
         let fate = match fate {
-            Fate::Arrives => "",
+            Fate::Arrives | Fate::Barred => "",
             Fate::Lost => "  (lost)",
             Fate::Held => "  (held up)",
             Fate::Twice => "  (and once more later)",
