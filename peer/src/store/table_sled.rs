@@ -5,13 +5,14 @@
 //! destructor may wait for that write for ever.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -104,6 +105,9 @@ impl Tables for SledTables {
     }
 }
 
+/// How often and after which pauses the lock of a table is looked at before sled is, which does not wait.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// sled's own file, in a table's directory.
 const FILE: &str = "db";
 /// Its directory for files of large pages.
@@ -134,6 +138,7 @@ impl SledTable {
         let config = sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None);
         #[cfg(target_os = "linux")]
         super::durable_range::keep();
+        await_lock(&path.join(FILE));
         let db = contained(|| config.open())?;
         let file = OpenOptions::new().read(true).write(true).open(path.join(FILE))?;
         // The directory's own entries too: the database's name, and the snapshots' that sled writes.
@@ -236,6 +241,19 @@ pub(super) fn dir_bytes(dir: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
+/// Waits for a moment while the lock of a sled that this process closed is held: a process that is being started has copies of all descriptors
+/// until it executes its program. The store's own lock is held here, so no other process has the table open.
+fn await_lock(file: &Path) {
+    let Ok(file) = File::open(file) else { return };
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            // Where it cannot be unlocked, it is when the file is closed.
+            _ => return file.unlock().unwrap_or_default(),
+        }
+    }
+}
+
 /// Runs a call into sled. A panic in there means that it met files it does not understand.
 ///
 /// Unwind safety: after such an error the store never calls its table again, so nobody sees a half-changed state.
@@ -291,6 +309,23 @@ mod tests {
         }
         table.call(|| table.db.flush()).expect("flushes");
         assert!(calls() >= before + 4, "2 MB are four buffers of sled's, and {} were synced", calls() - before);
+    }
+
+    /// As a process that is being started holds it.
+    #[test]
+    fn a_lock_that_is_held_for_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("table");
+        drop(SledTable::open(path.clone(), 1 << 20).expect("opens"));
+        let held = File::open(path.join(FILE)).expect("is there");
+        held.try_lock().expect("nobody has it");
+        let lets_go = std::thread::spawn(move || {
+            std::thread::sleep(20 * LOCK_PAUSE);
+            drop(held);
+        });
+        let opened = SledTable::open(path, 1 << 20).map(drop);
+        assert!(opened.is_ok(), "{opened:?}");
+        lets_go.join().expect("does not panic");
     }
 
     /// A sled that failed once is not dropped: its destructor may never return.
