@@ -682,7 +682,11 @@ impl Group {
         if self.failed {
             return;
         }
+        let has_more = self.acceptor.completeness_changed();
         for primary in self.primaries.values_mut() {
+            if has_more {
+                primary.end_quorum_reads(&mut context!(self), &mut local!(self));
+            }
             primary.flush(&mut context!(self));
         }
         self.acceptor.flush(&mut context!(self));

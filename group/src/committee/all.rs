@@ -23,6 +23,11 @@ impl Committees {
         core::mem::take(&mut self.unflushed).then_some(&mut self.map)
     }
 
+    /// The same as [`Committees::take_completeness_changed`], which still answers so after this.
+    pub(super) fn completeness_changed(&self) -> bool {
+        self.unasked && self.map.values().any(Committee::completeness_changed)
+    }
+
     /// May one of them have become complete, or incomplete, since this was last asked?
     pub(super) fn take_completeness_changed(&mut self) -> bool {
         let mut changed = false;

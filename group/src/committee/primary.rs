@@ -315,6 +315,7 @@ impl Primary {
                 self.tick_offload(ctx, local);
                 self.resend_writes(ctx);
                 self.tick_reads(ctx);
+                self.end_quorum_reads(ctx, local);
                 self.tick_quorum_reads(ctx);
                 self.sweep_expired(ctx, local);
             }

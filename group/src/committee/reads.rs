@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use overlay::{Epoch, Key, KeyRange, NodeId};
 
+use super::Committee;
 use super::catch_up::{Asks, asked_configs, covers_quorums};
 use super::leases::holders_length;
 use super::primary::{Local, Primary};
@@ -117,6 +118,11 @@ impl Reads {
 
 fn renewal(ctx: &Context<'_>) -> core::time::Duration {
     holders_length(&ctx.state.settings) / 3
+}
+
+/// Returns whether this node lacks records of the key's sub-range from before the committee's term.
+fn lacks(committee: &Committee, key: &Key) -> bool {
+    committee.base().is_none() || committee.missing().iter().any(|piece| piece.contains(key.point()))
 }
 
 impl Primary {
@@ -263,7 +269,7 @@ impl Primary {
             self.known.clear();
             return true;
         }
-        let missing = committee.base().is_none() || committee.missing().iter().any(|piece| piece.contains(key.point()));
+        let missing = lacks(committee, key);
         let mine = chosen.is_some_and(|record| record.number.term == self.ballot.term);
         if !missing || mine || self.known.contains(key) {
             return true;
@@ -334,6 +340,20 @@ impl Primary {
         }
         self.known.insert(key.clone());
         self.run(ctx, local, &key);
+    }
+
+    /// Goes on with the keys whose records were asked for and are here by now. Their answers may never come: whoever was asked may have been let
+    /// go of since.
+    pub fn end_quorum_reads(&mut self, ctx: &mut Context<'_>, local: &mut Local<'_>) {
+        if self.quorum_reads.is_empty() {
+            return; // As mostly.
+        }
+        let Some(committee) = local.acceptor.committee(self.ballot) else { return };
+        let here: Vec<Key> = self.quorum_reads.keys().filter(|key| !lacks(committee, key)).cloned().collect();
+        for key in here {
+            self.quorum_reads.remove(&key);
+            self.run(ctx, local, &key);
+        }
     }
 
     pub(super) fn tick_quorum_reads(&mut self, ctx: &mut Context<'_>) {

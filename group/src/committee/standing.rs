@@ -139,6 +139,11 @@ impl Acceptor {
         )
     }
 
+    /// The same as [`Acceptor::take_completeness_changed`], which still answers so after this.
+    pub fn completeness_changed(&self) -> bool {
+        self.committees.completeness_changed()
+    }
+
     /// May [`Acceptor::progress`] tell of other terms than when this was asked last?
     pub fn take_completeness_changed(&mut self) -> bool {
         self.committees.take_completeness_changed()

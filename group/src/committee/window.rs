@@ -394,6 +394,11 @@ impl Committee {
         Some(behind().map(|(_, kept)| &kept.write).filter(move |write| piece.contains(write.key.point())))
     }
 
+    /// The same as [`Committee::take_completeness_changed`], which still answers so after this.
+    pub(super) fn completeness_changed(&self) -> bool {
+        self.completeness_changed
+    }
+
     /// Does it hold, or lack, more than when this was asked last?
     pub fn take_completeness_changed(&mut self) -> bool {
         core::mem::take(&mut self.completeness_changed)

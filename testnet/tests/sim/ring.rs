@@ -114,11 +114,11 @@ fn an_end_that_is_told_once() {
     is_found_among(Defect::ToldOnce, &UNENDING, 810..2_000, Scenario::ring, alone);
 }
 
-/// Whoever gives keys away goes on serving them (PITFALLS 36). Where no client comes by it, it shows in the end as replicas that
-/// differ: what was chosen after the end, or lacked before, some of those who follow never learn of.
+/// Whoever gives keys away goes on serving them, under its lease for instance (PITFALLS 36). Where no client comes by it, it shows in the
+/// end as replicas that differ: what was chosen after the end, or lacked before, some of those who follow never learn of.
 #[test]
 fn whoever_has_ended_goes_on() {
-    let shown = ["I1 one value", "I4 linearizable", "I5 durable", "PTO5 total order", "I16 live"];
+    let shown = ["I1 one value", "I4 linearizable", "I5 durable", "PTO5 total order", "I13 leases exclude", "I16 live"];
     is_found(Defect::OneReplicaState, &shown, 300, Scenario::ring);
 }
 
@@ -262,11 +262,12 @@ fn what_was_deleted_comes_back() {
 /// Nothing goes wrong, and a group becomes another every half second: clients wait for the hand-over itself, and no operation
 /// fails. Nobody has to be asked again, though some begin their part in what is born before others do.
 ///
-/// Of seeds 0 to 9, seed 5 has one read of 107,130 operations that waits 261 ms for a merge. That is not understood yet.
+/// At seeds 5 and 12 a primary has asked others for a key's record, and comes to hold everything before they answer. Then it waits for
+/// no answer: whoever was asked may have been let go of.
 #[test]
 fn clients_hardly_notice_what_becomes_of_groups() {
     let (mut begun, mut waited) = (0, Vec::new());
-    for seed in 10..20 {
+    for seed in 5..15 {
         let mut rng = Rng::new(seed, "becoming");
         let faults = (6..60).map(|n| {
             let kind = Kind::Reform(Target::Host(rng.below(6) as usize), rng.below(u64::MAX));
