@@ -262,6 +262,8 @@ pub enum Defect {
     RemovalsUncapped,
     /// A node is told that its group has let go of it before a majority of the members hold that durably.
     LetGoEarly,
+    /// A learner votes, and keeps its place, without direct connections to a majority of the members.
+    Unconnected,
     /// A member without heartbeats of a majority of its group asks no other group for the owner of its range.
     SuccessorsUnsought,
     /// A leader does not take over the policies of a neighbour, though these are greater.
@@ -274,7 +276,7 @@ pub enum Defect {
 
 /// A set of [`Defect`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Defects(u64);
+pub struct Defects(u128);
 
 impl Defects {
     /// All rules hold.
@@ -282,11 +284,11 @@ impl Defects {
 
     /// This rule is left out as well.
     pub const fn with(self, defect: Defect) -> Defects {
-        Defects(self.0 | 1 << defect as u64)
+        Defects(self.0 | 1 << defect as u128)
     }
 
     /// Is this rule left out?
     pub const fn has(self, defect: Defect) -> bool {
-        self.0 & 1 << defect as u64 != 0
+        self.0 & 1 << defect as u128 != 0
     }
 }

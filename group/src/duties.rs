@@ -27,6 +27,8 @@ pub struct Duties {
     granted_anew: bool,
     /// What it has applied is waited for.
     awaited: bool,
+    /// This node is a learner, and has told that it hears a majority of the members.
+    pub(crate) told_connections: bool,
     progress: BTreeMap<NodeId, Progress>,
     /// Up to which numbers learners are to hold what is written while they copy.
     goals: BTreeMap<(NodeId, Term), u64>,
@@ -64,6 +66,7 @@ impl Duties {
             told: Vec::new(),
             granted_anew: true,
             awaited: false,
+            told_connections: false,
             progress: BTreeMap::new(),
             goals: BTreeMap::new(),
             doors: Doors::new(confirm_after),
@@ -104,7 +107,7 @@ impl Duties {
         self.settled.extend(nodes.map(|node| (node, now)));
     }
 
-    /// Something was applied that others must know to be.
+    /// Something was applied that the leader waits for: whether a majority of the members knows of it.
     pub(crate) fn on_awaited(&mut self) {
         self.awaited = true;
     }
@@ -228,8 +231,8 @@ impl Group {
 
     /// Tells how far this node has come, where that has changed: newcomers and epochs wait for it.
     ///
-    /// All learn that it has everything, and the leader each step on the way. Others hear of a step with the next heartbeat: if all were told
-    /// at once, a change of n members would cost n times n messages for each of n sub-ranges.
+    /// All learn that it has everything, and the leader each step on the way, and that it applied what the group waits for. Others hear of it
+    /// with the next heartbeat: if all were told at once, a change of n members would cost n times n messages for each of n sub-ranges.
     pub(crate) fn tell_progress(&mut self) {
         let changed = self.acceptor.take_completeness_changed();
         if self.vouching.is_some() || !(changed || self.duties.granted_anew || self.duties.awaited) {
@@ -241,11 +244,12 @@ impl Group {
         self.duties.granted_anew = false;
         let awaited = core::mem::take(&mut self.duties.awaited);
         let progress = self.progress();
-        if self.duties.told == progress.complete && !awaited {
+        let is_news = self.duties.told != progress.complete;
+        if !is_news && !awaited {
             return;
         }
         let has_everything = progress.complete.len() == self.state.division.len();
-        match self.log.leader().filter(|_| !awaited && !has_everything) {
+        match self.log.leader().filter(|_| !is_news || !has_everything) {
             Some(leader) => self.send_progress(&[leader], progress),
             None => self.send_progress(&self.state.audience(), progress),
         }
@@ -264,23 +268,27 @@ impl Group {
 
     /// Proposes the most urgent thing, if this node leads and nothing is on its way.
     pub(crate) fn do_duties(&mut self) {
+        // Also while something is on its way, and where another member leads: whoever leads next knows since when the dead are missed.
+        self.note_missed();
         if !self.log.leads() {
-            return self.duties.doors.forget_dead();
+            return self.duties.doors.rest();
         }
+        self.note_learners();
         if self.log.is_busy() {
             // Looked at again when that is over.
             return self.duties.doors.rest();
         }
+        let dead = self.look_for_dead();
         // The next epoch would abort an open transaction, and would go on asking former members for records that a majority holds already.
         let is_calm = self.state.dealings.is_calm();
         let entry = self
-            .end_sealed()
+            .end_sealed(&dead)
             .or_else(|| if is_calm { None } else { self.deal() })
             .or_else(|| self.establish())
-            .or_else(|| self.remove_dead())
-            .or_else(|| if is_calm { self.deal() } else { None })
+            .or_else(|| self.remove_dead(&dead))
+            .or_else(|| if is_calm && !dead.gathers { self.deal() } else { None })
             .or_else(|| self.divide())
-            .or_else(|| self.next_members())
+            .or_else(|| self.next_members(&dead))
             .or_else(|| self.admit())
             .or_else(|| self.update_contact())
             .or_else(|| self.follow_policies())
@@ -475,27 +483,32 @@ impl Group {
         self.pulse.agreement_us(others, self.state.quorum().checked_sub(1)?)
     }
 
-    /// The same for any member that could lead now.
+    /// The same for any member that could lead.
     pub fn agreement_of(&self, node: NodeId) -> Option<Duration> {
-        let us = if node == self.me { self.agreement_us() } else { self.heir_of_lead(node)?.agreement_us };
+        let us = if node == self.me { self.agreement_us() } else { self.candidate_for_lead(node)?.agreement_us };
         us.map(|us| Duration::from_micros(u64::from(us)))
     }
 
-    /// Whoever could take over at once: it is heard, stays, and knows all that is decided.
-    fn heir_of_lead(&self, node: NodeId) -> Option<&Heartbeat> {
+    /// The last heartbeat of a member that could lead: it is heard, stays, and hears a majority.
+    fn candidate_for_lead(&self, node: NodeId) -> Option<&Heartbeat> {
         let heartbeat = self.pulse.heartbeat(node, 3 * self.config.timing.heartbeat, self.now.time)?;
-        let knows_all = heartbeat.applied == self.state.applied && heartbeat.parting == Parting::Stays;
         let reached =
             heartbeat.hears.iter().filter(|other| **other != node && self.state.is_member(**other)).count() + 1;
         let reaches = reached >= self.state.quorum() && self.hears().contains(&node);
-        (knows_all && self.state.is_member(node) && reaches).then_some(heartbeat)
+        let stays = heartbeat.parting == Parting::Stays;
+        (stays && self.state.is_member(node) && reaches).then_some(heartbeat)
+    }
+
+    /// Returns whether a member could take over at once: it could lead, and knows all that is decided.
+    fn is_heir_of_lead(&self, node: NodeId) -> bool {
+        self.candidate_for_lead(node).is_some_and(|heartbeat| heartbeat.applied == self.state.applied)
     }
 
     /// Has a member lead instead of this node, which leads; false where it cannot now. Nothing is decided by that: it stands
     /// for election, as it may at any time.
     pub fn pass_lead(&mut self, to: NodeId) -> bool {
         let calm = self.log.leads() && !self.log.is_busy() && self.state.dealings.is_calm();
-        let may = calm && to != self.me && self.heir_of_lead(to).is_some();
+        let may = calm && to != self.me && self.is_heir_of_lead(to);
         if may {
             self.out.send(&[to], Message::Log(LogMessage::Lead));
         }

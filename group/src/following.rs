@@ -18,7 +18,7 @@ use crate::watched::Applied;
 impl Group {
     /// Applies what is chosen, entry by entry.
     pub(crate) fn apply_chosen(&mut self) {
-        let mut dealt = false;
+        let (mut dealt, mut applied) = (false, false);
         while self.state.ended.is_none()
             && !self.has_lost()
             && let Some(entry) = self.log.take_chosen(self.state.applied)
@@ -26,6 +26,7 @@ impl Group {
             let led = self.log.leads();
             let before = self.state.clone();
             dealt |= matches!(entry, Entry::Deal(_));
+            applied = true;
             self.state.apply_without(self.state.applied.next(), &entry, self.config.defects);
             if let Some(watched) = &mut self.watched {
                 watched.push(Applied { before: before.clone(), entry, after: self.state.clone() });
@@ -43,10 +44,10 @@ impl Group {
             self.replay_early();
         }
         if dealt {
-            // Others wait for what comes of it.
-            self.duties.on_awaited();
             self.tick_dealings();
-            self.do_duties();
+        }
+        if applied {
+            self.do_duties(); // It waited until nothing was on its way.
         }
     }
 
@@ -161,6 +162,16 @@ impl Group {
         }
         self.review_doubt();
         self.follow_state();
+        if before.members != self.state.members
+            || before.division != self.state.division
+            || before.learners != self.state.learners
+            || before.epoch != self.state.epoch
+        {
+            self.heartbeat_due = self.now.time;
+        }
+        if !self.state.dealings.is_calm() {
+            self.duties.on_awaited(); // A transaction goes on once enough members know what its leader knew when it saw it.
+        }
         if self.state.ended.is_some() {
             self.end(led);
         }
@@ -175,7 +186,13 @@ impl Group {
             } else {
                 // Its last word: the group learns that it removed a member that was alive.
                 self.out.send(&self.state.nodes(), Message::AskState);
-                self.out.push(GroupOutput::Over("its group goes on without this life of it"));
+                self.out.push(GroupOutput::Over(match self.has_heartbeats_of_majority() {
+                    true => "its group goes on without this life of it",
+                    false => {
+                        "its group goes on without this life of it, which hears fewer than a majority of the members directly: all of them \
+                         must reach this peer, or it them"
+                    }
+                }));
             }
             self.failed = true;
         }
@@ -198,7 +215,6 @@ impl Group {
             self.begin_primaries();
         }
         self.forget_strays();
-        self.heartbeat_due = self.now.time;
         self.out.push(GroupOutput::Changed);
     }
 
@@ -207,6 +223,7 @@ impl Group {
         self.vouching = None;
         self.doubting.on_compared(self.state.applied);
         self.follow_state();
+        self.heartbeat_due = self.now.time;
     }
 
     pub(crate) fn send_state(&mut self, to: NodeId) {

@@ -401,6 +401,7 @@ impl Group {
         }
         self.pulse.on_heartbeat(self.me, from, heartbeat, self.now, &self.config.timing);
         self.watch_room();
+        self.tell_connections();
         if from.epoch == self.state.epoch {
             progress.into_iter().for_each(|progress| self.on_progress(from.node, progress));
             self.on_marks(from, &marks);

@@ -78,6 +78,7 @@ impl Group {
         let counts = |node: NodeId| {
             self.duties.is_complete(node, &terms)
                 && !self.pulse.suspects(node, timing, now)
+                && self.has_direct_connections(node)
                 && !living.iter().any(|member| member.node.peer == node.peer)
         };
         living.len() + self.state.learners.iter().filter(|learner| counts(learner.node)).count()
@@ -88,9 +89,9 @@ impl Group {
         let members = self.state.members.len();
         let (dead, _) = self.dead();
         members > MEMBERS_MIN
-            && !dead.is_empty()
+            && !dead.nodes.is_empty()
             && (self.duties.doors.removals.allowance(members, self.now.time) > 0
-                || dead.iter().any(|node| self.has_ended(*node)))
+                || dead.nodes.iter().any(|node| self.has_ended(*node)))
     }
 
     /// Returns the health of the successor group as its leader told it of late, with that group's range. `None` where its leader told

@@ -44,7 +44,8 @@ impl Group {
         let jumps = self.state.applied > before.applied.next();
         if jumps || before.audience().into_iter().any(|node| !self.state.is_in_audience(node)) {
             self.duties.let_go.at = self.state.applied;
-            self.duties.on_awaited(); // The member that tells the node waits for this one's progress.
+            // Mostly the leader tells the node, and waits for the progress of members. Others hear of it with the next heartbeat.
+            self.duties.on_awaited();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who comes, who goes, and who is put out (§5.3 and §5.4 of the design). All of it is one change of members at a time,
+//! Changes of members: newcomers, leavers, and the dead (§5.3 and §5.4 of the design). All of it is one change of members at a time,
 //! chosen in the group's own log.
 //!
 //! A suspicion costs time when it is wrong, never safety: whoever is put out and still lives finds its epoch over, and
@@ -10,28 +10,22 @@ use core::time::Duration;
 
 use overlay::{NodeId, PeerKey};
 
-use crate::ballot::Term;
 use crate::config::Defect;
 use crate::group::Group;
+use crate::learners::Outside;
 use crate::message::{Message, Parting};
 use crate::removals::Removals;
 use crate::state::{Entry, GroupState, Member};
-use crate::time::{Time, WallMillis};
+use crate::time::Time;
 
 /// Newcomers that are noted; others are asked to come again later.
 pub const JOINERS_MAX: usize = 64;
-/// Learners at a time: each is told of every write, and each asks members for everything that the group holds.
-pub const LEARNERS_MAX: usize = 8;
-/// A learner that is silent for so long is forgotten.
-const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Who has asked to be let in and is noted asks again after this; who is not noted, after up to three times as long.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Who has not asked again for so long has gone elsewhere.
-const JOINER_SILENCE_MAX: Duration = Duration::from_secs(8);
+pub(crate) const JOINER_SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Removed peers whose ages are remembered, so that they do not begin anew when they return.
 const LIVED_MAX: usize = 256;
-/// A peer that returns later than this after its removal begins anew.
-const LIVED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Nobody is put out, and nobody leaves unless it insists, where fewer than so many members would remain.
 pub const MEMBERS_MIN: usize = 3;
 
@@ -39,21 +33,27 @@ pub const MEMBERS_MIN: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Doors {
     /// Who asked to be let in, and when it did last, in order of their first asking.
-    joiners: VecDeque<(Member, Time)>,
-    /// When each learner was last known to be alive.
-    learners_heard: BTreeMap<NodeId, Time>,
+    pub(crate) joiners: VecDeque<(Member, Time)>,
+    /// When each learner was last known to be alive, and to have direct connections to enough members.
+    pub(crate) learners_heard: BTreeMap<NodeId, (Time, Time)>,
+    /// When the leader looked at them last.
+    pub(crate) learners_seen: Time,
     /// Learners that are in other groups by now.
-    declined: BTreeSet<NodeId>,
+    pub(crate) declined: BTreeSet<NodeId>,
+    /// Peers that are not let in for a while.
+    pub(crate) outside: Outside,
     /// The removals of late.
     pub(crate) removals: Removals,
     /// The suspected members that a majority misses, and since when it does without a break.
     missed: BTreeMap<NodeId, Time>,
+    /// When that was looked at.
+    missed_at: Time,
     /// When the leader looks for dead members again.
     due: Option<Time>,
     /// No newcomer is let in before this.
-    held_until: Time,
+    pub(crate) held_until: Time,
     /// How long peers had lived that were removed, and when that was.
-    lived: BTreeMap<PeerKey, (Duration, Time)>,
+    pub(crate) lived: BTreeMap<PeerKey, (Duration, Time)>,
 }
 
 impl Doors {
@@ -62,9 +62,12 @@ impl Doors {
         Doors {
             joiners: VecDeque::new(),
             learners_heard: BTreeMap::new(),
+            learners_seen: Time(0),
             declined: BTreeSet::new(),
+            outside: Outside::default(),
             removals: Removals::new(confirm_after),
             missed: BTreeMap::new(),
+            missed_at: Time(0),
             due: None,
             held_until: Time(0),
             lived: BTreeMap::new(),
@@ -102,12 +105,6 @@ impl Doors {
         self.due = None;
     }
 
-    /// Forgets what a leader noted of dead members: this node does not lead.
-    pub(crate) fn forget_dead(&mut self) {
-        self.due = None;
-        self.missed.clear();
-    }
-
     /// How many wait to be let in.
     pub fn joiners(&self) -> usize {
         self.joiners.len()
@@ -129,6 +126,15 @@ impl Doors {
     }
 }
 
+/// The dead members, as a leader sees them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dead {
+    /// The longest silent first.
+    pub(crate) nodes: Vec<NodeId>,
+    /// Others seem to have died with them: their removal waits for a moment. A change of members that is made in any case does not.
+    pub(crate) gathers: bool,
+}
+
 impl Group {
     /// Somebody asks to become a member, here or through another member.
     pub(crate) fn on_join(&mut self, joiner: Member) {
@@ -138,6 +144,9 @@ impl Group {
             self.tell_state(&[joiner.node]);
         } else if self.log.leads() {
             let node = joiner.node;
+            if self.duties.doors.outside.holds(node.peer, self.now.time) {
+                return; // It samples groups again.
+            }
             let wait = if self.duties.doors.note(joiner, self.now.time) {
                 ASK_AGAIN
             } else {
@@ -157,37 +166,36 @@ impl Group {
     }
 
     /// Some members sealed their epoch, and accept nothing in it any more: it has to end (PITFALLS 21).
-    pub(crate) fn end_sealed(&mut self) -> Option<Entry> {
+    ///
+    /// `dead`: as [`Group::look_for_dead`] returns it, here and below.
+    pub(crate) fn end_sealed(&mut self, dead: &Dead) -> Option<Entry> {
         let told = |node: &NodeId| {
             let heartbeat = self.pulse.heartbeat_of(*node, self.state.epoch);
             heartbeat.is_some_and(|heartbeat| heartbeat.sealed)
         };
         let sealed = self.acceptor.has_sealed(self.state.epoch) || self.state.nodes().iter().any(told);
-        sealed.then(|| self.next_members().unwrap_or_else(|| Entry::Next(self.state.members.clone())))
+        let all = Dead { nodes: dead.nodes.clone(), gathers: false };
+        sealed.then(|| self.next_members(&all).unwrap_or_else(|| Entry::Next(self.state.members.clone())))
     }
 
     /// Returns the next change of members where it removes dead ones. Before most that a leader does: a group whose majority needs each member that
     /// lives agrees as slowly as the slowest of them, and may lose its majority before it has come to this.
-    pub(crate) fn remove_dead(&mut self) -> Option<Entry> {
-        self.note_missed();
-        let (dead, _) = self.dead();
-        if dead.is_empty() || self.config.defects.has(Defect::DealsFirst) {
+    pub(crate) fn remove_dead(&mut self, dead: &Dead) -> Option<Entry> {
+        if dead.nodes.is_empty() || dead.gathers || self.config.defects.has(Defect::DealsFirst) {
             return None;
         }
         let stays = |members: &[Member], node: &NodeId| members.iter().any(|member| member.node == *node);
-        self.next_members()
-            .filter(|next| matches!(next, Entry::Next(members) if !dead.iter().all(|node| stays(members, node))))
+        self.next_members(dead)
+            .filter(|next| matches!(next, Entry::Next(members) if !dead.nodes.iter().all(|node| stays(members, node))))
     }
 
     /// Returns the next change of members, if one is due. Learners that have caught up are admitted, and replace older lives of their
     /// peers and dead members. Members that leave are let go. Of the dead members without a replacement, as many are removed as
     /// [`crate::removals`] allows. All of it is one step.
-    pub(crate) fn next_members(&mut self) -> Option<Entry> {
-        self.note_missed();
-        let (mut dead, due) = self.dead();
-        self.duties.doors.due = due;
+    pub(crate) fn next_members(&mut self, dead: &Dead) -> Option<Entry> {
         let (mut ready, leaving) = (self.ready_learners(), self.leaving());
-        if ready.is_empty() && dead.is_empty() && leaving.is_empty() {
+        // A change that is made in any case takes the dead along.
+        if ready.is_empty() && leaving.is_empty() && (dead.nodes.is_empty() || dead.gathers) {
             return None; // As mostly, and this is asked with each heartbeat.
         }
         let mut members = self.state.members.clone();
@@ -195,7 +203,9 @@ impl Group {
             members.retain(|member| member.node.peer != learner.node.peer);
             members.push(learner);
         }
-        dead.retain(|node| members.iter().any(|member| member.node == *node)); // Its next life is here already.
+        // Of some the next life is here already.
+        let mut dead: Vec<NodeId> =
+            dead.nodes.iter().copied().filter(|node| members.iter().any(|member| member.node == *node)).collect();
         // An epoch that is not established yet is only healed: one comes for one that is dead, and the dead go.
         let heals = !self.state.recovery.is_empty();
         // A member that was removed by mistake replaces none when it returns: each such return would allow another mistake.
@@ -284,23 +294,14 @@ impl Group {
         members.iter().filter(|member| lives(member.node)).count() > members.len() / 2
     }
 
-    /// Learners that hold everything, and live. Where nothing was chosen before the current terms all is of those.
-    fn ready_learners(&mut self) -> Vec<Member> {
-        let terms: Vec<Term> = self.state.division.iter().map(|part| part.term).collect();
-        let nodes = self.state.nodes();
-        let (duties, early) = (&mut self.duties, self.config.defects.has(Defect::EmptyMembers));
-        let ready = self.state.learners.iter().filter(|learner| {
-            let holds = terms.iter().all(|term| duties.keeps_up(learner.node, &nodes, *term));
-            (holds || early)
-                && duties.knows(learner.node, learner.since)
-                && !self.pulse.suspects(learner.node, &self.config.timing, self.now.time)
-        });
-        ready.cloned().collect()
-    }
-
-    /// Notes which of the suspected members a majority misses: the leader's own silence may be due to one bad link.
-    fn note_missed(&mut self) {
+    /// Notes which of the suspected members a majority misses: one member's own silence may be due to one bad link. Members that do not lead
+    /// look less often.
+    pub(crate) fn note_missed(&mut self) {
         let (timing, now, voters) = (&self.config.timing, self.now.time, self.state.nodes());
+        if !self.log.leads() && now.since(self.duties.doors.missed_at) < timing.heartbeat / 2 {
+            return;
+        }
+        self.duties.doors.missed_at = now;
         let is_suspect = |node: &NodeId| *node != self.me && self.pulse.suspects(*node, timing, now);
         if !voters.iter().any(is_suspect) {
             return self.duties.doors.missed.clear();
@@ -343,19 +344,36 @@ impl Group {
         self.pulse.dead_at(node, &self.config.timing, self.has_ended(node))
     }
 
+    /// Returns until when the removal of these dead members waits for others that seem to have died with them, if it does. Members that die
+    /// at once are found dead within about one heartbeat, each change of members must be established before the next, and the fewer members
+    /// there are the fewer may be removed at all.
+    fn gathers_until(&self, dead: &[(Time, NodeId)]) -> Option<Time> {
+        let (now, timing, members) = (self.now.time, &self.config.timing, self.state.nodes());
+        let removable_at = |node: NodeId| self.dead_at(node).max(self.missed_until(node).unwrap_or(Time::NEVER));
+        let last = dead.iter().map(|(_, node)| removable_at(*node)).min()? + timing.heartbeat;
+        let may_follow = |node: &NodeId| match self.dead_at(*node) {
+            _ if *node == self.me || dead.iter().any(|(_, known)| known == node) => None,
+            // Whether a majority will miss it by then is not known yet.
+            dies if dies > now => Some(dies),
+            _ => Some(removable_at(*node)).filter(|at| *at > now),
+        };
+        let next = members.iter().filter_map(may_follow).min().filter(|next| *next <= last)?;
+        (now < last).then_some(next)
+    }
+
     /// Returns the members that have been silent for [`Timing::exclude_after`] and that a majority misses, the longest silent first.
     /// Returns none where this node has no majority in both directions, or where the silence is load. The second part is when to look
     /// again.
     ///
     /// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
-    pub(crate) fn dead(&self) -> (Vec<NodeId>, Option<Time>) {
+    pub(crate) fn dead(&self) -> (Dead, Option<Time>) {
         let timing = &self.config.timing;
         let now = self.now.time;
         let voters = self.state.nodes();
         let is_silent = |node: &NodeId| *node != self.me && self.dead_at(*node) <= now;
         let ends = voters.iter().filter(|node| **node != self.me).map(|node| self.dead_at(*node));
         let mut due = ends.filter(|end| *end > now).min();
-        let mut dead = Vec::new();
+        let (mut dead, mut gathers) = (Vec::new(), false);
         if voters.iter().any(is_silent) {
             let opinions = self.opinions();
             let silent = voters.iter().enumerate().filter(|(_, node)| is_silent(node));
@@ -364,6 +382,10 @@ impl Group {
             if !dead.is_empty() && (!opinions.is_heard_both_ways() || opinions.is_patchy()) {
                 dead.clear();
             }
+            if let Some(next) = self.gathers_until(&dead) {
+                gathers = true;
+                due = Some(due.map_or(next, |due| due.min(next)));
+            }
             if dead.is_empty() {
                 // What the others hear comes with their heartbeats; that they have missed it for long enough, with time alone.
                 let until = voters.iter().filter(|node| is_silent(node)).filter_map(|node| self.missed_until(*node));
@@ -371,7 +393,14 @@ impl Group {
             }
         }
         dead.sort_unstable();
-        (dead.into_iter().map(|(_, node)| node).collect(), due)
+        (Dead { nodes: dead.into_iter().map(|(_, node)| node).collect(), gathers }, due)
+    }
+
+    /// Returns the dead members, and schedules the next look at them.
+    pub(crate) fn look_for_dead(&mut self) -> Dead {
+        let (dead, due) = self.dead();
+        self.duties.doors.due = due;
+        dead
     }
 
     /// Members that leave, and whether they insist.
@@ -393,66 +422,9 @@ impl Group {
         let told = self.pulse.heartbeat_of(node, self.state.epoch).map(|heartbeat| heartbeat.parting);
         if node == self.me { Some(self.parting) } else { told }
     }
-
-    /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die and
-    /// are replaced all the time, a group that should split might never come to it.
-    pub fn hold_doors(&mut self, time: Duration) {
-        self.duties.doors.held_until = self.now.time + time;
-    }
-
-    /// Lets newcomers in, all that there is room for at once: a crowd at the door of one group should find two, and not make it
-    /// one of hundreds before it has split.
-    pub(crate) fn admit(&mut self) -> Option<Entry> {
-        let is_held = self.now.time < self.duties.doors.held_until;
-        // A group that splits has room again.
-        let (all, max) =
-            (self.state.members.len() + self.state.learners.len(), self.state.settings.policies.members_max as usize);
-        let mut room = LEARNERS_MAX.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
-        let mut coming: Vec<Member> = Vec::new();
-        let waiting = core::mem::take(&mut self.duties.doors.joiners);
-        for (mut joiner, asked) in waiting {
-            // Another life of a learner comes in its place: the group must not wait for one that is dead until it is forgotten.
-            let takes = usize::from(!is_life_of(&self.state.learners, joiner.node.peer));
-            let known = self.state.last_life(joiner.node.peer).is_some_and(|known| known >= joiner.node);
-            if takes > if is_held { 0 } else { room } {
-                self.duties.doors.joiners.push_back((joiner, asked));
-            } else if !known && self.now.time.since(asked) < JOINER_SILENCE_MAX {
-                room -= takes;
-                let lived = self.lived_before(joiner.node.peer);
-                joiner.joined = WallMillis(self.group_time().0.saturating_sub(lived.as_millis() as u64));
-                coming.push(joiner);
-            }
-        }
-        (!coming.is_empty()).then_some(Entry::Learners(coming))
-    }
-
-    /// Returns how long this peer had lived as a member when it was removed, or has until now, if this node knows.
-    fn lived_before(&self, peer: PeerKey) -> Duration {
-        let before = self.state.members.iter().find(|member| member.node.peer == peer).map(|member| self.age(member));
-        let of_late = |(_, at): &&(Duration, Time)| self.now.time.since(*at) < LIVED_FOR;
-        let removed = self.duties.doors.lived.get(&peer).filter(of_late).map(|(lived, _)| *lived);
-        before.or(removed).unwrap_or_default()
-    }
-
-    /// Waits no longer for a learner that is silent.
-    pub(crate) fn drop_learner(&mut self) -> Option<Entry> {
-        let now = self.now.time;
-        let mut silent = None;
-        for learner in &self.state.learners {
-            let heard = self.duties.doors.learners_heard.entry(learner.node).or_insert(now);
-            if !self.pulse.suspects(learner.node, &self.config.timing, now) {
-                *heard = now;
-            } else if now.since(*heard) >= LEARNER_SILENCE_MAX {
-                silent = Some(learner.node);
-            }
-            if self.duties.doors.declined.contains(&learner.node) {
-                silent = Some(learner.node);
-            }
-        }
-        silent.map(Entry::DropLearner)
-    }
 }
 
-fn is_life_of(members: &[Member], peer: PeerKey) -> bool {
+/// Returns whether one of them is a life of this peer.
+pub(crate) fn is_life_of(members: &[Member], peer: PeerKey) -> bool {
     members.iter().any(|member| member.node.peer == peer)
 }

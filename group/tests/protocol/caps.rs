@@ -126,7 +126,7 @@ fn gaps_in_what_was_received() {
 /// A network of one member that many would join at once.
 #[test]
 fn learners() {
-    assert_eq!(crowd(12), group::membership::LEARNERS_MAX);
+    assert_eq!(crowd(12), group::learners::LEARNERS_MAX);
     // Where twice as many as a group should have are there already, it has to split first.
     assert_eq!(crowd(3), 5);
 }

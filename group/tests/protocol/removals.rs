@@ -61,6 +61,21 @@ fn one_change_removes_all_that_are_due() {
     }
 }
 
+/// A change of members does not make the group wait anew for a member that was silent before.
+#[test]
+fn a_second_death_is_not_waited_for_anew() {
+    let (mut world, leader, all) = led(13, 0, Defects::NONE);
+    let dead = after(leader, 13, 0..2);
+    world.crash(dead[0]);
+    world.run(60, &without(&all, &dead[..1]));
+    world.crash(dead[1]);
+    let living = without(&all, &dead);
+    world.run(280, &living);
+    assert_eq!(count(&world), 12, "{:#?}", world.notes);
+    world.run(80, &living);
+    assert_eq!(count(&world), 11, "{:#?}", world.notes);
+}
+
 /// A process of which the disk keeps what it acknowledged returns as the same member: that its connections closed makes no difference.
 #[test]
 fn ended_processes_are_waited_for_where_disks_keep_what_they_had() {

@@ -446,5 +446,9 @@ impl Play {
 
 /// A rule that met nothing is a mistake in the script.
 fn is_used(rule: &Rule) -> Result<(), String> {
-    if rule.hits > 0 || rule.fate == Fate::Barred { Ok(()) } else { Err(format!("nobody said that, and it was to meet something: {}", rule.word)) }
+    if rule.hits > 0 || rule.fate == Fate::Barred {
+        Ok(())
+    } else {
+        Err(format!("nobody said that, and it was to meet something: {}", rule.word))
+    }
 }

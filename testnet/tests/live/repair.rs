@@ -30,7 +30,13 @@ fn a_lost_range_is_taken_over_by_hand() {
     let gone = members(&cluster, &lost);
     let told = run(&cluster, behind, &["group", "repair", "--lost", &lost], 4);
     assert!(told.contains("nothing is lost"), "{told}");
+    let names: Vec<String> = gone.iter().map(|index| peer(&cluster, *index)).collect();
     gone.iter().for_each(|index| cluster.kill(*index));
+    wait(&cluster, "what nobody serves is named, with its last members", |cluster| {
+        let told = run(cluster, behind, &["ring"], 1);
+        let line = told.lines().find(|line| line.starts_with("no answer:"));
+        line.is_some_and(|line| line.contains(&lost) && names.iter().all(|name| line.contains(&name[name.len() - 6..])))
+    });
     let told = run(&cluster, behind, &["group", "repair"], 2);
     assert!(told.contains(&format!("--lost {lost}")) && told.contains("50.00 %"), "{told}");
     let told = run(&cluster, behind, &["group", "repair", "--lost", &own], 4);
@@ -87,6 +93,12 @@ fn group(cluster: &Cluster, index: usize) -> Value {
 
 fn id(cluster: &Cluster, index: usize) -> String {
     group(cluster, index)["id"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A daemon's peer id.
+fn peer(cluster: &Cluster, index: usize) -> String {
+    let said = cluster.daemons[index].ask_http("/v1/status").unwrap_or_default();
+    said["peer_id"].as_str().unwrap_or_default().to_owned()
 }
 
 fn members(cluster: &Cluster, group: &str) -> Vec<usize> {

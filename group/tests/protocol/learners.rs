@@ -1,0 +1,69 @@
+//! A newcomer votes only with direct connections to a majority of the members.
+
+use group::config::{Defect, Defects};
+
+use crate::removals::led;
+use crate::world::World;
+
+/// In milliseconds.
+const SECOND: u64 = 1_000;
+
+/// Five members, and two newcomers: the first hears and is heard by the leader and another member alone. So many seconds later.
+fn two_newcomers(defects: Defects, seconds: u64) -> World {
+    let (mut world, leader, mut all) = led(5, 2, defects);
+    all.extend([5, 6]);
+    let near = [leader, (leader + 1) % 5];
+    for other in all.iter().copied().filter(|other| *other != 5 && !near.contains(other)) {
+        world.cut.extend([(5, other), (other, 5)]);
+    }
+    world.notes.clear();
+    world.run(seconds * SECOND, &all);
+    world
+}
+
+fn turned_away(world: &World) -> Vec<&str> {
+    let pauses = world.notes.iter().filter_map(|note| note.split_once("away for "));
+    pauses.map(|(_, rest)| rest.split_once(" s:").expect("a time").0).collect()
+}
+
+#[test]
+fn a_newcomer_that_hears_the_leader_alone_never_votes() {
+    let world = two_newcomers(Defects::NONE, 9);
+    let latest = world.latest();
+    assert!(latest.is_learner(world.peers[5].node) && latest.is_member(world.peers[6].node), "{:#?}", world.notes);
+    let world = two_newcomers(Defects::NONE, 24);
+    let latest = world.latest();
+    assert!(!latest.is_learner(world.peers[5].node) && latest.learners.is_empty(), "{:#?}", world.notes);
+    assert_eq!((turned_away(&world), latest.members.len(), world.wrong.as_ref()), (vec!["30"], 6, None));
+    // It was let in for 20 s after 30 s, and again after a minute.
+    let world = two_newcomers(Defects::NONE, 155);
+    assert_eq!((turned_away(&world), world.latest().members.len()), (vec!["30", "60", "120"], 6), "{:#?}", world.notes);
+}
+
+#[test]
+fn what_is_left_out_is_seen() {
+    let world = two_newcomers(Defects::NONE.with(Defect::Unconnected), 9);
+    assert!(world.latest().is_member(world.peers[5].node), "{:#?}", world.notes);
+}
+
+/// A leader that did not run for a while knows nothing of its learners' connections.
+#[test]
+fn the_time_in_which_the_leader_was_away_does_not_count() {
+    let mut world = two_newcomers(Defects::NONE, 15);
+    assert!(world.latest().is_learner(world.peers[5].node));
+    world.now += 60_000_000;
+    let all: Vec<usize> = (0..7).collect();
+    world.run(SECOND, &all);
+    assert_eq!(turned_away(&world), Vec::<&str>::new(), "{:#?}", world.notes);
+}
+
+/// A newcomer whose connections come up votes as soon as it has them.
+#[test]
+fn connections_that_come_up_are_told_at_once() {
+    let mut world = two_newcomers(Defects::NONE, 5);
+    assert!(world.latest().is_learner(world.peers[5].node));
+    world.cut.clear();
+    let all: Vec<usize> = (0..7).collect();
+    world.run(2 * SECOND, &all);
+    assert!(world.latest().is_member(world.peers[5].node), "{:#?}", world.notes);
+}
