@@ -174,8 +174,10 @@ impl Group {
             heartbeat.is_some_and(|heartbeat| heartbeat.sealed)
         };
         let sealed = self.acceptor.has_sealed(self.state.epoch) || self.state.nodes().iter().any(told);
-        let all = Dead { nodes: dead.nodes.clone(), gathers: false };
-        sealed.then(|| self.next_members(&all).unwrap_or_else(|| Entry::Next(self.state.members.clone())))
+        sealed.then(|| {
+            let all = Dead { gathers: false, ..dead.clone() };
+            self.next_members(&all).unwrap_or_else(|| Entry::Next(self.state.members.clone()))
+        })
     }
 
     /// Returns the next change of members where it removes dead ones. Before most that a leader does: a group whose majority needs each member that
@@ -297,11 +299,12 @@ impl Group {
     /// Notes which of the suspected members a majority misses: one member's own silence may be due to one bad link. Members that do not lead
     /// look less often.
     pub(crate) fn note_missed(&mut self) {
-        let (timing, now, voters) = (&self.config.timing, self.now.time, self.state.nodes());
+        let (timing, now) = (&self.config.timing, self.now.time);
         if !self.log.leads() && now.since(self.duties.doors.missed_at) < timing.heartbeat / 2 {
             return;
         }
         self.duties.doors.missed_at = now;
+        let voters = self.state.nodes();
         let is_suspect = |node: &NodeId| *node != self.me && self.pulse.suspects(*node, timing, now);
         if !voters.iter().any(is_suspect) {
             return self.duties.doors.missed.clear();
