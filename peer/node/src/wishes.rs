@@ -3,6 +3,7 @@
 //! Any peer that has a part in the group may be asked; it passes the wish on to the leader, and is told what came of it.
 
 mod agreed;
+mod own;
 mod switches;
 
 pub use agreed::PolicyChange;
@@ -24,6 +25,8 @@ use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, Point, RingId};
 use policy::halves::Halving;
 use policy::lifetimes::Lifetimes;
 use serde::{Deserialize, Serialize};
+
+use self::own::Own;
 
 use crate::api::{Class, Output};
 use crate::node::Node;
@@ -171,8 +174,8 @@ pub struct Wished {
 /// All wishes that wait for an end.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
-    /// Of this peer's users: until when they wait, and who was asked.
-    own: Vec<(u64, Time, PeerKey)>,
+    /// Of this peer's users.
+    own: Vec<Own>,
     /// Of whoever asked, where this node leads.
     taken: Vec<Taken>,
 }
@@ -202,31 +205,6 @@ struct Taken {
 }
 
 impl Node {
-    /// Somebody asks this peer; answered by exactly one [`Output::Granted`].
-    pub(crate) fn on_wish(&mut self, number: u64, group: GroupId, wish: Wish) {
-        let until = self.now.time + wish.patience();
-        let Some(ring) = self.ring else { return self.granted(number, Granted::NotHere) };
-        if self.wishes.own.len() >= WISHES_MAX {
-            return self.granted(number, Granted::NotNow("too much is asked at once; try again".into()));
-        }
-        let Some(hosted) = self.hosts.find_mut(group) else { return self.granted(number, Granted::NotHere) };
-        if wish == Wish::AcceptLoss {
-            return self.accept_loss(number, group);
-        }
-        let leader = hosted.log().leader();
-        match leader {
-            _ if hosted.log().leads() => self.take_wish(None, number, group, wish),
-            Some(leader) if leader != self.me => {
-                self.wishes.own.push((number, until, leader.peer));
-                let frame = Frame::Wished(Wished { ring, group, number, wish }.into());
-                self.say_to(leader.peer, &frame);
-            }
-            _ => {
-                self.granted(number, BeginRefusal::NotLeader(None).into());
-            }
-        }
-    }
-
     fn accept_loss(&mut self, number: u64, group: GroupId) {
         let accepted = self.hosts.find_mut(group).is_some_and(Group::accept_loss);
         let why = "nobody of this group is waited for because others may have forgotten something: nothing to accept";
@@ -308,26 +286,10 @@ impl Node {
         }
     }
 
-    /// What came of a wish that was passed on.
-    pub(crate) fn on_granted(&mut self, from: PeerKey, ring: RingId, number: u64, granted: Granted) {
-        let is_short = match &granted {
-            Granted::Refused(why) | Granted::NotNow(why) => why.len() <= WORDS_MAX,
-            Granted::Done(groups) => groups.len() <= 2,
-            _ => true,
-        };
-        let known = self.wishes.own.iter().position(|(own, _, asked)| (*own, *asked) == (number, from));
-        match known.filter(|_| self.ring == Some(ring) && is_short) {
-            None => self.frames_dropped += 1,
-            Some(index) => {
-                self.wishes.own.remove(index);
-                self.granted(number, granted);
-            }
-        }
-    }
-
     /// Looks how far the transactions of a group are that were wished for.
     pub(crate) fn follow_wishes(&mut self) {
         let now = self.now.time;
+        self.pass_on_wishes();
         self.look_beyond_losses();
         let mut index = 0;
         while index < self.wishes.taken.len() {
@@ -376,14 +338,6 @@ impl Node {
         self.end_own_wishes(now);
     }
 
-    /// Of those that nobody has answered by then it is not known what became of them.
-    pub(crate) fn end_own_wishes(&mut self, by: Time) {
-        while let Some(index) = self.wishes.own.iter().position(|(_, until, _)| *until <= by) {
-            let (number, ..) = self.wishes.own.remove(index);
-            self.granted(number, Granted::Unknown);
-        }
-    }
-
     /// Begins one, if it can be; `None` where that is so, or may be soon.
     fn begin_wished(&mut self, index: usize, operation: Operation) -> Option<Granted> {
         let now = self.now.time;
@@ -412,15 +366,6 @@ impl Node {
         if let (true, Some(asker), Some(ring)) = (is_due, asker, self.ring) {
             self.wishes.taken[index].told = Some(now);
             self.say_to(asker, &Frame::Patience { ring, number });
-        }
-    }
-
-    /// What was passed on takes a while.
-    pub(crate) fn on_patience(&mut self, from: PeerKey, ring: RingId, number: u64) {
-        let known = self.wishes.own.iter_mut().find(|(own, _, asked)| (*own, *asked) == (number, from));
-        match known.filter(|_| self.ring == Some(ring)) {
-            None => self.frames_dropped += 1,
-            Some((_, until, _)) => *until = (*until).max(self.now.time + PATIENCE),
         }
     }
 
@@ -457,7 +402,7 @@ impl Node {
     pub(crate) fn wishes_due(&self) -> Time {
         let soon = self.now.time + TRY_AGAIN;
         let taken = self.wishes.taken.iter().map(|taken| if taken.operation.is_some() { taken.until } else { soon });
-        taken.chain(self.wishes.own.iter().map(|(_, until, _)| *until)).min().unwrap_or(Time::NEVER)
+        taken.min().unwrap_or(Time::NEVER).min(self.own_wishes_due())
     }
 
     fn granted(&mut self, number: u64, granted: Granted) {
