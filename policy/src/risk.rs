@@ -62,7 +62,8 @@ pub fn per_hour(probability: f64, window: Duration) -> f64 {
 
 /// Returns how many nines this probability of failure leaves: 3 for 0.001. At most 16, which is all that the arithmetic can tell.
 pub fn nines(probability: f64) -> f64 {
-    (-libm::log10(probability.max(1e-16))).clamp(0.0, 16.0)
+    // Not a negative zero for certain failure.
+    (0.0 - libm::log10(probability.max(1e-16))).clamp(0.0, 16.0)
 }
 
 /// Returns the least odd number of members, from 3 to [`MEMBERS_MAX`], of which each dies within the window with probability `dies`, that has
@@ -124,6 +125,7 @@ mod tests {
         assert!(group(8, 2.3) > group(7, 2.3), "an even size is worse than the odd one below it");
         assert!((per_hour(group(9, 11.0), Duration::from_secs(11)) - 0.3).abs() < 0.02);
         assert_eq!((nines(0.001).round(), nines(1.0), nines(0.0)), (3.0, 0.0, 16.0));
+        assert!(nines(1.0).is_sign_positive());
     }
 
     #[test]
