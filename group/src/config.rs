@@ -264,6 +264,8 @@ pub enum Defect {
     LetGoEarly,
     /// A learner votes, and keeps its place, without direct connections to a majority of the members.
     Unconnected,
+    /// Learners that copy slowly hold up other newcomers.
+    SlowHoldUp,
     /// A member without heartbeats of a majority of its group asks no other group for the owner of its range.
     SuccessorsUnsought,
     /// A leader does not take over the policies of a neighbour, though these are greater.
@@ -272,6 +274,10 @@ pub enum Defect {
     CapacityIgnored,
     /// A told capacity is believed, whatever the member was seen to execute.
     CapacityUnchecked,
+    /// What a peer tells of its earlier sessions replaces what others saw, instead of lowering it only.
+    HistoryBelieved,
+    /// A peer without a history counts as one that lives as long as others.
+    UnknownTrusted,
 }
 
 /// A set of [`Defect`]s.

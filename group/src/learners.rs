@@ -4,6 +4,7 @@
 //! agreement, and stop it as soon as another member led. A learner without them is let go of after [`UNCONNECTED_MAX`], and its peer waits
 //! outside before it may try again, each time twice as long. So such peers hold up what waits for learners (other newcomers, purges, reads
 //! that a switch spreads) for a small part of the time. They never hold up a split, which waits only for learners that are about to vote.
+//! A learner that copies slowly keeps its place; after [`SLOW_AFTER`] other newcomers do not wait for it any more.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -22,6 +23,10 @@ use crate::time::{Time, WallMillis};
 
 /// Learners at a time: each is told of every write, and each asks members for everything that the group holds.
 pub const LEARNERS_MAX: usize = 8;
+/// A learner that has not come to vote for so long copies slowly. It keeps its place, and the next newcomer does not wait for it.
+pub const SLOW_AFTER: Duration = Duration::from_secs(60);
+/// Slow learners beside the others.
+pub const SLOW_MAX: usize = 8;
 /// A learner that is silent for so long is forgotten.
 const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// A learner without direct connections to a majority of the members is let go of after so long: twice the time that an attempt to connect may
@@ -60,6 +65,17 @@ impl Outside {
     }
 }
 
+/// What a member knows of a learner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LearnerNotes {
+    /// Since when it is one, as this member saw.
+    since: Time,
+    /// When it was last known to be alive.
+    heard: Time,
+    /// When it was last known to have direct connections to enough members.
+    connected: Time,
+}
+
 impl Group {
     /// Admits no newcomer for this time; newcomers that ask wait. A transaction begins only while the group has no learners: if peers die and
     /// are replaced all the time, a group that should split might never come to it.
@@ -74,7 +90,8 @@ impl Group {
         // A group that splits has room again.
         let (all, max) =
             (self.state.members.len() + self.state.learners.len(), self.state.settings.policies.members_max as usize);
-        let mut room = LEARNERS_MAX.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
+        let places = LEARNERS_MAX + self.slow_learners().min(SLOW_MAX);
+        let mut room = places.saturating_sub(self.state.learners.len()).min((2 * max).saturating_sub(all));
         let mut coming: Vec<Member> = Vec::new();
         let waiting = core::mem::take(&mut self.duties.doors.joiners);
         for (mut joiner, asked) in waiting {
@@ -91,6 +108,16 @@ impl Group {
             }
         }
         (!coming.is_empty()).then_some(Entry::Learners(coming))
+    }
+
+    /// Returns how many learners copy slowly.
+    fn slow_learners(&self) -> usize {
+        if self.config.defects.has(Defect::SlowHoldUp) {
+            return 0;
+        }
+        let notes =
+            self.state.learners.iter().filter_map(|learner| self.duties.doors.learners_heard.get(&learner.node));
+        notes.filter(|notes| self.now.time.since(notes.since) >= SLOW_AFTER).count()
     }
 
     /// Returns whether a learner has direct connections to a majority of the members that there will be with it, itself included: it has told
@@ -158,12 +185,13 @@ impl Group {
         let opinions = notes.iter().any(|(_, _, is_connected)| !is_connected).then(|| self.opinions());
         let can_tell = opinions.is_none_or(|opinions| opinions.is_heard_both_ways() && !opinions.is_patchy());
         for (node, is_heard, is_connected) in notes {
-            let (heard, connected) = self.duties.doors.learners_heard.entry(node).or_insert((now, now));
+            let first = LearnerNotes { since: now, heard: now, connected: now };
+            let notes = self.duties.doors.learners_heard.entry(node).or_insert(first);
             if is_heard || was_away {
-                *heard = now;
+                notes.heard = now;
             }
             if is_connected || was_away || !can_tell {
-                *connected = now;
+                notes.connected = now;
             }
         }
     }
@@ -175,11 +203,13 @@ impl Group {
         let mut dropped = None;
         let doors = &mut self.duties.doors;
         for node in self.state.learners.iter().map(|learner| learner.node) {
-            let Some((heard, connected)) = doors.learners_heard.get(&node) else { continue };
+            let Some(LearnerNotes { heard, connected, .. }) = doors.learners_heard.get(&node).copied() else {
+                continue;
+            };
             let is_asked = || self.state.recovery.iter().any(|config| config.members.contains(&node));
-            if now.since(*heard) >= LEARNER_SILENCE_MAX || doors.declined.contains(&node) {
+            if now.since(heard) >= LEARNER_SILENCE_MAX || doors.declined.contains(&node) {
                 dropped = Some(node);
-            } else if *heard == now && now.since(*connected) >= UNCONNECTED_MAX && !is_asked() {
+            } else if heard == now && now.since(connected) >= UNCONNECTED_MAX && !is_asked() {
                 let pause = doors.outside.send(node.peer, now).as_secs();
                 let note = format!(
                     "leads the group, and turns {node} away for {pause} s: it hears fewer than a majority of the members directly"

@@ -12,7 +12,7 @@ use overlay::{NodeId, PeerKey};
 
 use crate::config::Defect;
 use crate::group::Group;
-use crate::learners::Outside;
+use crate::learners::{LearnerNotes, Outside};
 use crate::message::{Message, Parting};
 use crate::removals::Removals;
 use crate::state::{Entry, GroupState, Member};
@@ -34,8 +34,8 @@ pub const MEMBERS_MIN: usize = 3;
 pub struct Doors {
     /// Who asked to be let in, and when it did last, in order of their first asking.
     pub(crate) joiners: VecDeque<(Member, Time)>,
-    /// When each learner was last known to be alive, and to have direct connections to enough members.
-    pub(crate) learners_heard: BTreeMap<NodeId, (Time, Time)>,
+    /// What is known of each learner.
+    pub(crate) learners_heard: BTreeMap<NodeId, LearnerNotes>,
     /// When the leader looked at them last.
     pub(crate) learners_seen: Time,
     /// Learners that are in other groups by now.

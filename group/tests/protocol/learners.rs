@@ -67,3 +67,26 @@ fn connections_that_come_up_are_told_at_once() {
     world.run(2 * SECOND, &all);
     assert!(world.latest().is_member(world.peers[5].node), "{:#?}", world.notes);
 }
+
+/// Five members, eight newcomers whose copies come to no end, and one more who comes later. So many seconds after that.
+fn behind_slow_ones(defects: Defects, seconds: u64) -> World {
+    let (mut world, _, mut all) = led(5, 9, defects);
+    all.extend(5..13);
+    world.slow.extend(5..13);
+    world.run(10 * SECOND, &all);
+    assert_eq!(world.latest().learners.len(), 8, "{:#?}", world.notes);
+    all.push(13);
+    world.run(seconds * SECOND, &all);
+    world
+}
+
+#[test]
+fn newcomers_that_copy_slowly_hold_up_nobody_for_long() {
+    let world = behind_slow_ones(Defects::NONE, 40);
+    let is_member = |world: &World| world.latest().is_member(world.peers[13].node);
+    assert!(!is_member(&world), "there are eight places: {:#?}", world.notes);
+    let world = behind_slow_ones(Defects::NONE, 60);
+    assert!(is_member(&world) && world.latest().learners.len() == 8, "{:#?}", world.notes);
+    let world = behind_slow_ones(Defects::NONE.with(Defect::SlowHoldUp), 60);
+    assert!(!is_member(&world), "the mutant: {:#?}", world.notes);
+}

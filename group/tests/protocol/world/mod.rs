@@ -103,6 +103,8 @@ pub struct World {
     pub switches: Option<Switches>,
     /// From, to: nothing passes.
     pub cut: BTreeSet<(usize, usize)>,
+    /// Those copy slowly: they never tell that they hold anything.
+    pub slow: BTreeSet<usize>,
     pub wrong: Option<String>,
     pub notes: Vec<String>,
     seed: u64,
@@ -179,6 +181,7 @@ impl World {
             net: Vec::new(),
             clients: Clients::default(),
             cut: BTreeSet::new(),
+            slow: BTreeSet::new(),
             wrong: None,
             notes: Vec::new(),
             seed,
@@ -265,7 +268,12 @@ impl World {
             let Some(group) = &mut peer.group else { break };
             let Some(output) = group.poll_output() else { break };
             match output {
-                GroupOutput::Send(to, message, epoch) => {
+                GroupOutput::Send(to, mut message, epoch) => {
+                    match &mut message {
+                        Message::Heartbeat(heartbeat) if self.slow.contains(&index) => heartbeat.progress = None,
+                        Message::Progress(progress) if self.slow.contains(&index) => progress.complete.clear(),
+                        _ => {}
+                    }
                     let from = Sender { node: group.me(), epoch };
                     if let Message::State(state) = &message {
                         self.check_let_go(from.node, &to, state);
