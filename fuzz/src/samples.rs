@@ -275,6 +275,7 @@ fn messages() -> Vec<Message> {
         full: true,
         absences: vec![(NODE, WallMillis(9))],
         capacity: Some(20_000),
+        history: Some(group::history::History { failures: 3, lived_s: 70_000 }),
         progress: Some(progress.clone()),
         marks: vec![(TERM, 5)],
     };

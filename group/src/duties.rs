@@ -196,6 +196,7 @@ impl Group {
             full: self.shortage.told,
             absences: self.pulse.absences(self.now),
             capacity: self.capacities.own,
+            history: self.history,
             progress: progress.clone().filter(|_| is_durable),
             marks,
         };

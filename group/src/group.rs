@@ -19,6 +19,7 @@ use crate::dealing::Dealing;
 use crate::doubt::Doubting;
 use crate::duties::{Duties, Shortage};
 use crate::handover::{Handovers, Inheritance};
+use crate::history::History;
 use crate::load::Meter;
 use crate::log::{AHEAD_MAX, Log};
 use crate::message::{CommitteeMessage, Heartbeat, LogMessage, Message, Operation, Parting, Progress, Sender};
@@ -96,6 +97,8 @@ pub struct Group {
     pub(crate) inheritance: Inheritance,
     pub(crate) meter: Meter,
     pub(crate) capacities: Capacities,
+    /// What this peer tells of its earlier sessions.
+    pub(crate) history: Option<History>,
 }
 
 /// Lends the parts of a group that a context is made of.

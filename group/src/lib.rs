@@ -22,6 +22,7 @@ mod following;
 mod group;
 pub mod handover;
 pub mod health;
+pub mod history;
 pub mod learners;
 mod let_go;
 pub mod load;

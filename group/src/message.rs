@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::ballot::{Ballot, Number, Slot, TermBallot};
 use crate::doubt::Doubt;
 use crate::handover::Handover;
+use crate::history::History;
 use crate::number_set::NumberSet;
 use crate::op::{Answer, Op, OpError, ReadMode};
 use crate::record::{OpId, Record};
@@ -131,6 +132,8 @@ pub struct Heartbeat {
     /// Operations a second that the sender can execute as a primary, as it has measured: from 1 to [`crate::capacity::CAPACITY_MAX`]. `None`
     /// before it has measured that.
     pub capacity: Option<u32>,
+    /// The sender's earlier sessions; `None` where it has none.
+    pub history: Option<History>,
     /// How far the sender has come, where that is durable by now; else a [`Message::Progress`] follows once it is.
     pub progress: Option<Progress>,
     /// The terms under which the sender serves and has told nothing else for half a heartbeat, each with the number up to which all its writes

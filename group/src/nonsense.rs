@@ -12,6 +12,7 @@ use crate::ballot::{Ballot, Slot, Term};
 use crate::capacity;
 use crate::committee::CHAIN_LENGTH_MAX;
 use crate::handover::Handover;
+use crate::history::History;
 use crate::load;
 use crate::message::{
     Base, Chain, ClientMessage, CommitteeMessage, CommitteeReport, Compared, Copied, Heartbeat, LogMessage, Message,
@@ -218,11 +219,12 @@ impl Heartbeat {
         let hears = hears && self.echoes.len() <= self.hears.len() && self.absences.len() <= HEARD_MAX;
         let load = self.load.as_deref().is_none_or(load::is_sound);
         let capacity = self.capacity.is_none_or(capacity::is_sound);
+        let history = self.history.as_ref().is_none_or(History::is_sound);
         let marks = self.marks.len() <= Term::PARTS_MAX
             && self.marks.windows(2).all(|pair| pair[0].0 < pair[1].0)
             && self.marks.iter().all(|(_, mark)| fits(*mark));
         let terms = self.terms.len() <= Term::PARTS_MAX && marks;
-        unless(sound && hears && load && capacity && terms, Nonsense::Malformed)?;
+        unless(sound && hears && load && capacity && history && terms, Nonsense::Malformed)?;
         self.progress.as_ref().map_or(Ok(()), Progress::check)
     }
 }

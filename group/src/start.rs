@@ -202,6 +202,7 @@ impl Group {
             inheritance: Inheritance::default(),
             meter,
             capacities: Capacities::default(),
+            history: None,
         }
     }
 

@@ -477,9 +477,31 @@ pub struct MemberStatus {
     /// The same in percent of the median member's, in steps of 25: 100 for a typical member.
     #[serde(default)]
     pub capacity_percent: Option<u32>,
+    /// What it tells of its earlier sessions; `null` where it has no history.
+    #[serde(default)]
+    pub sessions: Option<SessionsStatus>,
+}
+
+/// The sessions that a peer remembers. Others count them against it, never for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionsStatus {
+    /// How many ended without warning: its process was killed, or could not go on.
+    pub failures: u32,
+    /// How long all lasted, the present one included, in seconds.
+    pub lived_s: u64,
 }
 
 impl MemberStatus {
+    /// For a person, for the end of a line: that its earlier sessions ended without warning; empty where none did, or where it has no history.
+    pub fn sessions_words(&self) -> String {
+        match self.sessions {
+            Some(SessionsStatus { failures, lived_s }) if failures > 0 => {
+                format!(", failed {failures} times in {lived_s} s")
+            }
+            _ => String::new(),
+        }
+    }
+
     /// For a person, for the end of a line: what it can execute; empty where that is not known.
     pub fn capacity_words(&self) -> String {
         match (self.capacity_ops_per_s, self.capacity_percent) {

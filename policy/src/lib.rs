@@ -11,6 +11,7 @@ pub mod density;
 pub mod diversity;
 pub mod division;
 pub mod halves;
+pub mod history;
 pub mod joining;
 pub mod leading;
 pub mod lifetimes;

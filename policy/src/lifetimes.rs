@@ -18,6 +18,8 @@ const WATCHED_MAX: f64 = 10.0 * 365.0 * 86_400.0;
 const SHAPE_MAX: f64 = 10.0;
 /// Ages below count as this one: clocks and heartbeats tell no more.
 const AGE_MIN: f64 = 0.1;
+/// The part of all lives whose length is expected of a peer of which nothing is known.
+const SHORTEST: f64 = 0.1;
 /// At most this part of all deaths may be younger than the minimum of a Pareto model.
 const EARLY_MAX: f64 = 0.1;
 /// A table counts at most this many times the median of all tables that are added.
@@ -50,6 +52,18 @@ impl Lifetimes {
             Lifetimes::Pareto { shape, min } => {
                 let age = age.max(min).as_secs_f64().max(AGE_MIN);
                 age * (libm::exp2(1.0 / shape.max(f64::MIN_POSITIVE)) - 1.0)
+            }
+        };
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// Returns the age below which a tenth of all peers die.
+    pub fn shortest_tenth(&self) -> Duration {
+        let seconds = match *self {
+            Lifetimes::Exponential { mean } => -mean.as_secs_f64().max(AGE_MIN) * libm::log1p(-SHORTEST),
+            Lifetimes::Pareto { shape, min } => {
+                let factor = libm::exp(-libm::log1p(-SHORTEST) / shape.max(f64::MIN_POSITIVE));
+                min.as_secs_f64().max(AGE_MIN) * factor
             }
         };
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
@@ -384,6 +398,15 @@ mod tests {
             let [young, old] = [age, age + more].map(Duration::from_millis);
             let window = Duration::from_secs(3);
             prop_assert!(model.dies_within(old, window) <= model.dies_within(young, window) + 1e-12);
+        }
+
+        /// A tenth of all peers die below that age.
+        #[test]
+        fn a_tenth_dies_young(model in any_model()) {
+            let tenth = model.shortest_tenth();
+            let first = match model { Lifetimes::Pareto { min, .. } => min, Lifetimes::Exponential { .. } => Duration::ZERO };
+            let dead = model.dies_within(Duration::ZERO, tenth.saturating_sub(first));
+            prop_assert!((dead - 0.1).abs() < 1e-3 || tenth < Duration::from_secs(1) || tenth == Duration::MAX, "{model:?}: {dead}");
         }
 
         /// Half of all peers of an age die within their residual life, which never shrinks with age.

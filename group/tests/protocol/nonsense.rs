@@ -1,6 +1,7 @@
 //! What a peer may say, by mistake or on purpose, does not stop a member, and does not fill it. It is counted.
 
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
+use group::history::{FAILURES_MAX, History};
 use group::message::{Base, CommitteeMessage, Compared, Heartbeat, LogMessage, Message, Operation, Progress, Since};
 use group::nonsense::Nonsense;
 use group::op::{Op, Read};
@@ -100,11 +101,14 @@ fn nobody_proposes_under_the_ballot_of_another() {
         full: false,
         absences: Vec::new(),
         capacity: None,
+        history: None,
         progress: None,
         marks: Vec::new(),
     };
     let load = Some(vec![1; 33]);
     expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, load, ..heartbeat.clone() }.into()));
+    let history = Some(History { failures: FAILURES_MAX + 1, lived_s: 1 });
+    expect(Nonsense::Malformed, Message::Heartbeat(Heartbeat { leads: None, history, ..heartbeat.clone() }.into()));
     for capacity in [0, group::capacity::CAPACITY_MAX + 1].map(Some) {
         expect(
             Nonsense::Malformed,

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use group::config::Defects;
+use group::history::History;
 use header::ReplyTo;
 use overlay::{Incarnation, PeerKey, PeerName, RingId};
 
@@ -111,6 +112,8 @@ pub struct NodeConfig {
     pub secret: u64,
     /// What this peer's operator calls it. Default: no name.
     pub name: Option<PeerName>,
+    /// The sessions that this peer remembers, without the present one. Default: `None`, this is its first.
+    pub history: Option<History>,
     /// Where this peer stands, for diversity.
     pub cluster: String,
     /// Records held in memory, in bytes. Under [`Durability::Memory`] also the limit of what is stored.
@@ -155,6 +158,7 @@ impl NodeConfig {
             switch: None,
             secret: 0,
             name: None,
+            history: None,
             cluster: String::new(),
             memory_bytes_max: 512 << 20,
             value_bytes_max: 64 << 10,

@@ -20,6 +20,8 @@ mod division_test;
 mod ended_test;
 mod frames;
 mod held;
+#[cfg(test)]
+mod history_test;
 mod hosting;
 mod judging;
 mod key_use;

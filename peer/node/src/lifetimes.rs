@@ -11,10 +11,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::config::Defect;
+use group::history::History;
 use group::message::Parting;
 use group::rng::Rng;
-use group::time::Time;
+use group::time::{Now, Time};
 use overlay::{Epoch, GroupId, GroupRef, NodeId, PeerKey, RingId};
+use policy::history::{Told, dies_within, residual};
 use policy::lifetimes::{CLASSES, DEATHS_MIN, Estimate, LifeTable, Lifetimes as Model, Seen, fit, sum};
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +102,8 @@ pub(crate) struct LifeWatch {
     /// Whether a majority was heard at the last look. A node that hears less cannot tell the dead from a link of its own.
     has_quorum: bool,
     looked: Time,
+    /// When this process began, on the clock that stands still while the machine sleeps.
+    started: Time,
     own: LifeTable,
     voices: Vec<Voice>,
     /// The peers that were asked for a voice, each with its group.
@@ -138,11 +143,13 @@ impl Changes {
 }
 
 impl LifeWatch {
-    pub(crate) fn new(now: Time, seed: u64) -> LifeWatch {
+    pub(crate) fn new(now: Now, seed: u64) -> LifeWatch {
+        let Now { time: now, awake: started, .. } = now;
         LifeWatch {
             members: BTreeMap::new(),
             has_quorum: false,
             looked: now,
+            started,
             own: LifeTable::default(),
             voices: Vec::new(),
             asked: Vec::new(),
@@ -246,6 +253,8 @@ impl Node {
         let Some(group) = self.hosts.home().filter(|_| now.since(self.lives.looked) >= LOOK_EVERY) else { return };
         let id = group.state().id;
         self.lives.look(group, now);
+        let history = self.history();
+        self.each_group(|group| group.set_history(history));
         if now >= self.lives.fit_due {
             self.lives.fit(id, now);
         }
@@ -256,11 +265,33 @@ impl Node {
         }
     }
 
+    /// Returns the sessions that this peer remembers, the present one included; `None` where this is the first.
+    pub(crate) fn history(&self) -> Option<History> {
+        let present = self.now.awake.since(self.lives.started).as_secs();
+        let with_present = |before: History| {
+            let lived_s = u64::from(before.lived_s).saturating_add(present);
+            History { lived_s: u32::try_from(lived_s).unwrap_or(u32::MAX), ..before }
+        };
+        self.config.history.map(with_present)
+    }
+
+    /// Returns the probability, from 0 to 1, that a member of a group of this node's dies within `window`.
+    pub(crate) fn dies_within(&self, group: &Group, node: NodeId, all: &Model, window: Duration) -> f64 {
+        let (age, told, defects) = (group.age_of(node), told(group, node), &self.config.defects);
+        match told {
+            None if defects.has(Defect::UnknownTrusted) => all.dies_within(age, window),
+            Some(Told { failures, lived }) if defects.has(Defect::HistoryBelieved) => {
+                Model::Exponential { mean: lived / failures.max(1) }.dies_within(age, window)
+            }
+            told => dies_within(all, age, window, told),
+        }
+    }
+
     /// Tells the node's own group how long its members are expected to live on.
     fn tell_outlook(&mut self) {
         let model = self.lives.model();
         if let Some(group) = self.hosts.home_mut() {
-            let of = |node: NodeId| Some((node, model?.residual(group.age_of(node))));
+            let of = |node: NodeId| Some((node, residual(&model?, group.age_of(node), told(group, node))));
             let residuals = group.state().nodes().into_iter().filter_map(of).collect();
             group.expect_lives(residuals);
         }
@@ -317,6 +348,12 @@ impl Node {
             (_, None) => self.frames_dropped += 1,
         }
     }
+}
+
+/// Returns what a member of a group tells of its earlier sessions; `None` where it has no history.
+pub(crate) fn told(group: &Group, node: NodeId) -> Option<Told> {
+    let History { failures, lived_s } = group.told_history(node)?;
+    Some(Told { failures, lived: Duration::from_secs(lived_s.into()) })
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ impl Node {
             size_watch: SizeWatch::default(),
             load_watch: LoadWatch::default(),
             lead_watch: LeadWatch::default(),
-            lives: LifeWatch::new(now.time, seed.rotate_left(17)),
+            lives: LifeWatch::new(now, seed.rotate_left(17)),
             capacities: CapacityWatch::default(),
             seeking: Seeking::default(),
             probes: Probes::default(),

@@ -125,7 +125,7 @@ impl Node {
         let is_here = |node: NodeId| node == group.me() || (hears.contains(&node) && !stops(node));
         let exposure = |(member, site): (&Member, Option<u32>)| Exposure {
             dies: match is_here(member.node) {
-                true => lifetimes.dies_within(group.age_of(member.node), window),
+                true => self.dies_within(group, member.node, lifetimes, window),
                 false => 1.0,
             },
             site,
@@ -136,6 +136,8 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use group::history::History;
+
     use super::*;
     use crate::config::NodeConfig;
     use crate::small_net::Net;
@@ -143,7 +145,8 @@ mod tests {
     /// Of five members two die, one after the other: while one is silent and still a member, the group is in more danger.
     #[test]
     fn a_silent_member_endangers_its_group() {
-        let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
+        let history = Some(History { failures: 0, lived_s: 0 });
+        let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, history, ..config });
         let risk = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_of(group));
         assert_eq!(risk(&net), None, "no death was seen");
         net.nodes[0].lives.assume(Lifetimes::Exponential { mean: Duration::from_secs(100) });

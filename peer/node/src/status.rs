@@ -7,6 +7,7 @@ use core::fmt;
 use group::ballot::{Slot, Term, TermBallot};
 use group::capacity::Believed;
 use group::committee::{CatchUpStatus, Primary};
+use group::history::History;
 use group::nonsense::Dropped;
 use group::state::{Loss, Member, Settings};
 use group::switch::{Switch, Unfit};
@@ -42,6 +43,8 @@ pub struct MemberStatus {
     pub addresses: Vec<String>,
     /// What this node believes that it can execute, and would divide the range by as the leader; `None` where too little is known.
     pub capacity: Option<Believed>,
+    /// What it tells of its earlier sessions; `None` where it has no history, or was not heard yet.
+    pub history: Option<History>,
 }
 
 /// One sub-range and its primary.
@@ -242,6 +245,7 @@ impl GroupStatus {
             alive: member.node == group.me() || hears.contains(&member.node),
             addresses: member.addresses.clone(),
             capacity: group.believed_capacity(member.node),
+            history: group.told_history(member.node),
         };
         let mut members: Vec<MemberStatus> = state.members.iter().map(|m| member(m, true)).collect();
         members.extend(state.learners.iter().map(|m| member(m, false)));

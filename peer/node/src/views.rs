@@ -10,8 +10,10 @@ use group::state::Member;
 use group::time::WallMillis;
 use overlay::GroupRef;
 use policy::halves::MemberView;
+use policy::history::residual;
 use policy::lifetimes::Lifetimes;
 
+use crate::lifetimes::told;
 use crate::networks::places;
 
 /// Returns how long a member of this age is expected to live on, to compare members with: its median residual life under a known model, or
@@ -30,7 +32,9 @@ pub(crate) fn member_views(group: &Group, lifetimes: Option<Lifetimes>) -> Vec<M
         cluster,
         joined_ms: member.joined.0,
         able: member.node == group.me() || hears.contains(&member.node),
-        lifetime: outlook(lifetimes, group.age_of(member.node)),
+        lifetime: lifetimes.map_or(group.age_of(member.node), |all| {
+            residual(&all, group.age_of(member.node), told(group, member.node))
+        }),
         round_trips,
     };
     members.iter().zip(places(&known)).zip(group.round_trips()).map(view).collect()

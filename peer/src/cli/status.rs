@@ -133,11 +133,12 @@ fn describe_group(group: &GroupStatus, text: &mut String) {
         let place = if member.cluster.is_empty() { String::new() } else { format!(" in {}", member.cluster) };
         let _ = writeln!(
             text,
-            "  member     {}{leads}{place}, {}, for {} s{}",
+            "  member     {}{leads}{place}, {}, for {} s{}{}",
             names.whole(&member.peer_id),
             member.role,
             member.lifetime_s,
-            member.capacity_words()
+            member.capacity_words(),
+            member.sessions_words()
         );
         for address in &member.addresses {
             let _ = writeln!(text, "             {address}");

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::launch::store_dir;
 use super::memo::Memo;
+use super::sessions::Sessions;
 use crate::net::Identity;
 use crate::store::Engine;
 
@@ -18,7 +19,8 @@ const LOCK: &str = "lock";
 /// A process id has fewer digits.
 const PID_BYTES_MAX: u64 = 20;
 /// What belongs to the owner alone. Others' files in the same directory are none of a peer's business.
-const OURS: [&str; 5] = ["identity", "identity.new", "peer.json", "peer.json.new", LOCK];
+const OURS: [&str; 7] =
+    ["identity", "identity.new", "peer.json", "peer.json.new", "sessions.json", "sessions.json.new", LOCK];
 /// Stores: this name, and whatever begins with it and a dot.
 const STORE: &str = "store";
 
@@ -68,6 +70,7 @@ fn in_use(dir: &Path, file: &mut File) -> String {
 /// The words for the person who started this process: both versions, and what to do.
 pub fn check_formats(dir: &Path) -> Result<(), String> {
     Memo::check_format(dir)?;
+    Sessions::check_format(dir)?;
     Identity::check_format(&dir.join("identity")).map_err(|error| error.to_string())?;
     Engine::check_format(store_dir(dir)).map_err(|error| format!("{}: {error}", store_dir(dir).display()))
 }

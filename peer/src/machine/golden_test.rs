@@ -1,4 +1,4 @@
-//! The bytes of the file that a peer keeps beside its store.
+//! The bytes of the files that a peer keeps beside its store.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,17 @@ use golden::{Format, Golden};
 
 use super::memo::{Content, MEMO_VERSION, Memo};
 use super::remembered::{Agreed, Network};
+use super::sealed;
+use super::sessions::{self, SESSIONS_VERSION, Session};
 
 const MEMOS: Format = Format {
     version: MEMO_VERSION as u64,
     constant: "MEMO_VERSION in peer/src/machine/memo.rs",
+    package: "peer --lib",
+};
+const SESSIONS: Format = Format {
+    version: SESSIONS_VERSION as u64,
+    constant: "SESSIONS_VERSION in peer/src/machine/sessions.rs",
     package: "peer --lib",
 };
 /// The program's own name changes with every commit.
@@ -48,5 +55,21 @@ fn golden_memo() {
     golden.check();
     for (name, content) in &all {
         assert_eq!(Memo::parse(PathBuf::new(), golden.bytes(name)), Ok(memo(content)), "{name}");
+    }
+}
+
+#[test]
+fn golden_sessions() {
+    let session = |start_unix_s, lived_s, end| Session { start_unix_s, lived_s, end };
+    let ends = [sessions::End::Clean, sessions::End::Failed, sessions::End::None];
+    let all = ends.into_iter().enumerate().map(|(n, end)| session(1_795_900_000 + n as u64, 3_600, end)).collect();
+    let mut golden = Golden::new(env!("CARGO_MANIFEST_DIR"), "sessions", SESSIONS);
+    let contents = [("nothing", sessions::Content::default()), ("all", sessions::Content { sessions: all })];
+    for (name, content) in &contents {
+        golden.add(name, &sealed::text(SESSIONS_VERSION, PROGRAM, content));
+    }
+    golden.check();
+    for (name, content) in contents {
+        assert_eq!(sealed::parse(SESSIONS_VERSION, golden.bytes(name)), Ok(content), "{name}");
     }
 }

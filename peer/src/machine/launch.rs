@@ -20,6 +20,7 @@ use super::memory::Shares;
 use super::metrics::{NetMetrics, PacketMetrics, StoreMetrics};
 use super::packets::PacketPort;
 use super::remembered::{Network, recall};
+use super::sessions::Sessions;
 use super::show::Showcase;
 use super::store_port::StorePort;
 use super::surroundings::Surroundings;
@@ -79,6 +80,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     // Written together with the incarnation.
     memo.set_name(config.name.as_ref());
     let incarnation = memo.fresh_incarnation(seconds << 20 | draw() >> 44)?;
+    let sessions = Sessions::begin(&config.data_dir, seconds);
     let mut port = net.port(0);
     let (mut early, listen) = wait_for_addresses(&mut port)?;
     let peer_id = identity.peer_id().to_string();
@@ -97,7 +99,11 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
         let drive = Drive {
             lane,
             node: Node::new(
-                NodeConfig { switch, ..node_config(config, &identity, incarnation, lane, ring) },
+                NodeConfig {
+                    switch,
+                    history: sessions.history(),
+                    ..node_config(config, &identity, incarnation, lane, ring)
+                },
                 draw(),
                 clocks.now(),
                 restored.clone(),
@@ -126,7 +132,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     std::thread::Builder::new()
         .name("scatter-whole".into())
         .spawn(move || {
-            finish(whole.run(common), store_dir, &news_in);
+            finish(whole.run(common, sessions), store_dir, &news_in);
             // Nothing works on the directory any more.
             drop(lock);
         })

@@ -6,9 +6,8 @@
 //! process died goes on leaving; one that has left enters nothing by itself.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +15,7 @@ use overlay::{Incarnation, PeerKey, PeerName, RingId};
 use serde::{Deserialize, Serialize};
 
 use super::remembered::{Agreed, Network};
+use super::sealed;
 use crate::version::PROGRAM;
 
 /// The version of this file. Raise it with every change of what stands in it; the golden file finds a change that was not
@@ -46,33 +46,8 @@ pub(super) struct Content {
     pub(super) name: Option<PeerName>,
 }
 
-/// What stands in the file: a changed digit would still be a ring, or an incarnation that was used before.
-#[derive(Debug, Serialize, Deserialize)]
-struct Sealed<C> {
-    format: u32,
-    program: String,
-    #[serde(flatten)]
-    content: C,
-    crc32: u32,
-}
-
-/// Which version of the program wrote a file. These two fields keep their form in every version.
-#[derive(Debug, Deserialize)]
-struct Written {
-    format: Option<u32>,
-    program: Option<String>,
-}
-
 fn ring(text: &str) -> Option<RingId> {
     u128::from_str_radix(text, 16).ok().map(RingId)
-}
-
-impl Content {
-    fn crc32(&self, program: &str) -> u32 {
-        // Maps are in order: equal contents have equal bytes.
-        let all = (MEMO_VERSION, program, self);
-        crc32fast::hash(&serde_json::to_vec(&all).expect("texts and numbers can always be written"))
-    }
 }
 
 /// The file `peer.json` of a data directory.
@@ -91,7 +66,7 @@ impl Memo {
     pub fn check_format(data_dir: &Path) -> Result<(), String> {
         let path = data_dir.join("peer.json");
         match fs::read(&path) {
-            Ok(text) => check_written(&path, &text),
+            Ok(text) => sealed::check_format(&path, &text, MEMO_VERSION),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(broken(&path, &error)),
         }
@@ -111,12 +86,8 @@ impl Memo {
 
     /// Understands what was read from `path`.
     pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Memo, String> {
-        check_written(&path, text)?;
-        let Sealed { program, content, crc32, .. } =
-            serde_json::from_slice::<Sealed<Content>>(text).map_err(|e| broken(&path, &e))?;
-        if content.crc32(&program) != crc32 {
-            return Err(broken(&path, &"its checksum is wrong"));
-        }
+        sealed::check_format(&path, text, MEMO_VERSION)?;
+        let content = sealed::parse(MEMO_VERSION, text).map_err(|why| broken(&path, &why))?;
         Memo::of(path, content)
     }
 
@@ -255,9 +226,7 @@ impl Memo {
 
     /// The same as this program writes it.
     pub(super) fn text_by(&self, program: &str) -> Vec<u8> {
-        let crc32 = self.content.crc32(program);
-        let sealed = Sealed { format: MEMO_VERSION, program: program.into(), content: &self.content, crc32 };
-        serde_json::to_vec_pretty(&sealed).expect("texts and numbers can always be written")
+        sealed::text(MEMO_VERSION, program, &self.content)
     }
 
     /// Writes what changed, if anything did.
@@ -266,15 +235,7 @@ impl Memo {
             return Ok(());
         }
         let text = self.text();
-        let new = self.path.with_extension("json.new");
-        let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
-            File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
-        };
-        write().map_err(|error| {
+        sealed::write(&self.path, &text).map_err(|error| {
             self.changed = true;
             format!("{} cannot be written: {error}", self.path.display())
         })
@@ -332,22 +293,6 @@ impl SharedMemo {
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Refuses what another version of the program wrote. What cannot be understood at all is not its business.
-fn check_written(path: &Path, text: &[u8]) -> Result<(), String> {
-    let Ok(Written { format, program }) = serde_json::from_slice(text) else { return Ok(()) };
-    let found = format.unwrap_or(1);
-    if found == MEMO_VERSION {
-        return Ok(());
-    }
-    let by = program.map(|program| program.chars().filter(|char| !char.is_control()).take(256).collect::<String>());
-    let by = by.unwrap_or_else(|| "an older program, which did not say which".into());
-    Err(format!(
-        "{} was written in format {found} by {by}; this program, {PROGRAM}, reads and writes format {MEMO_VERSION}, and has \
-         changed nothing: run the program that wrote it",
-        path.display()
-    ))
 }
 
 fn broken(path: &Path, error: &dyn std::fmt::Display) -> String {

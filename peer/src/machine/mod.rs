@@ -20,6 +20,8 @@ mod memory;
 mod metrics;
 mod packets;
 mod remembered;
+mod sealed;
+mod sessions;
 mod show;
 mod store_port;
 mod surroundings;

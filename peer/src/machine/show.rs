@@ -21,8 +21,8 @@ use crate::net::peer_id_of;
 use crate::offload::{NamedSwitch, Offload, OffloadGroup, OffloadPart, PacketEndpoint, SpreadReads};
 use crate::status::{
     Budgets, Check, GroupStatus, IdentityStatus, InDoubtStatus, LeavingStatus, LifetimesStatus, LossStatus,
-    MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus, RangeStatus, Readiness, RiskStatus, Status, StatusSource,
-    TransactionStatus, TransferStatus,
+    MemberStatus, PeerTraffic, PrimaryStatus, QuorumStatus, RangeStatus, Readiness, RiskStatus, SessionsStatus, Status,
+    StatusSource, TransactionStatus, TransferStatus,
 };
 use crate::version::COMMIT;
 
@@ -349,6 +349,9 @@ fn group_status(group: &NodeGroup, me: NodeId, ops_per_s: f64, wall_s: u64) -> G
             addresses: member.addresses.clone(),
             capacity_ops_per_s: member.capacity.map(|capacity| capacity.ops_per_s),
             capacity_percent: member.capacity.map(|capacity| u32::from(capacity.quarters) * 25),
+            sessions: member
+                .history
+                .map(|told| SessionsStatus { failures: told.failures, lived_s: told.lived_s.into() }),
         }
     });
     let primaries = group.primaries.iter().map(|primary| {

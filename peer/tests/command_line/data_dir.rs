@@ -351,6 +351,46 @@ fn another_format_is_refused_by_name_and_nothing_is_touched() {
     refusals(&["peer.json", "format 9 by scatter 9"]);
     fs::remove_dir_all(dir.join("store")).unwrap();
     fs::remove_file(dir.join("peer.json")).unwrap();
+    write("sessions.json", br#"{"format":2,"program":"scatter 9","sessions":[]}"#);
+    refusals(&["sessions.json", "format 2 by scatter 9"]);
+    fs::remove_file(dir.join("sessions.json")).unwrap();
     write("identity", b"scatter identity 2\n...");
     refusals(&["identity", "format 2"]);
+}
+
+/// Whose process was killed tells that as long as it remembers it; who was asked to stop has not failed.
+#[test]
+fn sessions_are_told() {
+    let place = Place::new();
+    let flags = ["--new", "--min-group", "1", "--max-group", "5"];
+    let sessions = |peer: &Peer| {
+        let status = peer.run(&["status", "--output", "json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("a status");
+        status["groups"][0]["members"][0]["sessions"].clone()
+    };
+    let told = |peer: &Peer| {
+        let until = Instant::now() + STOP_MAX;
+        // Looked at once a second.
+        while sessions(peer).is_null() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        sessions(peer)["failures"].as_u64()
+    };
+    let mut peer = place.peer("a", &flags);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(sessions(&peer).is_null(), "it has no history yet");
+    signal(&peer.child, Signal::KILL);
+    end(&mut peer.child, STOP_MAX);
+    let peer = place.peer("a", &[]);
+    assert_eq!(told(&peer), Some(1));
+    has(text(&peer.run(&["status"]).stdout), &["failed 1 times in "]);
+    stop(peer);
+    let peer = place.peer("a", &[]);
+    assert_eq!(told(&peer), Some(1), "a stop is no failure");
+    stop(peer);
+    fs::write(place.path("a/sessions.json"), "half a fi").unwrap();
+    let peer = place.peer("a", &[]);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(sessions(&peer).is_null(), "what is broken is no history");
+    stop(peer);
 }

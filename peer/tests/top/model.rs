@@ -49,6 +49,7 @@ fn member(number: usize, role: &str, cluster: &str) -> MemberStatus {
         addresses: vec!["/ip4/192.0.2.1/tcp/6478".into()],
         capacity_ops_per_s: Some(20_000),
         capacity_percent: Some(100),
+        sessions: None,
     }
 }
 

@@ -1,0 +1,40 @@
+//! The session histories of members, as they tell them: how often their processes ended without warning, and in how much time.
+
+use overlay::NodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::group::Group;
+
+/// The most failures that a heartbeat may tell: a peer remembers no more sessions.
+pub const FAILURES_MAX: u32 = 64;
+
+/// What a peer tells of the sessions that it remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// How many of them ended without warning: from 0 to [`FAILURES_MAX`].
+    pub failures: u32,
+    /// How long they lasted, the present one included, in seconds.
+    pub lived_s: u32,
+}
+
+impl History {
+    /// Returns whether an honest peer can have told this.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.failures <= FAILURES_MAX
+    }
+}
+
+impl Group {
+    /// Takes this peer's own history, to be told with heartbeats; `None` where it has none. More than [`FAILURES_MAX`] failures count as so many.
+    pub fn set_history(&mut self, history: Option<History>) {
+        self.history = history.map(|known| History { failures: known.failures.min(FAILURES_MAX), ..known });
+    }
+
+    /// Returns what a member told of its earlier sessions in its last heartbeat; `None` where it has no history, or was not heard yet.
+    pub fn told_history(&self, node: NodeId) -> Option<History> {
+        match node == self.me {
+            true => self.history,
+            false => self.pulse.last_heartbeat(node)?.history,
+        }
+    }
+}
