@@ -16,6 +16,9 @@ pub enum Lives {
 
 impl Lives {
     const SHAPE: f64 = 1.1;
+    /// A Pareto population is warm after so many mean lives. If all peers of a network were new at one moment, half of them would die within a
+    /// sixth of the mean life, and no group would survive that.
+    pub const WARM: u32 = 10;
 
     /// Draws a lifetime.
     pub fn draw(self, rng: &mut Rng) -> Duration {

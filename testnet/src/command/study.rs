@@ -17,6 +17,10 @@ pub struct StudyArgs {
     /// The mean lifetime: 100, 100s, 5m, 2h
     #[arg(long, value_name = "TIME", default_value = "180s", value_parser = super::parse_time, requires = "churn")]
     lifetime: Duration,
+    /// Peers have died and been replaced for so long before the first death here, in a model without a network; 0s: all peers are
+    /// new [default: 0s, and ten lifetimes with --churn pareto]
+    #[arg(long, value_name = "TIME", value_parser = super::parse_time, requires = "churn")]
+    aged: Option<Duration>,
     /// Where the peers stand
     #[arg(long, value_enum, default_value_t = Latency::Planetlab, requires = "churn")]
     latency: Latency,
@@ -100,6 +104,11 @@ impl StudyArgs {
             Some(Churn::Pareto) => Some(Lives::Pareto(self.lifetime)),
             Some(Churn::None) | None => None,
         };
+        // Many Pareto lives end soon after the shortest one: peers that are all new would die together.
+        let aged = self.aged.unwrap_or(match self.churn {
+            Some(Churn::Pareto) => self.lifetime * Lives::WARM,
+            _ => Duration::ZERO,
+        });
         let places = match self.latency {
             Latency::Cluster => Places::Cluster,
             Latency::Sites => Places::Sites,
@@ -109,6 +118,7 @@ impl StudyArgs {
             places,
             warm_up: self.warm_up,
             time,
+            aged,
             rate: self.rate,
             keys: self.keys as usize,
             members: (self.min_group, self.max_group),

@@ -34,9 +34,6 @@ const MEANS_QUICK_S: [u64; 3] = [100, 180, 500];
 /// The paper's mean fetch at a mean life of 180 s.
 const PAPER_AT: u64 = 180;
 const PAPER_MEAN: Duration = Duration::from_millis(1_300);
-/// A Pareto population is warm after so many mean lives. If all peers of a network were new at one moment, half of them would die within
-/// a sixth of the mean life, and no group would survive that.
-const WARM: u32 = 10;
 /// A change of members takes about so long, after detection: groups of Pareto peers have the least size with seven nines until repair.
 const CHANGE: Duration = Duration::from_millis(300);
 /// Members of a group of peers with exponential lives, at least and at most: nine on average at a mean life of 100 s.
@@ -77,7 +74,7 @@ impl Setting {
     }
 
     fn pareto(options: &Options) -> Setting {
-        Setting { aged: WARM, ..Setting::of(options, Lives::Pareto) }
+        Setting { aged: Lives::WARM, ..Setting::of(options, Lives::Pareto) }
     }
 
     /// Returns the study of a mean life.

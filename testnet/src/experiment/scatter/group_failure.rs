@@ -35,8 +35,6 @@ const LIVES: [Lives; 3] = [
 const SIZES: std::ops::RangeInclusive<usize> = 1..=15;
 /// From a death until the failure detector senses it.
 pub(super) const DETECTION: Duration = Duration::from_secs(2);
-/// Members have been replaced for so many mean lives when a group is looked at.
-const WARM: u32 = 10;
 /// The paper's group at a mean life of 100 s, and its nines.
 const PAPER: (usize, f64) = (9, 7.0);
 /// A group is safe where it fails with at most this probability before a repair: seven nines.
@@ -78,7 +76,7 @@ struct Standing(Vec<(Duration, Duration)>);
 impl Standing {
     fn draw(lives: Lives, seed: u64) -> Standing {
         let mut rng = Rng::new(seed, "standing");
-        Standing((0..STANDING).map(|_| lives.draw_standing(&mut rng, lives.mean() * WARM)).collect())
+        Standing((0..STANDING).map(|_| lives.draw_standing(&mut rng, lives.mean() * Lives::WARM)).collect())
     }
 
     /// Returns the probability that one of them dies within this time.
@@ -145,7 +143,7 @@ fn parameters(setting: &Setting) -> Vec<(&'static str, String)> {
     let (detection, source) = (DETECTION.as_secs(), &setting.source);
     vec![
         ("window", format!("{mean:.2} s on average: {detection} s of detection and {source}")),
-        ("population", format!("has renewed itself for {WARM} mean lives")),
+        ("population", format!("has renewed itself for {} mean lives", Lives::WARM)),
         ("windows simulated", setting.windows.to_string()),
         ("hours simulated", setting.hours.to_string()),
     ]

@@ -23,7 +23,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The mean life of peers, which have died for so many of them before.
 const MEAN: Duration = Duration::from_secs(500);
-const WARM: u32 = 10;
 /// How long a peer takes for each message.
 const SERVICE: Duration = Duration::from_micros(100);
 /// The wanted ratio of the load of the 99th percentile of machines and the mean.
@@ -41,7 +40,7 @@ impl Setting {
         let seconds = |quick, default, full| Duration::from_secs(options.size.pick(quick, default, full));
         let mut study = Study {
             lives: Some(Lives::Pareto(MEAN)),
-            aged: MEAN * WARM,
+            aged: MEAN * Lives::WARM,
             settle: seconds(80, 120, 200),
             warm_up: seconds(60, 120, 250),
             time: seconds(20, 60, 100),
@@ -112,7 +111,7 @@ fn experiment(setting: &Setting, options: &Options, say: Say<'_>) -> Result<Outc
     Ok(Outcome {
         parameters: vec![
             ("peers", study.peers.to_string()),
-            ("lives", format!("Pareto {} s, {WARM} mean lives after a cold start", MEAN.as_secs())),
+            ("lives", format!("Pareto {} s, {} mean lives after a cold start", MEAN.as_secs(), Lives::WARM)),
             ("updates", format!("{} a second for {} s", study.rate, study.warm_up.as_secs())),
             ("fetches", format!("{:.0} a second for {} s", setting.fetches_per_s, study.time.as_secs())),
             ("users", study.keys.to_string()),
