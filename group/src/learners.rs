@@ -4,7 +4,8 @@
 //! agreement, and stop it as soon as another member led. A learner without them is let go of after [`UNCONNECTED_MAX`], and its peer waits
 //! outside before it may try again, each time twice as long. So such peers hold up what waits for learners (other newcomers, purges, reads
 //! that a switch spreads) for a small part of the time. They never hold up a split, which waits only for learners that are about to vote.
-//! A learner that copies slowly keeps its place; after [`SLOW_AFTER`] other newcomers do not wait for it any more.
+//! Up to [`SLOW_MAX`] learners that copy slowly do not hold up other newcomers for longer than [`SLOW_AFTER`], as long as the group has less than twice
+//! as many members and learners as it should have at most.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -23,9 +24,9 @@ use crate::time::{Time, WallMillis};
 
 /// Learners at a time: each is told of every write, and each asks members for everything that the group holds.
 pub const LEARNERS_MAX: usize = 8;
-/// A learner that has not come to vote for so long copies slowly. It keeps its place, and the next newcomer does not wait for it.
+/// A learner copies slowly if it does not vote after so long under one leader.
 pub const SLOW_AFTER: Duration = Duration::from_secs(60);
-/// Slow learners beside the others.
+/// How many slow learners there may be beside [`LEARNERS_MAX`] others.
 pub const SLOW_MAX: usize = 8;
 /// A learner that is silent for so long is forgotten.
 const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -187,6 +188,9 @@ impl Group {
         for (node, is_heard, is_connected) in notes {
             let first = LearnerNotes { since: now, heard: now, connected: now };
             let notes = self.duties.doors.learners_heard.entry(node).or_insert(first);
+            if was_away {
+                notes.since = now;
+            }
             if is_heard || was_away {
                 notes.heard = now;
             }
