@@ -235,6 +235,7 @@ impl Node {
         self.each_group(Group::give_way);
         self.over = true;
         self.ready = false;
+        self.end_wishes();
         self.with_sessions(Sessions::stop);
         self.event(Event::Quarantine(why));
         true
@@ -372,6 +373,7 @@ impl Node {
                 // What it has been asked goes for wherever it comes to be.
                 group.set_addresses(self.addresses.clone());
                 group.set_full(self.full);
+                group.set_history(self.history());
                 self.leaving.into_iter().for_each(|force| group.leave(force));
                 group
             }

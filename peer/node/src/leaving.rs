@@ -118,6 +118,7 @@ impl Node {
         self.over = true;
         self.ready = false;
         self.leave_step = Some(LeaveStep::Left);
+        self.end_wishes();
         self.with_sessions(Sessions::stop);
         self.event(Event::Left);
     }

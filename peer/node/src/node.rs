@@ -307,6 +307,7 @@ impl Node {
             false => Group::join_holding(config, self.me, state, self.now, seed, copied),
         };
         group.set_full(self.full);
+        group.set_history(self.history());
         self.hosts.bays = bays;
         self.end_copies();
         if self.hosts.add(group).is_none() {
@@ -786,6 +787,7 @@ impl Node {
     pub(crate) fn end_life(&mut self, why: Event) {
         self.over = true;
         self.ready = false;
+        self.end_wishes();
         self.with_sessions(Sessions::stop);
         self.event(why);
     }
@@ -850,6 +852,7 @@ impl Node {
             let waited = self.now.time.since(since);
             if idle && waited >= stays || waited >= HAND_OVER_MAX {
                 self.over = true;
+                self.end_wishes();
                 self.with_sessions(Sessions::stop);
                 self.event(Event::Stopped);
             }

@@ -264,6 +264,7 @@ impl Node {
     fn usurped(&mut self, what: &str) {
         self.over = true;
         self.ready = false;
+        self.end_wishes();
         self.with_sessions(Sessions::stop);
         self.event(Event::Twin(format!(
             "{what}, which runs: another process with this identity has the say, and this one ends. Copy no data \
@@ -294,7 +295,7 @@ impl Node {
         while let Some(walking) = self.surveys.pop() {
             self.end_survey(walking);
         }
-        self.end_own_wishes(Time::NEVER);
+        self.end_wishes();
     }
 
     /// Says why, once in a while.

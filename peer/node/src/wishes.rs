@@ -26,7 +26,7 @@ use policy::halves::Halving;
 use policy::lifetimes::Lifetimes;
 use serde::{Deserialize, Serialize};
 
-use self::own::Own;
+use self::own::{Own, OwnPatience};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
@@ -180,10 +180,18 @@ pub(crate) struct Wishes {
     taken: Vec<Taken>,
 }
 
+/// The sender of a request that this node carries out as the leader.
+#[derive(Clone, Copy, Debug)]
+enum Asker {
+    /// A peer that passed it on.
+    Peer(PeerKey),
+    /// A user of this peer.
+    User(OwnPatience),
+}
+
 #[derive(Debug)]
 struct Taken {
-    /// Whoever asked; `None` for this node itself.
-    asker: Option<PeerKey>,
+    asker: Asker,
     number: u64,
     group: GroupId,
     wish: Wish,
@@ -219,10 +227,12 @@ impl Node {
             self.frames_dropped += 1;
             return;
         }
-        self.take_wish(Some(from), number, group, wish);
+        self.take_wish(Asker::Peer(from), number, group, wish);
+        self.follow_wishes();
     }
 
-    fn take_wish(&mut self, asker: Option<PeerKey>, number: u64, group: GroupId, wish: Wish) {
+    /// Takes a request as the leader; what comes of it is seen when wishes are followed next.
+    fn take_wish(&mut self, asker: Asker, number: u64, group: GroupId, wish: Wish) {
         if self.wishes.taken.len() >= WISHES_MAX {
             return self.answer_wish(asker, number, Granted::NotNow("too much is asked at once; try again".into()));
         }
@@ -230,7 +240,10 @@ impl Node {
             return self.answer_wish(asker, number, Granted::Refused(why.into()));
         }
         let since = self.now.time;
-        let until = since + wish.patience();
+        let until = match asker {
+            Asker::User(patience) => patience.until,
+            Asker::Peer(_) => since + wish.patience(),
+        };
         let mut try_until = since + TRIED_FOR;
         if let Wish::Repair { .. } = wish
             && let Some(group) = self.hosts.find_mut(group)
@@ -257,7 +270,6 @@ impl Node {
             until,
         };
         self.wishes.taken.push(taken);
-        self.follow_wishes();
     }
 
     /// May this be tried at all?
@@ -279,9 +291,9 @@ impl Node {
         }
     }
 
-    fn answer_wish(&mut self, asker: Option<PeerKey>, number: u64, granted: Granted) {
+    fn answer_wish(&mut self, asker: Asker, number: u64, granted: Granted) {
         match (asker, self.ring) {
-            (Some(peer), Some(ring)) => self.say_to(peer, &Frame::Granted { ring, number, granted }),
+            (Asker::Peer(peer), Some(ring)) => self.say_to(peer, &Frame::Granted { ring, number, granted }),
             _ => self.granted(number, granted),
         }
     }
@@ -330,8 +342,8 @@ impl Node {
             match outcome.or_else(|| (now >= taken.until).then_some(Granted::Unknown)) {
                 None => index += 1,
                 Some(granted) => {
-                    let Taken { asker, number, .. } = self.wishes.taken.remove(index);
-                    self.answer_wish(asker, number, granted);
+                    let taken = self.wishes.taken.remove(index);
+                    self.answer_taken(taken, granted);
                 }
             }
         }
@@ -363,7 +375,7 @@ impl Node {
         (taken.try_until, taken.until) = (now + TRIED_FOR, now + PATIENCE);
         let is_due = taken.told.is_none_or(|told| now.since(told) >= PATIENCE / 5);
         let (asker, number) = (taken.asker, taken.number);
-        if let (true, Some(asker), Some(ring)) = (is_due, asker, self.ring) {
+        if let (true, Asker::Peer(asker), Some(ring)) = (is_due, asker, self.ring) {
             self.wishes.taken[index].told = Some(now);
             self.say_to(asker, &Frame::Patience { ring, number });
         }

@@ -1,35 +1,41 @@
-//! What this peer's own users wish for: passed on to whoever leads the group, for a while again where nobody does.
+//! Requests of this peer's own users: each goes to the leader of its group, or waits for a while until there is one.
 
 use core::time::Duration;
 
+use group::Group;
 use group::dealing::BeginRefusal;
 use group::time::Time;
 use overlay::{GroupId, PeerKey, RingId};
 
-use super::{Granted, PATIENCE, TRY_AGAIN, WISHES_MAX, WORDS_MAX, Wish, Wished};
+use super::{Asker, Granted, PATIENCE, TRIED_FOR, TRY_AGAIN, Taken, WISHES_MAX, WORDS_MAX, Wish, Wished};
 use crate::node::Node;
 use crate::wire::Frame;
 
-/// So long it is tried again where nobody leads the group, or whoever was thought to lead it does not take the wish. An election
-/// is over by then.
+/// How long a request waits for a leader, and is sent again where a peer leads no more. An election takes less.
 const LED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Of a user of this peer.
+/// A request of a user of this peer that another peer is to carry out, or that waits for a leader.
 #[derive(Debug)]
 pub(super) struct Own {
     number: u64,
     group: GroupId,
     wish: Wish,
-    /// Who was asked to do it; `None` while nobody is known to lead.
-    asked: Option<PeerKey>,
-    /// Why it is not done yet.
+    /// The peer that was asked, and when; `None` while no leader is known and connected.
+    asked: Option<(PeerKey, Time)>,
+    /// Why it is not done yet: the answer where no leader takes it in time.
     why: Granted,
+    patience: OwnPatience,
+}
+
+/// How long a user's request is tried, and when the user gets an answer at the latest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnPatience {
     try_until: Time,
-    until: Time,
+    pub(super) until: Time,
 }
 
 impl Node {
-    /// Somebody asks this peer; answered by exactly one [`Output::Granted`].
+    /// Takes a user's request. The user gets exactly one [`Output::Granted`].
     ///
     /// [`Output::Granted`]: crate::api::Output::Granted
     pub(crate) fn on_wish(&mut self, number: u64, group: GroupId, wish: Wish) {
@@ -43,45 +49,55 @@ impl Node {
             return self.accept_loss(number, group);
         }
         let now = self.now.time;
-        let (until, why) = (now + wish.patience(), BeginRefusal::NotLeader(None).into());
-        self.wishes.own.push(Own { number, group, wish, asked: None, why, try_until: now + LED_WITHIN, until });
-        self.pass_on_wishes();
+        let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + wish.patience() };
+        let why = BeginRefusal::NotLeader(None).into();
+        self.wishes.own.push(Own { number, group, wish, asked: None, why, patience });
+        self.follow_wishes();
     }
 
-    /// Has those who lead now do what nobody was found for so far.
+    /// Passes the requests on that wait for a leader, where there is one by now.
     pub(super) fn pass_on_wishes(&mut self) {
         let mut index = 0;
         while index < self.wishes.own.len() {
-            index += usize::from(!self.pass_on_wish(index));
+            let is_waiting = self.wishes.own[index].asked.is_none();
+            index += usize::from(!is_waiting || !self.pass_on_wish(index));
         }
     }
 
-    /// Passes one on, if somebody leads its group. Returns whether it is none of those that wait any more.
+    /// Passes on a request that waits. Returns whether it is no longer among this peer's own: this node leads, or left the group.
     fn pass_on_wish(&mut self, index: usize) -> bool {
-        let own = &self.wishes.own[index];
-        if own.asked.is_some() {
-            return false;
-        }
-        let Some(hosted) = self.hosts.find_mut(own.group) else {
+        let Some(hosted) = self.hosts.find_mut(self.wishes.own[index].group) else {
             let own = self.wishes.own.remove(index);
             self.granted(own.number, Granted::NotHere);
             return true;
         };
         if hosted.log().leads() {
-            let Own { number, group, wish, .. } = self.wishes.own.remove(index);
-            self.take_wish(None, number, group, wish);
+            let Own { number, group, wish, patience, .. } = self.wishes.own.remove(index);
+            self.take_wish(Asker::User(patience), number, group, wish);
             return true;
         }
-        let leader = hosted.log().leader().filter(|leader| *leader != self.me);
+        let heard = |group: &Group| group.log().leader().filter(|leader| group.hears().contains(leader));
+        let leader = heard(hosted).map(|leader| leader.peer).filter(|peer| self.is_connected_to(*peer));
         let (Some(leader), Some(ring)) = (leader, self.ring) else { return false };
         let own = &mut self.wishes.own[index];
-        own.asked = Some(leader.peer);
+        own.asked = Some((leader, self.now.time));
         let wished = Wished { ring, group: own.group, number: own.number, wish: own.wish.clone() };
-        self.say_to(leader.peer, &Frame::Wished(wished.into()));
+        self.say_to(leader, &Frame::Wished(wished.into()));
         false
     }
 
-    /// What came of a wish that was passed on.
+    /// Ends a request that this node took as the leader. Where nothing was done, and a user of its own asked, the next leader is asked.
+    pub(super) fn answer_taken(&mut self, taken: Taken, granted: Granted) {
+        match taken.asker {
+            Asker::User(patience) if patience.has_another_try(&granted, taken.since, self.now.time) => {
+                let Taken { number, group, wish, .. } = taken;
+                self.wishes.own.push(Own { number, group, wish, asked: None, why: granted, patience });
+            }
+            asker => self.answer_wish(asker, taken.number, granted),
+        }
+    }
+
+    /// Handles another peer's answer to a request that was passed on to it.
     pub(crate) fn on_granted(&mut self, from: PeerKey, ring: RingId, number: u64, granted: Granted) {
         let is_short = match &granted {
             Granted::Refused(why) | Granted::NotNow(why) => why.len() <= WORDS_MAX,
@@ -94,8 +110,8 @@ impl Node {
             return;
         };
         let own = &mut self.wishes.own[index];
-        if matches!(granted, Granted::NotNow(_)) && self.now.time < own.try_until {
-            // Nothing was done: it may lead no more, and is asked again in a moment, or another is.
+        let asked = own.asked.map_or(self.now.time, |(_, at)| at);
+        if own.patience.has_another_try(&granted, asked, self.now.time) {
             (own.asked, own.why) = (None, granted);
             return;
         }
@@ -103,16 +119,16 @@ impl Node {
         self.granted(number, granted);
     }
 
-    /// What was passed on takes a while.
+    /// Another peer needs more time for a request that was passed on to it.
     pub(crate) fn on_patience(&mut self, from: PeerKey, ring: RingId, number: u64) {
         let known = self.wishes.own.iter_mut().find(|own| own.is(number, from));
         match known.filter(|_| self.ring == Some(ring)) {
             None => self.frames_dropped += 1,
-            Some(own) => own.until = own.until.max(self.now.time + PATIENCE),
+            Some(own) => own.patience.until = own.patience.until.max(self.now.time + PATIENCE),
         }
     }
 
-    /// What has waited for too long is answered: of what was passed on it is not known what became of it.
+    /// Answers the users whose requests have waited for too long. Of a request that was passed on the outcome is not known.
     pub(crate) fn end_own_wishes(&mut self, by: Time) {
         while let Some(index) = self.wishes.own.iter().position(|own| own.ends() <= by) {
             let Own { number, asked, why, .. } = self.wishes.own.remove(index);
@@ -120,22 +136,43 @@ impl Node {
         }
     }
 
-    /// When something is due with these.
+    /// Answers all users: this node follows no requests any more.
+    pub(crate) fn end_wishes(&mut self) {
+        self.end_own_wishes(Time::NEVER);
+        for taken in core::mem::take(&mut self.wishes.taken) {
+            if let Asker::User(_) = taken.asker {
+                let is_begun = taken.operation.is_some() || taken.proposed.is_some();
+                let nothing = Granted::NotNow("this peer stops, or starts anew: nothing was done".into());
+                self.granted(taken.number, if is_begun { Granted::Unknown } else { nothing });
+            }
+        }
+    }
+
+    /// Returns when the next of these requests is due.
     pub(super) fn own_wishes_due(&self) -> Time {
         let soon = self.now.time + TRY_AGAIN;
-        let due =
-            self.wishes.own.iter().map(|own| if own.asked.is_some() { own.until } else { soon.min(own.try_until) });
+        let due = self.wishes.own.iter().map(|own| if own.asked.is_some() { own.ends() } else { own.ends().min(soon) });
         due.min().unwrap_or(Time::NEVER)
+    }
+}
+
+impl OwnPatience {
+    /// Returns whether a request is to be sent again after this answer: nothing was done, and whoever was asked at `asked` has not tried it for long,
+    /// since it leads no more.
+    fn has_another_try(&self, granted: &Granted, asked: Time, now: Time) -> bool {
+        matches!(granted, Granted::NotNow(_)) && now.since(asked) < TRIED_FOR && now < self.try_until
     }
 }
 
 impl Own {
     fn is(&self, number: u64, asked: PeerKey) -> bool {
-        (self.number, self.asked) == (number, Some(asked))
+        self.number == number && self.asked.is_some_and(|(peer, _)| peer == asked)
     }
 
+    /// Returns when the user gets an answer at the latest.
     fn ends(&self) -> Time {
-        if self.asked.is_some() { self.until } else { self.try_until.min(self.until) }
+        let OwnPatience { try_until, until } = self.patience;
+        if self.asked.is_some() { until } else { try_until.min(until) }
     }
 }
 
@@ -190,7 +227,7 @@ mod tests {
         let leader = (0..3).find(|index| leads(&net, *index)).expect("one leads");
         let (asked, other) = ((leader + 1) % 3, (leader + 2) % 3);
         net.nodes[asked].handle(net.now, Input::Wish { number: 0, group: id, wish: change() });
-        assert_eq!(net.nodes[asked].wishes.own[0].asked, Some(key(leader)));
+        assert_eq!(net.nodes[asked].wishes.own[0].asked.map(|(peer, _)| peer), Some(key(leader)));
         let ring = net.nodes[asked].ring.expect("it is in one");
         let refused = BeginRefusal::NotLeader(None).into();
         net.nodes[asked].on_granted(key(leader), ring, 0, refused);
@@ -200,5 +237,46 @@ mod tests {
         assert_eq!(net.nodes[asked].frames_dropped, stray + 1, "it was asked nothing");
         net.run_until(|net| !net.granted.is_empty());
         assert_eq!(net.granted[0], (0, Granted::Done(vec![id])));
+    }
+
+    /// A leader that takes a request of its own user, and loses the lead before anything is done, has the next leader asked.
+    #[test]
+    fn a_leader_that_can_do_nothing_has_the_next_one_asked() {
+        let mut net = Net::of(4);
+        let id = net.nodes[0].group().expect("it is in one").state().id;
+        let leader =
+            net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).expect("one");
+        let (node, now) = (&mut net.nodes[leader], net.now.time);
+        let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + PATIENCE };
+        node.take_wish(Asker::User(patience), 0, id, change());
+        let taken = node.wishes.taken.remove(0);
+        node.answer_taken(taken, BeginRefusal::NotLeader(None).into());
+        assert!(node.wishes.own[0].asked.is_none());
+        net.run_until(|net| !net.granted.is_empty());
+        assert_eq!(net.granted, [(0, Granted::Done(vec![id]))]);
+    }
+
+    /// A leader that is known to be gone is not asked: nothing is open then, and the next one is.
+    #[test]
+    fn a_leader_without_a_connection_is_not_asked() {
+        let mut net = Net::of(3);
+        let id = net.nodes[0].group().expect("it is in one").state().id;
+        let leader =
+            net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).expect("one");
+        let asked = (leader + 1) % 3;
+        net.cut[leader] = true;
+        net.nodes[asked].handle(net.now, Input::PeerDown(key(leader)));
+        net.nodes[(leader + 2) % 3].handle(net.now, Input::PeerDown(key(leader)));
+        assert_eq!(net.wish(asked, id, change()), Granted::Done(vec![id]));
+    }
+
+    /// A node that stops answers all of its users.
+    #[test]
+    fn a_node_that_stops_answers_its_users() {
+        let (mut net, id) = leaderless();
+        net.nodes[0].handle(net.now, Input::Wish { number: 0, group: id, wish: change() });
+        net.nodes[0].handle(net.now, Input::Stop);
+        net.run_for(Duration::from_secs(20));
+        assert!(matches!(net.granted[..], [(0, Granted::NotNow(_))]), "{:?}", net.granted);
     }
 }
