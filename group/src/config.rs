@@ -276,7 +276,7 @@ pub enum Defect {
     CapacityUnchecked,
     /// What a peer tells of its earlier sessions replaces what others saw, instead of lowering it only.
     HistoryBelieved,
-    /// A peer without a history counts as one that lives as long as others.
+    /// A peer that members have hardly seen is expected to live as long as others.
     UnknownTrusted,
 }
 

@@ -485,7 +485,7 @@ pub struct MemberStatus {
 /// The sessions that a peer remembers. Others count them against it, never for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionsStatus {
-    /// How many ended without warning: its process was killed, or could not go on.
+    /// How many failed: its process was killed, or could not go on.
     pub failures: u32,
     /// How long all lasted, the present one included, in seconds.
     pub lived_s: u64,
@@ -496,7 +496,8 @@ impl MemberStatus {
     pub fn sessions_words(&self) -> String {
         match self.sessions {
             Some(SessionsStatus { failures, lived_s }) if failures > 0 => {
-                format!(", failed {failures} times in {lived_s} s")
+                let times = if failures == 1 { "once" } else { &format!("{failures} times") };
+                format!(", failed {times} in {lived_s} s")
             }
             _ => String::new(),
         }

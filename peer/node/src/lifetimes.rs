@@ -279,7 +279,7 @@ impl Node {
     pub(crate) fn dies_within(&self, group: &Group, node: NodeId, all: &Model, window: Duration) -> f64 {
         let (age, told, defects) = (group.age_of(node), told(group, node), &self.config.defects);
         match told {
-            None if defects.has(Defect::UnknownTrusted) => all.dies_within(age, window),
+            _ if defects.has(Defect::UnknownTrusted) => all.dies_within(age, window),
             Some(Told { failures, lived }) if defects.has(Defect::HistoryBelieved) => {
                 Model::Exponential { mean: lived / failures.max(1) }.dies_within(age, window)
             }

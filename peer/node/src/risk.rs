@@ -11,6 +11,7 @@ use group::health::LivingMember;
 use group::message::Parting;
 use group::state::Member;
 use overlay::NodeId;
+use policy::history;
 use policy::lifetimes::Lifetimes;
 use policy::nines::Prospects;
 use policy::risk::{Exposure, cannot_go_on, nines, per_hour};
@@ -90,16 +91,16 @@ impl Node {
     }
 
     /// Returns how likely the members of a group and of its successor are to die, each by its age; `None` where lifetimes are not known. A
-    /// learner that is about to vote counts as a member that has just come.
+    /// learner that is about to vote counts as a member that has just come. Of a neighbour's members only the ages are known, and no histories.
     pub(crate) fn dangers_of(&self, group: &Group) -> Option<Dangers> {
         let lifetimes = self.lives.model()?;
         let window = self.risk_window(group);
         let learners = group.strength().saturating_sub(group.living().len());
-        let newcomer = lifetimes.dies_within(Duration::ZERO, window);
+        let newcomer = history::dies_within(&lifetimes, Duration::ZERO, window, None);
         let own = self.exposures(group, &lifetimes, window).into_iter().map(|member| member.dies);
         let now = group.group_time();
         let theirs = |member: &LivingMember| match member.is_heard {
-            true => lifetimes.dies_within(age(member, now), window),
+            true => history::dies_within(&lifetimes, age(member, now), window, None),
             false => 1.0,
         };
         Some(Dangers {
@@ -136,8 +137,6 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use group::history::History;
-
     use super::*;
     use crate::config::NodeConfig;
     use crate::small_net::Net;
@@ -145,8 +144,9 @@ mod tests {
     /// Of five members two die, one after the other: while one is silent and still a member, the group is in more danger.
     #[test]
     fn a_silent_member_endangers_its_group() {
-        let history = Some(History { failures: 0, lived_s: 0 });
-        let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, history, ..config });
+        let mut net = Net::with(5, |config| NodeConfig { members_min: 1, members_max: 100, ..config });
+        // No member is a stranger any more.
+        net.run_for(Duration::from_secs(15));
         let risk = |net: &Net| net.nodes[0].group().and_then(|group| net.nodes[0].risk_of(group));
         assert_eq!(risk(&net), None, "no death was seen");
         net.nodes[0].lives.assume(Lifetimes::Exponential { mean: Duration::from_secs(100) });

@@ -80,7 +80,7 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     // Written together with the incarnation.
     memo.set_name(config.name.as_ref());
     let incarnation = memo.fresh_incarnation(seconds << 20 | draw() >> 44)?;
-    let sessions = Sessions::begin(&config.data_dir, seconds);
+    let sessions = Sessions::load(&config.data_dir);
     let mut port = net.port(0);
     let (mut early, listen) = wait_for_addresses(&mut port)?;
     let peer_id = identity.peer_id().to_string();
@@ -127,12 +127,14 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     if !packet_counts.is_empty() {
         seat.registry.register_collector(Box::new(PacketMetrics(packet_counts)));
     }
+    let clocks_of_session = clocks.clone();
     let common = Common { clocks, net, store, memo, showcase: showcase.clone(), news: news_in.clone() };
+    let session = sessions.keep(clocks_of_session);
     let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
         .name("scatter-whole".into())
         .spawn(move || {
-            finish(whole.run(common, sessions), store_dir, &news_in);
+            finish(whole.run(common, session), store_dir, &news_in);
             // Nothing works on the directory any more.
             drop(lock);
         })

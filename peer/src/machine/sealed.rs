@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::version::PROGRAM;
 
-/// What stands in such a file: a changed digit would still be a number.
+/// The content of such a file. The checksum finds a changed digit, which would still be a number.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sealed<C> {
     format: u32,
@@ -42,7 +42,7 @@ pub(super) fn text<C: Serialize>(format: u32, program: &str, content: &C) -> Vec
 /// Understands the bytes of a file of this format.
 ///
 /// # Errors
-/// Why they are none: a word for a person.
+/// The bytes are no such file; the text says why.
 pub(super) fn parse<C: Serialize + DeserializeOwned>(format: u32, text: &[u8]) -> Result<C, String> {
     let sealed = serde_json::from_slice::<Sealed<C>>(text).map_err(|error| error.to_string())?;
     match crc32(format, &sealed.program, &sealed.content) == sealed.crc32 {

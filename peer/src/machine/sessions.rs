@@ -1,17 +1,19 @@
-//! The sessions of this peer: when each began, how long it lasted, and whether it ended cleanly. Kept beside the identity, for others to judge
-//! how likely this peer is to fail (Scatter §6.1).
+//! The sessions of this peer: when each began, how long it lasted, and whether it ended cleanly. They are kept beside the identity, for other
+//! peers to judge how likely this one is to fail (Scatter §6.1).
 //!
-//! A process that is killed writes nothing. So the length of a session is noted while it lasts, each time that it has grown by an eighth:
-//! some fifty times in the first hour, and then once an hour.
+//! A process that is killed writes nothing. So a thread notes the length of the present session each time that it has grown by an eighth: some
+//! forty times in the first hour, and once an hour after eight hours. A disk that hangs stops nothing else.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use group::history::{FAILURES_MAX, History};
 use serde::{Deserialize, Serialize};
 
+use super::clocks::Clocks;
 use super::sealed;
 use crate::version::PROGRAM;
 
@@ -24,16 +26,18 @@ const SESSIONS_MAX: usize = FAILURES_MAX as usize;
 /// Between two notes of the present session's length.
 const NOTE_MIN: Duration = Duration::from_secs(10);
 const NOTE_MAX: Duration = Duration::from_secs(3600);
+/// How long the end of a session may take to be written.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum End {
-    /// It lasts. Read at a start: its process was killed, or its machine stopped.
+    /// It lasts. At the next start this means that the process was killed, its machine stopped, or its store failed.
     None,
-    /// It was asked to stop, and said so to others; or it left its network.
+    /// The process was asked to stop, left its network, or began a new life as a member.
     Clean,
-    /// It could not go on, or was killed.
+    /// It had not ended when the next one began.
     Failed,
 }
 
@@ -54,7 +58,7 @@ pub(super) struct Content {
     pub(super) sessions: Vec<Session>,
 }
 
-/// The file `sessions.json` of a data directory, and the present session.
+/// The file `sessions.json` of a data directory.
 #[derive(Debug)]
 pub struct Sessions {
     path: PathBuf,
@@ -62,69 +66,110 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Refuses the file of another version of the program. Changes nothing; a file that is broken is for others to find.
+    /// Refuses the file of another version of the program. Changes nothing; a file that is broken, or cannot be read, is no reason not to start.
     ///
     /// # Errors
     /// The words for the person who started this process: both versions, and what to do.
     pub fn check_format(data_dir: &Path) -> Result<(), String> {
         let path = data_dir.join(FILE);
-        match fs::read(&path) {
-            Ok(text) => sealed::check_format(&path, &text, SESSIONS_VERSION),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
-        }
+        fs::read(&path).map_or(Ok(()), |text| sealed::check_format(&path, &text, SESSIONS_VERSION))
     }
 
-    /// Begins a session at this time. A file that is missing or broken holds none: this peer has no history then.
-    pub fn begin(data_dir: &Path, now_unix_s: u64) -> Sessions {
+    /// Reads the sessions before the present one, and changes nothing. A file that is missing or broken holds none.
+    pub fn load(data_dir: &Path) -> Sessions {
         let path = data_dir.join(FILE);
-        let content = match fs::read(&path) {
+        let mut content = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
             Err(error) => forget(&path, &error),
             Ok(text) => sealed::parse(SESSIONS_VERSION, &text).unwrap_or_else(|why| forget(&path, &why)),
         };
-        let mut sessions = Sessions { path, content };
-        let known = &mut sessions.content.sessions;
-        // The last note is all that is known of when it ended.
-        known.iter_mut().filter(|session| session.end == End::None).for_each(|session| session.end = End::Failed);
+        let open = content.sessions.iter_mut().filter(|session| session.end == End::None);
+        open.for_each(|session| session.end = End::Failed);
+        Sessions { path, content }
+    }
+
+    /// Returns what to tell others of these sessions; `None` where there were none.
+    pub fn history(&self) -> Option<History> {
+        let ended = || self.content.sessions.iter().filter(|session| session.end != End::None);
+        let failures = ended().filter(|session| session.end == End::Failed).count() as u32;
+        let lived_s = ended().fold(0_u64, |sum, session| sum.saturating_add(session.lived_s));
+        let lived_s = u32::try_from(lived_s).unwrap_or(u32::MAX);
+        ended().next().map(|_| History { failures: failures.min(FAILURES_MAX), lived_s })
+    }
+
+    /// Begins a session, and has a thread note its length from time to time. Without such a thread it is not noted, which the log says.
+    pub fn keep(mut self, clocks: Clocks) -> Keeper {
+        let (ends, end) = channel();
+        let (tell, written) = channel();
+        let keep = move || {
+            let since = clocks.now().awake;
+            self.begin(clocks.wall().0 / 1000);
+            let mut due = NOTE_MIN;
+            loop {
+                match end.recv_timeout(due) {
+                    Ok(()) => {
+                        self.note(clocks.now().awake.since(since), End::Clean);
+                        // Who asked may have gone on.
+                        let _ = tell.send(());
+                        return;
+                    }
+                    Err(RecvTimeoutError::Timeout) => {
+                        let lived = clocks.now().awake.since(since);
+                        self.note(lived, End::None);
+                        due = next_note(lived);
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("scatter-sessions".into()).spawn(keep) {
+            tracing::warn!(%error, "no thread notes how long this peer runs");
+        }
+        Keeper { ends, written }
+    }
+
+    fn begin(&mut self, now_unix_s: u64) {
+        let known = &mut self.content.sessions;
         known.push(Session { start_unix_s: now_unix_s, lived_s: 0, end: End::None });
         known.drain(..known.len().saturating_sub(SESSIONS_MAX));
-        sessions.write();
-        sessions
+        self.write();
     }
 
-    /// Returns the sessions before the present one, for others; `None` where there were none.
-    pub fn history(&self) -> Option<History> {
-        let (_, ended) = self.content.sessions.split_last()?;
-        let failures = ended.iter().filter(|session| session.end == End::Failed).count() as u32;
-        let lived_s = ended.iter().fold(0_u64, |sum, session| sum.saturating_add(session.lived_s));
-        (!ended.is_empty()).then(|| History { failures, lived_s: u32::try_from(lived_s).unwrap_or(u32::MAX) })
-    }
-
-    /// Notes how long the present session has lasted. Returns when that is to be noted again.
-    pub fn note(&mut self, lived: Duration) -> Duration {
-        self.end_as(lived, End::None);
-        (lived / 8).clamp(NOTE_MIN, NOTE_MAX)
-    }
-
-    /// Ends the present session.
-    pub fn end(mut self, lived: Duration, is_clean: bool) {
-        self.end_as(lived, if is_clean { End::Clean } else { End::Failed });
-    }
-
-    fn end_as(&mut self, lived: Duration, end: End) {
+    /// Writes down how long the present session has lasted.
+    fn note(&mut self, lived: Duration, end: End) {
         if let Some(present) = self.content.sessions.last_mut() {
             (present.lived_s, present.end) = (lived.as_secs(), end);
         }
         self.write();
     }
 
-    /// A history that cannot be written is a worse one at the next start, and no reason not to serve.
+    /// A history that cannot be written is no reason not to serve.
     fn write(&self) {
         if let Err(error) = sealed::write(&self.path, &sealed::text(SESSIONS_VERSION, PROGRAM, &self.content)) {
             tracing::warn!(path = %self.path.display(), %error, "the sessions of this peer cannot be written down");
         }
     }
+}
+
+/// The present session. Dropped without an end it has failed, as the next start sees.
+#[derive(Debug)]
+pub struct Keeper {
+    ends: Sender<()>,
+    written: Receiver<()>,
+}
+
+impl Keeper {
+    /// Ends the session cleanly. Waits until that is written, but not for long: a disk may hang.
+    pub fn end(self) {
+        if self.ends.send(()).is_ok() {
+            let _ = self.written.recv_timeout(END_MAX);
+        }
+    }
+}
+
+/// Returns after what time the length of a session is noted again.
+fn next_note(lived: Duration) -> Duration {
+    (lived / 8).clamp(NOTE_MIN, NOTE_MAX)
 }
 
 fn forget(path: &Path, why: &dyn std::fmt::Display) -> Content {
@@ -138,44 +183,61 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
+    /// A session of this length, which ends so.
+    fn session(dir: &Path, lived: Duration, end: End) -> Option<History> {
+        let mut sessions = Sessions::load(dir);
+        let before = sessions.history();
+        sessions.begin(1_000);
+        sessions.note(lived, end);
+        before
+    }
+
     #[test]
     fn a_killed_process_has_failed_and_a_stopped_one_has_not() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = Sessions::begin(dir.path(), 1_000);
-        assert_eq!(first.history(), None, "nothing is known of it");
-        assert_eq!(first.note(Duration::ZERO), NOTE_MIN);
-        assert_eq!(first.note(HOUR), HOUR / 8);
-        drop(first); // Killed.
-        let mut second = Sessions::begin(dir.path(), 9_000);
-        assert_eq!(second.history(), Some(History { failures: 1, lived_s: 3_600 }));
-        assert_eq!(second.note(100 * HOUR), NOTE_MAX);
-        second.end(101 * HOUR, true);
-        let third = Sessions::begin(dir.path(), 1);
-        assert_eq!(third.history(), Some(History { failures: 1, lived_s: 102 * 3_600 }));
-        third.end(HOUR, false);
-        assert_eq!(Sessions::begin(dir.path(), 2).history(), Some(History { failures: 2, lived_s: 103 * 3_600 }));
+        assert_eq!(session(dir.path(), HOUR, End::None), None, "nothing is known of it");
+        assert_eq!(session(dir.path(), 101 * HOUR, End::Clean), Some(History { failures: 1, lived_s: 3_600 }));
+        let both = Some(History { failures: 1, lived_s: 102 * 3_600 });
+        assert_eq!(session(dir.path(), HOUR, End::None), both);
+        assert_eq!(Sessions::load(dir.path()).history(), Some(History { failures: 2, lived_s: 103 * 3_600 }));
+        assert_eq!([Duration::ZERO, HOUR, 100 * HOUR].map(next_note), [NOTE_MIN, HOUR / 8, NOTE_MAX]);
+    }
+
+    /// A start that is refused later changes nothing.
+    #[test]
+    fn a_session_begins_once_it_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Sessions::load(dir.path()));
+        assert!(!dir.path().join(FILE).exists());
+        Sessions::load(dir.path()).keep(Clocks::default()).end();
+        assert_eq!(Sessions::load(dir.path()).history(), Some(History { failures: 0, lived_s: 0 }));
     }
 
     #[test]
     fn so_many_sessions_are_remembered() {
         let dir = tempfile::tempdir().unwrap();
-        (0..100).for_each(|n| Sessions::begin(dir.path(), n).end(HOUR, n < 60));
-        let known = Sessions::begin(dir.path(), 100);
+        for n in 0..100 {
+            session(dir.path(), HOUR, if n < 60 { End::Clean } else { End::None });
+        }
+        let known = Sessions::load(dir.path());
         assert_eq!(known.content.sessions.len(), SESSIONS_MAX);
-        assert_eq!(known.history(), Some(History { failures: 40, lived_s: 63 * 3_600 }));
+        assert_eq!(known.history(), Some(History { failures: 40, lived_s: 64 * 3_600 }));
     }
 
     #[test]
     fn a_broken_file_is_no_history_and_a_foreign_one_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        Sessions::begin(dir.path(), 1).end(HOUR, false);
+        session(dir.path(), HOUR, End::None);
         let path = dir.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace("3600", "9999")).unwrap();
         assert_eq!(Sessions::check_format(dir.path()), Ok(()));
-        assert_eq!(Sessions::begin(dir.path(), 2).history(), None);
+        assert_eq!(Sessions::load(dir.path()).history(), None);
         fs::write(&path, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
         let refused = Sessions::check_format(dir.path()).unwrap_err();
         assert!(refused.contains("format 9") && refused.contains("sessions.json"), "{refused}");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!((Sessions::check_format(dir.path()), Sessions::load(dir.path()).history()), (Ok(()), None));
     }
 }

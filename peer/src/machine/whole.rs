@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use group::op::Refusal;
 use node::{Event, Granted, LeaveRefusal, LeaveStatus, NodeStatus, Request, Survey, Wish};
@@ -18,7 +18,7 @@ use super::clocks::Clocks;
 use super::drive::End;
 use super::mailbox::{Ask, Mailbox};
 use super::memo::{Memo, SharedMemo};
-use super::sessions::Sessions;
+use super::sessions::Keeper;
 use super::show::{Showcase, leaving_of};
 use super::store_port::SharedStore;
 use crate::admin::{Admin, LeaveError};
@@ -145,30 +145,21 @@ impl Whole {
     }
 
     /// Runs until all lanes have ended, and does the last things: how the peer ended.
-    pub fn run(mut self, common: Common, mut sessions: Sessions) -> End {
-        let (clocks, since) = (common.clocks.clone(), common.clocks.now().awake);
-        let lived = || clocks.now().awake.since(since);
+    pub fn run(mut self, common: Common, session: Keeper) -> End {
         // The daemon may have ended already.
-        let tell = |event| drop(common.news.send(News::Happened(event)));
-        let end = self.follow(&common.memo, tell, || sessions.note(lived()));
+        let end = self.follow(&common.memo, |event| drop(common.news.send(News::Happened(event))));
         let end = self.end(end, common);
-        sessions.end(lived(), matches!(end, End::Stopped | End::Left));
+        if matches!(end, End::Stopped | End::Left | End::Reincarnate(..) | End::StartAgain(_)) {
+            session.end();
+        }
         end
     }
 
-    /// Until all lanes have ended: what comes of that. Has notes made from time to time: each says when the next one is due.
-    fn follow(&mut self, memo: &SharedMemo, mut tell: impl FnMut(Event), mut note: impl FnMut() -> Duration) -> End {
-        let mut due = Instant::now() + note();
+    /// Until all lanes have ended: what comes of that.
+    fn follow(&mut self, memo: &SharedMemo, mut tell: impl FnMut(Event)) -> End {
         while self.ended.iter().any(Option::is_none) {
-            let word = match self.words.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(word) => word,
-                Err(RecvTimeoutError::Timeout) => {
-                    due = Instant::now() + note();
-                    continue;
-                }
-                // The loops hold senders, and say when they end.
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
+            // The loops hold senders, and say when they end.
+            let Ok(word) = self.words.recv() else { break };
             match word {
                 Word::Happened(lane, event) => self.pass_on(lane, event, &mut tell),
                 Word::Leave(force, asker) => {
@@ -340,10 +331,6 @@ mod tests {
         (whole, lanes, words, mailboxes)
     }
 
-    fn hourly() -> Duration {
-        Duration::from_secs(3600)
-    }
-
     fn memo() -> SharedMemo {
         let dir = tempfile::tempdir().unwrap();
         let network = Network {
@@ -378,7 +365,7 @@ mod tests {
             }
             words.send(Word::Ended(0, End::Halted, None)).unwrap();
         });
-        assert!(matches!(whole.follow(&memo(), drop, hourly), End::Fatal(_)));
+        assert!(matches!(whole.follow(&memo(), drop), End::Fatal(_)));
         halts.join().unwrap();
         // Nobody waits for what it does not answer.
         let (asker, answer) = channel();
@@ -400,7 +387,7 @@ mod tests {
         words.send(Word::Ended(1, End::Stopped, None)).unwrap();
         words.send(Word::Ended(0, End::Left, None)).unwrap();
         let mut told = Vec::new();
-        let end = whole.follow(&memo(), |event| told.push(event), hourly);
+        let end = whole.follow(&memo(), |event| told.push(event));
         assert_eq!(told, [Event::Note("one is ready".into()), Event::Ready, Event::NotReady, Event::Ready]);
         assert_eq!(end, End::Stopped, "it has not left with all its lanes");
     }
@@ -425,7 +412,7 @@ mod tests {
             (0..2).for_each(|lane| words.send(Word::Ended(lane, End::Left, None)).unwrap());
         });
         let memo = memo();
-        assert_eq!(whole.follow(&memo, drop, hourly), End::Left);
+        assert_eq!(whole.follow(&memo, drop), End::Left);
         assert_eq!(memo.with(|memo| memo.leaving()), None);
         loops.join().unwrap();
     }

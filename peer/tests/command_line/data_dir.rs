@@ -383,7 +383,7 @@ fn sessions_are_told() {
     end(&mut peer.child, STOP_MAX);
     let peer = place.peer("a", &[]);
     assert_eq!(told(&peer), Some(1));
-    has(text(&peer.run(&["status"]).stdout), &["failed 1 times in "]);
+    has(text(&peer.run(&["status"]).stdout), &["failed once in "]);
     stop(peer);
     let peer = place.peer("a", &[]);
     assert_eq!(told(&peer), Some(1), "a stop is no failure");
