@@ -274,7 +274,7 @@ pub enum Defect {
     CapacityIgnored,
     /// A told capacity is believed, whatever the member was seen to execute.
     CapacityUnchecked,
-    /// What a peer tells of its earlier sessions replaces what others saw, instead of lowering it only.
+    /// A told session history replaces the lifetimes that members saw, instead of lowering them only.
     HistoryBelieved,
     /// A peer that members have hardly seen is expected to live as long as others.
     UnknownTrusted,

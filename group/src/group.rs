@@ -97,7 +97,7 @@ pub struct Group {
     pub(crate) inheritance: Inheritance,
     pub(crate) meter: Meter,
     pub(crate) capacities: Capacities,
-    /// What this peer tells of its earlier sessions.
+    /// The session history that this peer tells.
     pub(crate) history: Option<History>,
 }
 

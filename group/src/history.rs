@@ -8,12 +8,12 @@ use crate::group::Group;
 /// The most failures that a heartbeat may tell: a peer remembers no more sessions.
 pub const FAILURES_MAX: u32 = 64;
 
-/// What a peer tells of the sessions that it remembers.
+/// The sessions that a peer remembers, as it tells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// How many of them ended without warning: from 0 to [`FAILURES_MAX`].
+    /// The number of sessions that ended without warning: from 0 to [`FAILURES_MAX`].
     pub failures: u32,
-    /// How long they lasted, the present one included, in seconds.
+    /// Their length all together, the present one included, in seconds.
     pub lived_s: u32,
 }
 
@@ -30,7 +30,7 @@ impl Group {
         self.history = history.map(|known| History { failures: known.failures.min(FAILURES_MAX), ..known });
     }
 
-    /// Returns what a member told of its earlier sessions in its last heartbeat; `None` where it has no history, or was not heard yet.
+    /// Returns the history in a member's last heartbeat; `None` where the member has no history, or was not heard yet.
     pub fn told_history(&self, node: NodeId) -> Option<History> {
         match node == self.me {
             true => self.history,

@@ -66,7 +66,7 @@ impl Outside {
     }
 }
 
-/// What a member knows of a learner.
+/// The notes of a member on a learner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LearnerNotes {
     /// Since when it is one, as this member saw.
@@ -189,12 +189,12 @@ impl Group {
             let first = LearnerNotes { since: now, heard: now, connected: now };
             let notes = self.duties.doors.learners_heard.entry(node).or_insert(first);
             if was_away {
-                notes.since = now;
+                *notes = first;
             }
-            if is_heard || was_away {
+            if is_heard {
                 notes.heard = now;
             }
-            if is_connected || was_away || !can_tell {
+            if is_connected || !can_tell {
                 notes.connected = now;
             }
         }

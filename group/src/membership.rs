@@ -34,7 +34,7 @@ pub const MEMBERS_MIN: usize = 3;
 pub struct Doors {
     /// Who asked to be let in, and when it did last, in order of their first asking.
     pub(crate) joiners: VecDeque<(Member, Time)>,
-    /// What is known of each learner.
+    /// The notes of this member on each learner.
     pub(crate) learners_heard: BTreeMap<NodeId, LearnerNotes>,
     /// When the leader looked at them last.
     pub(crate) learners_seen: Time,

@@ -1,4 +1,4 @@
-//! What a peer tells of its earlier sessions, beside what others have seen of it.
+//! The session history that a peer tells, beside the time for which members have seen it.
 //!
 //! Members cannot check a history. So it counts only against a peer: one that often failed is expected to fail again, and a long life that is
 //! told changes nothing. A peer that members have seen for less time than the shortest tenth of all lives is expected to live for no longer

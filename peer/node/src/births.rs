@@ -233,11 +233,7 @@ impl Node {
             lost.state().id.called()
         );
         self.each_group(Group::give_way);
-        self.over = true;
-        self.ready = false;
-        self.end_wishes();
-        self.with_sessions(Sessions::stop);
-        self.event(Event::Quarantine(why));
+        self.end_life(Event::Quarantine(why));
         true
     }
 

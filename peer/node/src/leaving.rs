@@ -11,7 +11,6 @@ use group::state::GroupState;
 
 use crate::api::Event;
 use crate::node::Node;
-use crate::sessions::Sessions;
 
 /// What a leave waits for, in about this order. As text it is what `/v1/status` says: the words are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,12 +114,8 @@ impl Node {
         if self.over {
             return;
         }
-        self.over = true;
-        self.ready = false;
         self.leave_step = Some(LeaveStep::Left);
-        self.end_wishes();
-        self.with_sessions(Sessions::stop);
-        self.event(Event::Left);
+        self.end_life(Event::Left);
     }
 
     /// Tells the log how far the leave has come.

@@ -267,11 +267,8 @@ impl Node {
 
     /// Returns the sessions that this peer remembers, the present one included; `None` where this is the first.
     pub(crate) fn history(&self) -> Option<History> {
-        let present = self.now.awake.since(self.lives.started).as_secs();
-        let with_present = |before: History| {
-            let lived_s = u64::from(before.lived_s).saturating_add(present);
-            History { lived_s: u32::try_from(lived_s).unwrap_or(u32::MAX), ..before }
-        };
+        let present = u32::try_from(self.now.awake.since(self.lives.started).as_secs()).unwrap_or(u32::MAX);
+        let with_present = |before: History| History { lived_s: before.lived_s.saturating_add(present), ..before };
         self.config.history.map(with_present)
     }
 
@@ -350,7 +347,7 @@ impl Node {
     }
 }
 
-/// Returns what a member of a group tells of its earlier sessions; `None` where it has no history.
+/// Returns the session history that a member of a group tells; `None` where it has none.
 pub(crate) fn told(group: &Group, node: NodeId) -> Option<Told> {
     let History { failures, lived_s } = group.told_history(node)?;
     Some(Told { failures, lived: Duration::from_secs(lived_s.into()) })

@@ -17,7 +17,6 @@ use crate::api::{Change, Class, Event, Output};
 use crate::hosting::Hosted;
 use crate::lineage::Lineage;
 use crate::node::Node;
-use crate::sessions::Sessions;
 use crate::starts::{Barred, Outlived, Refusal, Refused, Start};
 use crate::wire::Frame;
 
@@ -262,11 +261,7 @@ impl Node {
 
     /// Another process with this identity is the one that counts.
     fn usurped(&mut self, what: &str) {
-        self.over = true;
-        self.ready = false;
-        self.end_wishes();
-        self.with_sessions(Sessions::stop);
-        self.event(Event::Twin(format!(
+        self.end_life(Event::Twin(format!(
             "{what}, which runs: another process with this identity has the say, and this one ends. Copy no data \
              directory: give this one an identity of its own (remove its files `identity` and `peer.json` and its folder \
              `store`, then --join), or stop the other one"

@@ -113,6 +113,12 @@ impl Net {
         }
     }
 
+    /// The node that leads the group of the first nodes.
+    pub(crate) fn leader(&self) -> usize {
+        let leads = |node: &Node| node.group().is_some_and(|group| group.log().leads());
+        self.nodes.iter().position(leads).expect("one leads")
+    }
+
     /// What comes of a wish.
     pub(crate) fn wish(&mut self, index: usize, group: GroupId, wish: Wish) -> Granted {
         let number = self.granted.len() as u64;

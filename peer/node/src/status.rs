@@ -43,7 +43,7 @@ pub struct MemberStatus {
     pub addresses: Vec<String>,
     /// What this node believes that it can execute, and would divide the range by as the leader; `None` where too little is known.
     pub capacity: Option<Believed>,
-    /// What it tells of its earlier sessions; `None` where it has no history, or was not heard yet.
+    /// The session history that it tells; `None` where it has none, or was not heard yet.
     pub history: Option<History>,
 }
 

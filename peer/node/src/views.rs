@@ -10,7 +10,7 @@ use group::state::Member;
 use group::time::WallMillis;
 use overlay::GroupRef;
 use policy::halves::MemberView;
-use policy::history::residual;
+use policy::history::{Told, residual};
 use policy::lifetimes::Lifetimes;
 
 use crate::lifetimes::told;
@@ -18,8 +18,8 @@ use crate::networks::places;
 
 /// Returns how long a member of this age is expected to live on, to compare members with: its median residual life under a known model, or
 /// else its age.
-fn outlook(lifetimes: Option<Lifetimes>, age: Duration) -> Duration {
-    lifetimes.map_or(age, |lifetimes| lifetimes.residual(age))
+fn outlook(lifetimes: Option<Lifetimes>, age: Duration, told: Option<Told>) -> Duration {
+    lifetimes.map_or(age, |all| residual(&all, age, told))
 }
 
 /// Returns the members of a group of this node's.
@@ -32,9 +32,7 @@ pub(crate) fn member_views(group: &Group, lifetimes: Option<Lifetimes>) -> Vec<M
         cluster,
         joined_ms: member.joined.0,
         able: member.node == group.me() || hears.contains(&member.node),
-        lifetime: lifetimes.map_or(group.age_of(member.node), |all| {
-            residual(&all, group.age_of(member.node), told(group, member.node))
-        }),
+        lifetime: outlook(lifetimes, group.age_of(member.node), told(group, member.node)),
         round_trips,
     };
     members.iter().zip(places(&known)).zip(group.round_trips()).map(view).collect()
@@ -59,7 +57,7 @@ pub(crate) fn living_views(
         cluster,
         joined_ms: member.joined.0,
         able: member.is_heard,
-        lifetime: outlook(lifetimes, age(member, now)),
+        lifetime: outlook(lifetimes, age(member, now), None),
         round_trips: Vec::new(),
     };
     living.iter().zip(places(&known)).map(view).collect()

@@ -114,7 +114,7 @@ fn groups_of_the_wrong_size_become_others() {
 fn a_silent_leader_is_told_of() {
     let mut net = Net::of(3);
     let (asked, id) = (follower(&net), group_of(&net, 0));
-    let leader = net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).unwrap();
+    let leader = net.leader();
     net.cut[leader] = true;
     assert_eq!(net.wish(asked, id, Wish::Merge), Granted::Unknown);
 }
@@ -180,7 +180,7 @@ fn a_switch_is_turned_off_by_hand() {
         net.run_until(|net| known(net) == Switch::off(before.max(1)));
     }
     // Of who asks while it is being turned off nobody gets an id behind that.
-    let leader = (0..3).find(|index| net.nodes[*index].group().unwrap().log().leads()).expect("somebody leads");
+    let leader = net.leader();
     net.begin(leader, id, Wish::UseSwitch { on: false });
     assert!(refused(net.wish(leader, id, Wish::Switch { id: 9 })));
     net.run_until(|net| known(net) == Switch::barred(7));
@@ -232,7 +232,7 @@ fn of_all_who_ask_for_an_id_one_is_told_that_it_has_it() {
 fn a_leader_that_was_none_meanwhile_does_not_know_whose_an_id_is() {
     let mut net = hall();
     let id = group_of(&net, 0);
-    let leader = (0..3).find(|index| net.nodes[*index].group().unwrap().log().leads()).expect("somebody leads");
+    let leader = net.leader();
     ask_for(&mut net, leader, id, 7);
     let proposed = net.nodes[leader].wishes.taken[0].proposed.as_mut().expect("it leads");
     proposed.1.round -= 1;

@@ -127,9 +127,8 @@ pub fn launch(config: &Config, seat: Seat<'_>) -> Result<Peer, CannotStart> {
     if !packet_counts.is_empty() {
         seat.registry.register_collector(Box::new(PacketMetrics(packet_counts)));
     }
-    let clocks_of_session = clocks.clone();
+    let session = sessions.keep(clocks.clone());
     let common = Common { clocks, net, store, memo, showcase: showcase.clone(), news: news_in.clone() };
-    let session = sessions.keep(clocks_of_session);
     let store_dir = store_dir(&config.data_dir);
     std::thread::Builder::new()
         .name("scatter-whole".into())

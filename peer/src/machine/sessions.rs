@@ -52,7 +52,7 @@ pub(super) struct Session {
     pub(super) end: End,
 }
 
-/// What stands in the file: the oldest session first.
+/// The content of the file: the oldest session first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Content {
     pub(super) sessions: Vec<Session>,
@@ -88,13 +88,13 @@ impl Sessions {
         Sessions { path, content }
     }
 
-    /// Returns what to tell others of these sessions; `None` where there were none.
+    /// Returns the history to tell other peers; `None` where there were no sessions.
     pub fn history(&self) -> Option<History> {
         let ended = || self.content.sessions.iter().filter(|session| session.end != End::None);
         let failures = ended().filter(|session| session.end == End::Failed).count() as u32;
         let lived_s = ended().fold(0_u64, |sum, session| sum.saturating_add(session.lived_s));
         let lived_s = u32::try_from(lived_s).unwrap_or(u32::MAX);
-        ended().next().map(|_| History { failures: failures.min(FAILURES_MAX), lived_s })
+        ended().next().map(|_| History { failures, lived_s })
     }
 
     /// Begins a session, and has a thread note its length from time to time. Without such a thread it is not noted, which the log says.

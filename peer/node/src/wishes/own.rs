@@ -157,8 +157,8 @@ impl Node {
 }
 
 impl OwnPatience {
-    /// Returns whether a request is to be sent again after this answer: nothing was done, and whoever was asked at `asked` has not tried it for long,
-    /// since it leads no more.
+    /// Returns whether a request that was sent at `asked` is to be sent again after this answer: nothing was done, and the answer came too soon to come
+    /// of a leader that tried.
     fn has_another_try(&self, granted: &Granted, asked: Time, now: Time) -> bool {
         matches!(granted, Granted::NotNow(_)) && now.since(asked) < TRIED_FOR && now < self.try_until
     }
@@ -223,8 +223,7 @@ mod tests {
     fn who_leads_no_more_has_another_asked() {
         let mut net = Net::of(3);
         let id = net.nodes[0].group().expect("it is in one").state().id;
-        let leads = |net: &Net, index: usize| net.nodes[index].group().is_some_and(|group| group.log().leads());
-        let leader = (0..3).find(|index| leads(&net, *index)).expect("one leads");
+        let leader = net.leader();
         let (asked, other) = ((leader + 1) % 3, (leader + 2) % 3);
         net.nodes[asked].handle(net.now, Input::Wish { number: 0, group: id, wish: change() });
         assert_eq!(net.nodes[asked].wishes.own[0].asked.map(|(peer, _)| peer), Some(key(leader)));
@@ -244,8 +243,7 @@ mod tests {
     fn a_leader_that_can_do_nothing_has_the_next_one_asked() {
         let mut net = Net::of(4);
         let id = net.nodes[0].group().expect("it is in one").state().id;
-        let leader =
-            net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).expect("one");
+        let leader = net.leader();
         let (node, now) = (&mut net.nodes[leader], net.now.time);
         let patience = OwnPatience { try_until: now + LED_WITHIN, until: now + PATIENCE };
         node.take_wish(Asker::User(patience), 0, id, change());
@@ -261,8 +259,7 @@ mod tests {
     fn a_leader_without_a_connection_is_not_asked() {
         let mut net = Net::of(3);
         let id = net.nodes[0].group().expect("it is in one").state().id;
-        let leader =
-            net.nodes.iter().position(|node| node.group().is_some_and(|group| group.log().leads())).expect("one");
+        let leader = net.leader();
         let asked = (leader + 1) % 3;
         net.cut[leader] = true;
         net.nodes[asked].handle(net.now, Input::PeerDown(key(leader)));
