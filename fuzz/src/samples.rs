@@ -159,7 +159,7 @@ fn log_messages() -> Vec<LogMessage> {
 fn committee_messages() -> Vec<CommitteeMessage> {
     use CommitteeMessage as C;
     let (ballot, piece) = (TERM_BALLOT, RANGE);
-    let report = CommitteeReport { ballot, base: Some(base()), chosen: Some(3) };
+    let report = CommitteeReport { ballot, base: Some(base().into()), chosen: Some(3) };
     vec![
         C::Prepare { ballot, range: RANGE },
         C::Promise {
@@ -176,7 +176,7 @@ fn committee_messages() -> Vec<CommitteeMessage> {
         C::Refused { ballot, promised: ballot },
         C::Accept { ballot, chosen: Some(4), writes: writes() },
         C::Accepted { ballot, numbers: vec![(1, 5), (7, 7)] },
-        C::Base { ballot, base: base(), chosen: None },
+        C::Base { ballot, base: base().into(), chosen: None },
         C::BaseAccepted { ballot },
         C::AskBase { ballot },
         C::Confirm { ballot, attempt: 6, lease: true, chosen: Some(5) },
@@ -312,7 +312,8 @@ fn messages() -> Vec<Message> {
             purged: Slot(7),
         })),
     ];
-    let handover = group::handover::Handover { ballot: TERM_BALLOT, base: base(), chosen: 5, unsettled: writes() };
+    let handover =
+        group::handover::Handover { ballot: TERM_BALLOT, base: base().into(), chosen: 5, unsettled: writes() };
     let log = log_messages().into_iter().map(Message::Log);
     let committee = committee_messages().into_iter().map(Message::Committee);
     let client = client_messages().into_iter().map(Message::Client);
@@ -409,7 +410,7 @@ pub fn durables() -> Vec<Durable> {
     let mut received = NumberSet::default();
     received.insert_range(1, 5);
     received.insert_range(8, 9);
-    let head = CommitteeHead { ballot: TERM_BALLOT, range: RANGE, base: Some(base()), missing: vec![RANGE] };
+    let head = CommitteeHead { ballot: TERM_BALLOT, range: RANGE, base: Some(base().into()), missing: vec![RANGE] };
     let mut durables = vec![
         Durable::State(Box::new(state())),
         Durable::LogPromised(EPOCH, Some(BALLOT)),

@@ -26,6 +26,7 @@
 //! own promise to be durable, so that it knows after a crash that this term is used up (PITFALLS 5).
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use overlay::{GroupId, KeyRange, NodeId};
@@ -45,7 +46,7 @@ pub struct Handover {
     /// The ballot.
     pub ballot: TermBallot,
     /// Its base, which a quorum accepted.
-    pub base: Base,
+    pub base: Arc<Base>,
     /// All its writes up to this one are chosen.
     pub chosen: u64,
     /// All others, in order.

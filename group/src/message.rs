@@ -265,7 +265,7 @@ pub struct CommitteeReport {
     /// Which.
     pub ballot: TermBallot,
     /// The base it accepted.
-    pub base: Option<Base>,
+    pub base: Option<Arc<Base>>,
     /// All writes up to this one are chosen; `None` where it is not known whether the base is.
     pub chosen: Option<u64>,
 }
@@ -354,7 +354,7 @@ pub enum CommitteeMessage {
         /// The primary's ballot.
         ballot: TermBallot,
         /// What it stands on.
-        base: Base,
+        base: Arc<Base>,
         /// All its writes up to this one are chosen; `None` until the base is.
         chosen: Option<u64>,
     },

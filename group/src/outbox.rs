@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
@@ -62,7 +63,7 @@ pub struct CommitteeHead {
     /// Its sub-range.
     pub range: KeyRange,
     /// The base accepted.
-    pub base: Option<Base>,
+    pub base: Option<Arc<Base>>,
     /// Pieces of the sub-range in which something chosen before the base is not held here.
     pub missing: Vec<KeyRange>,
 }

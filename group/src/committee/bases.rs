@@ -6,6 +6,7 @@
 //!   known to be chosen, and kept until then: the base may come to nothing, an older one stand with a higher mark than
 //!   this one's quorum knew, and this node be one of the few that hold what is chosen then.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use overlay::{KeyRange, NodeId};
@@ -32,7 +33,7 @@ impl Acceptor {
         table: &mut Table,
         from: NodeId,
         ballot: TermBallot,
-        base: Base,
+        base: Arc<Base>,
         chosen: Option<u64>,
     ) {
         let range = base.range;
@@ -67,7 +68,7 @@ impl Acceptor {
     }
 
     /// False: this node was away for too long to accept it.
-    fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Base) -> bool {
+    fn accept_base(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, base: Arc<Base>) -> bool {
         let mut missing = Vec::new();
         for (piece, chain) in &base.pieces {
             if !self.lacks_nothing_up_to(*piece, chain.first().copied()) {
@@ -127,12 +128,12 @@ impl Acceptor {
         let Some(committee) = self.committees.get_mut(&ballot) else { return };
         let was_known = committee.chosen().is_some();
         committee.settle_up_to(mark, table, ctx.out);
-        let Some(base) = committee.base().filter(|_| !was_known) else { return };
+        let Some(base) = committee.base().filter(|_| !was_known).cloned() else { return };
         if ctx.config.defects.has(Defect::VoidComesBack) {
             return;
         }
-        for (piece, chain) in base.pieces.clone() {
-            for (part, of, fate) in self.fates(ballot, piece, &chain) {
+        for (piece, chain) in &base.pieces {
+            for (part, of, fate) in self.fates(ballot, *piece, chain) {
                 let mark = match fate {
                     Fate::UpTo(mark) => mark,
                     // Who does not know has ended when it was to accept the base.

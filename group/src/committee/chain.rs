@@ -9,7 +9,7 @@ use crate::message::{Base, Chain, CommitteeReport};
 
 /// The most terms that a chain goes back. Who has been away for more has to start anew.
 pub const CHAIN_LENGTH_MAX: usize = 256;
-/// It goes back so far, however many pieces there are.
+/// It goes back so far, however many pieces there are, and whatever was written under these terms.
 const CHAIN_LENGTH_MIN: usize = 8;
 /// Terms in all chains of a base together: it is told whole, with every promise, and must fit a message many times.
 const ENTRIES_MAX: usize = 1024;
@@ -67,12 +67,26 @@ pub fn pieces(range: KeyRange, reports: &[CommitteeReport]) -> Vec<(KeyRange, Ch
     bounded(pieces)
 }
 
+/// Removes older terms under which nothing was chosen: what a chain does not name is void, too, and a group with many changes and few
+/// writes would tell of hundreds with every base. The youngest terms stay, since members that missed a few go on from them, and so does the
+/// oldest of a chain that is cut, which says how far it goes back.
+fn leave_out_unused(chain: &mut Chain) {
+    let oldest = chain.len().checked_sub(2).filter(|_| matches!(chain.last(), Some((CUT, _))));
+    let mut place = 0;
+    chain.retain(|(term, mark)| {
+        let stays = place < CHAIN_LENGTH_MIN || *mark > 0 || *term == CUT || Some(place) == oldest;
+        place += 1;
+        stays
+    });
+}
+
 /// Cuts chains, and joins neighbours that have the same history: else every boundary that a division ever had would stay
 /// one for ever.
 fn bounded(pieces: Vec<(KeyRange, Chain)>) -> Vec<(KeyRange, Chain)> {
     let length = (ENTRIES_MAX / pieces.len().max(1)).clamp(CHAIN_LENGTH_MIN, CHAIN_LENGTH_MAX);
     let mut joined: Vec<(KeyRange, Chain)> = Vec::with_capacity(pieces.len());
     for (piece, mut chain) in pieces {
+        leave_out_unused(&mut chain);
         if chain.len() > length {
             chain.truncate(length - 1);
             chain.push((CUT, 0));
@@ -99,6 +113,8 @@ pub(super) fn parts_of(base: &Base, piece: KeyRange) -> Vec<(KeyRange, &Chain)> 
 
 #[cfg(test)]
 mod tests {
+    use alloc::sync::Arc;
+
     use overlay::{Epoch, Incarnation, NodeId, PeerKey};
 
     use super::*;
@@ -111,7 +127,7 @@ mod tests {
     fn report(term: u64, range: KeyRange, chain: &[(u64, u64)], chosen: Option<u64>) -> CommitteeReport {
         let chain = chain.iter().map(|(term, mark)| (Term(*term), *mark)).collect();
         let base = Base { range, pieces: alloc::vec![(range, chain)], reproposed: 0 };
-        CommitteeReport { ballot: ballot(term), base: Some(base), chosen }
+        CommitteeReport { ballot: ballot(term), base: Some(Arc::new(base)), chosen }
     }
 
     #[test]
@@ -143,6 +159,32 @@ mod tests {
             assert_eq!(fate(longer, Term(newest - 260)), Fate::Unknown);
             chain = longer.iter().map(|(term, mark)| (term.0, *mark)).collect();
         }
+    }
+
+    #[test]
+    fn terms_without_writes_are_left_out_and_remain_void() {
+        let told = |chain: &[(u64, u64)]| {
+            let mut bases = pieces(KeyRange::FULL, &[report(1001, KeyRange::FULL, chain, Some(0))]);
+            assert_eq!(bases.len(), 1);
+            bases.remove(0).1
+        };
+        // A write under every hundredth term.
+        let written = |term: u64| u64::from(term % 100 == 0) * 7;
+        let all: Vec<(u64, u64)> = (700..=1000).rev().map(|term| (term, written(term))).collect();
+        let short = told(&all);
+        let named: Vec<u64> = short.iter().map(|(term, _)| term.0).collect();
+        assert_eq!(named, [1001, 1000, 999, 998, 997, 996, 995, 994, 900, 800, 700]);
+        for term in 600..=1001 {
+            let expected =
+                if short.iter().any(|(known, _)| known.0 == term) { Fate::UpTo(written(term)) } else { Fate::Void };
+            assert_eq!(fate(&short, Term(term)), expected, "{term}");
+        }
+        // One that is cut says as much as before: of younger terms that they are void, of older ones that it does not know.
+        let cut: Vec<(u64, u64)> = all.iter().copied().take_while(|(term, _)| *term >= 750).chain([(0, 0)]).collect();
+        let short = told(&cut);
+        assert_eq!(short.len(), 8 + 2 + 2);
+        assert_eq!((fate(&short, Term(760)), fate(&short, Term(750))), (Fate::Void, Fate::UpTo(0)));
+        assert_eq!((fate(&short, Term(749)), fate(&short, Term(800))), (Fate::Unknown, Fate::UpTo(7)));
     }
 
     #[test]

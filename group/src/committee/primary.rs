@@ -134,7 +134,7 @@ pub struct Primary {
     pub(super) range: KeyRange,
     pub(super) phase: Phase,
     /// Its base, once it has one.
-    pub(super) base: Option<Base>,
+    pub(super) base: Option<Arc<Base>>,
     pub(super) base_accepted: BTreeSet<NodeId>,
     pub(super) next_n: u64,
     pub(super) in_flight: BTreeMap<u64, InFlight>,

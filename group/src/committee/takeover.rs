@@ -1,6 +1,7 @@
 //! How a primary takes over its sub-range; see the text of [`super`].
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -212,7 +213,7 @@ impl Primary {
             })
             .collect();
         self.next_n = reproposed + 1;
-        self.base = Some(Base { range: self.range, pieces, reproposed });
+        self.base = Some(Arc::new(Base { range: self.range, pieces, reproposed }));
         for write in writes {
             self.put_in_flight(ctx, write, Vec::new());
         }

@@ -1,6 +1,7 @@
 //! What an acceptor holds of one committee: numbers received, unsettled writes, recent ones.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -105,7 +106,7 @@ impl Committee {
     }
 
     /// The base accepted.
-    pub fn base(&self) -> Option<&Base> {
+    pub fn base(&self) -> Option<&Arc<Base>> {
         self.head.base.as_ref()
     }
 
@@ -182,7 +183,7 @@ impl Committee {
 
     /// Is this another base than the one accepted? Says whether that is chosen.
     pub(super) fn contradicted_base(&self, base: &Base) -> Option<Contradicts> {
-        self.base().filter(|known| *known != base)?;
+        self.base().filter(|known| ***known != *base)?;
         Some(if self.chosen.is_some() { Contradicts::Chosen } else { Contradicts::Accepted })
     }
 
@@ -216,7 +217,7 @@ impl Committee {
     }
 
     /// Accepts the base.
-    pub fn set_base(&mut self, base: Base, missing: Vec<KeyRange>, out: &mut Outbox) {
+    pub fn set_base(&mut self, base: Arc<Base>, missing: Vec<KeyRange>, out: &mut Outbox) {
         self.head.base = Some(base);
         self.head.missing = missing;
         self.completeness_changed = true;

@@ -68,7 +68,7 @@ fn a_write_in_flight_elsewhere_ends_nobody() {
     let kept = ballot(5, 1);
     let name = (0..).map(|n| format!("k{n}")).find(|n| left.contains(key(n).point())).unwrap();
     bench.hear(1, CommitteeMessage::Prepare { ballot: kept, range: left });
-    let first = Base { range: left, pieces: vec![(left, vec![])], reproposed: 0 };
+    let first = Base { range: left, pieces: vec![(left, vec![])], reproposed: 0 }.into();
     bench.hear(1, CommitteeMessage::Base { ballot: kept, base: first, chosen: Some(0) });
     let mut chain = vec![];
     for slot in 10..310 {
@@ -78,7 +78,7 @@ fn a_write_in_flight_elsewhere_ends_nobody() {
         if slot == 309 {
             bench.accept(kept, Some(0), vec![write(kept, 1, &name, "v")]);
         }
-        let base = Base { range: right, pieces: vec![(right, chain.clone())], reproposed: 0 };
+        let base = Base { range: right, pieces: vec![(right, chain.clone())], reproposed: 0 }.into();
         bench.hear(3, CommitteeMessage::Base { ballot: younger, base, chosen: Some(0) });
         assert_eq!(bench.acceptor.base_at(half), Some(younger), "over, and said: {:?}", bench.said.last());
         chain.insert(0, (younger.term, 0));

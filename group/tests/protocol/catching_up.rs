@@ -193,7 +193,7 @@ fn two_that_wait_in_step_come_to_everybody() {
             let pieces = vec![(range, vec![(Term::new(Slot(5), 0), 6)])];
             let base = Base { range, pieces, reproposed: 0 };
             bench.hear(from, CommitteeMessage::Prepare { ballot, range });
-            bench.hear(from, CommitteeMessage::Base { ballot, base, chosen: Some(0) });
+            bench.hear(from, CommitteeMessage::Base { ballot, base: base.into(), chosen: Some(0) });
         }
         let incomplete = Compared { complete: false, ..nothing_newer(parts[0].0, KeyRange::FULL) };
         bench.said.clear();

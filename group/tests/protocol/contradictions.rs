@@ -1,6 +1,8 @@
 //! A peer that contradicts itself stops no other peer (PITFALLS 5). What was accepted first stays; its ballot is ignored
 //! from then on. Where it contradicts what is chosen, the member that sees it stops serving.
 
+use std::sync::Arc;
+
 use group::ballot::{Ballot, Number, Slot, Term, TermBallot};
 use group::message::{Base, CommitteeMessage, Compared, LogMessage, Message, Outcome, Write};
 use group::nonsense::Nonsense;
@@ -25,7 +27,7 @@ fn propose(whole: &mut Whole, ballot: TermBallot, chosen: Option<u64>, writes: V
     whole.hear(2, Message::Committee(CommitteeMessage::Accept { ballot, chosen, writes }));
 }
 
-fn lay(whole: &mut Whole, ballot: TermBallot, base: Base, chosen: Option<u64>) {
+fn lay(whole: &mut Whole, ballot: TermBallot, base: Arc<Base>, chosen: Option<u64>) {
     whole.hear(2, Message::Committee(CommitteeMessage::Base { ballot, base, chosen }));
 }
 

@@ -55,7 +55,7 @@ fn bases_stay_small() {
     let pieces = (0..600).map(|part| (piece(part), chain.clone())).collect();
     let base = Base { range: KeyRange::FULL, pieces, reproposed: 0 };
     let older = TermBallot { term: Term::new(Slot(0), 7), ..ballot(1, 3) };
-    let report = CommitteeReport { ballot: older, base: Some(base), chosen: Some(0) };
+    let report = CommitteeReport { ballot: older, base: Some(base.into()), chosen: Some(0) };
     let promise = CommitteeMessage::Promise {
         ballot: mine,
         part: 0,
@@ -160,7 +160,7 @@ fn a_late_answer_for_a_term_that_was_let_go_of_is_dropped() {
     let begin = |bench: &mut Bench, ballot: TermBallot, range, chain: &[(Term, u64)]| {
         let from = ballot.node.peer.0[0];
         bench.hear(from, CommitteeMessage::Prepare { ballot, range });
-        bench.hear(from, CommitteeMessage::Base { ballot, base: based(range, chain), chosen: Some(0) });
+        bench.hear(from, CommitteeMessage::Base { ballot, base: based(range, chain).into(), chosen: Some(0) });
     };
     let kept = ballot(5, 1);
     begin(&mut bench, kept, left, &[]);

@@ -48,7 +48,7 @@ fn ballots() -> [TermBallot; 2] {
 fn handover(half: KeyRange, ballot: TermBallot) -> Handover {
     let name = (0..).map(|n| format!("k{n}")).find(|name| half.contains(key(name).point())).expect("one of them is");
     let base = Base { range: half, pieces: vec![(half, vec![(OLDER, 9)])], reproposed: 0 };
-    Handover { ballot, base, chosen: 5, unsettled: vec![write(ballot, 6, &name, "late")] }
+    Handover { ballot, base: base.into(), chosen: 5, unsettled: vec![write(ballot, 6, &name, "late")] }
 }
 
 /// A member of both, which is handed this over, and what it says first; then what it says to something that comes later.
@@ -97,7 +97,7 @@ fn who_is_handed_everything_asks_nobody() {
         _ => None,
     });
     let pieces = [(left, LEFT), (right, RIGHT)].map(|(of, half)| (half, vec![(of.term, 5), (OLDER, 9)]));
-    assert_eq!(base, Some(Base { range: KeyRange::FULL, pieces: pieces.to_vec(), reproposed: 2 }));
+    assert_eq!(base, Some(Base { range: KeyRange::FULL, pieces: pieces.to_vec(), reproposed: 2 }.into()));
     let primary = born.primaries().next().expect("it is primary");
     assert!(primary.takes_operations() && !primary.is_serving(), "a quorum must have the base first");
 }

@@ -125,14 +125,14 @@ fn a_base_fits_its_committee() {
     let message = |base| committee(CommitteeMessage::Base { ballot: theirs, base, chosen: Some(0) });
     // Its pieces are not its range.
     let pieces = vec![(half, vec![])];
-    expect(Nonsense::Misplaced, message(Base { range: KeyRange::FULL, pieces, reproposed: 0 }));
-    expect(Nonsense::Misplaced, message(Base { range: KeyRange::FULL, pieces: vec![], reproposed: 0 }));
+    expect(Nonsense::Misplaced, message(Base { range: KeyRange::FULL, pieces, reproposed: 0 }.into()));
+    expect(Nonsense::Misplaced, message(Base { range: KeyRange::FULL, pieces: vec![], reproposed: 0 }.into()));
     let mut whole = Whole::new(&Bench::new(node(1), 3));
     whole.hear(2, committee(CommitteeMessage::Prepare { ballot: theirs, range: KeyRange::FULL }));
     assert_eq!(whole.group.dropped().total(), 0);
     // Its range is not what was promised.
     let pieces = vec![(half, vec![])];
-    whole.hear(2, message(Base { range: half, pieces, reproposed: 0 }));
+    whole.hear(2, message(Base { range: half, pieces, reproposed: 0 }.into()));
     assert_eq!(whole.group.dropped().of(Nonsense::Misplaced), 1);
     assert!(whole.group.acceptor().committee(theirs).unwrap().base().is_none());
     whole.hear(2, message(base(&[], 0)));

@@ -14,7 +14,8 @@ const RIGHT: KeyRange = KeyRange::new(MIDDLE, Point(0));
 fn begin(bench: &mut Bench, ballot: TermBallot, range: KeyRange, pieces: Vec<(KeyRange, Vec<(Term, u64)>)>) {
     let from = ballot.node.peer.0[0];
     bench.hear(from, CommitteeMessage::Prepare { ballot, range });
-    bench.hear(from, CommitteeMessage::Base { ballot, base: Base { range, pieces, reproposed: 0 }, chosen: Some(0) });
+    let base = Base { range, pieces, reproposed: 0 }.into();
+    bench.hear(from, CommitteeMessage::Base { ballot, base, chosen: Some(0) });
 }
 
 /// Some names in a half.

@@ -124,11 +124,11 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     let (old, other, new) = (ballot(5, 1), ballot(6, 1), ballot(7, 3));
     // It knows the old term on the right side, up to number 0, and nothing on the left.
     bench.hear(1, CommitteeMessage::Prepare { ballot: old, range: right });
-    let nothing = Base { range: right, pieces: vec![(right, vec![])], reproposed: 0 };
+    let nothing = Base { range: right, pieces: vec![(right, vec![])], reproposed: 0 }.into();
     bench.hear(1, CommitteeMessage::Base { ballot: old, base: nothing, chosen: Some(0) });
     bench.hear(3, CommitteeMessage::Prepare { ballot: new, range: KeyRange::FULL });
     let pieces = vec![(left, vec![(other.term, 3)]), (right, vec![(old.term, 1)])];
-    let base = Base { range: KeyRange::FULL, pieces, reproposed: 0 };
+    let base = Base { range: KeyRange::FULL, pieces, reproposed: 0 }.into();
     bench.hear(3, CommitteeMessage::Base { ballot: new, base, chosen: Some(0) });
     bench.tick();
     let (from, piece, since) = bench.asked_since();

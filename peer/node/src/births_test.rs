@@ -66,9 +66,10 @@ fn begins(group: &mut Group) -> TermBallot {
     let (range, ballot) = state.parts().next().expect("it has a part");
     let from = Sender { node: ballot.node, epoch: state.epoch };
     let base = Base { range, pieces: alloc::vec![(range, Vec::new())], reproposed: 0 };
-    for message in
-        [CommitteeMessage::Prepare { ballot, range }, CommitteeMessage::Base { ballot, base, chosen: Some(0) }]
-    {
+    for message in [
+        CommitteeMessage::Prepare { ballot, range },
+        CommitteeMessage::Base { ballot, base: base.into(), chosen: Some(0) },
+    ] {
         group.on_message(from, Message::Committee(message));
     }
     assert_eq!(group.acceptor().base_at(range.start()), Some(ballot));

@@ -246,8 +246,8 @@ pub fn ballot(slot: u64, peer: u8) -> TermBallot {
     TermBallot { epoch: Epoch(1), term: Term::new(Slot(slot), 0), node: node(peer) }
 }
 
-pub fn base(chain: &[(Term, u64)], reproposed: u64) -> Base {
-    Base { range: KeyRange::FULL, pieces: vec![(KeyRange::FULL, chain.to_vec())], reproposed }
+pub fn base(chain: &[(Term, u64)], reproposed: u64) -> Arc<Base> {
+    Base { range: KeyRange::FULL, pieces: vec![(KeyRange::FULL, chain.to_vec())], reproposed }.into()
 }
 
 pub fn key(name: &str) -> Key {

@@ -127,7 +127,7 @@ fn committee(rng: &mut Rng, group: &Group, liar: NodeId) -> Message {
         }
         3 | 4 => {
             let range = if is(rng, 4) { range(rng, part) } else { part };
-            CommitteeMessage::Base { ballot, base: base(rng, state, range), chosen }
+            CommitteeMessage::Base { ballot, base: base(rng, state, range).into(), chosen }
         }
         5 => {
             let (writes, up_to) = (vec![write(rng, number)], Some(number));
@@ -140,7 +140,7 @@ fn committee(rng: &mut Rng, group: &Group, liar: NodeId) -> Message {
         }
         _ => {
             let unsettled = (0..rng.below(3)).map(|_| write(rng, number)).collect();
-            let report = group::message::CommitteeReport { ballot, base: Some(base(rng, state, part)), chosen };
+            let report = group::message::CommitteeReport { ballot, base: Some(base(rng, state, part).into()), chosen };
             CommitteeMessage::Promise {
                 ballot: one(rng, &state.parts().map(|(_, ballot)| ballot).collect::<Vec<_>>()).unwrap(),
                 part: 0,
