@@ -34,7 +34,7 @@ const SLOTS_MAX: usize = 64;
 const GAPS_MAX: usize = 64;
 
 /// Nodes that are no longer told anything, and still remembered. Older lives of a peer go first.
-const GONE_MAX: usize = 64;
+const GONE_MAX: usize = 16;
 /// Peers whose runs are counted.
 const FOLLOWED_MAX: usize = 1024;
 
