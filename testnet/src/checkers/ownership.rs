@@ -16,7 +16,8 @@ pub struct Ownership {
 impl Ownership {
     /// A primary serves.
     pub fn on_serving(&mut self, range: KeyRange, ballot: Ballot) -> Result<(), String> {
-        let serving = self.serving.entry((ballot.epoch, ballot.term)).or_default();
+        // One, as a rule, and there are millions in a long run.
+        let serving = self.serving.entry((ballot.epoch, ballot.term)).or_insert_with(|| Vec::with_capacity(1));
         if serving.contains(&(range, ballot.node)) {
             return Ok(());
         }

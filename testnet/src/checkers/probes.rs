@@ -205,6 +205,11 @@ impl Probes {
         self.monotone.forget(node);
     }
 
+    /// This node has died, and its identity never comes back.
+    pub fn on_dead(&mut self, node: NodeId) {
+        self.monotone.forget(node);
+    }
+
     /// Everything is about to be shown.
     pub fn begin_sweep(&mut self) {
         self.sweeping = true;

@@ -219,6 +219,9 @@ impl<H: Host> World<H> {
         self.end(host, Some(0));
         let machine = &mut self.machines[host];
         let former = machine.key;
+        if let Some(node) = machine.kept {
+            self.probes.on_dead(node);
+        }
         self.connections.replace(host);
         let machine = &mut self.machines[host];
         machine.key = new_key(host, &mut self.chance);
