@@ -11,7 +11,8 @@
 //! - [`tool`]: programs of others that make something.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
-/// A simulated network allocates for every frame and every look at it. This is also what the daemon runs with.
+/// A simulated network allocates for every frame and every look at it. This is also what the daemon runs with; built alone
+/// (`cargo build --release -p testnet`), the simulator has large pages as well.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
