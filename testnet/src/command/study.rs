@@ -6,7 +6,10 @@ use std::time::Duration;
 use node::{Node, Policies};
 use testnet::churn::Lives;
 use testnet::parallel::in_parallel;
-use testnet::study::{Figures, HEADING, Places, Study, run};
+use testnet::study::{Figures, HEADING, Places, Study, run, safe_sizes};
+
+/// The limits of the sizes of groups, where nothing else is asked for.
+const MEMBERS: (u32, u32) = (7, 15);
 
 /// Arguments of the churn study.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,12 +36,13 @@ pub struct StudyArgs {
     /// Keys
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000), requires = "churn")]
     keys: u32,
-    /// A group of fewer members is too small
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100), requires = "churn")]
-    min_group: u32,
-    /// A group of more members is too large
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=200), requires = "churn")]
-    max_group: u32,
+    /// A group of fewer members is too small [default: 7; with --churn pareto the least size that keeps its majority with seven
+    /// nines until dead members are replaced]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100), requires = "churn")]
+    min_group: Option<u32>,
+    /// A group of more members is too large [default: 15; with --churn pareto one less than twice the least size]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=200), requires = "churn")]
+    max_group: Option<u32>,
     /// A member that is silent for so long is removed
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = super::parse_time, requires = "churn")]
     exclude_after: Duration,
@@ -93,17 +97,21 @@ impl StudyArgs {
             let (decision, name) = policy.split_once('=').ok_or_else(|| format!("--policy {policy}: DECISION=NAME"))?;
             policies.choose(decision, name).map_err(|why| format!("--policy {policy}: {why}"))?;
         }
-        if self.min_group > self.max_group || node::can_flap(self.min_group as usize, self.max_group as usize) {
-            return Err(format!(
-                "--min-group {} and --max-group {}: halves of what is too large would be too small",
-                self.min_group, self.max_group
-            ));
-        }
         let lives = match self.churn {
             Some(Churn::Poisson) => Some(Lives::Exponential(self.lifetime)),
             Some(Churn::Pareto) => Some(Lives::Pareto(self.lifetime)),
             Some(Churn::None) | None => None,
         };
+        let (least, greatest) = match lives {
+            Some(lives @ Lives::Pareto(_)) => safe_sizes(lives, seed),
+            _ => MEMBERS,
+        };
+        let (least, greatest) = (self.min_group.unwrap_or(least), self.max_group.unwrap_or(greatest));
+        if least > greatest || node::can_flap(least as usize, greatest as usize) {
+            return Err(format!(
+                "--min-group {least} and --max-group {greatest}: halves of what is too large would be too small"
+            ));
+        }
         // Many Pareto lives end soon after the shortest one: peers that are all new would die together.
         let aged = self.aged.unwrap_or(match self.churn {
             Some(Churn::Pareto) => self.lifetime * Lives::WARM,
@@ -121,7 +129,7 @@ impl StudyArgs {
             aged,
             rate: self.rate,
             keys: self.keys as usize,
-            members: (self.min_group, self.max_group),
+            members: (least, greatest),
             exclude_after: self.exclude_after,
             policies,
             ..Study::new(seed, peers, lives)
@@ -138,6 +146,8 @@ impl StudyArgs {
             _ => say(&format!("seed {}: {line}", study.seed)),
         };
         let one = |study: &Study| -> Result<Figures, String> {
+            let (least, greatest) = study.members;
+            say_of(study, &format!("groups have {least} to {greatest} members"));
             let figures = run::<Node>(study, &mut |line| say_of(study, line))
                 .map_err(|why| format!("seed {}: {why}", study.seed))?;
             figures.to_string().lines().for_each(|line| say_of(study, line));

@@ -10,6 +10,7 @@ mod load;
 mod losses;
 mod ownership;
 mod report;
+mod safe;
 mod system;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub(crate) use losses::{losses, rate};
 pub use ownership::Ownership;
 pub(crate) use report::mean;
 pub use report::{Figures, HEADING};
+pub use safe::safe_sizes;
+pub(crate) use safe::{DETECTION, SAFE, Standing, fails};
 pub use system::System;
 
 /// From a death until the new peer starts.

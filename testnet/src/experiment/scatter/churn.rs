@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::group_failure::{DETECTION, safe_size};
 use super::{BASELINE, BOTH, Measured, PLANET, ms};
 use crate::churn::{Lives, quantiles};
 use crate::experiment::options::{Options, Say};
@@ -10,7 +9,7 @@ use crate::experiment::registry::Experiment;
 use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
-use crate::study::{Demand, Figures, Study, losses, mean};
+use crate::study::{Demand, Figures, Study, losses, mean, safe_sizes};
 
 /// Figure 13.
 pub const POISSON: Experiment = Experiment {
@@ -34,8 +33,6 @@ const MEANS_QUICK_S: [u64; 3] = [100, 180, 500];
 /// The paper's mean fetch at a mean life of 180 s.
 const PAPER_AT: u64 = 180;
 const PAPER_MEAN: Duration = Duration::from_millis(1_300);
-/// A change of members takes about so long, after detection: groups of Pareto peers have the least size with seven nines until repair.
-const CHANGE: Duration = Duration::from_millis(300);
 /// Members of a group of peers with exponential lives, at least and at most: nine on average at a mean life of 100 s.
 const MEMBERS: (u32, u32) = (6, 11);
 
@@ -83,10 +80,7 @@ impl Setting {
         let lives = (self.lives)(mean);
         let members = match lives {
             Lives::Exponential(_) => self.study.members,
-            Lives::Pareto(_) => {
-                let least = safe_size(lives, DETECTION + CHANGE, self.study.seed) as u32;
-                (least, 2 * least - 1)
-            }
+            Lives::Pareto(_) => safe_sizes(lives, self.study.seed),
         };
         Study { lives: Some(lives), aged: mean * self.aged, members, ..self.study.clone() }
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use policy::risk::{Exposure, loses_majority, nines, per_hour};
+use policy::risk::{nines, per_hour};
 
 use super::reconfiguration::repair_times;
 use crate::churn::Lives;
@@ -15,7 +15,7 @@ use crate::experiment::table::{Comparison, Outcome, Table, Verdict};
 use crate::parallel::in_parallel;
 use crate::picture::{Chart, Line};
 use crate::rng::Rng;
-use crate::study::rate;
+use crate::study::{DETECTION, SAFE, Standing, fails, rate};
 
 /// Figure 7.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -33,18 +33,10 @@ const LIVES: [Lives; 3] = [
 ];
 /// Members of a group.
 const SIZES: std::ops::RangeInclusive<usize> = 1..=15;
-/// From a death until the failure detector senses it.
-pub(super) const DETECTION: Duration = Duration::from_secs(2);
 /// The paper's group at a mean life of 100 s, and its nines.
 const PAPER: (usize, f64) = (9, 7.0);
-/// A group is safe where it fails with at most this probability before a repair: seven nines.
-const SAFE: f64 = 1e-7;
-/// Standing members that are drawn to know how many die within a window.
-const STANDING: usize = 200_000;
 /// The time that is simulated at once.
 const HOUR: Duration = Duration::from_secs(3_600);
-/// The largest group that is looked for.
-const SIZE_MAX: usize = 99;
 
 /// The parameters of the experiment.
 struct Setting {
@@ -68,32 +60,6 @@ impl Setting {
             hours: options.size.pick(100, 1_000, 10_000),
         })
     }
-}
-
-/// The members that stand in a population that has renewed itself for long: their ages, and how long they still live.
-struct Standing(Vec<(Duration, Duration)>);
-
-impl Standing {
-    fn draw(lives: Lives, seed: u64) -> Standing {
-        let mut rng = Rng::new(seed, "standing");
-        Standing((0..STANDING).map(|_| lives.draw_standing(&mut rng, lives.mean() * Lives::WARM)).collect())
-    }
-
-    /// Returns the probability that one of them dies within this time.
-    fn dies_within(&self, lives: Lives, window: Duration) -> f64 {
-        let sum: f64 = self.0.iter().map(|(age, _)| lives.dies_within(*age, window)).sum();
-        sum / self.0.len() as f64
-    }
-}
-
-/// Returns the least size of a group that loses its majority with a probability of at most 1e-7 within this time.
-pub(super) fn safe_size(lives: Lives, window: Duration, seed: u64) -> usize {
-    let dies = Standing::draw(lives, seed).dies_within(lives, window);
-    (1..SIZE_MAX).find(|size| fails(*size, dies) <= SAFE).unwrap_or(SIZE_MAX)
-}
-
-fn fails(size: usize, dies: f64) -> f64 {
-    loses_majority(&vec![Exposure { dies, site: None }; size])
 }
 
 /// Groups of one size, with members of one kind.
@@ -170,7 +136,7 @@ fn point(setting: &Setting, lives: Lives, size: usize, standing: &Standing, dies
 fn simulate_windows(setting: &Setting, size: usize, standing: &Standing, rng: &mut Rng) -> f64 {
     let lost = (0..setting.windows).filter(|_| {
         let window = *rng.pick(&setting.repairs);
-        let dead = (0..size).filter(|_| rng.pick(&standing.0).1 < window).count();
+        let dead = (0..size).filter(|_| standing.pick(rng) < window).count();
         size - dead <= size / 2
     });
     lost.count() as f64 / f64::from(setting.windows)
@@ -184,7 +150,7 @@ fn simulate_hours(setting: &Setting, lives: Lives, size: usize, standing: &Stand
 
 fn loses_within_an_hour(setting: &Setting, lives: Lives, size: usize, standing: &Standing, rng: &mut Rng) -> bool {
     // For each place in the group: whether a member lives there, and until when that is so.
-    let mut places: Vec<(bool, Duration)> = (0..size).map(|_| (true, rng.pick(&standing.0).1)).collect();
+    let mut places: Vec<(bool, Duration)> = (0..size).map(|_| (true, standing.pick(rng))).collect();
     let mut dead = 0;
     loop {
         let Some((lives_there, until)) = places.iter_mut().min_by_key(|(_, until)| *until) else { return true };
@@ -294,12 +260,5 @@ mod tests {
         let [windows, rate, simulated] =
             ["hour_windows", "hour_rate", "hour_simulated"].map(|of| value(21, of).unwrap());
         assert!((rate - simulated).abs() < 0.12 && windows < rate / 2.0, "{windows}, {rate} and {simulated}");
-    }
-
-    #[test]
-    fn safer_lives_need_fewer_members() {
-        let size = |seconds| safe_size(Lives::Pareto(Duration::from_secs(seconds)), Duration::from_millis(2_300), 1);
-        let sizes = [100, 500, 1_000].map(size);
-        assert!(sizes[0] > sizes[1] && sizes[1] >= sizes[2] && sizes[2] >= 5 && sizes[0] <= 25, "{sizes:?}");
     }
 }
