@@ -177,8 +177,10 @@ fn show_primaries(group: &Group, show: &mut dyn FnMut(Observation)) {
     }
 }
 
-/// Sub-ranges of one division, at most: four for each of the machines that there are in runs of this kind.
-const PARTS_SEEN_MAX: usize = 4 * 8;
+/// Sub-ranges of one division, at most: four for each member, or for each of the eight machines that most runs have.
+fn parts_max(group: &Group) -> usize {
+    4 * group.state().members.len().max(8)
+}
 
 fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
     for (range, promised) in group.acceptor().promises().pieces(group.state().range) {
@@ -192,7 +194,7 @@ fn show_all(group: &Group, show: &mut dyn FnMut(Observation)) {
     let committees = group.acceptor().committees().count();
     let former = group.state().recovery.len();
     // A division of this epoch and the one that it takes over from, and one of each epoch that is still asked.
-    let limit = (2 + former) * PARTS_SEEN_MAX;
+    let limit = (2 + former) * parts_max(group);
     show(Observation::Queue { name: "committees", size: committees, limit });
     show(Observation::Queue { name: "configurations that recovery asks", size: former, limit: 18 });
 }
