@@ -169,7 +169,7 @@ mod tests {
             bases.remove(0).1
         };
         // A write under every hundredth term.
-        let written = |term: u64| u64::from(term % 100 == 0) * 7;
+        let written = |term: u64| u64::from(term.is_multiple_of(100)) * 7;
         let all: Vec<(u64, u64)> = (700..=1000).rev().map(|term| (term, written(term))).collect();
         let short = told(&all);
         let named: Vec<u64> = short.iter().map(|(term, _)| term.0).collect();
