@@ -7,7 +7,7 @@
 //! also lack nothing of what they have accepted, in an epoch that none of them knows to be over. Else it goes on in doubt; so does
 //! who has begun once more since, or was born since: its promises of now do not tell what it had promised then.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
@@ -33,7 +33,7 @@ const COMMITTEES_MAX: usize = 32;
 const SLOTS_MAX: usize = 64;
 const GAPS_MAX: usize = 64;
 
-/// Nodes that are no longer told anything, and still remembered. Older lives of a peer go first.
+/// Nodes that are no longer told anything, and still remembered. Those that have been gone for longest are forgotten first.
 const GONE_MAX: usize = 16;
 /// Peers whose runs are counted.
 const FOLLOWED_MAX: usize = 1024;
@@ -82,6 +82,8 @@ impl Vouching {
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledgements {
     by_node: BTreeMap<NodeId, Acknowledged>,
+    /// Those of them that are told nothing any more, the longest gone first.
+    gone: VecDeque<NodeId>,
     /// How many runs of each peer were followed from their first message on, up to the present one, and all is remembered of them.
     followed: BTreeMap<PeerKey, Followed>,
 }
@@ -194,16 +196,28 @@ impl Acknowledgements {
         let by_node = wanted.map(|(node, known)| (*node, known.clone())).collect();
         let left_out = |peer: PeerKey| self.by_node.keys().any(|node| node.peer == peer && !is_wanted(*node));
         let followed = self.followed.iter().filter(|(peer, _)| !left_out(**peer));
-        Acknowledgements { by_node, followed: followed.map(|(peer, runs)| (*peer, *runs)).collect() }
+        let followed = followed.map(|(peer, runs)| (*peer, *runs)).collect();
+        Acknowledgements {
+            by_node,
+            gone: self.gone.iter().copied().filter(|node| is_wanted(*node)).collect(),
+            followed,
+        }
     }
 
-    /// Forgets who is gone, beyond some that may still ask: a node that is told nothing vouches for itself, but only in
-    /// an epoch that is over for the others.
+    /// Forgets who is gone, beyond some that may still ask: a node that has just left is told nothing of it, and asks in the epoch that
+    /// was its last.
     pub fn keep(&mut self, audience: &[NodeId]) {
-        let gone: Vec<NodeId> = self.by_node.keys().copied().filter(|node| !audience.contains(node)).collect();
-        for node in gone.iter().take(gone.len().saturating_sub(GONE_MAX)) {
-            self.by_node.remove(node);
-            self.followed.remove(&node.peer);
+        let Acknowledgements { by_node, gone, .. } = self;
+        gone.retain(|node| by_node.contains_key(node) && !audience.contains(node));
+        let leaving = by_node.keys().copied().filter(|node| !audience.contains(node) && !gone.contains(node));
+        gone.extend(leaving.collect::<Vec<_>>());
+        for node in gone.drain(..gone.len().saturating_sub(GONE_MAX)) {
+            by_node.remove(&node);
+            // Of a later life of the peer all is still remembered.
+            let is_later = |other: &NodeId| other.peer == node.peer && *other > node;
+            if !by_node.keys().chain(audience).any(is_later) {
+                self.followed.remove(&node.peer);
+            }
         }
     }
 
@@ -404,19 +418,65 @@ mod tests {
         assert_eq!((followed(true), followed(false)), ((3, 4), (0, 1)));
     }
 
+    /// A node promises something.
+    fn promise(known: &mut Acknowledgements, node: NodeId) {
+        let ballot = Ballot { round: 7, node };
+        let promise = LogMessage::Promise { ballot, state: None, accepted: Vec::new(), doubt: SURE };
+        known.on_log(node, Epoch(1), &promise);
+    }
+
+    fn remembers(known: &Acknowledgements, node: NodeId) -> bool {
+        known.vouch(node, Slot(1), Epoch(1)).promised.is_some()
+    }
+
+    /// Whatever the keys of the nodes are.
+    #[test]
+    fn the_last_to_go_are_remembered() {
+        let node = |n: u8| NodeId { peer: PeerKey([n.wrapping_mul(89); 32]), incarnation: Incarnation(1) };
+        let mut known = Acknowledgements::default();
+        for n in 0..200 {
+            promise(&mut known, node(n));
+            known.keep(&[node(n)]);
+            known.keep(&[]);
+            let remembered = (0..=n).filter(|other| remembers(&known, node(*other)));
+            let last = n.saturating_sub(GONE_MAX as u8 - 1);
+            assert!(remembered.eq(last..=n), "after {n} have left");
+        }
+        // One that is told something again is gone no more, and leaves anew.
+        known.keep(&[node(190)]);
+        (200..215).for_each(|n| promise(&mut known, node(n)));
+        known.keep(&[]);
+        assert_eq!((190..200).filter(|n| remembers(&known, node(*n))).collect::<Vec<_>>(), [190]);
+    }
+
+    /// That an older life of a peer is forgotten says nothing of the runs of its present one; that a later one is, does.
+    #[test]
+    fn a_present_life_stays_followed() {
+        let node = |peer, incarnation| NodeId { peer: PeerKey([peer; 32]), incarnation: Incarnation(incarnation) };
+        let followed = |first: u64, second: u64| {
+            let mut known = Acknowledgements::default();
+            for (run, incarnation) in [(1, first), (2, second)] {
+                known.on_new_run(node(1, 1).peer, run);
+                promise(&mut known, node(1, incarnation));
+                known.keep(&[node(1, second)]);
+            }
+            (2..2 + GONE_MAX as u8).for_each(|peer| promise(&mut known, node(peer, 1)));
+            known.keep(&[node(1, second)]);
+            assert_eq!([first, second].map(|life| remembers(&known, node(1, life))), [false, true]);
+            known.followed(node(1, second))
+        };
+        assert_eq!((followed(1, 2), followed(2, 1)), (2, 0));
+    }
+
     #[test]
     fn what_is_known_of_nodes_that_are_gone_is_bounded() {
         let node = |incarnation| NodeId { peer: PeerKey([1; 32]), incarnation: Incarnation(incarnation) };
         let mut known = Acknowledgements::default();
-        for incarnation in 0..1000 {
-            let ballot = Ballot { round: 7, node: node(incarnation) };
-            let promise = LogMessage::Promise { ballot, state: None, accepted: Vec::new(), doubt: SURE };
-            known.on_log(node(incarnation), Epoch(1), &promise);
-        }
+        (0..1000).for_each(|incarnation| promise(&mut known, node(incarnation)));
         known.keep(&[node(3), node(999)]);
         assert_eq!(known.by_node.len(), GONE_MAX + 2);
-        assert!(known.vouch(node(3), Slot(1), Epoch(1)).promised.is_some(), "it is still told everything");
-        assert!(known.vouch(node(998), Slot(1), Epoch(1)).promised.is_some(), "the last to go");
-        assert!(known.vouch(node(4), Slot(1), Epoch(1)).promised.is_none());
+        assert!(remembers(&known, node(3)), "it is still told everything");
+        assert!(remembers(&known, node(998)), "the last to go");
+        assert!(!remembers(&known, node(4)));
     }
 }

@@ -8,9 +8,6 @@ use testnet::churn::Lives;
 use testnet::parallel::in_parallel;
 use testnet::study::{Figures, HEADING, Places, Study, run, safe_sizes};
 
-/// The limits of the sizes of groups, where nothing else is asked for.
-const MEMBERS: (u32, u32) = (7, 15);
-
 /// Arguments of the churn study.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StudyArgs {
@@ -102,9 +99,10 @@ impl StudyArgs {
             Some(Churn::Pareto) => Some(Lives::Pareto(self.lifetime)),
             Some(Churn::None) | None => None,
         };
+        let study = Study::new(seed, peers, lives);
         let (least, greatest) = match lives {
-            Some(lives @ Lives::Pareto(_)) => safe_sizes(lives, seed),
-            _ => MEMBERS,
+            Some(lives @ Lives::Pareto(_)) => safe_sizes(lives, self.exclude_after, seed),
+            _ => study.members,
         };
         let (least, greatest) = (self.min_group.unwrap_or(least), self.max_group.unwrap_or(greatest));
         if least > greatest || node::can_flap(least as usize, greatest as usize) {
@@ -132,7 +130,7 @@ impl StudyArgs {
             members: (least, greatest),
             exclude_after: self.exclude_after,
             policies,
-            ..Study::new(seed, peers, lives)
+            ..study
         })
     }
 

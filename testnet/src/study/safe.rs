@@ -1,5 +1,5 @@
-//! The sizes of groups that are safe while peers live for random times: with at most the probability [`SAFE`] they lose their majorities before
-//! the dead are replaced.
+//! The sizes of groups that are safe while peers live for random times: a group loses its majority with at most the probability [`SAFE`]
+//! before its dead members are replaced.
 
 use std::time::Duration;
 
@@ -40,10 +40,10 @@ impl Standing {
     }
 }
 
-/// Returns the limits of the sizes of groups of such peers: the least one with seven nines until the dead are replaced, and the greatest whose
-/// halves are not smaller than that.
-pub fn safe_sizes(lives: Lives, seed: u64) -> (u32, u32) {
-    let dies = Standing::draw(lives, seed).dies_within(lives, DETECTION + CHANGE);
+/// Returns the least and the greatest size of a group of such peers, whose deaths are detected after `detection`: the least with seven nines
+/// until dead members are replaced, and the greatest beyond which a group splits into halves of at least the least size.
+pub fn safe_sizes(lives: Lives, detection: Duration, seed: u64) -> (u32, u32) {
+    let dies = Standing::draw(lives, seed).dies_within(lives, detection + CHANGE);
     let least = (1..SIZE_MAX).find(|size| fails(*size, dies) <= SAFE).unwrap_or(SIZE_MAX) as u32;
     (least, 2 * least - 1)
 }
@@ -57,17 +57,23 @@ pub(crate) fn fails(size: usize, dies: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Shorter lives need larger groups, and Pareto lives larger ones than exponential lives.
     #[test]
-    fn groups_are_larger_where_peers_die_sooner() {
-        let least = |lives| safe_sizes(lives, 1).0;
-        let seconds = Duration::from_secs;
-        let exponential = [100, 180, 1000].map(|mean| least(Lives::Exponential(seconds(mean))));
-        let pareto = [100, 180, 1000].map(|mean| least(Lives::Pareto(seconds(mean))));
-        assert!(exponential.is_sorted_by(|one, next| one >= next), "{exponential:?}");
-        assert!(pareto.is_sorted_by(|one, next| one >= next), "{pareto:?}");
-        assert!(exponential.iter().zip(&pareto).all(|(one, other)| one <= other), "{exponential:?}, {pareto:?}");
-        assert!(pareto.iter().chain(&exponential).all(|size| (5..=25).contains(size)), "{exponential:?}, {pareto:?}");
-        assert!(!node::can_flap(pareto[1] as usize, 2 * pareto[1] as usize - 1));
+    fn safer_lives_need_fewer_members() {
+        let size = |seconds| safe_sizes(Lives::Pareto(Duration::from_secs(seconds)), DETECTION, 1).0;
+        let sizes = [100, 500, 1_000].map(size);
+        assert!(sizes[0] > sizes[1] && sizes[1] >= sizes[2] && sizes[2] >= 5 && sizes[0] <= 25, "{sizes:?}");
+    }
+
+    /// Later detection needs larger groups, Pareto lives larger ones than exponential lives, and no group splits into ones that must merge.
+    #[test]
+    fn later_detection_needs_more_members() {
+        let sizes = |lives, detection| safe_sizes(lives, Duration::from_secs(detection), 1);
+        let mean = Duration::from_secs(180);
+        let (pareto, exponential) = (sizes(Lives::Pareto(mean), 2), sizes(Lives::Exponential(mean), 2));
+        assert!(
+            exponential.0 <= pareto.0 && pareto.0 < sizes(Lives::Pareto(mean), 10).0,
+            "{exponential:?}, {pareto:?}"
+        );
+        assert!(!node::can_flap(pareto.0 as usize, pareto.1 as usize));
     }
 }

@@ -80,7 +80,7 @@ impl Setting {
         let lives = (self.lives)(mean);
         let members = match lives {
             Lives::Exponential(_) => self.study.members,
-            Lives::Pareto(_) => safe_sizes(lives, self.study.seed),
+            Lives::Pareto(_) => safe_sizes(lives, self.study.exclude_after, self.study.seed),
         };
         Study { lives: Some(lives), aged: mean * self.aged, members, ..self.study.clone() }
     }
