@@ -23,7 +23,7 @@ use crate::table::Table;
 use crate::violation::contradiction;
 
 /// Committees that nobody needs any more are kept for members that lag, up to so many.
-const CLOSED_MAX: usize = 16;
+pub(super) const CLOSED_MAX: usize = 16;
 
 impl Acceptor {
     /// A new primary's base.

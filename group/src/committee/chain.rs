@@ -4,13 +4,17 @@ use alloc::vec::Vec;
 
 use overlay::{IntervalMap, KeyRange, Point};
 
+use super::bases::CLOSED_MAX;
 use crate::ballot::{Term, TermBallot};
 use crate::message::{Base, Chain, CommitteeReport};
 
 /// The most terms that a chain goes back. Who has been away for more has to start anew.
 pub const CHAIN_LENGTH_MAX: usize = 256;
-/// It goes back so far, however many pieces there are, and whatever was written under these terms.
+/// It goes back so far, however many pieces there are.
 const CHAIN_LENGTH_MIN: usize = 8;
+/// The youngest terms of a chain, which are named also where nothing was written under them: a member that was complete in one of them
+/// needs only what came since, which others have in the committees that they keep.
+const NAMED: usize = CLOSED_MAX;
 /// Terms in all chains of a base together: it is told whole, with every promise, and must fit a message many times.
 const ENTRIES_MAX: usize = 1024;
 /// Ends a chain that does not go back to the beginning. No term is the first that could be: a group's own first entry is
@@ -67,14 +71,15 @@ pub fn pieces(range: KeyRange, reports: &[CommitteeReport]) -> Vec<(KeyRange, Ch
     bounded(pieces)
 }
 
-/// Removes older terms under which nothing was chosen: what a chain does not name is void, too, and a group with many changes and few
-/// writes would tell of hundreds with every base. The youngest terms stay, since members that missed a few go on from them, and so does the
-/// oldest of a chain that is cut, which says how far it goes back.
+/// Removes older terms under which nothing was chosen: a term that a chain does not name is void as well, and after many changes of members
+/// with few writes each base would name hundreds. The youngest terms stay, since members that missed a few go on from them. The oldest of a
+/// chain that is cut stays, since it says how far the chain goes back.
 fn leave_out_unused(chain: &mut Chain) {
-    let oldest = chain.len().checked_sub(2).filter(|_| matches!(chain.last(), Some((CUT, _))));
+    let is_cut = matches!(chain.last(), Some((CUT, _)));
+    let oldest = if is_cut { chain.len().saturating_sub(2) } else { chain.len() };
     let mut place = 0;
-    chain.retain(|(term, mark)| {
-        let stays = place < CHAIN_LENGTH_MIN || *mark > 0 || *term == CUT || Some(place) == oldest;
+    chain.retain(|(_, mark)| {
+        let stays = place < NAMED || place >= oldest || *mark > 0;
         place += 1;
         stays
     });
@@ -173,7 +178,7 @@ mod tests {
         let all: Vec<(u64, u64)> = (700..=1000).rev().map(|term| (term, written(term))).collect();
         let short = told(&all);
         let named: Vec<u64> = short.iter().map(|(term, _)| term.0).collect();
-        assert_eq!(named, [1001, 1000, 999, 998, 997, 996, 995, 994, 900, 800, 700]);
+        assert!(named.into_iter().eq((986..=1001).rev().chain([900, 800, 700])), "{short:?}");
         for term in 600..=1001 {
             let expected =
                 if short.iter().any(|(known, _)| known.0 == term) { Fate::UpTo(written(term)) } else { Fate::Void };
@@ -182,7 +187,7 @@ mod tests {
         // One that is cut says as much as before: of younger terms that they are void, of older ones that it does not know.
         let cut: Vec<(u64, u64)> = all.iter().copied().take_while(|(term, _)| *term >= 750).chain([(0, 0)]).collect();
         let short = told(&cut);
-        assert_eq!(short.len(), 8 + 2 + 2);
+        assert_eq!(short.len(), NAMED + 2 + 2);
         assert_eq!((fate(&short, Term(760)), fate(&short, Term(750))), (Fate::Void, Fate::UpTo(0)));
         assert_eq!((fate(&short, Term(749)), fate(&short, Term(800))), (Fate::Unknown, Fate::UpTo(7)));
     }

@@ -183,7 +183,7 @@ impl Committee {
 
     /// Is this another base than the one accepted? Says whether that is chosen.
     pub(super) fn contradicted_base(&self, base: &Base) -> Option<Contradicts> {
-        self.base().filter(|known| ***known != *base)?;
+        self.base().filter(|known| known.as_ref() != base)?;
         Some(if self.chosen.is_some() { Contradicts::Chosen } else { Contradicts::Accepted })
     }
 

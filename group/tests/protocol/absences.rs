@@ -7,10 +7,18 @@ use overlay::{KeyRange, Point};
 
 use crate::bench::{Bench, Whole, ballot, base, key, node, write};
 
-/// What a primary makes of a chain that has grown too long.
-fn cut(mut chain: Vec<(Term, u64)>) -> Vec<(Term, u64)> {
-    if chain.len() > 256 {
-        chain.truncate(255);
+/// What a primary makes of the chain of a base with one piece: it names terms without writes only among the youngest 16.
+fn told(chain: Vec<(Term, u64)>) -> Vec<(Term, u64)> {
+    cut_at(256, chain)
+}
+
+/// The same of a base with so many pieces that none has a longer chain.
+fn cut_at(length: usize, chain: Vec<(Term, u64)>) -> Vec<(Term, u64)> {
+    let oldest = if chain.last().is_some_and(|(term, _)| *term == Term(0)) { chain.len() - 2 } else { chain.len() };
+    let stays = |(place, (_, mark)): &(usize, (Term, u64))| *place < 16 || *place >= oldest || *mark > 0;
+    let mut chain: Vec<(Term, u64)> = chain.into_iter().enumerate().filter(stays).map(|(_, named)| named).collect();
+    if chain.len() > length {
+        chain.truncate(length - 1);
         chain.push((Term(0), 0));
     }
     chain
@@ -82,7 +90,7 @@ fn a_write_in_flight_elsewhere_ends_nobody() {
         bench.hear(3, CommitteeMessage::Base { ballot: younger, base, chosen: Some(0) });
         assert_eq!(bench.acceptor.base_at(half), Some(younger), "over, and said: {:?}", bench.said.last());
         chain.insert(0, (younger.term, 0));
-        chain = cut(chain);
+        chain = told(chain);
     }
 }
 
@@ -101,7 +109,7 @@ fn who_was_always_there_has_not_been_away() {
         bench.hear(3, CommitteeMessage::Base { ballot: next, base: base(&chain, 1), chosen: None });
         assert_eq!(bench.acceptor.base_at(Point(0)), Some(next), "{} takeovers", slot - 9);
         chain.insert(0, (next.term, 0));
-        chain = cut(chain);
+        chain = told(chain);
     }
 }
 
@@ -146,4 +154,43 @@ fn a_lost_base_is_noticed() {
         !vouch.committees.iter().all(|known| bench.acceptor.holds(known)),
         "the base that it acknowledged is gone: {vouch:?}"
     );
+}
+
+/// A member that was complete in a term without writes asks for what came since, as long as its sources keep the committees.
+#[test]
+fn who_missed_some_terms_without_writes_reads_a_window() {
+    let mut bench = Bench::new(node(2), 3);
+    let first = ballot(5, 1);
+    bench.serve(first, &[]);
+    bench.accept(first, Some(0), vec![]);
+    let missed = (10..25).rev().map(|slot| (ballot(slot, 3).term, 0));
+    let chain = told(missed.chain([(first.term, 0)]).collect());
+    bench.serve(ballot(30, 3), &chain);
+    bench.said.clear();
+    bench.tick();
+    let (_, asks) = bench.said.last().expect("it lacks something");
+    assert!(matches!(asks, CommitteeMessage::AskSince { .. }), "{asks:?}");
+}
+
+/// With 85 pieces chains have 12 terms. This member has an unsettled write and a later base that tells what became of it; since then ten
+/// terms had writes, and chains do not go back to the term of that write.
+#[test]
+fn a_base_without_writes_tells_of_older_terms() {
+    let mut bench = Bench::new(node(2), 3);
+    let (old, last, next) = (ballot(5, 1), ballot(8, 1), ballot(30, 3));
+    bench.serve(old, &[]);
+    bench.accept(old, Some(0), vec![write(old, 1, "k", "v"), write(old, 2, "l", "v")]);
+    // It does not hear that this base is chosen.
+    let mut chain = vec![(ballot(7, 1).term, 1), (ballot(6, 1).term, 1), (old.term, 1)];
+    bench.hear(1, CommitteeMessage::Prepare { ballot: last, range: KeyRange::FULL });
+    bench.hear(1, CommitteeMessage::Base { ballot: last, base: base(&chain, 0), chosen: None });
+    assert_eq!(bench.acceptor.base_at(Point(0)), Some(last));
+    chain.insert(0, (last.term, 0));
+    for slot in 10..20 {
+        chain.insert(0, (ballot(slot, 3).term, 1));
+        chain = cut_at(12, chain);
+    }
+    assert!(!chain.iter().any(|(term, _)| *term == old.term), "{chain:?}");
+    bench.serve(next, &chain);
+    assert_eq!(bench.acceptor.base_at(Point(0)), Some(next), "it takes itself for too long away");
 }
