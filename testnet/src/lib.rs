@@ -11,8 +11,8 @@
 //! - [`tool`]: programs of others that make something.
 //! - [`history`]: what clients asked and were answered; [`mod@file`] reads and writes it.
 
-/// A simulated network allocates for every frame and every look at it. This is also what the daemon runs with; built alone
-/// (`cargo build --release -p testnet`), the simulator has large pages as well.
+/// A simulated network allocates for every frame and every look at it. The daemon has the same allocator, without large pages; the simulator
+/// has large pages where it is built alone (`cargo build --release -p testnet`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -20,7 +20,7 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// The store of this node lost what it had made durable last: the next observation of it is taken as the first.
+    /// The next observation of this node is taken as the first, if there is one.
     pub fn forget(&mut self, node: NodeId) {
         self.control.retain(|(_, of), _| *of != node);
         self.epochs.retain(|(_, of), _| *of != node);

@@ -200,13 +200,8 @@ impl Probes {
         self.replicas[host].clear();
     }
 
-    /// The store of this node lost what it had made durable last.
-    pub fn on_lost(&mut self, node: NodeId) {
-        self.monotone.forget(node);
-    }
-
-    /// This node has died, and its identity never comes back.
-    pub fn on_dead(&mut self, node: NodeId) {
+    /// Nothing that this node promised or accepted counts any more: its store lost what it had made durable last, or it has died for good.
+    pub fn forget_node(&mut self, node: NodeId) {
         self.monotone.forget(node);
     }
 

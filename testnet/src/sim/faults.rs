@@ -287,7 +287,7 @@ impl<H: Host> World<H> {
         machine.store.lose_last();
         machine.forgot = true;
         if let Some(node) = machine.kept {
-            self.probes.on_lost(node);
+            self.probes.forget_node(node);
         }
         Some(Undo::Restart(vec![host], Return::WithStore))
     }

@@ -220,7 +220,7 @@ impl<H: Host> World<H> {
         let machine = &mut self.machines[host];
         let former = machine.key;
         if let Some(node) = machine.kept {
-            self.probes.on_dead(node);
+            self.probes.forget_node(node);
         }
         self.connections.replace(host);
         let machine = &mut self.machines[host];
