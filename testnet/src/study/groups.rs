@@ -8,6 +8,7 @@ use group::time::Time;
 use node::Node;
 use overlay::{Epoch, GroupId, KeyRange, NodeId, PeerKey};
 
+use super::spells::{Spells, Watch};
 use crate::sim::World;
 
 /// A group that has had no majority for so long is lost.
@@ -17,6 +18,8 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 struct View {
     epoch: Epoch,
     range: KeyRange,
+    /// A group of fewer members is too small.
+    min: usize,
     members: Vec<NodeId>,
     /// Former configurations that recovery must still ask.
     former: Vec<Vec<NodeId>>,
@@ -76,12 +79,10 @@ pub struct Groups {
     ages: Vec<Vec<f32>>,
     /// Dead members that were not removed yet, summed over all counts.
     dead: u64,
-    /// Groups that recovery must still ask former members for, summed over all counts.
-    recovering: u64,
-    /// Since when each of them has been one.
-    recovering_since: BTreeMap<GroupId, Time>,
-    /// How long each was one, of those that are no more.
-    recoveries: Vec<Duration>,
+    /// Groups that recovery must still ask former members for.
+    recovering: Watch,
+    /// Groups that have fewer living members than their network wants.
+    small: Watch,
 }
 
 impl Groups {
@@ -98,7 +99,8 @@ impl Groups {
                 holders.entry(state.id).or_default().insert(node.id());
                 if views.get(&state.id).is_none_or(|known| known.epoch < state.epoch) {
                     let former = state.recovery.iter().map(|config| config.members.clone()).collect();
-                    let view = View { epoch: state.epoch, range: state.range, members: state.nodes(), former };
+                    let (range, min) = (state.range, state.settings.policies.members_min as usize);
+                    let view = View { epoch: state.epoch, range, min, members: state.nodes(), former };
                     views.insert(state.id, view);
                 }
             }
@@ -114,18 +116,17 @@ impl Groups {
             };
             views.iter().any(later)
         };
-        let (mut silent, mut recovered) = (BTreeMap::new(), Vec::new());
-        let (mut groups, mut members, mut dead, mut recovering) = (0, 0, 0, 0);
+        let counts = births.is_some();
+        let mut silent = BTreeMap::new();
+        let (mut groups, mut members, mut dead) = (0, 0, 0);
         for (id, view) in &views {
             if lives(id, view) {
+                let dead_here = view.members.iter().filter(|member| !alive.contains(member)).count();
                 groups += 1;
                 members += view.members.len();
-                dead += view.members.iter().filter(|member| !alive.contains(member)).count();
-                recovering += usize::from(!view.former.is_empty());
-                match view.former.is_empty() {
-                    true => recovered.extend(self.recovering_since.remove(id)),
-                    false => drop(self.recovering_since.entry(*id).or_insert(now)),
-                }
+                dead += dead_here;
+                self.recovering.look(*id, !view.former.is_empty(), now, counts);
+                self.small.look(*id, view.members.len() - dead_here < view.min, now, counts);
                 self.ages.extend(births.map(|births| view.ages(births, now)));
             } else if !is_over(view) {
                 let begun = || Silence { since: now, left: left(id, view), epoch: view.epoch };
@@ -138,15 +139,15 @@ impl Groups {
         }
         self.silent = silent;
         self.now = (groups, members);
-        if births.is_some() {
+        if counts {
             self.sums.0 += 1;
             self.sums.1 += groups as u64;
             self.sums.2 += members as u64;
             self.dead += dead as u64;
-            self.recovering += recovering as u64;
-            self.recoveries.extend(recovered.into_iter().map(|since| now.since(since)));
         }
-        self.recovering_since.retain(|id, _| views.contains_key(id));
+        for watch in [&mut self.recovering, &mut self.small] {
+            watch.end_without(|id| views.contains_key(id), now, counts);
+        }
     }
 
     /// Returns how many groups there were at the last count.
@@ -188,12 +189,14 @@ impl Groups {
     pub(super) fn mean_dead(&self) -> f64 {
         self.dead as f64 / self.sums.0.max(1) as f64
     }
-    /// Returns the part of the time in which a group that lived needed former members, too: its epoch was not established.
-    pub(super) fn recovering_share(&self) -> f64 {
-        self.recovering as f64 / self.sums.1.max(1) as f64
+
+    /// Returns the times in which a group that lived needed former members, too: its epoch was not established.
+    pub(super) fn recovering(&self) -> Spells {
+        self.recovering.spells(self.sums.1)
     }
-    /// Returns how long groups needed former members at a time.
-    pub(super) fn recoveries(&self) -> &[Duration] {
-        &self.recoveries
+
+    /// Returns the times in which a group that lived had fewer living members than its network wants.
+    pub(super) fn small(&self) -> Spells {
+        self.small.spells(self.sums.1)
     }
 }

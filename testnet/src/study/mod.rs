@@ -11,6 +11,7 @@ mod losses;
 mod ownership;
 mod report;
 mod safe;
+mod spells;
 mod system;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub(crate) use report::mean;
 pub use report::{Figures, HEADING};
 pub use safe::safe_sizes;
 pub(crate) use safe::{DETECTION, SAFE, Standing, fails};
+pub use spells::Spells;
 pub use system::System;
 
 /// From a death until the new peer starts.
@@ -125,7 +127,7 @@ impl Study {
             demand: Demand::Fetched { fetches: 1 },
             service_time: Duration::ZERO,
             members: (7, 15),
-            exclude_after: Duration::from_secs(2),
+            exclude_after: DETECTION,
             policies: Policies::default(),
         }
     }
@@ -288,8 +290,8 @@ impl<S: System> Run<S> {
             members: self.groups.mean_members(),
             ages: self.groups.ages().to_vec(),
             dead_members: self.groups.mean_dead(),
-            recovering_share: self.groups.recovering_share(),
-            recoveries: self.groups.recoveries().to_vec(),
+            recovering: self.groups.recovering(),
+            small: self.groups.small(),
             lost: self.groups.lost(),
             losses: self.groups.losses(),
             load: self.load.counts().clone(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::load::Counts;
 use super::losses::losses;
 use super::ownership::Ownership;
+use super::spells::Spells;
 use crate::churn::{Lives, quantiles};
 
 /// The names of [`Figures::csv`]'s values. Times in seconds.
@@ -35,10 +36,10 @@ pub struct Figures {
     pub ages: Vec<Vec<f32>>,
     /// Dead members that were not removed yet, on average.
     pub dead_members: f64,
-    /// The part of the time in which a group's epoch was not established: a majority of its former members was needed, too.
-    pub recovering_share: f64,
-    /// How long groups needed former members at a time, to a second.
-    pub recoveries: Vec<Duration>,
+    /// When a group's epoch was not established: a majority of its former members was needed, too.
+    pub recovering: Spells,
+    /// When a group had fewer living members than its network wants.
+    pub small: Spells,
     /// Groups that lost their majorities.
     pub lost: usize,
     /// When each of them did, and how many members were left.
@@ -125,16 +126,15 @@ impl fmt::Display for Figures {
         )?;
         if self.deaths > 0 {
             let expected = losses(self);
-            let [recovery, recovery_p99] = quantiles(&self.recoveries, [0.5, 0.99]);
             writeln!(
                 out,
-                "a dead member is removed after {:.2} s on average: {:.2} lost groups are expected then, at most {} in 95 of 100 runs; \
-                 {:.1} % of the time a group needs former members, for {recovery:.0?} at the median, {recovery_p99:.0?} for 99 %",
+                "a dead member is removed after {:.2} s on average: {:.2} lost groups are expected then, at most {} in 95 of 100 runs",
                 self.repair_s(),
                 expected.expected,
-                expected.bound,
-                self.recovering_share * 100.0
+                expected.bound
             )?;
+            writeln!(out, "a group needs former members {}", self.recovering)?;
+            writeln!(out, "a group has too few members {}", self.small)?;
         }
         let [fetch, fetch_p99] = quantiles(&load.fetch_times, [0.5, 0.99]);
         let [update, update_p99] = quantiles(&load.update_times, [0.5, 0.99]);
