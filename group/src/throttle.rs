@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
-use crate::config::GroupConfig;
 use crate::time::Time;
 
 /// Shares a bandwidth out over time: who has taken much waits until that was its share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Throttle {
     free_at: Time,
+    /// How much smaller than the largest pages are that came of late, in halvings.
+    halved: u32,
 }
 
 impl Throttle {
@@ -17,6 +18,9 @@ impl Throttle {
 
     /// What one page takes at most, as long as it has not come: whoever is silent does not keep others waiting for long.
     const PAGE_MAX: Duration = Duration::from_millis(50);
+
+    /// A page is expected to take this part of the largest one at least, in halvings: an eighth.
+    const HALVED_MAX: u32 = 3;
 
     /// How long so many bytes take.
     fn time_of(bytes: u64, per_second: u64) -> Duration {
@@ -29,9 +33,17 @@ impl Throttle {
         self.free_at = self.free_at.max(now) + Throttle::time_of(bytes, per_second);
     }
 
-    /// A page was asked for.
-    pub(crate) fn expect(&mut self, asked: Time, config: &GroupConfig) {
-        let page = Throttle::time_of(config.message_bytes_max as u64, config.transfer_bytes_per_s);
+    /// A page of so many bytes came, of `page_max` that a page has at most.
+    pub(crate) fn take_page(&mut self, now: Time, bytes: u64, page_max: u64, per_second: u64) {
+        self.take(now, bytes, per_second);
+        // Large ones are expected at once, smaller ones with each page more.
+        let halved = (1..=Throttle::HALVED_MAX).take_while(|halved| bytes <= page_max >> halved);
+        self.halved = halved.last().unwrap_or(0).min(self.halved + 1);
+    }
+
+    /// A page was asked for, of `page_max` bytes at most.
+    pub(crate) fn expect(&mut self, asked: Time, page_max: u64, per_second: u64) {
+        let page = Throttle::time_of(page_max >> self.halved, per_second);
         self.free_at = self.free_at.max(asked) + page.min(Throttle::PAGE_MAX);
     }
 
@@ -57,5 +69,26 @@ mod tests {
         }
         let seconds = now.since(begin).as_secs_f64();
         assert!((9.5..10.6).contains(&seconds), "10 MB at 1 MB/s took {seconds} s");
+    }
+
+    /// Where pages turn out to be small, more of them are asked for at the same time; after a large one, fewer.
+    #[test]
+    fn small_pages_may_be_asked_for_together() {
+        let (page_max, per_second) = (256 << 10, 8 << 20);
+        let together = |throttle: &Throttle| {
+            let (mut asked, mut throttle) = (0, *throttle);
+            while throttle.opens(Time(0)) == Time(0) {
+                throttle.expect(Time(0), page_max, per_second);
+                asked += 1;
+            }
+            asked
+        };
+        let mut throttle = Throttle::default();
+        let mut all = alloc::vec![together(&throttle)];
+        for bytes in [100, 100, 100, 100, 256 << 10] {
+            throttle.take_page(Time(0), bytes, page_max, per_second);
+            all.push(together(&Throttle { free_at: Time(0), ..throttle }));
+        }
+        assert_eq!(all, [1, 2, 3, 6, 6, 1]);
     }
 }

@@ -3,6 +3,9 @@
 //! The member pulls, one page at a time; a page that is lost is asked for again, of somebody else. What comes is chosen,
 //! and only ever replaces what is older. The source need not be complete: a primary that finds nobody who is compares
 //! with a quorum of every configuration that may hold something alone.
+//!
+//! A base has a piece for each history, and after some divisions there are dozens: pieces are asked for in several lanes at the same
+//! time, each with one page on its way.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,7 +18,7 @@ use overlay::{Epoch, Key, KeyRange, NodeId, Point};
 
 use super::acceptor::Acceptor;
 use super::copying::tell_copy;
-use super::job::{CatchUpStatus, Found, Job, Stage, Then};
+use super::job::{CatchUpStatus, Found, Job, Lane, Stage, Then};
 use super::source::Asked;
 use super::window::Committee;
 use crate::ballot::{Number, Slot, TermBallot};
@@ -50,6 +53,13 @@ const PAGE_PATIENCE_MAX: Duration = Duration::from_secs(10);
 /// Pages of the store being read at one time: each holds a question in memory.
 pub(super) const SCANS_MAX: usize = 64;
 
+/// Pieces of one sub-range that are asked for at the same time.
+const LANES_MAX: usize = 8;
+
+/// So many sources must say that their windows do not reach back to what is held of a piece: then clocks are compared. Each of them takes a
+/// round trip, and a comparison of one piece takes few.
+const SHORT_MAX: usize = 2;
+
 /// Who was compared with and lacked something is asked again once the others were left so much more often. It may hold everything
 /// by now, and they may be gone; but a comparison begins from the start with each source, and one page may be lost.
 const COMPARED_BEFORE: u32 = 2;
@@ -58,7 +68,7 @@ const COMPARED_BEFORE: u32 = 2;
 #[derive(Clone, Debug)]
 pub(super) enum ScanUse {
     /// This node's own clocks, to ask with.
-    Mine(TermBallot),
+    Mine(Lane),
     /// To answer somebody.
     Theirs { from: NodeId, asked: Box<Asked> },
     /// For a neighbour's member, as of this slot and with purges up to that one.
@@ -68,7 +78,7 @@ pub(super) enum ScanUse {
 /// All catching up of one member.
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
-    jobs: BTreeMap<TermBallot, Job>,
+    jobs: BTreeMap<Lane, Job>,
     pub(super) scans: BTreeMap<u64, ScanUse>,
     next_scan: u64,
     throttle: Throttle,
@@ -88,11 +98,21 @@ impl CatchUp {
     }
 
     /// Notes that the page came for which a job waited, and how long it took.
-    fn note_page(&mut self, ballot: TermBallot, now: Time) {
-        let Some(job) = self.jobs.get_mut(&ballot) else { return };
+    fn note_page(&mut self, lane: Lane, now: Time) {
+        let Some(job) = self.jobs.get_mut(&lane) else { return };
         job.silent = 0;
         let twice = (2 * now.since(job.asked)).min(PAGE_PATIENCE_MAX);
         self.patience = twice.max(self.patience - self.patience.saturating_sub(twice) / 8);
+    }
+
+    /// Returns the lanes in which a committee's pieces are asked for.
+    fn lanes(&self, ballot: TermBallot) -> impl Iterator<Item = (Lane, &Job)> {
+        self.jobs.range((ballot, 0)..=(ballot, u8::MAX)).map(|(lane, job)| (*lane, job))
+    }
+
+    /// Returns the lane that an answer is for.
+    fn lane_of(&self, ballot: TermBallot, attempt: u64) -> Option<Lane> {
+        self.lanes(ballot).find(|(_, job)| job.attempt == attempt).map(|(lane, _)| lane)
     }
 }
 
@@ -100,35 +120,48 @@ impl Acceptor {
     /// Begins and repeats what is due.
     pub fn drive_catch_up(&mut self, ctx: &mut Context<'_>, table: &mut Table) {
         let live = |committee: &&Committee| !committee.is_superseded() && committee.chosen().is_some();
-        let mut needy: Vec<TermBallot> = self
+        let needy: Vec<TermBallot> = self
             .committees()
             .filter(live)
             .filter(|c| !c.missing().is_empty() || c.received().mark() < c.chosen().unwrap_or(0))
             .map(Committee::ballot)
             .collect();
-        self.catch_up.jobs.retain(|ballot, _| needy.contains(ballot));
+        self.catch_up.jobs.retain(|(ballot, _), _| needy.contains(ballot));
         // Who has waited longest asks first: one that begins again and again does not keep the others from asking.
-        needy.sort_by_key(|ballot| self.catch_up.jobs.get(ballot).map(|job| job.asked));
+        let mut lanes: Vec<Lane> = self.catch_up.jobs.keys().copied().collect();
+        lanes.sort_by_key(|lane| self.catch_up.jobs[lane].asked);
         for ballot in needy {
-            match self.catch_up.jobs.get(&ballot) {
-                None => self.begin_job(ctx, table, ballot),
-                Some(job) if job.held_back => self.ask(ctx, table, ballot),
+            if self.catch_up.lanes(ballot).next().is_none() {
+                self.begin_jobs(ctx, table, ballot);
+            }
+        }
+        for lane in lanes {
+            match self.catch_up.jobs.get(&lane) {
+                Some(job) if job.held_back => self.ask(ctx, table, lane),
                 Some(job) if job.then.is_some() || job.waiting_for_scan => {}
-                Some(job) => {
-                    if ctx.now.time.since(job.asked) >= self.catch_up.patience(job, ctx.config.timing.resend) {
-                        self.catch_up.jobs.entry(ballot).and_modify(|job| job.silent += 1);
-                        self.turn(ctx, ballot);
-                        self.ask(ctx, table, ballot);
-                    }
+                Some(job) if ctx.now.time.since(job.asked) < self.catch_up.patience(job, ctx.config.timing.resend) => {}
+                Some(_) => {
+                    self.catch_up.jobs.entry(lane).and_modify(|job| job.silent += 1);
+                    self.turn(ctx, lane);
+                    self.ask(ctx, table, lane);
                 }
+                None => {}
             }
         }
     }
 
-    /// What is being caught up with.
+    /// What is being caught up with: each sub-range once.
     pub fn catch_up_status(&self) -> Vec<CatchUpStatus> {
         let range = |ballot| self.committee(ballot).map_or(KeyRange::FULL, Committee::range);
-        self.catch_up.jobs.iter().map(|(ballot, job)| job.status(*ballot, range(*ballot))).collect()
+        let mut all: Vec<CatchUpStatus> = Vec::new();
+        for ((ballot, _), job) in &self.catch_up.jobs {
+            let status = job.status(*ballot, range(*ballot));
+            match all.last_mut().filter(|last| last.ballot == *ballot) {
+                Some(last) => last.add(status),
+                None => all.push(status),
+            }
+        }
+        all
     }
 
     /// The store has much left to write, or no longer: copying waits for it.
@@ -147,21 +180,26 @@ impl Acceptor {
         self.catch_up.jobs.values().map(due).min().unwrap_or(Time::NEVER)
     }
 
-    fn begin_job(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
+    fn begin_jobs(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
         let committee = self.committee(ballot).expect("it needs something");
         let Some(base) = committee.base() else { return };
         let gap = committee.missing().is_empty();
         let pieces = if gap { alloc::vec![base.range] } else { committee.missing().to_vec() };
         let covers_all = pieces.len() == base.pieces.len();
         let pieces = if gap { pieces } else { self.joined(base, pieces) };
-        let job = Job::new(ctx.rng.draw(), pieces, covers_all, gap, ballot.node);
-        self.catch_up.jobs.insert(ballot, job);
-        self.begin_piece(ctx, table, ballot);
+        let lanes = LANES_MAX.min(pieces.len());
+        for lane in 0..lanes {
+            let pieces = pieces.iter().skip(lane).step_by(lanes).copied().collect();
+            let job = Job::new(ctx.rng.draw(), pieces, covers_all, gap, ballot.node);
+            self.catch_up.jobs.insert((ballot, lane as u8), job);
+        }
+        (0..lanes as u8).for_each(|lane| self.begin_piece(ctx, table, (ballot, lane)));
     }
 
     /// Where the current piece begins: at the youngest term of its chain that this node is complete in, if there is one.
-    fn begin_piece(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
-        let job = &self.catch_up.jobs[&ballot];
+    fn begin_piece(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane) {
+        let ballot = lane.0;
+        let job = &self.catch_up.jobs[&lane];
         let piece = *job.pieces.last().expect("a job has a piece");
         let committee = self.committee(ballot).expect("a job has a committee");
         let since = if job.gap {
@@ -175,7 +213,7 @@ impl Acceptor {
             return self.compare_all(ctx, table, ballot);
         }
         let stage = since.map_or(Stage::Compare(None), Stage::Window);
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         job.stage = stage;
         job.too_short.clear();
         job.compared.clear();
@@ -183,9 +221,9 @@ impl Acceptor {
         job.asks = asked_configs(ctx, piece);
         job.source = ballot.node;
         if ballot.node == ctx.me {
-            self.turn(ctx, ballot);
+            self.turn(ctx, lane);
         }
-        self.ask(ctx, table, ballot);
+        self.ask(ctx, table, lane);
     }
 
     /// No window makes up for a gap of numbers: everything is compared.
@@ -195,8 +233,8 @@ impl Acceptor {
         let note = alloc::format!("lacks writes of {ballot:?} that no window makes up for: compares all of {range:?}");
         ctx.out.push(GroupOutput::Note(note.into()));
         committee.unfill(ctx.out);
-        self.catch_up.jobs.remove(&ballot);
-        self.begin_job(ctx, table, ballot);
+        self.catch_up.forget(ballot);
+        self.begin_jobs(ctx, table, ballot);
     }
 
     /// The youngest number of a piece's history up to which this node holds everything.
@@ -227,8 +265,8 @@ impl Acceptor {
 
     /// Another source: one of those that this job has left least often. A count of all jobs does not tell who that is: jobs that
     /// wait ask in step, and each may come to the same one every time, which may be gone.
-    fn turn(&mut self, ctx: &mut Context<'_>, ballot: TermBallot) {
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
+    fn turn(&mut self, ctx: &mut Context<'_>, lane: Lane) {
+        let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         *job.left.entry(job.source).or_default() += 1;
         let weight = |node: NodeId| {
             let compared = if job.compared.contains_key(&node) { COMPARED_BEFORE } else { 0 };
@@ -241,35 +279,30 @@ impl Acceptor {
     }
 
     /// One source's recent writes do not reach back far enough. Another may have kept more: who was away itself has kept
-    /// none. Where all say so, or one says it `again` while others are silent, clocks are compared, for a gap of numbers
-    /// those of everything.
-    fn window_too_short(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot, again: bool) {
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
+    /// none. Where several say so, or one says it `again` while others are silent, clocks are compared. For a gap of numbers all must
+    /// say so: then everything is compared.
+    fn window_too_short(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane, again: bool) {
+        let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         let others = job.sources(ctx, |node| !job.too_short.contains(&node));
-        if let Some(other) = others.first().filter(|_| !again) {
+        let enough = again || !job.gap && job.too_short.len() >= SHORT_MAX;
+        if let Some(other) = others.first().filter(|_| !enough) {
             job.source = *other;
-            return self.ask(ctx, table, ballot);
+            return self.ask(ctx, table, lane);
         }
         if job.gap {
-            self.compare_all(ctx, table, ballot);
-        } else {
-            let (since, piece) = (&job.stage, job.pieces.last());
-            let note =
-                alloc::format!("nobody's recent writes reach back to {since:?} in {piece:?}: compares all of it");
-            ctx.out.push(GroupOutput::Note(note.into()));
+            return self.compare_all(ctx, table, lane.0);
         }
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("it goes on, or has just begun anew");
-        // What began anew may have asked for that already.
-        if job.stage != Stage::Compare(None) {
-            job.stage = Stage::Compare(None);
-            self.ask(ctx, table, ballot);
-        }
+        let (since, piece) = (&job.stage, job.pieces.last());
+        let note = alloc::format!("no recent writes reach back to {since:?} in {piece:?}: compares all of it");
+        ctx.out.push(GroupOutput::Note(note.into()));
+        job.stage = Stage::Compare(None);
+        self.ask(ctx, table, lane);
     }
 
-    fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
-        let Some(job) = self.catch_up.jobs.get(&ballot) else { return };
+    fn ask(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane) {
+        let Some(job) = self.catch_up.jobs.get(&lane) else { return };
         let held_back = self.catch_up.opens(ctx, job) > ctx.now.time;
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         job.held_back = held_back;
         if held_back {
             return;
@@ -278,6 +311,7 @@ impl Acceptor {
         let piece = *job.pieces.last().expect("a job has a piece");
         match &job.stage {
             Stage::Window(since) => {
+                let ballot = lane.0;
                 let message = CommitteeMessage::AskSince { ballot, piece, since: *since, attempt: job.attempt };
                 // What came before is durable then: a slow disk is not overrun.
                 ctx.out.send_after(&[job.source], Message::Committee(message));
@@ -289,25 +323,19 @@ impl Acceptor {
                     let held: Vec<_> = records.by_ref().take(PAGE_KEYS_MAX).collect();
                     let more = records.next().is_some();
                     drop(records);
-                    self.send_compare(ctx, ballot, held, more);
+                    self.send_compare(ctx, lane, held, more);
                 } else {
                     job.waiting_for_scan = true;
                     let from = scan_from(after.as_ref(), piece);
-                    let token = self.catch_up.begin_scan(ScanUse::Mine(ballot));
+                    let token = self.catch_up.begin_scan(ScanUse::Mine(lane));
                     ctx.out.push_behind(GroupOutput::Scan(token, from, page_bytes(ctx)));
                 }
             }
         }
     }
 
-    fn send_compare(
-        &mut self,
-        ctx: &mut Context<'_>,
-        ballot: TermBallot,
-        mut held: Vec<(Key, Number)>,
-        mut more: bool,
-    ) {
-        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
+    fn send_compare(&mut self, ctx: &mut Context<'_>, lane: Lane, mut held: Vec<(Key, Number)>, mut more: bool) {
+        let Some(job) = self.catch_up.jobs.get_mut(&lane) else { return };
         let Stage::Compare(after) = &job.stage else { return };
         let fits = keys_that_fit(&held, ctx.config.message_bytes_max);
         more |= fits < held.len();
@@ -316,7 +344,7 @@ impl Acceptor {
         job.listed = held.iter().map(|(key, _)| key.clone()).collect();
         let piece = *job.pieces.last().expect("a job has a piece");
         let (after, attempt) = (after.clone(), job.attempt);
-        let ask = AskCompare { ballot, piece, after, held, until, attempt };
+        let ask = AskCompare { ballot: lane.0, piece, after, held, until, attempt };
         let message = CommitteeMessage::AskCompare(ask.into());
         ctx.out.send_after(&[job.source], Message::Committee(message));
     }
@@ -331,8 +359,8 @@ impl Acceptor {
     ) -> bool {
         let Some(scan) = self.catch_up.scans.remove(&token) else { return false };
         match scan {
-            ScanUse::Mine(ballot) => {
-                let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return true };
+            ScanUse::Mine(lane) => {
+                let Some(job) = self.catch_up.jobs.get_mut(&lane) else { return true };
                 job.waiting_for_scan = false;
                 job.asked = ctx.now.time;
                 let Stage::Compare(after) = &job.stage else { return true };
@@ -340,7 +368,7 @@ impl Acceptor {
                 let after = after.clone();
                 let (held, more) = within(records, piece, after.as_ref(), done);
                 let held = held.into_iter().map(|(key, record)| (key, record.number)).collect();
-                self.send_compare(ctx, ballot, held, more);
+                self.send_compare(ctx, lane, held, more);
             }
             ScanUse::Theirs { from, asked } => {
                 let (records, more) = within(records, asked.ask.piece, asked.ask.after.as_ref(), done);
@@ -358,27 +386,27 @@ impl Acceptor {
     pub(super) fn on_since(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Since) {
         let Since { ballot, piece, since, attempt, writes, up_to, done } = answer;
         self.install_late(ctx, table, &writes);
-        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
+        let Some(lane) = self.catch_up.lane_of(ballot, attempt) else { return };
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just found");
         if job.then.is_some()
-            || job.attempt != attempt
             || job.source != from
             || job.pieces.last() != Some(&piece)
             || job.stage != Stage::Window(since)
         {
             return;
         }
-        self.catch_up.note_page(ballot, ctx.now.time);
+        self.catch_up.note_page(lane, ctx.now.time);
         if self.has_enough(ballot) {
             return ctx.dropped.note(Nonsense::NoRoom);
         }
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         let Some(up_to) = up_to else {
             let again = !job.too_short.insert(from);
-            return self.window_too_short(ctx, table, ballot, again);
+            return self.window_too_short(ctx, table, lane, again);
         };
         // What follows came by itself, and goes on coming: who waited for the end of it might wait for ever.
         let done = done || up_to.term == ballot.term && self.has_all_behind(ballot, up_to.n);
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         if done && up_to.term == ballot.term {
             job.reached(up_to.n);
         }
@@ -386,34 +414,34 @@ impl Acceptor {
         job.too_short.clear();
         let then = if done { Then::PieceDone } else { Then::Continue(Stage::Window(up_to)) };
         let bytes = job.came(writes, then);
-        self.catch_up.throttle.take(ctx.now.time, bytes, ctx.config.transfer_bytes_per_s);
+        self.catch_up.take_page(ctx, bytes);
         self.install_deferred(ctx, table);
     }
 
     pub(super) fn on_compared(&mut self, ctx: &mut Context<'_>, table: &mut Table, from: NodeId, answer: Compared) {
         self.install_late(ctx, table, &answer.writes);
         let (ballot, mark, complete) = (answer.ballot, answer.mark, answer.complete);
-        let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { return };
+        let Some(lane) = self.catch_up.lane_of(ballot, answer.attempt) else { return };
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just found");
         if job.then.is_some()
-            || job.attempt != answer.attempt
             || job.source != from
             || job.pieces.last() != Some(&answer.piece)
             || job.stage != Stage::Compare(answer.after.clone())
         {
             return;
         }
-        self.catch_up.note_page(ballot, ctx.now.time);
+        self.catch_up.note_page(lane, ctx.now.time);
         if self.has_enough(ballot) {
             return ctx.dropped.note(Nonsense::NoRoom);
         }
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         let asks = asked_configs(ctx, answer.piece);
         if job.asks != asks && !(complete && job.all_complete) {
             // What others lacked then was with those who are asked no more: it is with others now.
             (job.asks, job.attempt, job.stage) = (asks, ctx.rng.draw(), Stage::Compare(None));
             job.compared.clear();
             job.pass.restart();
-            return self.ask(ctx, table, ballot);
+            return self.ask(ctx, table, lane);
         }
         if answer.after.is_none() {
             job.answered.clear();
@@ -454,13 +482,13 @@ impl Acceptor {
                 }
             }
         };
-        let (bytes, rate) = (job.came(answer.writes, then), ctx.config.transfer_bytes_per_s);
+        let bytes = job.came(answer.writes, then);
         let looked = answer.looked.min(LOOKED_MAX as u64) * LOOKED_COST;
-        self.catch_up.throttle.take(ctx.now.time, bytes, rate);
+        self.catch_up.take_page(ctx, bytes);
         // That is no bandwidth: where little was given, it does not take longer.
-        self.catch_up.throttle.take(ctx.now.time, looked, rate.max(LOOKED_RATE));
+        self.catch_up.throttle.take(ctx.now.time, looked, ctx.config.transfer_bytes_per_s.max(LOOKED_RATE));
         if turns {
-            self.turn(ctx, ballot);
+            self.turn(ctx, lane);
         }
         self.install_deferred(ctx, table);
     }
@@ -478,11 +506,11 @@ impl Acceptor {
 
     /// Installs what the last pages brought; goes on where nothing waits any more.
     pub(super) fn install_deferred(&mut self, ctx: &mut Context<'_>, table: &mut Table) {
-        let ballots: Vec<TermBallot> =
-            self.catch_up.jobs.iter().filter(|(_, job)| job.then.is_some()).map(|(ballot, _)| *ballot).collect();
-        for ballot in ballots {
+        let lanes: Vec<Lane> =
+            self.catch_up.jobs.iter().filter(|(_, job)| job.then.is_some()).map(|(lane, _)| *lane).collect();
+        for lane in lanes {
             // One that ended, or began anew, when another before it was done.
-            let Some(job) = self.catch_up.jobs.get_mut(&ballot) else { continue };
+            let Some(job) = self.catch_up.jobs.get_mut(&lane) else { continue };
             let (writes, source) = (core::mem::take(&mut job.deferred), job.source);
             let mut waiting = Vec::new();
             for write in writes {
@@ -490,7 +518,7 @@ impl Acceptor {
                     waiting.push(write);
                 }
             }
-            let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+            let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
             job.deferred = waiting;
             if !job.deferred.is_empty() {
                 continue;
@@ -498,9 +526,9 @@ impl Acceptor {
             match job.then.take() {
                 Some(Then::Continue(stage)) => {
                     job.stage = stage;
-                    self.ask(ctx, table, ballot);
+                    self.ask(ctx, table, lane);
                 }
-                Some(Then::PieceDone) => self.piece_done(ctx, table, ballot),
+                Some(Then::PieceDone) => self.piece_done(ctx, table, lane),
                 None => {}
             }
         }
@@ -519,8 +547,9 @@ impl Acceptor {
         self.committee(ballot).is_some_and(Committee::is_ahead_enough)
     }
 
-    fn piece_done(&mut self, ctx: &mut Context<'_>, table: &mut Table, ballot: TermBallot) {
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("only of a job");
+    fn piece_done(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane) {
+        let ballot = lane.0;
+        let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         let piece = job.pieces.pop().expect("a job has a piece");
         let (last, gap, covers_all, mark) = (job.pieces.is_empty(), job.gap, job.covers_all, job.mark);
         let committee = self.committee_mut(ballot).expect("a job has a committee");
@@ -528,14 +557,17 @@ impl Acceptor {
             committee.fill(piece, ctx.out);
         }
         if !last {
-            self.begin_piece(ctx, table, ballot);
+            return self.begin_piece(ctx, table, lane);
+        }
+        if self.catch_up.end_lane(lane) {
             return;
         }
+        let committee = self.committee_mut(ballot).expect("a job has a committee");
         if let Some(mark) = mark.filter(|_| gap || covers_all) {
             committee.make_up(1, mark);
         }
         let (held, chosen) = (committee.received().mark(), committee.chosen().unwrap_or(0));
-        let job = self.catch_up.jobs.get_mut(&ballot).expect("just seen");
+        let job = self.catch_up.jobs.get_mut(&lane).expect("just seen");
         // The source has not heard yet how far the term's writes are chosen. Asked at once it would say so as fast as it is asked:
         // this is like a page that was lost, so somebody else is asked when that would be.
         if gap && held < chosen && matches!(job.stage, Stage::Window(since) if held <= since.n) {
@@ -543,7 +575,7 @@ impl Acceptor {
             job.mark = None;
             return;
         }
-        self.catch_up.jobs.remove(&ballot);
+        self.catch_up.jobs.remove(&lane);
         self.drive_catch_up(ctx, table);
     }
 }
@@ -556,8 +588,14 @@ impl CatchUp {
         let store = if self.store_behind { job.asked + STORE_PATIENCE } else { now };
         let mut throttle = self.throttle;
         let asked = self.jobs.values().filter(|other| other.attempt != job.attempt && other.awaits_page());
-        asked.for_each(|other| throttle.expect(other.asked, ctx.config));
+        let (page_max, per_second) = (ctx.config.message_bytes_max as u64, ctx.config.transfer_bytes_per_s);
+        asked.for_each(|other| throttle.expect(other.asked, page_max, per_second));
         throttle.opens(now).max(store)
+    }
+
+    fn take_page(&mut self, ctx: &Context<'_>, bytes: u64) {
+        let (page_max, per_second) = (ctx.config.message_bytes_max as u64, ctx.config.transfer_bytes_per_s);
+        self.throttle.take_page(ctx.now.time, bytes, page_max, per_second);
     }
 
     /// With what is known of the store.
@@ -567,7 +605,19 @@ impl CatchUp {
 
     /// The committee is let go of: what was asked for it is of no use.
     pub(super) fn forget(&mut self, ballot: TermBallot) {
-        self.jobs.remove(&ballot);
+        self.jobs.retain(|(other, _), _| *other != ballot);
+    }
+
+    /// Ends a lane whose pieces are done, and leaves what it reached to another lane of the same committee. Returns false, and changes
+    /// nothing, where this is the last one.
+    fn end_lane(&mut self, lane: Lane) -> bool {
+        let Some(other) = self.lanes(lane.0).map(|(other, _)| other).find(|other| *other != lane) else { return false };
+        let ended = self.jobs.remove(&lane).expect("a lane ends once");
+        let other = self.jobs.get_mut(&other).expect("just found");
+        ended.mark.into_iter().for_each(|mark| other.reached(mark));
+        other.records += ended.records;
+        other.bytes += ended.bytes;
+        true
     }
 
     /// May a page of the store be read for a neighbour's member? Not the same twice, where the store is slow and it asks again; and not

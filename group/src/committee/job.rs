@@ -11,6 +11,9 @@ use crate::context::Context;
 use crate::message::{Compared, Write};
 use crate::time::Time;
 
+/// A part of what one member lacks of a sub-range, which is asked for piece by piece, beside the other parts.
+pub(super) type Lane = (TermBallot, u8);
+
 /// Where the current piece stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -229,6 +232,17 @@ pub struct CatchUpStatus {
     pub done_per_mille: u32,
     /// Who is asked.
     pub source: NodeId,
+}
+
+impl CatchUpStatus {
+    /// Adds another part of the same sub-range.
+    pub(super) fn add(&mut self, other: CatchUpStatus) {
+        self.pieces += other.pieces;
+        self.scan |= other.scan;
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.done_per_mille = self.done_per_mille.min(other.done_per_mille);
+    }
 }
 
 #[cfg(test)]

@@ -58,10 +58,12 @@ fn a_window_that_ends_early_is_no_window() {
     bench.tick();
     bench.tick();
     // Whomever it asks, it is told to compare, and gets the write that it lacks.
-    for _ in 0..4 {
-        let (from, piece, since) = bench.asked_since();
+    let mut asked = 0;
+    while let Some((from, piece, since)) = bench.asks_since() {
+        asked += 1;
         bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes: vec![], up_to: None, done: false });
     }
+    assert_eq!(asked, 2, "each takes a round trip: two of four are enough");
     let (from, AskCompare { piece, .. }) = bench.asked_compare();
     bench.compared(from, Compared { writes: vec![write(old, 2, "b", "2")], ..nothing_newer(new, piece) });
     assert!(!bench.acceptor.committee(new).unwrap().is_complete(), "what came is listed once more, and counted");
@@ -115,9 +117,9 @@ fn a_late_write_does_not_replace_what_catching_up_brought() {
     assert_eq!(bench.on_disk(&key("k")), Some(Number { term: new.term, n: 2 }), "the store went back");
 }
 
-/// Of a base's pieces one is caught up with by comparison, at a higher mark than the other, which came from the window.
-#[test]
-fn what_is_made_up_for_is_what_every_piece_reached() {
+/// Of a base's pieces one is caught up with by comparison, at a higher mark than the other, which comes from the window. Both are asked for at
+/// the same time. Returns up to which number everything of the term is held.
+fn made_up_for(is_window_first: bool) -> u64 {
     let mut bench = Bench::new(node(2), 3);
     let half = Point(1 << 127);
     let (left, right) = (KeyRange::new(Point(0), half), KeyRange::new(half, Point(0)));
@@ -131,16 +133,30 @@ fn what_is_made_up_for_is_what_every_piece_reached() {
     let base = Base { range: KeyRange::FULL, pieces, reproposed: 0 }.into();
     bench.hear(3, CommitteeMessage::Base { ballot: new, base, chosen: Some(0) });
     bench.tick();
-    let (from, piece, since) = bench.asked_since();
-    assert_eq!(piece, right);
-    let up_to = Some(Number { term: new.term, n: 0 });
-    let writes = vec![write(old, 1, "x", "1")];
-    bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes, up_to, done: true });
-    // Meanwhile the new term wrote something on the right, whose accept is lost.
-    let (from, AskCompare { piece, .. }) = bench.asked_compare();
-    assert_eq!(piece, left);
-    bench.compared(from, Compared { mark: 1, ..nothing_newer(new, piece) });
-    assert_eq!(bench.acceptor.committee(new).unwrap().received().mark(), 0, "number 1 never came");
+    let asked = bench.said.clone();
+    for is_window in [is_window_first, !is_window_first] {
+        bench.said.clone_from(&asked);
+        if is_window {
+            bench.back_to(right);
+            let (from, piece, since) = bench.asked_since();
+            let up_to = Some(Number { term: new.term, n: 0 });
+            let writes = vec![write(old, 1, "x", "1")];
+            bench.since(from, Since { ballot: new, piece, since, attempt: 0, writes, up_to, done: true });
+        } else {
+            // Meanwhile the new term wrote something on the right, whose accept is lost.
+            bench.back_to(left);
+            let (from, AskCompare { piece, .. }) = bench.asked_compare();
+            bench.compared(from, Compared { mark: 1, ..nothing_newer(new, piece) });
+        }
+    }
+    let committee = bench.acceptor.committee(new).unwrap();
+    assert!(committee.missing().is_empty());
+    committee.received().mark()
+}
+
+#[test]
+fn what_is_made_up_for_is_what_every_piece_reached() {
+    assert_eq!([true, false].map(made_up_for), [0, 0], "number 1 never came");
 }
 
 /// Nobody leads under a ballot that a crash might make it forget (PITFALLS 5): it would use it again for something else.

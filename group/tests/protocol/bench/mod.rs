@@ -156,10 +156,26 @@ impl Bench {
 
     /// The last question for recent writes: of whom, from which piece, behind what.
     pub fn asked_since(&self) -> (u8, KeyRange, Number) {
+        self.asks_since().unwrap_or_else(|| panic!("{:?}", self.said.last()))
+    }
+
+    /// The last thing that it said, if that was a question for recent writes.
+    pub fn asks_since(&self) -> Option<(u8, KeyRange, Number)> {
         match self.said.last() {
-            Some((to, CommitteeMessage::AskSince { piece, since, .. })) => (to[0].peer.0[0], *piece, *since),
-            other => panic!("{other:?}"),
+            Some((to, CommitteeMessage::AskSince { piece, since, .. })) => Some((to[0].peer.0[0], *piece, *since)),
+            _ => None,
         }
+    }
+
+    /// Forgets what it said behind its last question about this piece.
+    pub fn back_to(&mut self, piece: KeyRange) {
+        let is_about = |(_, message): &(_, CommitteeMessage)| match message {
+            CommitteeMessage::AskSince { piece: asked, .. } => *asked == piece,
+            CommitteeMessage::AskCompare(ask) => ask.piece == piece,
+            _ => false,
+        };
+        let last = self.said.iter().rposition(is_about).unwrap_or_else(|| panic!("{piece:?} is not asked for"));
+        self.said.truncate(last + 1);
     }
 
     /// The last question for newer records, and of whom.
