@@ -34,6 +34,8 @@ const CLUSTER_MAX: usize = 256;
 const ASKED_MAX: usize = 3;
 /// A group that has noted that this node wants in is asked so often before others are.
 const TURNS_MAX: u8 = 8;
+/// One of which nothing has come is asked so often again: its leader may be on another continent, and has to connect first.
+const AGAIN_MAX: u8 = 2;
 
 /// A newcomer wants to know of groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,13 +93,13 @@ impl Node {
         if !self.hosts.is_empty() || self.now.time < self.join_due {
             return;
         }
-        if let Some((_, contacts)) = self.seeking.chosen.clone()
-            && let Some(leader) = self.seeking.noted.take()
-            && self.seeking.turns < TURNS_MAX
-        {
-            // It has not forgotten.
+        let noted = self.seeking.noted.take();
+        let turns_max = if noted.is_some() { TURNS_MAX } else { AGAIN_MAX };
+        let chosen = self.seeking.chosen.take();
+        if let Some((group, contacts)) = chosen.filter(|_| self.seeking.turns < turns_max) {
             self.seeking.turns += 1;
-            self.ask_group(&contacts, Some(leader));
+            self.ask_group(&contacts, noted);
+            self.seeking.chosen = Some((group, contacts));
         } else if self.seeking.probing.is_some() {
             if !self.go_on_probing() {
                 self.end_probing();
@@ -123,8 +125,8 @@ impl Node {
 
     /// Asks a peer what groups there are.
     pub(crate) fn ask_for_sample(&mut self, peer: PeerKey) {
-        if self.seeking.probing.is_some() {
-            return; // There is enough to choose from.
+        if self.seeking.probing.is_some() || self.seeking.chosen.is_some() {
+            return; // There is enough to choose from, or a group may be about to let it in.
         }
         let origin = self.contact();
         let frame = Frame::Sample(Sample { ring: self.ring, origin }.into());
@@ -332,9 +334,13 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use group::time::Now;
+
     use super::*;
+    use crate::api::{Input, Output};
     use crate::config::NodeConfig;
     use crate::small_net::{Net, key};
+    use crate::wire;
 
     /// Two groups of the same size: the newcomer hears a majority of one of them only.
     #[test]
@@ -380,6 +386,49 @@ mod tests {
             let group = |index: usize| net.nodes[index].group().expect("it is in one").state().id;
             assert_eq!(group(7), group(joined), "{policy}");
         }
+    }
+
+    /// A newcomer connects to whom it asks, and each connection that comes up could tell it of other groups. It waits for the group that it chose,
+    /// asks it again twice, and only then asks for others.
+    #[test]
+    fn a_newcomer_asks_one_group_at_a_time() {
+        let settle = |config| NodeConfig { members_min: 1, members_max: 8, ..config };
+        let mut net = Net::with(7, settle);
+        net.split(3);
+        let sampled = [0, 6].map(|index| {
+            let node = &net.nodes[index];
+            let start = node.group().expect("it is in one").state().range.start();
+            node.sampled(start).expect("it is here")
+        });
+        let (small, now) = (sampled[0].group.members.clone(), net.now);
+        net.add(settle);
+        let newcomer = &mut net.nodes[7];
+        let said = |newcomer: &mut Node| {
+            let (mut asked, mut samples) = (Vec::new(), 0);
+            while let Some(output) = newcomer.poll_output() {
+                let Output::Send { to, frame, .. } = output else { continue };
+                match wire::decode(&frame, None) {
+                    Ok((_, Frame::Join { .. })) => asked.push(to),
+                    Ok((_, Frame::Sample(_))) => samples += 1,
+                    _ => {}
+                }
+            }
+            assert!(asked.iter().all(|peer| small.iter().any(|contact| contact.node.peer == *peer)), "{asked:?}");
+            (asked.len(), samples)
+        };
+        sampled.iter().for_each(|group| newcomer.on_sampled(group.clone()));
+        newcomer.choose();
+        assert_eq!(said(newcomer).0, ASKED_MAX);
+        let mut all = Vec::new();
+        for turn in 1..=6 {
+            (0..7).for_each(|index| newcomer.handle(now, Input::PeerUp(key(index))));
+            sampled.iter().for_each(|group| newcomer.on_sampled(group.clone()));
+            let time = now.time + ASK_AGAIN * turn;
+            newcomer.handle(Now { time, awake: time, ..now }, Input::Tick);
+            let (joins, samples) = said(newcomer);
+            all.push((joins, samples > 0));
+        }
+        assert_eq!(all[..3], [(ASKED_MAX, false), (ASKED_MAX, false), (0, true)], "{all:?}");
     }
 
     /// Members pass a question on to their leader: a newcomer does not ask all nine.
