@@ -28,8 +28,11 @@ pub const LEARNERS_MAX: usize = 8;
 pub const SLOW_AFTER: Duration = Duration::from_secs(60);
 /// How many slow learners there may be beside [`LEARNERS_MAX`] others.
 pub const SLOW_MAX: usize = 8;
-/// A learner that is silent for so long is forgotten.
-const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A suspected learner is let go of after so many times [`Timing::exclude_after`], and at once where its process ended: no transaction begins
+/// while there are learners. Later than a member is removed, since it may have to copy again.
+///
+/// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
+const SILENCES_MAX: u32 = 3;
 /// A learner without direct connections to a majority of the members is let go of after so long: twice the time that an attempt to connect may
 /// take.
 pub const UNCONNECTED_MAX: Duration = Duration::from_secs(20);
@@ -200,21 +203,20 @@ impl Group {
         }
     }
 
-    /// Returns the entry that lets go of a learner: one that is silent, that declined, or that has no direct connections to enough members.
+    /// Returns the entry that lets go of a learner: one that is dead, that declined, or that has no direct connections to enough members.
     /// One that recovery still asks is a member of a group that became part of this one: it is not sent away for its connections.
     pub(crate) fn drop_learner(&mut self) -> Option<Entry> {
         let now = self.now.time;
         let mut dropped = None;
-        let doors = &mut self.duties.doors;
         for node in self.state.learners.iter().map(|learner| learner.node) {
-            let Some(LearnerNotes { heard, connected, .. }) = doors.learners_heard.get(&node).copied() else {
+            let Some(notes) = self.duties.doors.learners_heard.get(&node).copied() else {
                 continue;
             };
             let is_asked = || self.state.recovery.iter().any(|config| config.members.contains(&node));
-            if now.since(heard) >= LEARNER_SILENCE_MAX || doors.declined.contains(&node) {
+            if self.is_dead_learner(node, notes) || self.duties.doors.declined.contains(&node) {
                 dropped = Some(node);
-            } else if heard == now && now.since(connected) >= UNCONNECTED_MAX && !is_asked() {
-                let pause = doors.outside.send(node.peer, now).as_secs();
+            } else if notes.heard == now && now.since(notes.connected) >= UNCONNECTED_MAX && !is_asked() {
+                let pause = self.duties.doors.outside.send(node.peer, now).as_secs();
                 let note = format!(
                     "leads the group, and turns {node} away for {pause} s: it hears fewer than a majority of the members directly"
                 );
@@ -223,6 +225,13 @@ impl Group {
             }
         }
         dropped.map(Entry::DropLearner)
+    }
+
+    /// Returns whether the process of a learner ended for good, or it has been silent for too long and did not say that it would be.
+    fn is_dead_learner(&self, node: NodeId, notes: LearnerNotes) -> bool {
+        let (now, timing) = (self.now.time, &self.config.timing);
+        let is_silent = now.since(notes.heard) >= timing.exclude_after * SILENCES_MAX;
+        self.dead_at(node) <= now && (is_silent || self.has_ended(node))
     }
 }
 

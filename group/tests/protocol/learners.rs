@@ -3,7 +3,7 @@
 use group::config::{Defect, Defects};
 
 use crate::removals::led;
-use crate::world::World;
+use crate::world::{Rules, World};
 
 /// In milliseconds.
 const SECOND: u64 = 1_000;
@@ -66,6 +66,30 @@ fn connections_that_come_up_are_told_at_once() {
     let all: Vec<usize> = (0..7).collect();
     world.run(2 * SECOND, &all);
     assert!(world.latest().is_member(world.peers[5].node), "{:#?}", world.notes);
+}
+
+/// Does the group have its newcomer still, so many milliseconds after that died? It dies with its connections, where they are `closed`, or they
+/// stay open. Members keep everything in memory where not `durable`.
+fn is_learner_after(closed: bool, durable: bool, millis: u64) -> bool {
+    let all: Vec<usize> = (0..5).collect();
+    let mut world = World::new(Rules { durable, ..Rules::of(5, 1) }, 5);
+    world.slow.extend([5]);
+    world.run(4 * SECOND, &[0, 1, 2, 3, 4, 5]);
+    assert!(world.latest().is_learner(world.peers[5].node), "{:#?}", world.notes);
+    if closed {
+        world.close(5, &all);
+    }
+    world.run(millis, &all);
+    world.latest().is_learner(world.peers[5].node)
+}
+
+/// No transaction begins while there are learners: one that died is let go of, though later than a member would be removed after 300 ms,
+/// and at once where it is known to have ended.
+#[test]
+fn a_newcomer_that_died_is_let_go_of() {
+    assert_eq!([700, 1_400].map(|millis| is_learner_after(false, true, millis)), [true, false]);
+    assert_eq!([700, 1_400].map(|millis| is_learner_after(true, true, millis)), [true, false], "it may return");
+    assert!(!is_learner_after(true, false, 300));
 }
 
 /// Five members, eight newcomers whose copies come to no end, and one more who comes later. So many seconds after that.
