@@ -4,7 +4,7 @@
 //! - Votes count for the node that cast them, in the configuration of the epoch that they name.
 //! - A primary serves only under a term that was granted to this node in this life, and while the agreed division says so.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -625,6 +625,9 @@ impl Group {
                 self.lacks_bases = self.acceptor.ask_for_bases(&mut context!(self));
             }
             self.tick_purging();
+            if self.acceptor.catches_up() {
+                self.acceptor.set_silent(self.silent());
+            }
             self.acceptor.drive_catch_up(&mut context!(self), &mut self.table);
         } else {
             self.seek_word_alone();
@@ -635,6 +638,12 @@ impl Group {
         self.drop_ended();
         self.forget_strays();
         self.acceptor.forget_replicas();
+    }
+
+    /// Returns those to whom this node may turn and from whom it has heard nothing for so long that it suspects them.
+    fn silent(&self) -> BTreeSet<NodeId> {
+        let (timing, now) = (&self.config.timing, self.now.time);
+        self.state.audience().into_iter().filter(|node| self.pulse.suspects(*node, timing, now)).collect()
     }
 
     /// When [`Group::tick`] has something to do next.

@@ -8,7 +8,7 @@
 //! time, each with one page on its way.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -63,6 +63,8 @@ const SHORT_MAX: usize = 2;
 /// Who was compared with and lacked something is asked again once the others were left so much more often. It may hold everything
 /// by now, and they may be gone; but a comparison begins from the start with each source, and one page may be lost.
 const COMPARED_BEFORE: u32 = 2;
+/// The same of who is silent to this node: former members that are dead are asked for as long as nothing is established.
+const SILENT: u32 = 3;
 
 /// What a page of the store is for.
 #[derive(Clone, Debug)]
@@ -84,6 +86,8 @@ pub struct CatchUp {
     throttle: Throttle,
     /// The store has much left to write: what clients want to write would wait behind what is copied.
     store_behind: bool,
+    /// Who is silent to this node.
+    silent: BTreeSet<NodeId>,
     /// Counts turns of all jobs, so that not all of them go to the same source.
     turns: usize,
     /// Twice the time that pages take of late. A page that takes longer than the job's patience is asked for again, of another source, and
@@ -167,6 +171,16 @@ impl Acceptor {
     /// The store has much left to write, or no longer: copying waits for it.
     pub fn set_store_behind(&mut self, store_behind: bool) {
         self.catch_up.store_behind = store_behind;
+    }
+
+    /// Returns whether something is asked for.
+    pub fn catches_up(&self) -> bool {
+        !self.catch_up.jobs.is_empty()
+    }
+
+    /// These are silent to this node: they are asked when others were asked several times.
+    pub fn set_silent(&mut self, silent: BTreeSet<NodeId>) {
+        self.catch_up.silent = silent;
     }
 
     /// When [`Acceptor::drive_catch_up`] has something to do.
@@ -263,14 +277,15 @@ impl Acceptor {
         joined.into_iter().map(|(piece, _)| piece).collect()
     }
 
-    /// Another source: one of those that this job has left least often. A count of all jobs does not tell who that is: jobs that
+    /// Another source: one of those that this job has left least often, and that is heard. A count of all jobs does not tell who that is: jobs that
     /// wait ask in step, and each may come to the same one every time, which may be gone.
     fn turn(&mut self, ctx: &mut Context<'_>, lane: Lane) {
         let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         *job.left.entry(job.source).or_default() += 1;
         let weight = |node: NodeId| {
             let compared = if job.compared.contains_key(&node) { COMPARED_BEFORE } else { 0 };
-            job.left.get(&node).copied().unwrap_or(0) + compared
+            let silent = if self.catch_up.silent.contains(&node) { SILENT } else { 0 };
+            job.left.get(&node).copied().unwrap_or(0) + compared + silent
         };
         let Some(least) = job.sources(ctx, |_| true).into_iter().map(weight).min() else { return };
         let sources = job.sources(ctx, |node| weight(node) == least);
@@ -284,9 +299,10 @@ impl Acceptor {
     fn window_too_short(&mut self, ctx: &mut Context<'_>, table: &mut Table, lane: Lane, again: bool) {
         let job = self.catch_up.jobs.get_mut(&lane).expect("only of a job");
         let others = job.sources(ctx, |node| !job.too_short.contains(&node));
+        let other = others.into_iter().min_by_key(|node| self.catch_up.silent.contains(node));
         let enough = again || !job.gap && job.too_short.len() >= SHORT_MAX;
-        if let Some(other) = others.first().filter(|_| !enough) {
-            job.source = *other;
+        if let Some(other) = other.filter(|_| !enough) {
+            job.source = other;
             return self.ask(ctx, table, lane);
         }
         if job.gap {

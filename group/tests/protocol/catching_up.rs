@@ -52,6 +52,35 @@ fn who_kept_more_than_the_first_gives_it() {
     assert!(bench.acceptor.catch_up_status().is_empty(), "{:?}", bench.acceptor.catch_up_status());
 }
 
+/// Recovery asks former members for as long as nothing is established, also those that are dead. They are asked when the others were asked
+/// several times.
+#[test]
+fn who_is_silent_is_asked_last() {
+    let ask = |silent: &[u8]| -> Vec<u8> {
+        let mut bench = Bench::new(node(2), 5);
+        bench.serve(ballot(7, 3), &[(ballot(5, 1).term, 9)]);
+        bench.acceptor.set_silent(silent.iter().map(|index| node(*index)).collect());
+        bench.tick();
+        let mut asked = Vec::new();
+        while asked.len() < 9 {
+            let (from, AskCompare { piece, .. }) = bench.asked_compare();
+            bench.said.clear();
+            asked.push(from);
+            // Silence. Then another one is asked, with more patience each time.
+            while !bench.said.iter().any(|(_, message)| matches!(message, CommitteeMessage::AskCompare(_))) {
+                bench.tick();
+            }
+            assert_eq!(piece, KeyRange::FULL);
+        }
+        asked
+    };
+    let turns = |asked: &[u8], index: u8| asked.iter().position(|from| *from == index);
+    let (all, some) = (ask(&[]), ask(&[1, 4]));
+    assert!([1, 3, 4, 5].into_iter().all(|index| turns(&all[..4], index).is_some()), "{all:?}");
+    assert!([1, 4].into_iter().all(|index| turns(&some[..6], index).is_none()), "{some:?}");
+    assert!(some[6..].iter().any(|from| [1, 4].contains(from)), "nobody is given up: {some:?}");
+}
+
 /// Others may be gone: who has said it twice is taken at its word.
 #[test]
 fn nobody_waits_for_those_who_are_silent() {
