@@ -166,10 +166,9 @@ impl Job {
         self.mark = Some(self.mark.unwrap_or(u64::MAX).min(mark));
     }
 
-    /// Is a page of a comparison on its way?
+    /// Is a page on its way?
     pub(super) fn awaits_page(&self) -> bool {
-        let compares = matches!(self.stage, Stage::Compare(_));
-        compares && self.asked > Time(0) && !self.held_back && self.then.is_none()
+        self.asked > Time(0) && !self.held_back && self.then.is_none()
     }
 
     /// Writes came; returns what they take, in bytes.

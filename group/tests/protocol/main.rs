@@ -17,6 +17,7 @@ mod frames;
 mod grants;
 mod handover;
 mod health;
+mod lanes;
 mod learners;
 mod members;
 mod nonsense;
