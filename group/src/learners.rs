@@ -28,11 +28,11 @@ pub const LEARNERS_MAX: usize = 8;
 pub const SLOW_AFTER: Duration = Duration::from_secs(60);
 /// How many slow learners there may be beside [`LEARNERS_MAX`] others.
 pub const SLOW_MAX: usize = 8;
-/// A suspected learner is let go of after so many times [`Timing::exclude_after`], and at once where its process ended: no transaction begins
-/// while there are learners. Later than a member is removed, since it may have to copy again.
-///
-/// [`Timing::exclude_after`]: crate::config::Timing::exclude_after
-const SILENCES_MAX: u32 = 3;
+/// A learner that is silent for so long is let go of: no transaction begins while there are learners. An attempt to connect to it may take nearly
+/// as long. Never sooner than a member would be removed, since it may have to copy again.
+const LEARNER_SILENCE_MAX: Duration = Duration::from_secs(12);
+/// The same of one that announced an absence.
+const LEARNER_ABSENCE_MAX: Duration = Duration::from_secs(30);
 /// A learner without direct connections to a majority of the members is let go of after so long: twice the time that an attempt to connect may
 /// take.
 pub const UNCONNECTED_MAX: Duration = Duration::from_secs(20);
@@ -227,11 +227,18 @@ impl Group {
         dropped.map(Entry::DropLearner)
     }
 
-    /// Returns whether the process of a learner ended for good, or it has been silent for too long and did not say that it would be.
+    /// Returns whether a learner has been silent for too long. One whose process is known to have ended is waited for only as long as a member:
+    /// a device on the way may have closed its connections, and it is back at once then.
     fn is_dead_learner(&self, node: NodeId, notes: LearnerNotes) -> bool {
         let (now, timing) = (self.now.time, &self.config.timing);
-        let is_silent = now.since(notes.heard) >= timing.exclude_after * SILENCES_MAX;
-        self.dead_at(node) <= now && (is_silent || self.has_ended(node))
+        let longest = if self.has_ended(node) {
+            timing.exclude_after
+        } else if self.pulse.is_away(node, now) {
+            LEARNER_ABSENCE_MAX
+        } else {
+            LEARNER_SILENCE_MAX.max(timing.exclude_after)
+        };
+        now.since(notes.heard) >= longest
     }
 }
 

@@ -129,6 +129,11 @@ impl Pulse {
         away.map(|(node, heard)| (*node, WallMillis(until(heard)))).collect()
     }
 
+    /// Returns whether this node announced an absence that is not over.
+    pub fn is_away(&self, node: NodeId, now: Time) -> bool {
+        self.heard.get(&node).is_some_and(|heard| heard.away_until > now)
+    }
+
     /// What the last heartbeats of these showed, to be given back.
     pub fn echoes(&self, nodes: &[NodeId], now: Time) -> Vec<Option<Echo>> {
         let echo = |node: &NodeId| {
