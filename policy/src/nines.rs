@@ -26,6 +26,13 @@ impl Prospects<'_> {
         nines(per_hour(loses_majority(&members), self.window)) >= NINES_TARGET
     }
 
+    /// Returns whether the group, or its successor, is likelier to fail than a group should be without those of its members that are silent or away:
+    /// one that restarts is no danger, as long as the others are enough.
+    pub(crate) fn is_endangered(&self) -> bool {
+        let left = |dies: &[f64]| dies.iter().copied().filter(|dies| *dies < 1.0).collect::<Vec<_>>();
+        !self.is_safe(&left(self.own)) || self.successor.is_some_and(|theirs| !self.is_safe(&left(theirs)))
+    }
+
     /// Returns whether two groups of these members would both be safe, and still be after the death of any one of their members. Members
     /// are dealt to both in order of their danger, as splits do about, so that one more dead member never makes a half look safer.
     fn halves_are_safe(&self, mut dies: Vec<f64>) -> bool {
@@ -41,7 +48,7 @@ impl Prospects<'_> {
 }
 
 /// A group with fewer living members is in danger, whatever is known of lifetimes: no group removes members below that.
-const MEMBERS_MIN: usize = 3;
+pub(crate) const MEMBERS_MIN: usize = 3;
 /// A trade of fewer members is not worth its copies, unless one of the groups has fewer than [`MEMBERS_MIN`].
 const TRADED_MIN: usize = 2;
 
@@ -150,6 +157,22 @@ mod tests {
         let mut silent = aged(3_600);
         silent[..3].fill(1.0);
         assert_eq!(propose(&silent, &aged(3_600)), Some(Resize::Merge), "one more death and it fails");
+    }
+
+    /// One of nine members restarts, and a merge waits for it; of five it does not, since four of them are too few.
+    #[test]
+    fn a_restart_is_no_danger() {
+        let urgent = |members: usize, away: usize, mean_s| {
+            let (mut own, theirs) = (alike(members, mean_s), alike(members, mean_s));
+            own[..away].fill(1.0);
+            sizes(&own, Some(&theirs)).is_urgent(Resize::Merge)
+        };
+        assert_eq!(
+            [(9, 1, 1_000), (9, 4, 1_000), (5, 1, 1_000), (3, 1, 1_000_000)]
+                .map(|(all, away, mean)| urgent(all, away, mean)),
+            [false, false, true, true]
+        );
+        assert!(!urgent(2 + 1, 0, 1_000_000));
     }
 
     prop_compose! {

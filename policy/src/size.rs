@@ -1,6 +1,6 @@
 //! When a group splits, merges with its successor, or trades members with it (Scatter §6.1, Harmony §7.3).
 
-use crate::nines::Prospects;
+use crate::nines::{MEMBERS_MIN, Prospects};
 
 /// What a group knows of its own size and of its successor's, in members that live and vote.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +28,23 @@ pub enum Resize {
     Give(usize),
     /// So many members of its successor should come to it.
     Take(usize),
+}
+
+impl Sizes<'_> {
+    /// Returns whether it should be done at once. Other changes of a group's size wait: a member that has just gone may be back soon, or a
+    /// newcomer on the way.
+    ///
+    /// A split, of half as many members again as there should be at most: where many peers join at one time, groups grow faster than they
+    /// split otherwise, and each write goes to all of their members. A merge or a trade, where one of the groups has fewer than three members, or
+    /// is likelier to fail than a group should be; where that is not known, has fewer than two thirds of the members that it should have at least.
+    pub fn is_urgent(&self, wanted: Resize) -> bool {
+        let Sizes { own, successor, min, max, prospects } = *self;
+        if wanted == Resize::Split {
+            return 2 * own >= 3 * max;
+        }
+        let fewest = successor.map_or(own, |successor| own.min(successor));
+        fewest < MEMBERS_MIN || prospects.map_or(3 * fewest < 2 * min, |prospects| prospects.is_endangered())
+    }
 }
 
 /// Decides about a group's size.
@@ -84,6 +101,8 @@ pub(crate) fn trade(own: usize, successor: usize) -> Option<Resize> {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
 
     fn propose(own: usize, successor: Option<usize>) -> Option<Resize> {
@@ -106,6 +125,29 @@ mod tests {
         };
         assert_eq!((of(5, 12), of(5, 7), of(7, 7)), (Some(Resize::Take(3)), Some(Resize::Merge), None));
         assert_eq!(Never.propose(&Sizes { own: 99, successor: Some(1), min: 5, max: 12, prospects: None }), None);
+    }
+
+    #[test]
+    fn danger_does_not_wait() {
+        let sizes = |own, successor| Sizes { own, successor: Some(successor), min: 7, max: 15, prospects: None };
+        let urgent = |own, successor| sizes(own, successor).is_urgent(Resize::Take(1));
+        assert_eq!(
+            [(6, 9), (5, 9), (4, 9), (9, 4), (9, 5)].map(|(own, other)| urgent(own, other)),
+            [false, false, true, true, false]
+        );
+        let smallest = Sizes { min: 1, ..sizes(2, 9) };
+        assert!(smallest.is_urgent(Resize::Merge) && !Sizes { own: 3, ..smallest }.is_urgent(Resize::Merge));
+        assert_eq!(
+            [22, 23].map(|own| sizes(own, 4).is_urgent(Resize::Split)),
+            [false, true],
+            "a split helps no small group"
+        );
+        // Six members that are likely to die soon, and six that are not.
+        let of = |dies: &[f64]| {
+            let prospects = Some(Prospects { window: Duration::from_secs(4), own: dies, successor: None });
+            Sizes { prospects, ..sizes(6, 9) }.is_urgent(Resize::Merge)
+        };
+        assert_eq!([of(&[0.02; 6]), of(&[0.000_01; 6])], [true, false]);
     }
 
     /// What it leads to it leaves alone, whatever the sizes were.

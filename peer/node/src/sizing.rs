@@ -47,11 +47,12 @@ impl Node {
         // Not all at the same time: two neighbours may want something of each other.
         self.size_watch.due = self.now.time + LOOK_EVERY / 2 + self.rng.duration_below(LOOK_EVERY);
         let leads = self.hosts.home().filter(|group| group.log().leads());
-        let Some((id, born, wanted)) = leads.map(|group| (group.state().id, group.state().born, self.resize(group)))
+        let Some((id, born, resize)) = leads.map(|group| (group.state().id, group.state().born, self.resize(group)))
         else {
             self.size_watch.leads = None;
             return;
         };
+        let (wanted, is_urgent) = (resize.map(|(wanted, _)| wanted), resize.is_some_and(|(_, is_urgent)| is_urgent));
         let watch = &mut self.size_watch;
         if watch.leads != Some((id, born)) {
             *watch = SizeWatch { leads: Some((id, born)), due: watch.due, ..SizeWatch::default() };
@@ -69,7 +70,6 @@ impl Node {
         };
         watch.wanted = wanted.map(|wanted| (wanted, since));
         let Some(wanted) = wanted else { return };
-        let is_urgent = wanted == Resize::Split && self.hosts.home().is_some_and(is_much_too_large);
         if is_urgent || self.now.time.since(since) >= self.config.timing.resize_after {
             self.begin_resize(wanted);
         }
@@ -80,8 +80,9 @@ impl Node {
         self.size_watch.due
     }
 
-    /// Returns what should become of the group. A group removes its dead members before it merges with its successor or trades members.
-    pub(crate) fn resize(&self, group: &Group) -> Option<Resize> {
+    /// Returns what should become of the group, and whether at once. A group removes its dead members before it merges with its successor or
+    /// trades members.
+    pub(crate) fn resize(&self, group: &Group) -> Option<(Resize, bool)> {
         let state = group.state();
         let (min, max) = (state.settings.policies.members_min as usize, state.settings.policies.members_max as usize);
         let known = group.successor_health().map(|(_, health)| health.living.len());
@@ -89,14 +90,13 @@ impl Node {
         let successor = state.dealings.successor().map(|other| known.unwrap_or(other.members.len()));
         let dangers = self.dangers_of(group);
         let prospects = dangers.as_ref().map(Dangers::prospects);
-        let wanted = self.config.policies.of(group).size.1.propose(&Sizes {
-            own: group.strength(),
-            successor,
-            min,
-            max,
-            prospects,
-        })?;
-        (wanted == Resize::Split || !group.is_about_to_remove()).then_some(wanted)
+        let sizes = Sizes { own: group.strength(), successor, min, max, prospects };
+        let wanted = self.config.policies.of(group).size.1.propose(&sizes)?;
+        let may_be = wanted == Resize::Split || !group.is_about_to_remove();
+        // The removal of one that is silent, and may be dead, would abort a transaction.
+        let is_calm =
+            || group.living().len() == state.members.len() && group.living().iter().all(|member| member.is_heard);
+        may_be.then(|| (wanted, sizes.is_urgent(wanted) && (wanted == Resize::Split || is_calm())))
     }
 
     fn begin_resize(&mut self, wanted: Resize) {
@@ -152,12 +152,6 @@ impl Node {
             }
         })
     }
-}
-
-/// Returns whether a group has half as many members again as its network allows. It does not wait to split then: where many peers join at one
-/// time, groups grow faster than they split otherwise, and each write goes to all of their members.
-fn is_much_too_large(group: &Group) -> bool {
-    2 * group.strength() >= 3 * group.state().settings.policies.members_max as usize
 }
 
 /// Returns whether a split that was planned before still divides the group's members evenly: members may have come and gone since.
