@@ -200,9 +200,11 @@ impl Node {
         }
     }
 
-    /// A group has noted that this node wants in, or has no room to note it.
+    /// A group has noted that this node wants in, or has no room to note it. Each question is answered once.
     fn on_wait(&mut self, group: GroupId, leader: PeerKey, millis: u64) {
-        self.on_noted(group, leader);
+        if !self.on_noted(group, leader) {
+            return;
+        }
         let wait = Duration::from_millis(millis).min(WAIT_MAX);
         self.join_due = self.join_due.max(self.now.time + wait);
     }

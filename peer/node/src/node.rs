@@ -314,6 +314,7 @@ impl Node {
             return self.damaged("no room is left for another group");
         }
         self.in_ring(ring);
+        self.seeking = Seeking::default();
     }
 
     pub(crate) fn life(&self, ring: RingId) -> Life {

@@ -21,9 +21,10 @@ use crate::wire::Frame;
 
 /// Groups that are sampled: at random places, so large arcs count for more (Scatter §6.1 has k = 4).
 pub(crate) const SAMPLES: u8 = 4;
-/// So long answers are waited for; then the choice is among what there is.
-const SAMPLE_PATIENCE: Duration = Duration::from_millis(400);
-/// The same where no answer has come yet: a question passes several peers, which may be on other continents.
+/// So long answers are waited for; then the choice is among what there is. A question passes several peers, which may be on other continents:
+/// with 400 ms newcomers chose among little more than two groups, and the one that needed them most was rarely among those.
+const SAMPLE_PATIENCE: Duration = Duration::from_secs(1);
+/// The same where no answer has come yet.
 const FIRST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a newcomer asks.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -324,11 +325,10 @@ impl Node {
         }
     }
 
-    /// A leader of the group has noted that this node wants in.
-    pub(crate) fn on_noted(&mut self, group: GroupId, leader: PeerKey) {
-        if self.seeking.chosen.as_ref().is_some_and(|(chosen, _)| *chosen == group) {
-            self.seeking.noted = Some(leader);
-        }
+    /// A leader of a group has noted that this node wants in. Returns whether this is news: of the group that was asked, for the first time since.
+    pub(crate) fn on_noted(&mut self, group: GroupId, leader: PeerKey) -> bool {
+        let is_asked = self.seeking.chosen.as_ref().is_none_or(|(chosen, _)| *chosen == group);
+        is_asked && self.seeking.noted.replace(leader).is_none()
     }
 }
 
