@@ -56,14 +56,14 @@ pub(super) const SCANS_MAX: usize = 64;
 /// Pieces of one sub-range that are asked for at the same time.
 const LANES_MAX: usize = 8;
 
-/// So many sources must say that their windows do not reach back to what is held of a piece: then clocks are compared. Each of them takes a
+/// Clocks are compared once so many sources have said that their windows do not reach back far enough. Each of them takes a
 /// round trip, and a comparison of one piece takes few.
 const SHORT_MAX: usize = 2;
 
 /// Who was compared with and lacked something is asked again once the others were left so much more often. It may hold everything
 /// by now, and they may be gone; but a comparison begins from the start with each source, and one page may be lost.
 const COMPARED_BEFORE: u32 = 2;
-/// The same of who is silent to this node: former members that are dead are asked for as long as nothing is established.
+/// The same of a member that is silent to this node: former members that are dead are asked for as long as nothing is established.
 const SILENT: u32 = 3;
 
 /// What a page of the store is for.
@@ -86,7 +86,7 @@ pub struct CatchUp {
     throttle: Throttle,
     /// The store has much left to write: what clients want to write would wait behind what is copied.
     store_behind: bool,
-    /// Who is silent to this node.
+    /// Members from which this node hears nothing.
     silent: BTreeSet<NodeId>,
     /// Counts turns of all jobs, so that not all of them go to the same source.
     turns: usize,

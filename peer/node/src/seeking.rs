@@ -358,6 +358,15 @@ mod tests {
         }
     }
 
+    /// The groups of the first and of the seventh node.
+    fn samples(net: &Net) -> [Sampled; 2] {
+        [0, 6].map(|index| {
+            let node = &net.nodes[index];
+            let start = node.group().expect("it is in one").state().range.start();
+            node.sampled(start).expect("it is here")
+        })
+    }
+
     /// Seven nodes in a group of three, with two of cluster `a`, and a group of four without any. A newcomer of cluster `a` joins the small
     /// group by `resilience`, and the diverse group by `multi-cluster`.
     #[test]
@@ -371,11 +380,7 @@ mod tests {
             };
             let mut net = Net::with(7, settle);
             net.split(3);
-            let sampled = [0, 6].map(|index| {
-                let node = &net.nodes[index];
-                let start = node.group().expect("it is in one").state().range.start();
-                node.sampled(start).expect("it is here")
-            });
+            let sampled = samples(&net);
             net.add(settle);
             let newcomer = &mut net.nodes[7];
             let until = newcomer.now.time + SAMPLE_PATIENCE;
@@ -395,11 +400,7 @@ mod tests {
         let settle = |config| NodeConfig { members_min: 1, members_max: 8, ..config };
         let mut net = Net::with(7, settle);
         net.split(3);
-        let sampled = [0, 6].map(|index| {
-            let node = &net.nodes[index];
-            let start = node.group().expect("it is in one").state().range.start();
-            node.sampled(start).expect("it is here")
-        });
+        let sampled = samples(&net);
         let (small, now) = (sampled[0].group.members.clone(), net.now);
         net.add(settle);
         let newcomer = &mut net.nodes[7];
