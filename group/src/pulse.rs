@@ -46,6 +46,11 @@ impl Heard {
         self.broken.filter(|broken| broken.since(self.at) < timing.heartbeat * 2)
     }
 
+    /// Returns whether an announced absence is not over.
+    fn is_away(&self, now: Time) -> bool {
+        self.away_until > now
+    }
+
     fn is_suspect(&self, timing: &Timing, now: Time) -> bool {
         now.since(self.at) >= timing.suspicion()
             || self.broken.is_some_and(|broken| now.since(broken) >= timing.broken_grace)
@@ -124,14 +129,14 @@ impl Pulse {
     /// Returns the members whose announced absence is not over, and when it is over, in group time.
     pub fn absences(&self, now: Now) -> Vec<(NodeId, WallMillis)> {
         let group_time = self.group_time(now);
-        let away = self.heard.iter().filter(|(_, heard)| heard.away_until > now.time);
+        let away = self.heard.iter().filter(|(_, heard)| heard.is_away(now.time));
         let until = |heard: &Heard| group_time.0.saturating_add(heard.away_until.since(now.time).as_millis() as u64);
         away.map(|(node, heard)| (*node, WallMillis(until(heard)))).collect()
     }
 
     /// Returns whether this node announced an absence that is not over.
     pub fn is_away(&self, node: NodeId, now: Time) -> bool {
-        self.heard.get(&node).is_some_and(|heard| heard.away_until > now)
+        self.heard.get(&node).is_some_and(|heard| heard.is_away(now))
     }
 
     /// What the last heartbeats of these showed, to be given back.

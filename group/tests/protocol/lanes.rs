@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use group::ballot::{Number, Slot, Term, TermBallot};
 use group::message::{AskCompare, Base, CommitteeMessage, Compared, Since, Write};
+use group::rng::Rng;
 use overlay::{Key, KeyRange, Point};
 
 use crate::bench::{Bench, ballot, node, nothing_newer, write};
@@ -11,16 +12,6 @@ use crate::bench::{Bench, ballot, node, nothing_newer, write};
 /// Pieces, and writes of the newest term.
 const PIECES: u128 = 8;
 const WRITES: usize = 20;
-
-/// A linear congruential generator.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
 
 /// A member that has a base of eight pieces, and lacks all of them. Of each piece its chain names the term that this member holds something of, or
 /// one that it knows nothing of. `bytes_per_s`: what it may copy.
@@ -44,7 +35,7 @@ fn lacking(old: TermBallot, new: TermBallot, knows: impl Fn(u128) -> bool, bytes
 }
 
 /// Answers a question as a member would that knows so many writes to be chosen.
-fn answer(question: &CommitteeMessage, chosen: &[Write], chance: &mut Chance) -> Option<CommitteeMessage> {
+fn answer(question: &CommitteeMessage, chosen: &[Write], chance: &mut Rng) -> Option<CommitteeMessage> {
     match question {
         CommitteeMessage::AskSince { ballot, piece, since, attempt } => {
             let nothing = Since {
@@ -112,7 +103,7 @@ fn check(bench: &mut Bench, new: TermBallot, chosen: &[Write]) {
 fn lanes_end_in_any_order() {
     let (old, new) = (ballot(5, 1), ballot(7, 3));
     for seed in 0..500 {
-        let mut chance = Chance(seed);
+        let mut chance = Rng::new(seed);
         let mut bench = lacking(old, new, |place| place.is_multiple_of(2), 1 << 30);
         let mut chosen: Vec<Write> = Vec::new();
         let is_done = |bench: &Bench| {
@@ -128,7 +119,7 @@ fn lanes_end_in_any_order() {
                     let n = chosen.len() as u64 + 1;
                     chosen.push(write(new, n, &format!("key{}", chance.below(400)), "n"));
                     if chance.below(2) == 0 {
-                        bench.accept(new, Some(chance.below(n as usize) as u64), vec![chosen[n as usize - 1].clone()]);
+                        bench.accept(new, Some(chance.below(n)), vec![chosen[n as usize - 1].clone()]);
                     }
                 }
                 1 => {
@@ -136,9 +127,9 @@ fn lanes_end_in_any_order() {
                     bench.tick();
                 }
                 _ => {
-                    let late = bench.said.len().min(12);
-                    let known = chance.below(chosen.len() + 1);
-                    let Some(place) = (bench.said.len()).checked_sub(1 + chance.below(late.max(1))) else { continue };
+                    let late = bench.said.len().min(12) as u64;
+                    let known = chance.below(chosen.len() as u64 + 1) as usize;
+                    let Some(place) = bench.said.len().checked_sub(1 + chance.below(late) as usize) else { continue };
                     let (to, question) = bench.said[place].clone();
                     if let Some(answer) = answer(&question, &chosen[..known], &mut chance) {
                         bench.hear(to[0].peer.0[0], answer);

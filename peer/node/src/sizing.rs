@@ -52,7 +52,7 @@ impl Node {
             self.size_watch.leads = None;
             return;
         };
-        let (wanted, is_urgent) = (resize.map(|(wanted, _)| wanted), resize.is_some_and(|(_, is_urgent)| is_urgent));
+        let (wanted, is_urgent) = resize.unzip();
         let watch = &mut self.size_watch;
         if watch.leads != Some((id, born)) {
             *watch = SizeWatch { leads: Some((id, born)), due: watch.due, ..SizeWatch::default() };
@@ -70,7 +70,7 @@ impl Node {
         };
         watch.wanted = wanted.map(|wanted| (wanted, since));
         let Some(wanted) = wanted else { return };
-        if is_urgent || self.now.time.since(since) >= self.config.timing.resize_after {
+        if is_urgent == Some(true) || self.now.time.since(since) >= self.config.timing.resize_after {
             self.begin_resize(wanted);
         }
     }
@@ -93,9 +93,8 @@ impl Node {
         let sizes = Sizes { own: group.strength(), successor, min, max, prospects };
         let wanted = self.config.policies.of(group).size.1.propose(&sizes)?;
         let may_be = wanted == Resize::Split || !group.is_about_to_remove();
-        // The removal of one that is silent, and may be dead, would abort a transaction.
-        let is_calm =
-            || group.living().len() == state.members.len() && group.living().iter().all(|member| member.is_heard);
+        // The removal of a silent member, which may be dead, would abort a transaction.
+        let is_calm = || group.living().iter().filter(|member| member.is_heard).count() == state.members.len();
         may_be.then(|| (wanted, sizes.is_urgent(wanted) && (wanted == Resize::Split || is_calm())))
     }
 
