@@ -154,7 +154,7 @@ impl Acceptor {
         }
     }
 
-    /// What is being caught up with: each sub-range once.
+    /// Returns the progress of catching up, once for each sub-range.
     pub fn catch_up_status(&self) -> Vec<CatchUpStatus> {
         let range = |ballot| self.committee(ballot).map_or(KeyRange::FULL, Committee::range);
         let mut all: Vec<CatchUpStatus> = Vec::new();
@@ -178,7 +178,7 @@ impl Acceptor {
         !self.catch_up.jobs.is_empty()
     }
 
-    /// These are silent to this node: they are asked when others were asked several times.
+    /// Replaces the set of silent members: each is asked once all other sources were asked several times.
     pub fn set_silent(&mut self, silent: BTreeSet<NodeId>) {
         self.catch_up.silent = silent;
     }
@@ -624,8 +624,8 @@ impl CatchUp {
         self.jobs.retain(|(other, _), _| *other != ballot);
     }
 
-    /// Ends a lane whose pieces are done, and leaves what it reached to another lane of the same committee. Returns false, and changes
-    /// nothing, where this is the last one.
+    /// Ends a lane whose pieces are done, and adds its mark, records and bytes to another lane of the same committee. Returns false, and
+    /// changes nothing, where this is the last one.
     fn end_lane(&mut self, lane: Lane) -> bool {
         let Some(other) = self.lanes(lane.0).map(|(other, _)| other).find(|other| *other != lane) else { return false };
         let ended = self.jobs.remove(&lane).expect("a lane ends once");

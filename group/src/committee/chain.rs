@@ -13,7 +13,7 @@ pub const CHAIN_LENGTH_MAX: usize = 256;
 /// It goes back so far, however many pieces there are.
 const CHAIN_LENGTH_MIN: usize = 8;
 /// The youngest terms of a chain, which are named also where nothing was written under them: a member that was complete in one of them
-/// needs only what came since, which others have in the committees that they keep.
+/// needs only the writes since then, which its sources have in the committees that they keep.
 const NAMED: usize = CLOSED_MAX;
 /// Terms in all chains of a base together: it is told whole, with every promise, and must fit a message many times.
 const ENTRIES_MAX: usize = 1024;

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::message::{Compared, Write};
 use crate::time::Time;
 
-/// A part of what one member lacks of a sub-range, which is asked for piece by piece, beside the other parts.
+/// Some of the pieces that a member lacks of a sub-range, by the number of the lane: one of them is asked for at a time.
 pub(super) type Lane = (TermBallot, u8);
 
 /// Where the current piece stands.
