@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use group::Group;
+use group::ballot::TermBallot;
 use group::message::{Message, Sender};
 use group::state::GroupState;
 use group::transaction::dealer::Letter;
-use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey};
+use overlay::{Contact, Epoch, GroupId, Incarnation, NodeId, PeerKey, Point};
 
 use crate::api::{Class, Event};
 use crate::node::Node;
@@ -96,7 +97,7 @@ impl Node {
             }
             Frame::Locate(locate) => self.on_locate(from, *locate),
             Frame::Astray(astray) => self.on_astray(from, *astray),
-            Frame::Located(located) => self.on_located(*located),
+            Frame::Located(located) => self.on_located(from, *located),
             Frame::Sample(sample) => self.on_sample(from, *sample),
             Frame::Sampled(sampled) => self.on_sampled(*sampled),
             Frame::Wished(wished) => self.on_wished(from, *wished),
@@ -137,6 +138,13 @@ impl Node {
             Message::Letter(letter) if !group.state().audience().contains(&sender.node) => self.on_letter(*letter),
             // Under the same name it is another group: it has another range.
             Message::State(state) if state.born != group.state().born => self.on_foreign_state(sender.node, *state),
+            Message::Client(message) if !group.state().is_member(sender.node) => {
+                let named = message.operations.iter().filter_map(|one| Some((one.key.point(), one.ballot?)));
+                let is_other = |(point, named): &(Point, TermBallot)| group.primary_of(*point) != Some(*named);
+                let outdated: Vec<_> = named.filter(is_other).collect();
+                group.on_message(sender, Message::Client(message));
+                self.correct(sender.node.peer, outdated);
+            }
             message => group.on_message(sender, message),
         }
     }

@@ -37,6 +37,7 @@ mod node;
 pub mod policies;
 mod preparing;
 mod probing;
+mod questions;
 mod refused;
 #[cfg(test)]
 mod repair_test;

@@ -808,6 +808,7 @@ impl Node {
         self.time_changes();
         self.follow_wishes();
         self.with_sessions(Sessions::on_division);
+        self.answer_anew();
         self.tell_leave();
     }
 

@@ -333,16 +333,17 @@ impl Sessions {
         }
     }
 
-    /// Who owns this is known now.
-    pub(crate) fn on_located(&mut self, ctx: &mut SessionContext<'_>, part: KeyRange) {
+    /// Who owns this is known now: goes on with what waits for that, and with what is under way to an earlier primary.
+    pub(crate) fn on_located(&mut self, ctx: &mut SessionContext<'_>, part: KeyRange, ballot: TermBallot) {
         let waits = |session: &Session| {
-            let waits = session.before.is_none() && session.current.is_none();
-            waits && !matches!(session.spread, Spread::UnderWay(_)) && part.contains(session.request.key.point())
+            let is_first = session.before.is_none() && !matches!(session.spread, Spread::UnderWay(_));
+            let is_earlier = session.current.is_none_or(|(_, current)| current < ballot);
+            is_first && is_earlier && part.contains(session.request.key.point())
         };
         let waiting: Vec<u64> =
             self.sessions.iter().filter(|(_, session)| waits(session)).map(|(sequence, _)| sequence).collect();
         for sequence in waiting {
-            self.set_due(sequence, ctx.now.time);
+            self.retry(sequence, true, ctx.now.time);
         }
         self.tick(ctx);
     }
@@ -493,7 +494,7 @@ impl Sessions {
         match (ctx.hosts.at_mut(point), ballot, elsewhere) {
             (Some(group), Some(ballot), _) if ballot.node != ctx.me => group.ask(ballot.node, operation),
             (Some(group), ..) => group.operate(ctx.me, operation),
-            (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation),
+            (None, _, Some(owner)) => ctx.whereabouts.ask(&owner, operation, ctx.now.time),
             (None, _, None) => {}
         }
     }

@@ -48,6 +48,8 @@ pub(crate) struct Net {
     pub(crate) switched: Vec<(usize, Operation)>,
     /// How many peers newcomers have asked to be let in.
     pub(crate) joins: usize,
+    /// How many questions for owners were sent.
+    pub(crate) located: usize,
 }
 
 pub(crate) fn key(index: usize) -> PeerKey {
@@ -79,6 +81,7 @@ impl Net {
             completed: BTreeMap::new(),
             switched: Vec::new(),
             joins: 0,
+            located: 0,
         };
         for index in 0..count {
             net.add(&settle);
@@ -207,8 +210,11 @@ impl Net {
                 while let Some(output) = self.nodes[index].poll_output() {
                     match output {
                         Output::Send { to, frame, .. } => {
-                            self.joins +=
-                                usize::from(matches!(wire::decode(&frame, None), Ok((_, Frame::Join { .. }))));
+                            match wire::decode(&frame, None) {
+                                Ok((_, Frame::Join { .. })) => self.joins += 1,
+                                Ok((_, Frame::Locate(_))) => self.located += 1,
+                                _ => {}
+                            }
                             frames.push_back((index, to, frame));
                         }
                         Output::Event(event) => self.events[index].push(event),
@@ -272,22 +278,29 @@ impl Net {
         self.put(index, (first..first + count).map(|id| (key(id), "v".into())).collect())
     }
 
+    /// Begins to set this key through this node.
+    pub(crate) fn begin_set(&mut self, index: usize, key: Key, value: Bytes) -> RequestId {
+        self.asked += 1;
+        let id = RequestId(self.asked);
+        let request = Request {
+            id,
+            connection: ConnectionId(self.asked),
+            key,
+            op: Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false },
+            mode: ReadMode::Linearizable,
+            patience: Duration::from_secs(3),
+            once: None,
+        };
+        self.nodes[index].handle(self.now, Input::Routecast(request));
+        id
+    }
+
     /// Sets these keys to these values through this node, at once. Returns the same.
     pub(crate) fn put(&mut self, index: usize, values: Vec<(Key, Bytes)>) -> (usize, Vec<OpError>) {
         self.replies.clear();
         let count = values.len();
         for (key, value) in values {
-            self.asked += 1;
-            let request = Request {
-                id: RequestId(self.asked),
-                connection: ConnectionId(self.asked),
-                key,
-                op: Op::Set { value, condition: Condition::Always, expiry: Expiry::Clear, get: false },
-                mode: ReadMode::Linearizable,
-                patience: Duration::from_secs(3),
-                once: None,
-            };
-            self.nodes[index].handle(self.now, Input::Routecast(request));
+            self.begin_set(index, key, value);
         }
         self.settle();
         self.run_until(|net| net.replies.len() == count);

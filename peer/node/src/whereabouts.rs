@@ -4,8 +4,8 @@
 //! answered directly, and remembers it. So all but the first operation on a part of the ring go straight to its primary,
 //! which executes them under its ballot or not at all: what is remembered may be old, and costs time then.
 //!
-//! The answer does not come back hop by hop: that would cost as many messages again, and tell each hop of a group whose cell of
-//! its table is filled. But a hop that took somebody for what it is not is told what that one is ([`Astray`]), so that each
+//! The answer goes to the origin itself where the two are connected, and else back hop by hop ([`crate::questions`]). No hop learns from it:
+//! the cell of its table is filled. But a hop that took somebody for what it is not is told what that one is ([`Astray`]), so that each
 //! question mends the wrong hints in its way, and two who take each other for the owner do so once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Class, Output};
 use crate::node::Node;
+use crate::questions::{Back, Questions};
 use crate::sessions::Sessions;
 use crate::upkeep::Upkeep;
 use crate::wire::Frame;
@@ -34,6 +35,8 @@ use crate::wire::Frame;
 const HOPS_MAX: u8 = 32;
 /// Before the same is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(150);
+/// Answers to a question count for so long: as long as a client waits for what is behind it.
+const EXPECTED: Duration = Duration::from_secs(3);
 /// Questions under way at one time.
 const ASKED_MAX: usize = 1024;
 /// A question that was not answered for so long goes another way.
@@ -195,6 +198,13 @@ pub(crate) struct Owner {
     learned: Time,
 }
 
+/// A place that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Time,
+    is_answered: bool,
+}
+
 /// All that is remembered of other groups.
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
@@ -202,7 +212,10 @@ pub(crate) struct Whereabouts {
     pub(crate) upkeep: Upkeep,
     /// By the start of each part; no two of them overlap.
     known: BTreeMap<Point, Owner>,
-    asked: BTreeMap<Point, Time>,
+    /// Places that were asked for, also after the answer came: another may follow, where another primary serves the place.
+    asked: BTreeMap<Point, Asked>,
+    /// What other peers asked.
+    pub(crate) questions: Questions,
     /// By way of which groups this node asked for a place, and when first, while nobody answered.
     ways: BTreeMap<Point, Vec<(GroupId, Time)>>,
     /// Groups of which nobody is connected, though something was to be said to them, and since when.
@@ -222,6 +235,7 @@ impl Default for Whereabouts {
             upkeep: Upkeep::default(),
             known: BTreeMap::new(),
             asked: BTreeMap::new(),
+            questions: Questions::default(),
             ways: BTreeMap::new(),
             unreached: BTreeMap::new(),
             waiting: Vec::new(),
@@ -253,13 +267,16 @@ impl Whereabouts {
 
     /// Asks for the owner of this place, unless that was asked a moment ago. An answer may take longer than the time between two questions.
     pub(crate) fn want(&mut self, point: Point, now: Time) {
-        self.asked.retain(|_, asked| now.since(*asked) < 2 * ANSWERED_WITHIN);
+        self.asked.retain(|_, asked| now.since(asked.at) < EXPECTED);
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.retain(|_, asked| !asked.is_answered);
+        }
         let is_due = match self.asked.get(&point) {
-            Some(asked) => now.since(*asked) >= ASK_AGAIN,
+            Some(asked) => asked.is_answered || now.since(asked.at) >= ASK_AGAIN,
             None => self.asked.len() < ASKED_MAX,
         };
         if is_due {
-            self.asked.insert(point, now);
+            self.asked.insert(point, Asked { at: now, is_answered: false });
             self.wanted.insert(point);
         }
     }
@@ -267,13 +284,13 @@ impl Whereabouts {
     /// Notes that the owner of a point was asked for, outside of [`Whereabouts::want`]: its answer counts.
     pub(crate) fn note_asked(&mut self, point: Point, now: Time) {
         if self.asked.len() < ASKED_MAX {
-            self.asked.insert(point, now);
+            self.asked.insert(point, Asked { at: now, is_answered: false });
         }
     }
 
-    /// Was this place asked for, and nobody waits for the answer?
-    fn only_looks_at(&self, point: Point) -> bool {
-        self.upkeep.looks_at(point) && !self.asked.contains_key(&point)
+    /// Returns whether this place was asked for lately because there is something to be said to its primary.
+    fn has_asked(&self, point: Point) -> bool {
+        self.asked.contains_key(&point)
     }
 
     /// This has turned out to be wrong, or is silent.
@@ -288,8 +305,12 @@ impl Whereabouts {
         self.known.values().any(|owner| owner.ballot == ballot)
     }
 
-    /// An operation for the primary of another group.
-    pub(crate) fn ask(&mut self, owner: &Owner, operation: Operation) {
+    /// An operation for the primary of another group. Where that is primary no more it says who is, as if it had been asked for that.
+    pub(crate) fn ask(&mut self, owner: &Owner, operation: Operation, now: Time) {
+        let point = operation.key.point();
+        if self.asked.len() < ASKED_MAX {
+            self.asked.entry(point).or_insert(Asked { at: now, is_answered: true }).at = now;
+        }
         self.operations.entry((owner.group, owner.ballot.node)).or_default().push(operation);
     }
 
@@ -323,7 +344,7 @@ impl Whereabouts {
     /// False where something newer is known, or nobody asked.
     fn learn(&mut self, located: &Located, now: Time) -> bool {
         let Located { point, ref group, part, ballot, horizon, .. } = *located;
-        let asked = self.asked.remove(&point).is_some();
+        let asked = self.asked.get_mut(&point).map(|asked| asked.is_answered = true).is_some();
         if !(asked || self.upkeep.looks_at(point)) || !part.contains(point) {
             return false;
         }
@@ -408,15 +429,18 @@ impl Node {
         if let Some(taken_for) = taken_for.filter(|_| located.is_none() || origin.node.peer != from) {
             self.tell_astray(from, ring, taken_for);
         }
+        if wanted == Wanted::Owner {
+            self.whereabouts.questions.note(point, Back { origin: origin.node.peer, from }, hops, self.now.time);
+        }
         let Some(located) = located else { return self.pass_on(Locate { hops: hops + 1, ..locate }) };
-        let frame = match wanted {
-            Wanted::Owner => Frame::Located(located.into()),
-            Wanted::Sample => match self.sampled(point) {
-                Some(sampled) => Frame::Sampled(sampled.into()),
-                None => return,
-            },
-        };
-        self.tell(origin, &frame);
+        match wanted {
+            Wanted::Owner => self.send_back(self.me.peer, &located),
+            Wanted::Sample => {
+                if let Some(sampled) = self.sampled(point) {
+                    self.tell(origin, &Frame::Sampled(sampled.into()));
+                }
+            }
+        }
     }
 
     /// Something was born here, or is somebody else's affair now: what was asked about it meanwhile is answered.
@@ -548,15 +572,16 @@ impl Node {
     }
 
     /// The answer.
-    pub(crate) fn on_located(&mut self, located: Located) {
+    pub(crate) fn on_located(&mut self, from: PeerKey, located: Located) {
         let Located { ring, ref group, part, ballot, .. } = located;
         let is_sound = group::nonsense::is_reference(group) && group.range.contains_range(part) && located.is_sound();
         if self.ring != Some(ring) || !is_sound {
             self.frames_dropped += 1;
             return;
         }
+        self.send_back(from, &located);
         if let Some(primary) = group.members.iter().find(|contact| contact.node == ballot.node).cloned()
-            && !self.whereabouts.only_looks_at(located.point)
+            && self.whereabouts.has_asked(located.point)
         {
             self.reach(&primary);
         }
@@ -564,8 +589,8 @@ impl Node {
         match self.whereabouts.learn(&located, self.now.time) {
             false => {}
             // That is still to begin here, and wakes whoever waits when it does: nobody need ask again so soon.
-            true if ballot.node == self.me => drop(self.whereabouts.asked.insert(located.point, self.now.time)),
-            true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part)),
+            true if ballot.node == self.me => self.whereabouts.note_asked(located.point, self.now.time),
+            true => self.with_sessions(|sessions: &mut Sessions, ctx| sessions.on_located(ctx, part, ballot)),
         }
         self.on_looked(located.point, &located.group);
         self.on_seen_beyond(&located);
