@@ -33,11 +33,11 @@ pub struct StudyArgs {
     /// Keys
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000), requires = "churn")]
     keys: u32,
-    /// A group of fewer members is too small [default: 7; with --churn pareto the least size that keeps its majority with seven
-    /// nines until dead members are replaced]
+    /// A group of fewer members is too small [default: the least size that keeps its majority with seven nines until dead members
+    /// are removed; 7 with --churn none]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100), requires = "churn")]
     min_group: Option<u32>,
-    /// A group of more members is too large [default: 15; with --churn pareto one less than twice the least size]
+    /// A group of more members is too large [default: one less than twice the least size; 15 with --churn none]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=200), requires = "churn")]
     max_group: Option<u32>,
     /// A member that is silent for so long is removed
@@ -100,10 +100,7 @@ impl StudyArgs {
             Some(Churn::None) | None => None,
         };
         let study = Study::new(seed, peers, lives);
-        let (least, greatest) = match lives {
-            Some(lives @ Lives::Pareto(_)) => safe_sizes(lives, self.exclude_after, seed),
-            _ => study.members,
-        };
+        let (least, greatest) = lives.map_or(study.members, |lives| safe_sizes(lives, self.exclude_after, seed));
         let (least, greatest) = (self.min_group.unwrap_or(least), self.max_group.unwrap_or(greatest));
         if least > greatest || node::can_flap(least as usize, greatest as usize) {
             return Err(format!(

@@ -58,6 +58,14 @@ impl View {
         [count(&self.members, holders)].into_iter().chain(former).collect()
     }
 
+    /// Returns how many of the members are dead, and of all members and former members that the group needs.
+    fn dead(&self, alive: &BTreeSet<NodeId>) -> (usize, usize) {
+        let dead = |members: &[NodeId]| members.iter().filter(|member| !alive.contains(member)).copied().collect();
+        let here: BTreeSet<NodeId> = dead(&self.members);
+        let former = self.former.iter().flat_map(|former| dead(former));
+        (here.len(), former.chain(here.iter().copied()).collect::<BTreeSet<_>>().len())
+    }
+
     /// Returns the ages of the members, in seconds; also of those that are dead.
     fn ages(&self, births: &BTreeMap<PeerKey, f64>, now: Time) -> Vec<f32> {
         let now = now.since(Time(0)).as_secs_f64();
@@ -77,8 +85,8 @@ pub struct Groups {
     sums: (u64, u64, u64),
     /// The ages of the members of each group at each count, in seconds.
     ages: Vec<Vec<f32>>,
-    /// Dead members that were not removed yet, summed over all counts.
-    dead: u64,
+    /// Dead members that were not removed yet, and dead ones that a group still needed, summed over all counts.
+    dead: (u64, u64),
     /// Groups that recovery must still ask former members for.
     recovering: Watch,
     /// Groups that have fewer living members than their network wants.
@@ -118,13 +126,13 @@ impl Groups {
         };
         let counts = births.is_some();
         let mut silent = BTreeMap::new();
-        let (mut groups, mut members, mut dead) = (0, 0, 0);
+        let (mut groups, mut members, mut dead) = (0, 0, (0, 0));
         for (id, view) in &views {
             if lives(id, view) {
-                let dead_here = view.members.iter().filter(|member| !alive.contains(member)).count();
+                let (dead_here, dead_needed) = view.dead(&alive);
                 groups += 1;
                 members += view.members.len();
-                dead += dead_here;
+                dead = (dead.0 + dead_here, dead.1 + dead_needed);
                 self.recovering.look(*id, !view.former.is_empty(), now, counts);
                 self.small.look(*id, view.members.len() - dead_here < view.min, now, counts);
                 self.ages.extend(births.map(|births| view.ages(births, now)));
@@ -143,7 +151,7 @@ impl Groups {
             self.sums.0 += 1;
             self.sums.1 += groups as u64;
             self.sums.2 += members as u64;
-            self.dead += dead as u64;
+            self.dead = (self.dead.0 + dead.0 as u64, self.dead.1 + dead.1 as u64);
         }
         for watch in [&mut self.recovering, &mut self.small] {
             watch.end_without(|id| views.contains_key(id), now, counts);
@@ -185,9 +193,11 @@ impl Groups {
         &self.ages
     }
 
-    /// Returns how many dead members had not been removed yet, on average.
-    pub(super) fn mean_dead(&self) -> f64 {
-        self.dead as f64 / self.sums.0.max(1) as f64
+    /// Returns how many dead members had not been removed yet, on average, and how many dead members groups still needed: also those of former
+    /// configurations.
+    pub(super) fn mean_dead(&self) -> (f64, f64) {
+        let mean = |sum| sum as f64 / self.sums.0.max(1) as f64;
+        (mean(self.dead.0), mean(self.dead.1))
     }
 
     /// Returns the times in which a group that lived needed former members, too: its epoch was not established.

@@ -356,8 +356,8 @@ mod tests {
         };
         let figures = run::<Node>(&study, &mut |_| {}).expect("no invariant is broken");
         assert!(figures.deaths > 30 && figures.lost == 0, "{figures}");
-        let repair = figures.repair_s();
-        assert!(repair < 2.2, "a dead member is removed after {repair:.2} s on average: {figures}");
+        let removal = figures.removal_s();
+        assert!(removal < 2.2, "a dead member is removed after {removal:.2} s on average: {figures}");
     }
 
     /// Peers that live for five seconds: groups are lost, and the study sees it.

@@ -34,8 +34,8 @@ pub struct Figures {
     pub members: f64,
     /// The ages of the members of each group, in seconds, at each second in which peers died.
     pub ages: Vec<Vec<f32>>,
-    /// Dead members that were not removed yet, on average.
-    pub dead_members: f64,
+    /// Dead members that were not removed yet, on average, and dead ones that a group still needed, also as former members.
+    pub dead_members: (f64, f64),
     /// When a group's epoch was not established: a majority of its former members was needed, too.
     pub recovering: Spells,
     /// When a group had fewer living members than its network wants.
@@ -94,8 +94,18 @@ impl Figures {
 
     /// Returns how long a dead member stayed a member, on average, in seconds; zero where none died. The mean number of dead members is the
     /// rate of deaths times this.
+    pub fn removal_s(&self) -> f64 {
+        self.for_each_death(self.dead_members.0)
+    }
+
+    /// Returns how long a group depended on a dead member, on average, in seconds: until an epoch without it was established; zero where none
+    /// died.
     pub fn repair_s(&self) -> f64 {
-        if self.deaths == 0 { 0.0 } else { self.dead_members * self.churn_seconds / self.deaths as f64 }
+        self.for_each_death(self.dead_members.1)
+    }
+
+    fn for_each_death(&self, mean: f64) -> f64 {
+        if self.deaths == 0 { 0.0 } else { mean * self.churn_seconds / self.deaths as f64 }
     }
 
     /// Returns the simulator's events a second of this machine.
@@ -128,7 +138,9 @@ impl fmt::Display for Figures {
             let expected = losses(self);
             writeln!(
                 out,
-                "a dead member is removed after {:.2} s on average: {:.2} lost groups are expected then, at most {} in 95 of 100 runs",
+                "a dead member is removed after {:.2} s on average, and not needed any more after {:.2} s: {:.2} lost groups are \
+                 expected then, at most {} in 95 of 100 runs",
+                self.removal_s(),
                 self.repair_s(),
                 expected.expected,
                 expected.bound
